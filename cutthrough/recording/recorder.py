@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +98,7 @@ class Recorder:
         return self._keep(waiting)
 
     def _keep(self, waiting: list[Recording]) -> int:
-        left = MOST_BYTES
-        for one in waiting[:MOST_WAITING]:
-            left -= len(one.request.body)
-            left -= sum([len(chunk.data) for chunk in one.response.chunks])
-            left -= sum([len(message.data) for message in one.response.messages])
-            if left < 0:
-                break
-            self._waiting.append(one)
+        self._waiting = waiting[:count_fitting(waiting)]
         return len(waiting) - len(self._waiting)
 
     def _note(self, error: Exception) -> None:
@@ -113,6 +106,10 @@ class Recorder:
             self._failed = str(error)
             log.error("recordings cannot be written: %s", error)
         self.close()
+
+    def take_lost(self) -> int:
+        """How many were lost since the last call, beside those that `put` has told."""
+        return 0
 
     @property
     def fails(self) -> bool:
@@ -154,6 +151,19 @@ class Recorder:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def count_fitting(waiting: Iterable[Recording]) -> int:
+    """How many, from the first on, may wait."""
+    left, count = MOST_BYTES, 0
+    for one in waiting:
+        left -= len(one.request.body)
+        left -= sum([len(chunk.data) for chunk in one.response.chunks])
+        left -= sum([len(message.data) for message in one.response.messages])
+        if left < 0 or count == MOST_WAITING:
+            break
+        count += 1
+    return count
 
 
 def manifest_of(settings: Recordings) -> Manifest:

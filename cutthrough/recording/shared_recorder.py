@@ -8,9 +8,11 @@ as the database takes what it gets, for ROOM_S. What waits when the writer is ki
 lost. The session in force is copied also if nothing is recorded: workers replay copies.
 """
 
+import itertools
 import logging
 import threading
 import time
+from operator import itemgetter
 
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreAway, StoreError
@@ -23,6 +25,7 @@ from cutthrough.recording.recorder import (
     MOST_WAITING,
     PRUNE_S,
     Recorder,
+    count_fitting,
     manifest_of,
 )
 from cutthrough.recording.session import NoSession
@@ -44,12 +47,15 @@ END_S = 9.0
 class SharedRecorder(Recorder):
     def __init__(self, settings: Recordings) -> None:
         super().__init__(settings)
-        self._there = threading.Condition()  # for all that both threads change:
-        self._closing = False                # _waiting, _failed and these
-        self._sending: list[Recording] = []
+        # For what both threads change: _failed, and the next four
+        self._there = threading.Condition()
+        self._closing = False
+        # Of which session each is: another may be in force when it is sent
+        self._queue: list[tuple[str, Recording]] = []
+        self._sending: list[tuple[str, Recording]] = []
         self._lost = 0
         self._sessions: PostgresSessions | None = None
-        self._shared: PostgresSession | None = None
+        self._shared: PostgresSession | None = None      # the one in force
         self._copy: Copy | None = None
         self._not_copied: Exception | None = None
         self._not_sent: Exception | None = None
@@ -60,20 +66,35 @@ class SharedRecorder(Recorder):
     # In the writer's thread.
 
     def put(self, made: list[Recording]) -> int:
+        try:
+            name = self._in_force()
+        except (OSError, ValueError) as error:
+            log.error("%d recordings are lost: %s", len(made), error)
+            return len(made)
         until = time.monotonic() + ROOM_S
         with self._there:
-            while self._waiting and not self._failed and (
-                    len(self._waiting) + len(made) > MOST_WAITING) and (
+            while self._queue and not self._failed and (
+                    len(self._queue) + len(made) > MOST_WAITING) and (
                     left := until - time.monotonic()) > 0:
                 self._there.wait(left)
-            waiting, self._waiting = self._waiting + made, []
-            lost, self._lost = self._lost + self._keep(waiting), 0
+            self._queue += [(name, one) for one in made]
+            self._cut_queue()
             self._there.notify_all()
+        return self.take_lost()
+
+    def take_lost(self) -> int:
+        with self._there:
+            lost, self._lost = self._lost, 0
         return lost
+
+    def _cut_queue(self) -> None:
+        fitting = count_fitting(one for _, one in self._queue)
+        self._lost += len(self._queue) - fitting
+        del self._queue[fitting:]
 
     @property
     def fails(self) -> bool:
-        return self._failed != "" and (self._waiting or self._sending) != []
+        return self._failed != "" and (self._queue or self._sending) != []
 
     def prune(self) -> None: ...
 
@@ -82,7 +103,7 @@ class SharedRecorder(Recorder):
             self._closing = True
             self._there.notify_all()
         self._thread.join(END_S)
-        if left := len(self._waiting) + len(self._sending):
+        if left := len(self._queue) + len(self._sending):
             log.error("%d recordings are lost: %s", left, self._failed or "no answer")
 
     # In the thread that asks the database.
@@ -92,13 +113,13 @@ class SharedRecorder(Recorder):
             with self._there:
                 if self._failed and not self._closing:
                     self._there.wait_for(lambda: self._closing, AGAIN_S)
-                elif not self._waiting and not self._closing:
+                elif not self._queue and not self._closing:
                     self._there.wait(POLL_S)
                 is_last = self._closing
-                self._sending, self._waiting = self._waiting, []
+                self._sending, self._queue = self._queue, []
                 self._there.notify_all()
             self._work()
-            if is_last and (self._failed or not self._waiting):
+            if is_last and (self._failed or not self._queue):
                 break
         self._leave()
         if self._sessions is not None:
@@ -106,15 +127,18 @@ class SharedRecorder(Recorder):
 
     def _work(self) -> None:
         try:
-            name = self._find()
-            if self._sending:
-                self._send(name)
+            name = self._in_force()
+            if name != self._name:
+                self._leave()
+                self._name = name
+            for name, group in itertools.groupby(self._sending[:], itemgetter(0)):
+                self._send(name, [one for _, one in group])
         except (OSError, ValueError, StoreError) as error:
             self._leave()
             self._wait_with(error)
             return
         try:
-            self._follow(name)
+            self._follow()
             if self._not_copied:
                 log.warning("recordings: sessions of the database are copied again")
             self._not_copied = None
@@ -124,20 +148,17 @@ class SharedRecorder(Recorder):
                 log.error("recordings: %s; what is in the directory is replayed", error)
                 self._not_copied = error
 
-    def _find(self) -> str:
-        """The name of the session in force; what is open of another one is left."""
-        state = read_state(self._settings.directory)
-        name = state.session or self._settings.session
-        if name != self._name:
-            self._leave()
-            self._name = name
-        return name
+    def _in_force(self) -> str:
+        """Raises OSError and ValueError."""
+        return read_state(self._settings.directory).session or self._settings.session
 
     def _open(self, name: str) -> PostgresSession:
         """Raises NoSession, StoreError and OSError."""
         if self._sessions is None:
             self._sessions = PostgresSessions(
                 self._settings.url, self._settings.directory)
+        if name != self._name:
+            return self._sessions.open(name)
         if self._shared is None:
             self._shared = self._sessions.open(name)
         return self._shared
@@ -147,25 +168,24 @@ class SharedRecorder(Recorder):
             return self._open(name)
         except NoSession:
             assert self._sessions is not None
-            self._shared = self._sessions.create(name, manifest_of(self._settings))
-            return self._shared
+            return self._sessions.create(name, manifest_of(self._settings))
 
-    def _send(self, name: str) -> None:
+    def _send(self, name: str, recordings: list[Recording]) -> None:
+        session = self._make(name)
         try:
-            self._make(name).put(self._sending)
-        except NoSession:                    # it was deleted since it was opened
-            self._shared = None
-            self._make(name).put(self._sending)
+            try:
+                session.put(recordings)
+            except NoSession:                # it was deleted since it was opened
+                self._shared = None
+                self._make(name).put(recordings)
         except StoreAway:
             raise
-        except (StoreError, ValueError) as error:
-            if self._shared is None:
-                raise
-            log.error("%d recordings are lost: %s", len(self._sending), error)
-            with self._there:                # one of them would fail again
-                self._lost += len(self._sending)
+        except (StoreError, ValueError) as error:    # of one of them: it would again
+            log.error("%d recordings are lost: %s", len(recordings), error)
+            with self._there:
+                self._lost += len(recordings)
         with self._there:
-            self._sending = []
+            del self._sending[:len(recordings)]
             if self._failed:
                 log.warning("recordings are written again")
             self._not_sent, self._failed = None, ""
@@ -173,23 +193,22 @@ class SharedRecorder(Recorder):
     def _wait_with(self, error: Exception) -> None:
         """What could not be sent waits again, before all else."""
         with self._there:
-            waiting, self._waiting = self._sending + self._waiting, []
-            self._sending = []
-            self._lost += self._keep(waiting)
+            self._queue, self._sending = self._sending + self._queue, []
+            self._cut_queue()
             if is_news(error, self._not_sent):
                 log.error("recordings cannot be written: %s", error)
             self._not_sent, self._failed = error, str(error)
             self._there.notify_all()
 
-    def _follow(self, name: str) -> None:
-        """Brings the copy nearer to the session."""
+    def _follow(self) -> None:
+        """Brings the copy nearer to the session in force."""
         try:
-            shared = self._open(name)
+            shared = self._open(self._name)
         except NoSession:
-            drop_copy(self._settings.directory, name)
+            drop_copy(self._settings.directory, self._name)
             raise
         if self._copy is None:
-            self._copy = open_copy(self._settings.directory, name, shared)
+            self._copy = open_copy(self._settings.directory, self._name, shared)
         for _ in range(STEPS):
             if not self._copy.follow(shared):
                 break

@@ -47,6 +47,8 @@ class RecordingWriter(Writer):
         super().keep_house()
         if self._recorder is not None:
             self._recorder.prune()
+            if self._rings and (lost := self._recorder.take_lost()):
+                self._rings[0].add_unwritten(lost)
         self.tell_workers()
 
     def tell_workers(self) -> None:

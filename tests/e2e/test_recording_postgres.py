@@ -231,6 +231,27 @@ def test_what_has_no_room_while_the_server_is_away_is_counted(
     assert ask()[0][0].endswith("/0") and ask()[-1][0].endswith("/after")
 
 
+def test_what_waits_for_the_server_is_of_the_session_that_was_in_force(
+        start, ask, postgres, make_origin, dial):
+    postgres.kill()
+    origin = make_origin(answer(REPLY))
+    host = start()
+    client = dial(host.proxy)
+    for name in ("one", "two"):
+        assert host.run("mode", "record", "--session", name).returncode == 0
+        host.told(f"mode record, session {name}, ")
+        assert client.get(origin.url(f"/{name}")).status == 200
+        host.told("cannot be written")
+        # The writer has it, and reads the mode's file for the next one
+        wait_until(lambda: host.operator().ask(
+            "POST", "/settle", **BEARER)[0] == 200, host.proxy.stderr)
+    postgres.start()
+    wait_until(lambda: len(ask()) == 2, host.proxy.stderr)
+    for name in ("one", "two"):
+        listed = host.run("recordings", "list", name).stdout.splitlines()
+        assert [line.split("\t")[-1] for line in listed] == [origin.url(f"/{name}")]
+
+
 def test_what_is_recorded_at_the_end_is_not_lost(start, ask, make_origin, dial):
     origin = make_origin(answer(REPLY))
     host = start(config="workers = 2\n")
