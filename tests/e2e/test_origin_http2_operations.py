@@ -1,16 +1,19 @@
 """Connections of HTTP/2 to origins while the program changes: reloads that replace the
-workers, a drain, and a worker that is killed, with requests under way."""
+workers, upgrades, a drain, and a worker that is killed, with requests under way."""
 
 import contextlib
+import re
 import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
-from tests.e2e.test_handover import pids, renew
+from tests.e2e.test_handover import pids, renew, upgrade
 from tests.e2e.test_origin_http2 import ON, say, speak, start  # noqa: F401 - a fixture
+from tests.e2e.test_succession import end, end_all
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter, send
 from tests.support.proxy import Proxy
@@ -19,6 +22,8 @@ from tests.support.wait import wait_until
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
+
+SERVES = re.compile(r"pid (\d+) serves; this program drains")
 
 
 class Slow:
@@ -84,42 +89,88 @@ def test_a_killed_worker_takes_only_its_own(start, make_origin, dial, slow):  # 
         assert ask(enter(proxy, dial(proxy), origin.port), "GET", "/a").body == b"/a"
 
 
-def test_reloads_lose_no_request(directory, loop_name, opened, make_origin):
-    """Eight clients, two workers, four reloads that replace both of them."""
+class Clients:
+    """Eight, who ask over as many connections as it takes, until `end`. Each request
+    must be answered."""
+
+    def __init__(self, proxy: Proxy, port: int) -> None:
+        self._proxy, self._port = proxy, port
+        self._over = threading.Event()
+        self.done = [0] * 8
+        self._pool = ThreadPoolExecutor(8)
+        self._works = [self._pool.submit(self._work, number) for number in range(8)]
+
+    def _work(self, number: int) -> None:
+        while not self._over.is_set():
+            client = self._proxy.client()
+            try:
+                enter(self._proxy, client, self._port)
+                while not self._over.is_set():
+                    path = f"/{number}/{self.done[number]}"
+                    got = ask(client, "POST", path, "Content-Length: 3", body=b"abc")
+                    assert (got.status, got.body) == (200, path.encode())
+                    self.done[number] += 1
+                    if (got.get("Connection") or "").lower() == "close":
+                        break
+            finally:
+                client.close()
+
+    def go_on(self) -> None:
+        """Until each has been answered ten times more."""
+        before = self.done[:]
+        wait_until(lambda: any(one.done() for one in self._works) or all(
+            now > then + 10 for now, then in zip(self.done, before, strict=True)),
+            lambda: f"{before} {self.done}")
+
+    def end(self) -> int:
+        """How many requests there were."""
+        self._over.set()
+        self._pool.shutdown()
+        for one in self._works:
+            one.result(30)
+        return sum(self.done)
+
+
+@pytest.fixture
+def busy(directory, loop_name, opened, make_origin):
+    """A proxy of two workers, its configuration, and its clients."""
     folder = directory("renewed")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.toml").write_text(ALL)
     text = f'policy = "{folder / "policy.toml"}"\nworkers = 2\n{config(ON)}'
     proxy = opened.enter_context(Proxy(folder, loop=loop_name, config=text))
-    origin, over = make_origin(speak(say)), threading.Event()
+    return proxy, text, Clients(proxy, make_origin(speak(say)).port)
 
-    def work(number: int) -> int:
-        """How many requests: each is answered, over as many connections as it takes."""
-        n = 0
-        while not over.is_set():
-            client = proxy.client()
-            try:
-                enter(proxy, client, origin.port)
-                while not over.is_set():
-                    got = ask(client, "POST", f"/{number}/{n}", "Content-Length: 3",
-                              body=b"abc")
-                    assert (got.status, got.body) == (200, f"/{number}/{n}".encode())
-                    n += 1
-                    if (got.get("Connection") or "").lower() == "close":
-                        break
-            finally:
-                client.close()
-        return n
 
-    with ThreadPoolExecutor(8) as pool:
-        clients = [pool.submit(work, number) for number in range(8)]
-        try:
-            for number in range(4):
-                renew(proxy, number + 1, text)
-        finally:
-            over.set()
-        done = [one.result(30) for one in clients]
-    assert min(done) > 10
-    assert {one["reason"] for one in proxy.wait_log(sum(done))} == {"ok"}
+def test_reloads_lose_no_request(busy):
+    """Eight clients, two workers, four reloads that replace both of them."""
+    proxy, text, clients = busy
+    try:
+        for number in range(4):
+            clients.go_on()
+            renew(proxy, number + 1, text)
+    finally:
+        done = clients.end()
+    assert {one["reason"] for one in proxy.wait_log(done)} == {"ok"}
     wait_until(lambda: sum(proxy.census()[one.pid]["socket"] for one in proxy.workers())
                < 40, lambda: str(proxy.census()))
+
+
+def test_upgrades_lose_no_request(busy, opened):
+    """Eight clients, and the program makes room for another one, twice."""
+    proxy, _, clients = busy
+    try:
+        clients.go_on()
+        second = upgrade(proxy, opened)
+        clients.go_on()
+        second.send_signal(signal.SIGUSR2)
+        wait_until(lambda: len(set(SERVES.findall(proxy.stderr()))) == 2, proxy.stderr)
+        third = psutil.Process(int(SERVES.findall(proxy.stderr())[-1]))
+        opened.callback(end_all, third)
+        wait_until(lambda: not second.is_running()
+                   or second.status() == psutil.STATUS_ZOMBIE, proxy.stderr)
+        clients.go_on()
+    finally:
+        done = clients.end()
+    assert {one["reason"] for one in proxy.wait_log(done)} == {"ok"}
+    end(third)
