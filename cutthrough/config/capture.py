@@ -93,6 +93,11 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         DURATION, "how long a rule's `breakpoint` holds a message for an operator, if "
         "the admin listener has armed them",
         "below the patience of most clients", swapped=True, of_program=True)] = 30.0
+    breakpoint_messages: Annotated[int, Option(
+        COUNT._replace(low=1, high=1000), "most requests and responses that a worker "
+        "holds at a time; the next go on, or are refused as those about which nobody "
+        "has decided", "more than an operator can look at", swapped=True,
+        of_program=True)] = 32
     breakpoint_undecided: Annotated[Literal["pass", "refuse"], Option(
         choice("pass", "refuse"), "what becomes of a message about which nobody has "
         "decided by then, or for which a worker has no room: it goes on unchanged, or "

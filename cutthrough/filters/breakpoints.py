@@ -15,15 +15,13 @@ drains, and, unless the configuration says otherwise, if nobody decides in time.
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from cutthrough.codings import CodingError, make_decoders
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
 from cutthrough.filters.stage import Chain, Stage, Tally, streams
 
-# Messages that a worker holds at a time: each has a connection, and perhaps a body
-MOST_HELD = 32
 # Bytes of a body that an operator sees, decoded
 MOST_BODY = 1 << 20
 # The time of a hold itself ends first: no deadline of the connection's state does
@@ -54,6 +52,18 @@ class Decision(Protocol):
     def body(self) -> bytes | None: ...
     @property
     def hold_body(self) -> bool: ...
+
+
+class Holding(NamedTuple):
+    """How messages are held: for so many seconds; so many by a worker at a time, for
+    each has a connection, and perhaps a body; what nobody has decided is refused."""
+
+    seconds: float = 30.0
+    refuses: bool = False
+    most: int = 32
+
+
+HOLDING = Holding()
 
 
 class Held:
@@ -171,7 +181,7 @@ class Breakpoints:
         self.armed = False
         self.held: dict[int, Held] = {}
         # held: all that were. expired: nobody has decided. skipped: not held, because
-        # MOST_HELD were
+        # too many were
         self.counts = dict.fromkeys(
             ("held", "passed", "edited", "aborted", "expired", "skipped"), 0)
         self._number = 0
@@ -221,15 +231,15 @@ class Breakpoints:
             return str(error)
         return ""
 
-    async def hold(self, exchange: Exchange, one: Held, seconds: float,
-                   refuses: bool) -> None:
-        """Waits for a decision, and counts it. `refuses`: what nobody has decided."""
+    async def hold(self, exchange: Exchange, one: Held, holding: Holding) -> None:
+        """Waits for a decision, and counts it."""
+        seconds, refuses, most = holding
         if not self.armed:
             return
-        if len(self.held) >= MOST_HELD:
+        if len(self.held) >= most:
             self.counts["skipped"] += 1
             if refuses:
-                one.refuse(UNDECIDED, f"the worker held {MOST_HELD} others")
+                one.refuse(UNDECIDED, f"the worker held {len(self.held)} others")
             return
         self._number += 1
         number = self._number
@@ -252,9 +262,9 @@ class Stop:
     """The breakpoint of one exchange."""
 
     def __init__(self, breakpoints: Breakpoints, exchange: Exchange, sides: str,
-                 hold_s: float, refuses: bool) -> None:
+                 holding: Holding) -> None:
         self.breakpoints, self.exchange = breakpoints, exchange
-        self.hold_s, self.refuses = hold_s, refuses
+        self.holding = holding
         self.sides: tuple[str, ...] = (
             ("request", "response") if sides == "both" else (sides,))
         self.chain: Chain
@@ -263,7 +273,7 @@ class Stop:
     def make_chain(self, stages: Sequence[Stage], tally: Tally) -> Chain:
         """The filters of the rule, and this one behind them."""
         self.chain = Chain([*stages, Stage(
-            "breakpoint", self.hold_s + GRACE_S, "pass", MOST_BODY,
+            "breakpoint", self.holding.seconds + GRACE_S, "pass", MOST_BODY,
             self.on_request_head if "request" in self.sides else None, None,
             self.on_response_head if "response" in self.sides else None, None, None,
         )], tally)
@@ -291,15 +301,14 @@ class Stop:
         may_collect = has_body and is_readable(headers) and not any(
             streams(getattr(one, f"on_{side}_body")) for one in others)
         one = self.make(flow, side, may_collect, None)
-        await self.breakpoints.hold(
-            self.exchange, one, self.hold_s, self.refuses)
+        await self.breakpoints.hold(self.exchange, one, self.holding)
         decision = one.decision
         if decision is None or not (decision.hold_body or decision.body is not None):
             return
         self.bodies[side] = decision.body
         # A body that was given and cannot be put in place ends the exchange
         others.append(Stage(
-            "breakpoint", self.hold_s + GRACE_S,
+            "breakpoint", self.holding.seconds + GRACE_S,
             "pass" if decision.body is None else "refuse",
             max([MOST_BODY, *(other.max_body for other in others)]),
             None, self.on_request_body, None, self.on_response_body, None))
@@ -314,14 +323,13 @@ class Stop:
         if given is not None:
             return given
         one = self.make(flow, side, False, body)
-        await self.breakpoints.hold(
-            self.exchange, one, self.hold_s, self.refuses)
+        await self.breakpoints.hold(self.exchange, one, self.holding)
         return one.decision.body if one.decision is not None else None
 
     def make(self, flow: Flow, side: Side, may_collect: bool,
              body: bytes | None) -> Held:
         return Held(flow, side, may_collect, body,
-                    asyncio.get_running_loop().time() + self.hold_s)
+                    asyncio.get_running_loop().time() + self.holding.seconds)
 
 
 def is_readable(headers: Headers) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cutthrough.filters.breakpoints import Breakpoints, Stop
+from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import Flow
 from cutthrough.filters.heads import read_request
@@ -15,14 +15,12 @@ class Filters:
     """The filters of one generation, in one worker."""
 
     def __init__(self, stages: Mapping[str, Stage], tally: Tally | None = None,
-                 breakpoints: Breakpoints | None = None, hold_s: float = 30.0,
-                 refuses: bool = False) -> None:
-        """`hold_s`: for so long a breakpoint holds a message; `refuses`: one about
-        which nobody has decided."""
+                 breakpoints: Breakpoints | None = None, holding: Holding = HOLDING
+                 ) -> None:
         self._stages = dict(stages)
         self.tally = tally or Tally()
         self._breakpoints = breakpoints or Breakpoints()
-        self._hold_s, self._refuses = hold_s, refuses
+        self._holding = holding
         self._chains: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
@@ -33,8 +31,7 @@ class Filters:
         request = read_request(head, host, port, f"1.{minor}", scheme)
         chain = self.chain(names)
         if breakpoint:
-            stop = Stop(self._breakpoints, exchange, breakpoint, self._hold_s,
-                        self._refuses)
+            stop = Stop(self._breakpoints, exchange, breakpoint, self._holding)
             chain = stop.make_chain(chain.stages, self.tally)
         return Run(chain, exchange, Flow(request, **facts))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cutthrough.filters.breakpoints import Breakpoints
+from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding
 from cutthrough.filters.chains import Filters
 from cutthrough.filters.stage import Stage, Tally, make_stage
 from cutthrough.generation.hook import import_code
@@ -12,15 +12,15 @@ from cutthrough.policy.source import Code, Filter, Policy, PolicyError
 
 def make_filters(policy: Policy, tally: Tally | None = None,
                  breakpoints: Breakpoints | None = None,
-                 hold_s: float = 30.0, refuses: bool = False) -> Filters | None:
+                 holding: Holding = HOLDING) -> Filters | None:
     """Returns the filters that rules name; None: they name none, and have no
-    breakpoint. `hold_s` and `refuses`: of breakpoints. Raises PolicyError."""
+    breakpoint. `holding`: of breakpoints. Raises PolicyError."""
     named = {name for rule in policy.rules for name in rule.filters}
     if not named and not any(rule.breakpoint for rule in policy.rules):
         return None
     return Filters({name: _make(policy, name, policy.filters[name])
                     for name in policy.filters if name in named},
-                   tally, breakpoints, hold_s, refuses)
+                   tally, breakpoints, holding)
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:

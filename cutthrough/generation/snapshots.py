@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cutthrough.config.config import Config
+from cutthrough.filters.breakpoints import Holding
 from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Hook, Tally, find_function
@@ -59,8 +60,9 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         own_networks=[row.prefix for row in config.sources if row.prefix],
         filters=make_filters(
             generation.policy, tally.filters if tally else None,
-            tally.breakpoints if tally else None, config.breakpoint_timeout,
-            config.breakpoint_undecided == "refuse"),
+            tally.breakpoints if tally else None, Holding(
+                config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
+                config.breakpoint_messages)),
         origins=origins,
         ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
     )

@@ -144,7 +144,7 @@ ADVICE = {
     "breakpoint_aborted": "ask the operator who has armed breakpoints",
     "breakpoint_undecided": (
         "decide sooner, raise `breakpoint_timeout`, or set `breakpoint_undecided = "
-        "\"pass\"`; a worker holds 32 at most"),
+        "\"pass\"`; a worker holds `breakpoint_messages` at most"),
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
     "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",

@@ -1,6 +1,7 @@
 """How long a breakpoint holds: deadlines, workers, reloads, ways in."""
 
 import os
+import select
 import signal
 
 import pytest
@@ -10,7 +11,7 @@ from tests.support.certificates import client_context
 from tests.support.http2 import Peer
 from tests.support.inside import config as inside
 from tests.support.inside import enter, okay, over_tls
-from tests.support.wait import wait_until
+from tests.support.wait import takes_less, wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -57,6 +58,49 @@ def test_what_nobody_decides_about_is_refused_if_so_configured(
         "breakpoint: nobody decided in 2 s") == 32
     desk.wait_counts(held=32, expired=32, skipped=68)
     assert desk.operator.metrics()['denied_total{reason="breakpoint_undecided"}'] == 100
+
+
+def the_answered(clients):
+    """The only one of them."""
+    poller = select.poll()
+    for client in clients:
+        poller.register(client.sock, select.POLLIN)
+    ((number, _),) = poller.poll(5000)
+    return next(client for client in clients if client.sock.fileno() == number)
+
+
+def test_a_thousand_are_held_at_once(start, make_origin, dial):
+    """By one worker, while others are served; a reload leaves them."""
+    proxy, desk = start("request", 'breakpoint_messages = 1000\n'
+                        'breakpoint_timeout = "90s"\n',
+                        rule=f'methods = ["POST"]\n{FREE}')
+    origin = make_origin()
+    desk.arm(90)
+    clients = [dial(proxy) for _ in range(1001)]
+    (worker,) = proxy.workers()
+    before = worker.memory_info().rss
+    for client in clients:
+        send(client, "POST", origin.url(f"/{'x' * 500}"), "Content-Length: 3",
+             body=b"old")
+    held = desk.wait(1000)
+    each = (worker.memory_info().rss - before) / 1000
+    assert each < 64 << 10, f"{each} bytes"
+    assert dial(proxy).get(origin.url("/other")).body == b"ok"
+    passed = the_answered(clients)
+    assert passed.read_response().status == 200, "there was no room for it"
+    takes_less(1.0, desk.state, "a list of them")
+    proxy.policy.write_text(proxy.policy.read_text().replace('"held"', '"still"'))
+    assert desk.ask("POST", "/reload")[0] == 200
+    for one, action in zip(held, ("pass", "edit", "abort"), strict=False):
+        desk.decide(one, action, **({"path": "/new"} if action == "edit" else {}))
+    desk.wait(997)
+    takes_less(0.5, lambda: dial(proxy).get(origin.url("/other")), "another request")
+    desk.arm(0)
+    found = [client.read_response().status for client in clients
+             if client is not passed]
+    assert sorted(found) == [200] * 999 + [403]
+    assert len(origin.requests) == 1002
+    desk.wait_counts(held=1000, passed=1, edited=1, aborted=1, expired=997, skipped=1)
 
 
 @pytest.mark.parametrize("end", ["disarm", "drain"])
