@@ -285,7 +285,7 @@ def test_a_line_that_is_dropped_is_forgotten(loop_name, tmp_path):
             access_log_format="%{X}>h %[{X}>h %#{X}>h",
         ) as proxy:
             with Origin(echo) as origin:
-                while not proxy.worker._log.dropped:
+                while not proxy.worker.log.dropped:
                     await asyncio.to_thread(tunnels, proxy.port, origin)
             await settled(proxy)
 

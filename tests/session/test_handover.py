@@ -47,7 +47,7 @@ def test_tunnels_move_and_are_counted_once(run):
             await talk(client)
             client.close()
         await until(lambda: workers.new.context.live == 0)
-        workers.new._log.flush()
+        workers.new.log.flush()
         lines = workers.lines()
         assert len(lines) == n == len({line["id"] for line in lines})
         assert {(line["reason"], line["bytes_up"]) for line in lines} == {("ok", 28)}
@@ -129,7 +129,7 @@ def test_bytes_that_are_stuck_go_along_in_order(run, splice):
         assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
         client.close()
         await until(lambda: workers.new.context.live == 0)
-        workers.new._log.flush()
+        workers.new.log.flush()
         (line,) = workers.lines()
         assert line["bytes_down"] == len(data)
 
@@ -188,7 +188,7 @@ def test_a_taker_that_dies_leaves_what_it_did_not_take(run, reaped):
             client.close()
         await until(lambda: workers.old.context.live == 0)
         assert workers.sum() == (0, 0, 0)
-        workers.old._log.flush()
+        workers.old.log.flush()
         assert len(workers.lines()) == 5
 
     run(main)
@@ -281,7 +281,7 @@ def test_the_new_generation_judges(run):
         with contextlib.suppress(ConnectionResetError):
             assert client.at_eof()
         await until(lambda: workers.new.context.live == 0)
-        workers.new._log.flush()
+        workers.new.log.flush()
         (line,) = workers.lines()
         assert line["reason"] == "destination_denied"
 
