@@ -5,16 +5,16 @@ A worker sends HEADS, pieces of bodies and END; END makes the row. Parts without
 an END yet are kept in memory within bounds, oldest first out. All is redacted here.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.end_record cimport EndRecord
+from cutthrough.capture.taped cimport Taped
 from cutthrough.capture.bodies import Body, make_body
 from cutthrough.capture.messages import Piece, read_websocket
 from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.taped import Taped
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
@@ -62,7 +62,7 @@ cdef class _Open:
     cdef list up
     cdef list down
     cdef list pieces
-    cdef list times                         # of the pieces in `down`, if they have any
+    cdef list timed                         # pieces of an answer, each behind its time
     cdef int64_t size
 
 
@@ -112,8 +112,9 @@ cdef class Assembly:
             elif kind == ring.DOWN:
                 one.down = appended(one.down, payload)
             elif kind == ring.TIMED_DOWN:
-                one.down = appended(one.down, payload[8:])
-                one.times = appended(one.times, int.from_bytes(payload[:8], "little"))
+                if PyBytes_GET_SIZE(payload) < 8:
+                    raise ValueError("a piece without its time")
+                one.timed = appended(one.timed, payload)
             elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
                 one.pieces = appended(one.pieces, Piece(
                     kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
@@ -172,7 +173,7 @@ cdef class Assembly:
                            chunked=flags & end_record.UP_CHUNKED != 0,
                            cut=flags & end_record.UP_CUT != 0, redactor=redactor)
         if end.body_down != UINT64_MAX and not is_websocket:
-            down = make_body(b"".join(parts.down or ()), down_head, end.body_down,
+            down = make_body(b"".join(parts.down or untimed(parts.timed)), down_head, end.body_down,
                              chunked=flags & end_record.DOWN_CHUNKED != 0,
                              cut=flags & end_record.DOWN_CUT != 0, redactor=redactor)
         up_head = redactor.head(up_head)
@@ -207,31 +208,43 @@ cdef class Assembly:
             messages, messages_state)
 
 
-cdef object taped_of(bytes payload, _Open parts):
+cdef Taped taped_of(bytes payload, _Open parts):
     cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
     cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
-    cdef str host = "", up_head = "", down_head = ""
-    cdef list down = parts.down or []
+    cdef Taped made = Taped.__new__(Taped)
+    cdef const char *down = NULL
+    cdef uint32_t n
     cdef int i
+    made.host_line = made.up_lines = made.down_lines = b""
     for i in range(<int>end_record.N_TEXTS):
+        n = end.lengths[i]
         if i == <int>end_record.T_HOST:
-            host = text_of(end, &at, i)
+            made.host_line = PyBytes_FromStringAndSize(at, n)
         elif i == <int>end_record.T_HEAD:
-            up_head = text_of(end, &at, i)
-        else:
-            at += end.lengths[i]
+            made.up_lines = PyBytes_FromStringAndSize(at, n)
+        at += n
     if parts.heads is not None:
-        up_head, down_head = heads_of(parts.heads, up_head)
-    return Taped(
-        is_intercepted=end.flags & end_record.IS_INTERCEPTED != 0, host=host, port=end.port,
-        reason=_REASONS[end.outcome], up_head=up_head, down_head=down_head,
-        up=b"".join(parts.up or ()), pieces=parts.pieces or [], down=down, times=parts.times or [],
-        up_bytes=end.body_up, down_bytes=end.body_down,
-        up_chunked=end.flags & end_record.UP_CHUNKED != 0,
-        down_chunked=end.flags & end_record.DOWN_CHUNKED != 0,
-        was_cut=end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0,
-        begun_us=end.end_us - end.total_us, head_at_us=end.end_us - end.receive_us,
-        wait_us=max(<int64_t>0, end.first_byte_us - end.send_us))
+        n = split_heads(parts.heads, &at, &down)
+        if n and not made.up_lines:
+            made.up_lines = PyBytes_FromStringAndSize(at, n)
+        made.down_lines = PyBytes_FromStringAndSize(
+            down, PyBytes_AS_STRING(parts.heads) + PyBytes_GET_SIZE(parts.heads) - down)
+    made.up = b"".join(parts.up) if parts.up is not None else b""
+    made.pieces, made.timed = parts.pieces or [], parts.timed or []
+    made.reason, made.port = _REASONS[end.outcome], end.port
+    made.up_bytes, made.down_bytes = end.body_up, end.body_down
+    made.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
+    made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
+    made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
+    made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    made.begun_us, made.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
+    made.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
+    return made
+
+
+cdef list untimed(list pieces):
+    cdef bytes piece
+    return [piece[8:] for piece in pieces] if pieces is not None else []
 
 
 cdef int check_size(const EndRecord *end, size_t n) except -1:
@@ -256,19 +269,27 @@ cdef str text_of(const EndRecord *end, const char **at, int number):
 
 cdef tuple heads_of(bytes heads, str up_head):
     """Both heads; that of an upgrade's request is here."""
-    cdef const char *data = PyBytes_AS_STRING(heads)
+    cdef const char *up = NULL
+    cdef const char *down = NULL
+    cdef uint32_t n = split_heads(heads, &up, &down)
+    if n and not up_head:
+        up_head = PyUnicode_DecodeLatin1(up, n, NULL)
+    return up_head, PyUnicode_DecodeLatin1(
+        down, PyBytes_AS_STRING(heads) + PyBytes_GET_SIZE(heads) - down, NULL)
+
+
+cdef uint32_t split_heads(bytes heads, const char **up, const char **down) except? 0:
+    """Where both begin; returns the length of the first one."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(heads)
     cdef uint32_t n = 0
     if size < <Py_ssize_t>sizeof(n):
         raise ValueError("heads without their length")
-    memcpy(&n, data, sizeof(n))
+    up[0] = PyBytes_AS_STRING(heads) + sizeof(n)
+    memcpy(&n, PyBytes_AS_STRING(heads), sizeof(n))
     if n > size - <Py_ssize_t>sizeof(n):
         raise ValueError("heads that are shorter than their length")
-    data += sizeof(n)
-    size -= sizeof(n)
-    if n and not up_head:
-        up_head = PyUnicode_DecodeLatin1(data, n, NULL)
-    return up_head, PyUnicode_DecodeLatin1(data + n, size - n, NULL)
+    down[0] = up[0] + n
+    return n
 
 
 cdef tuple request_of(const EndRecord *end, str host, str head):

@@ -69,7 +69,7 @@ class Masker:
         self._paths = [split_path(path) for path in redaction.json]
         self._searches = [compile_finder(one) for one in redaction.body]
         self._known: dict[Fields, Fields] | None = None
-        self._reads_bodies = bool(self._keys or self._paths or self._searches)
+        self.reads_bodies = bool(self._keys or self._paths or self._searches)
 
     def value(self, text: str) -> str:
         """The stand-in of a secret; of a stand-in itself."""
@@ -83,7 +83,7 @@ class Masker:
         fields = self.fields(request.fields)
         query = self.pairs(request.query) if self._keys else request.query
         body = request.body
-        if body and self._reads_bodies:
+        if body and self.reads_bodies:
             body, fields = self._coded(body, fields)
         if fields is request.fields and query == request.query and body == request.body:
             return request
@@ -91,13 +91,13 @@ class Masker:
 
     def response(self, response: Response) -> Response:
         fields, chunks = self.fields(response.fields), response.chunks
-        if chunks and self._reads_bodies:
+        if chunks and self.reads_bodies:
             whole = response.body
             body, fields = self._coded(whole, fields)
             if body != whole:
                 chunks = spread(chunks, body, find(fields, "content-type"))
         messages = response.messages
-        if messages and self._reads_bodies:
+        if messages and self.reads_bodies:
             messages = tuple(map(self.message, messages))
         trailers = self.fields(response.trailers) if response.trailers else ()
         if fields is response.fields and chunks is response.chunks and (
@@ -133,7 +133,7 @@ class Masker:
 
     def message(self, message: Message) -> Message:
         """The same object if nothing is removed."""
-        if not self._reads_bodies:
+        if not self.reads_bodies:
             return message
         made = self._plain(message.data, "")
         return msgspec.structs.replace(message, data=made)

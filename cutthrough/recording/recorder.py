@@ -20,6 +20,7 @@ from cutthrough.recording.heads import Known
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
+from cutthrough.recording.rows import RowMaker
 from cutthrough.recording.session import Manifest, NoSession
 from cutthrough.recording.sessions import Session, Sessions
 from cutthrough.recording.taping import NotWhole, make_recording
@@ -37,6 +38,8 @@ OnRecord = Callable[[Recording], Recording | None]
 class Recorder:
     """Writes recordings to the session in force."""
 
+    _may_make_rows = True
+
     def __init__(self, settings: Recordings) -> None:
         self._settings = settings
         self._session: Session | None = None
@@ -51,23 +54,61 @@ class Recorder:
 
     def write(self, taped: list[Taped]) -> int:
         """Returns how many could not be written."""
-        made: list[Recording] = []
+        if self._may_make_rows and not (
+                self._on_record or self._waiting or self._failed):
+            return self._write_rows(taped)
         known: Known = {}
-        for one in taped:
-            try:
-                found: Any = make_recording(one, known)
-                if self._on_record is not None:
-                    found = self._on_record(found)
-                if isinstance(found, Recording):
-                    made.append(found)
-                elif found is not None:
-                    raise TypeError(f"on_record returned {type(found).__name__}")
-            except (Exception, SystemExit) as error:     # the operator's code may
-                self._partial += 1
-                if self._partial & (self._partial - 1) == 0:
-                    log.warning("an answer of %s is not recorded: %s (%d so far)",
-                                one.host, error, self._partial)
+        made = [found for one in taped if (found := self._recording(one, known))]
         return self.put(made) if made or self._waiting else 0
+
+    def _write_rows(self, taped: list[Taped]) -> int:
+        """As `write`: only what is rare becomes a Recording, and what must wait."""
+        known: Known = {}
+        try:
+            session = self.open()
+        except (OSError, ValueError, StoreError) as error:
+            return self._wait([
+                made for one in taped if (made := self._recording(one, known))], error)
+        maker = RowMaker(session.masker)
+        rows: list[tuple[object, ...] | Recording] = []
+        kept: list[Taped | Recording] = []
+        for one in taped:
+            if row := maker.row(one):
+                rows.append(row)
+                kept.append(one)
+            elif made := self._recording(one, known):
+                rows.append(made)
+                kept.append(made)
+        if not rows:
+            return 0
+        try:
+            session.put_rows([
+                session.row(row) if isinstance(row, Recording) else row
+                for row in rows])
+        except StoreError as error:
+            return self._wait([one if isinstance(one, Recording) else
+                               make_recording(one, known) for one in kept], error)
+        except ValueError as error:
+            self._note(error)
+            return len(rows)
+        self._written = time.monotonic()
+        return 0
+
+    def _recording(self, one: Taped, known: Known) -> Recording | None:
+        """None: it is not recorded."""
+        try:
+            found: Any = make_recording(one, known)
+            if self._on_record is not None:
+                found = self._on_record(found)
+            if found is None or isinstance(found, Recording):
+                return found
+            raise TypeError(f"on_record returned {type(found).__name__}")
+        except (Exception, SystemExit) as error:         # the operator's code may
+            self._partial += 1
+            if self._partial & (self._partial - 1) == 0:
+                log.warning("an answer of %s is not recorded: %s (%d so far)",
+                            one.host, error, self._partial)
+        return None
 
     def put(self, made: list[Recording]) -> int:
         """Writes them behind those that could not be written before. Returns how many

@@ -142,7 +142,14 @@ class Session(AnySession):
         return kept
 
     def put(self, recordings: Iterable[Recording]) -> None:
-        rows = [self._values(one) for one in masked(self.masker, recordings)]
+        self.put_rows([*map(self._values, masked(self.masker, recordings))])
+
+    def row(self, one: Recording) -> tuple[object, ...]:
+        """Redacted, for `put_rows`."""
+        return self._values(*masked(self.masker, [one]))
+
+    def put_rows(self, rows: list[tuple[object, ...]]) -> None:
+        """Adds recordings of which rows were made, redacted, for this session."""
         whole = len(rows) - len(rows) % MANY
         with self._changed():
             for at in range(0, whole, MANY):

@@ -45,6 +45,8 @@ END_S = 9.0
 
 
 class SharedRecorder(Recorder):
+    _may_make_rows = False
+
     def __init__(self, settings: Recordings) -> None:
         super().__init__(settings)
         # For what both threads change: _failed, and the next four

@@ -18,7 +18,7 @@ from cutthrough.recording.model import (
 
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
-_CONDITIONAL = (206, 304)
+CONDITIONAL = (206, 304)
 
 
 class NotWhole(ValueError):
@@ -38,12 +38,12 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
         raise NotWhole("a body is longer than recording_body")
     up = one.up
     if up and (
-            one.up_chunked or "chunked" in _field(one.up_head, "transfer-encoding")):
+            one.up_chunked or "chunked" in field_of(one.up_head, "transfer-encoding")):
         up, ended = join_chunks(up)
         if not ended:
             raise NotWhole("the request's last chunk is missing")
     status, reason, protocol, fields = read_response(one.down_head, known)
-    if status in _CONDITIONAL:
+    if status in CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
     pieces = list(zip(one.times, one.down, strict=True))
     trailers: Fields = ()
@@ -94,7 +94,8 @@ def _message(message: Passed, at_us: int) -> Message:
     return Message(at_us, message.is_up, message.kind, data, code)
 
 
-def _field(head: str, name: str) -> str:
+def field_of(head: str, name: str) -> str:
+    """In lower case."""
     pairs = [line.partition(":")[::2] for line in head.split("\r\n")[1:]]
     return find(tuple(pairs), name).lower()
 

@@ -186,7 +186,8 @@ def test_parts_without_an_end_are_bounded(monkeypatch, name):
 
 @pytest.mark.parametrize("found", [
     (END, 0, 1, end()[:-1]), (END, 0, 1, end()[:150]), (END, 0, 1, b""),
-    (HEADS, 0, 1, b"\x05\0\0\0abcd"), (HEADS, 0, 1, b"\0\0")])
+    (HEADS, 0, 1, b"\x05\0\0\0abcd"), (HEADS, 0, 1, b"\0\0"),
+    (records.TIMED_DOWN, 0, 1, b"\0" * 7)])
 def test_a_record_that_is_too_short_is_not_read_beyond_its_end(found):
-    with pytest.raises(ValueError, match=r"fields|length"):
+    with pytest.raises(ValueError, match=r"fields|length|time"):
         rows(found, (END, 0, 1, end()))

@@ -3,19 +3,8 @@
 import pytest
 
 from cutthrough.capture.messages import Piece
-from cutthrough.capture.taped import Taped
 from cutthrough.recording.taping import NotWhole, make_recording
-
-
-def taped(head="HTTP/1.1 200 OK\r\n\r\n", down=(b"hello",), **more):
-    given = {
-        "is_intercepted": False, "host": "a", "port": 80, "reason": "ok",
-        "up_head": "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "down_head": head, "up": b"",
-        "pieces": [], "down": list(down), "times": [1000 * (at + 1) for at in range(
-            len(down))], "up_bytes": 0, "down_bytes": sum(map(len, down)),
-        "up_chunked": False, "down_chunked": False, "was_cut": False, "begun_us": 7,
-        "head_at_us": 1000, "wait_us": 50}
-    return Taped(**given | more)
+from tests.recording.exchanges import taped
 
 
 def test_pieces_have_the_times_at_which_they_came():

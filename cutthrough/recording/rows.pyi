@@ -1,0 +1,6 @@
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.masking import Masker
+
+class RowMaker:
+    def __init__(self, masker: Masker) -> None: ...
+    def row(self, one: Taped) -> tuple[object, ...] | None: ...

@@ -1,0 +1,167 @@
+"""Rows that are made at once: as those that are made of recordings."""
+
+import random
+
+import msgspec
+import pytest
+
+from cutthrough.capture.messages import Piece
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import StoreError
+from cutthrough.recording.masking import Masker, Redaction
+from cutthrough.recording.model import Recording
+from cutthrough.recording.recorder import Recorder
+from cutthrough.recording.rows import RowMaker
+from cutthrough.recording.session import masked
+from cutthrough.recording.sessions import Session
+from cutthrough.recording.taping import NotWhole, make_recording
+from tests.recording.exchanges import taped
+
+MASKER = Masker(Redaction(fields=("x-key",)), b"k" * 32)
+GET = "GET /x?y=1 HTTP/1.1\r\nHost: a\r\nVia: 1.1 p\r\n\r\n"
+SECRETS = GET.replace("Host: a", "Host: a\r\nCookie: c=s3cret\r\nX-Key: s3cret")
+CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PLAIN = "HTTP/1.1 200 OK\r\nSet-Cookie: a=s3cret; Path=/\r\n\r\n"
+
+
+def long_way(one, masker=MASKER):
+    """The row as a recording makes it, its data decoded."""
+    (found,) = masked(masker, [make_recording(one)])
+    return decoded(Session._values(found))
+
+
+def decoded(row):
+    return *row[:-1], msgspec.msgpack.decode(row[-1], type=Recording)
+
+
+def asks(line, **more):
+    return taped(PLAIN, up_head=GET.replace("GET /x?y=1 HTTP/1.1", line), **more)
+
+
+def sends(body, *, head="", **more):
+    return taped(up_head=f"POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n", up=body,
+                 up_bytes=len(body), **more)
+
+
+@pytest.mark.parametrize("one", [
+    taped(), taped(PLAIN, up_head=SECRETS),
+    taped(down=()), taped(down=(b"", b"a", b"")),
+    taped(down=(b"x" * 300, b"y" * 70_000, *[b"z"] * 20), wait_us=1 << 33),
+    taped(down=(b"x",) * 70_000), taped(head_at_us=5000, wait_us=0),
+    taped("HTTP/1.0 404\r\n\r\n"), taped("HTTP/1.1 200 \xfc\r\nX: \xe4\r\n\r\n"),
+    asks("GET /? HTTP/1.1"), asks("GET /?? HTTP/1.1"), asks("GET /a?b?c HTTP/1.0"),
+    asks(f"GET /{'long' * 200}?{'q' * 70_000} HTTP/1.1"), asks("OPTIONS * HTTP/1.1"),
+    asks("GET / HTTP/1.1", is_intercepted=True, port=443, host="::1"),
+    asks("GET / HTTP/1.1", is_intercepted=True, port=80),
+    sends(b"hello"), sends(b"5\r\nhello\r\n0\r\n\r\n", up_chunked=True),
+    sends(b"5\r\nhello\r\n0\r\n\r\n", head="Transfer-Encoding: Chunked\r\n"),
+    taped(CHUNKED, (b"3\r\nabc\r", b"\n2\r\nde\r\n0\r\n", b"\r\n"), down_chunked=True),
+], ids=repr)
+def test_a_row_has_what_the_recording_has(one):
+    made = RowMaker(MASKER).row(one)
+    assert decoded(made) == long_way(one)
+    assert "s3cret" not in repr(made)
+
+
+@pytest.mark.parametrize("one", [
+    taped(reason="client_reset"), taped(was_cut=True), taped(""), taped(up_head=""),
+    taped(up_bytes=1), taped(down_bytes=(1 << 64) - 1), taped(down_bytes=4),
+    taped("HTTP/1.1 304 Not Modified\r\n\r\n"), taped("HTTP/1.1 x\r\n\r\n"),
+    taped("nothing"), asks("GET /"), asks("GET / a HTTP/1.1"), taped(up_head="GET / "),
+    sends(b"5\r\nhello\r\n", up_chunked=True),
+    taped(CHUNKED, (b"3\r\nabc\r\n",), down_chunked=True),
+    taped(CHUNKED, (b"x\r\n",), down_chunked=True),
+    taped(CHUNKED, (b"0\r\n\r\nmore",), down_chunked=True),
+], ids=repr)
+def test_what_cannot_be_a_recording_makes_no_row(one):
+    assert RowMaker(MASKER).row(one) is None
+    with pytest.raises((NotWhole, ValueError)):
+        make_recording(one)
+
+
+@pytest.mark.parametrize("one", [
+    asks("GET /\xfc HTTP/1.1"), taped(begun_us=0), taped(host="\xfc"),
+    taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True),
+    taped("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
+          down_bytes=4),
+], ids=repr)
+def test_what_is_rare_makes_no_row_but_a_recording(one):
+    assert RowMaker(MASKER).row(one) is None
+    assert long_way(one)
+
+
+@pytest.mark.parametrize("redaction", [
+    Redaction(query=("y",)), Redaction(json=("a",)), Redaction(body=("h.llo",))])
+def test_if_bodies_are_redacted_no_row_is_made(redaction):
+    assert RowMaker(Masker(redaction, b"k" * 32)).row(taped()) is None
+
+
+def test_exchanges_of_a_batch_do_not_change_each_other():
+    source = random.Random(9)
+    heads = [PLAIN, CHUNKED, "HTTP/1.1 404 None\r\nX: 1\r\n\r\n"]
+    maker = RowMaker(MASKER)
+    for number in range(500):
+        down = tuple(source.randbytes(source.choice((0, 1, 300)))
+                     for _ in range(source.randrange(4)))
+        one = taped(
+            source.choice(heads), down, wait_us=source.randrange(1 << 20),
+            up_head=source.choice((GET, SECRETS)).replace("y=1", f"y={number}"),
+            port=source.choice((80, 443, 8080)), begun_us=number + 1)
+        assert decoded(maker.row(one)) == long_way(one)
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = Recorder(Recordings(
+        directory=str(tmp_path / "made"), session="a", count=0, age=0, fields=(),
+        query=(), json=(), body=(), hooks="", code="", url=""))
+    yield made
+    made.close()
+
+
+def numbered(first, count):
+    """Every third one has trailers, and the fourth is not whole."""
+    for number in range(first, first + count):
+        head = GET.replace("/x", f"/{number}")
+        yield taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True,
+                    up_head=head) if number % 3 == 0 else taped(
+            up_head=head, was_cut=number == first + 4)
+
+
+def paths(recorder):
+    return [int(one.request.path[1:]) for one in recorder.open().recordings()]
+
+
+def test_rows_and_recordings_are_written_in_their_order(recorder):
+    assert recorder.write([*numbered(0, 200)]) == 0
+    assert paths(recorder) == [n for n in range(200) if n != 4]
+
+
+def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, caplog):
+    session = recorder.open()
+
+    def fail(rows):
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "put_rows", fail)
+        assert recorder.write([*numbered(0, 10)]) == 0
+    assert recorder.fails and "s3cret" not in caplog.text
+    assert recorder.write([*numbered(10, 10)]) == 0
+    recorder._tried = 0.0
+    recorder.prune()
+    assert not recorder.fails
+    assert paths(recorder) == [n for n in range(20) if n not in (4, 14)]
+    assert "1 so far" in caplog.text and "3 so far" not in caplog.text
+
+
+def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
+    def fail(rows):
+        raise ValueError("too long")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder.open(), "put_rows", fail)
+        assert recorder.write([*numbered(0, 10)]) == 9
+    assert not recorder.fails
+    assert recorder.write([*numbered(10, 3)]) == 0
+    assert paths(recorder) == [10, 11, 12]
