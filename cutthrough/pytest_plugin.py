@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
+# What the test had an answer to, or a part of one
+_ANSWERED = ("ok", "client_closed", "client_reset")
 
 # Of the APIs that are recorded most: what of a request does not count, and what of it
 # and its answer is not kept, beside credentials
@@ -227,7 +229,8 @@ class _Running:
         made = len(recordings) - self._read
         if made:
             write_folder(cassette, self._manifest, recordings)
-        answered = sum(one.verdict == "ok" for one in found)
+        answered = sum(one.status is not None and one.verdict in _ANSWERED
+                       for one in found)
         if made < answered:
             said = self._proxy.warnings()
             reasons, self._warned = said[self._warned:], len(said)

@@ -36,6 +36,7 @@ from cutthrough.ca.verb import encode, make
 from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load, variable_name
+from cutthrough.config.values import parse_admin
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.sessions import SUFFIX, Sessions
 from cutthrough.tools.console import Listener, Unanswered
@@ -186,6 +187,14 @@ def environment(inherited: Mapping[str, str], url: str, bundle: Path
     return found
 
 
+def is_path(where: str) -> bool:
+    """Can it be the place of an admin listener?"""
+    try:
+        return bool(parse_admin(where))
+    except ValueError:
+        return False
+
+
 class NotReady(Exception):
     """The proxy has not started, with its own words."""
 
@@ -199,7 +208,11 @@ class Proxy:
         policy = folder / "policy.toml"
         policy.write_text(_POLICY.format(mode=mode))
         password, token = secrets.token_hex(12), secrets.token_hex(12)
+        self._short: tempfile.TemporaryDirectory[str] | None = None
         where = f"unix:{folder}/admin"
+        if not is_path(where):               # too long for a socket
+            self._short = tempfile.TemporaryDirectory(prefix="cutthrough-", dir="/tmp")
+            where = f"unix:{self._short.name}/admin"
         flags = {
             "policy": policy, "listen": "127.0.0.1:0", "workers": 1,
             "admin": where,
@@ -331,6 +344,8 @@ class Proxy:
                         [f"{one['method']} {what}: {one.get('hook') or ''}"])))
         if self._tail is not None:
             self._tail.close()
+        if self._short is not None:
+            self._short.cleanup()
         return Ended(replayed, missed, self.warnings(), died)
 
 

@@ -1,40 +1,20 @@
 """The plugin of pytest, in runs of their own: record, replay, answer, miss."""
 
 import json
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
+from tests.support.inner import Inner
 from tests.support.inside import okay, origins, over_tls
 from tests.support.origin import answer
 from tests.support.programs import need
-from tests.support.proxy import ROOT, clean_environment
 
 NUMBERED = [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % n for n in range(9)]
-GET = """
-    import os, subprocess, sys, urllib.request
-    import pytest
-
-    def get(url):
-        return urllib.request.urlopen(url, timeout=20).read().decode()
-"""
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs pytest on this test file; returns the status and what it has printed."""
-    def do(text, *flags, name="test_inner.py", **env):
-        (tmp_path / name).write_text(textwrap.dedent(GET) + textwrap.dedent(text))
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider",
-             "-p", "cutthrough.pytest_plugin", *flags, name], cwd=tmp_path, text=True,
-            capture_output=True, timeout=120, check=False, env=clean_environment(
-                PYTHONPATH=str(ROOT), CUTTHROUGH_DNS_OVERRIDES="a.example=127.0.0.1",
-                CUTTHROUGH_ORIGIN_CA=str(origins().own.certificate), **env))
-        return done.returncode, done.stdout + done.stderr
-    return do
+    return Inner(tmp_path)
 
 
 def test_a_test_is_recorded_once_and_replayed_without_its_origins(
