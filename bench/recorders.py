@@ -42,6 +42,10 @@ class Recorder(Protocol):
     def settle(self, session: str, recorded: int) -> None:
         """Returns when all is recorded."""
 
+    def workers(self) -> list[int]:
+        """Processes that can be held back; none if all the proxy's work is in one."""
+        return []
+
     def close(self) -> None:
         self.running.close()
 
@@ -76,6 +80,10 @@ class Ours(Recorder):
 
     def settle(self, session: str, recorded: int) -> None:
         await_count(lambda: self._count(session), recorded)
+
+    def workers(self) -> list[int]:
+        return [one.pid for one in self.running.tree()
+                if "cutthrough.worker.main" in one.cmdline()]
 
     def switch(self, mode: str, session: str, recorded: int) -> None:
         self._run("mode", mode, "--session", session)

@@ -8,6 +8,9 @@ connections: as many different URLs as requests. The scenarios of each repetitio
     replay   each answer is a recording
     cold     passthrough cache, empty: each is asked for, and recorded
     warm     the same again: each is a recording
+    plain_held, record_held
+             ours alone: the same while the worker has a fifth of a core, so that
+             client, origin and writer have as much as they need
 
 A row for each scenario and repetition has requests a second, latencies, CPU time and
 resident memory of the proxy's processes, and what the origin counted. The summaries
@@ -34,6 +37,7 @@ from pathlib import Path
 from bench.children import BenchError, Site
 from bench.clients import build_load_command, run_load_command
 from bench.collect import cpu_times, resident_kib
+from bench.cores import cannot_hold_back, held_back
 from bench.origin import Origin
 from bench.peers import OF_RECORDING
 from bench.recorders import Hoverfly, Mitmproxy, Ours, Recorder, Replayproxy
@@ -44,8 +48,10 @@ from bench.running import Target
 SCENARIOS = {
     "plain": ("off", True), "record": ("record", True), "replay": ("replay", False),
     "cold": ("cache", True), "warm": ("cache", False),
+    "plain_held": ("off", True), "record_held": ("record", True),
 }  # fmt: skip
 PLAYED = ("replay", "warm")
+HELD = ("plain_held", "record_held")
 MOST_RSS_KIB = 128 << 10
 SECONDS = 4.0
 #: Of a run with requests: its client waits so long beyond its patience.
@@ -89,6 +95,7 @@ class Runner:
         self.one, self.origin, self.path, self.options = one, origin, path, options
         self.requests = min(int(options.requests), one.most_requests)
         self.rows: list[Row] = []
+        self.workers = [] if cannot_hold_back() else one.workers()
 
     def _load(self, requests: int) -> tuple[int, float, dict[str, float]]:
         """Ask for the first `requests` URLs. Returns what succeeded in how long."""
@@ -120,7 +127,10 @@ class Runner:
         mode, is_new = SCENARIOS[scenario]
         if mode not in self.one.modes:
             return
-        session = f"{'kept' if mode == 'cache' else 'taken'}{repetition}"
+        if (held := scenario in HELD) and not self.workers:
+            return
+        kind = "held" if held else "kept" if mode == "cache" else "taken"
+        session = f"{kind}{repetition}"
         if not is_new:
             self.one.switch(mode, session, self.requests)
         self._warm_up(scenario, mode)
@@ -129,7 +139,8 @@ class Runner:
         self.origin.skip_log()
         tree = self.one.running.tree()
         cpu, rss, began = cpu_times(tree).total, resident_kib(tree), time.monotonic()
-        done, took, latencies = self._load(self.requests)
+        with held_back(self.workers if held else []):
+            done, took, latencies = self._load(self.requests)
         if mode in ("record", "cache"):
             self.one.settle(session, self.requests)
         settled = time.monotonic() - began
@@ -223,7 +234,11 @@ def ratios(summaries: dict[str, Row]) -> Row:
     def of(scenario: str, figure: str) -> float:
         return float(str(summaries[scenario][figure]))
 
-    return {
+    held: Row = {}
+    if set(HELD) <= summaries.keys():
+        held["record_rate_to_plain_held"] = (
+            of("record_held", "rate") / of("plain_held", "rate"))
+    return held | {
         "replay_cpu_to_plain": of("replay", "cpu_us") / of("plain", "cpu_us"),
         "replay_rate_to_plain": of("replay", "rate") / of("plain", "rate"),
         "record_rate_to_plain": of("record", "rate") / of("plain", "rate"),
