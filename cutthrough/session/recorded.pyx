@@ -16,7 +16,7 @@ client's first bytes; what is no TLS then ends, because there is nothing to rela
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
@@ -28,6 +28,7 @@ from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.client cimport Client
 from cutthrough.session.filtered_head cimport host_of
 from cutthrough.session.filtering cimport send_head_now
+from cutthrough.session.inside cimport Inside
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.recording_mode cimport recording_of
@@ -119,22 +120,31 @@ cdef class Answers:
 
 
 cdef bytes key_of(Client c, const char *body, size_t m):
-    """The request's line, or its whole head if fields or a body count, behind scheme, version
-    and destination with its length; and its body."""
+    """Of the request's line, or its whole head if fields or a body count, and of its body."""
     cdef const char *head = bytes_of(c.head)
     cdef const char *end
-    cdef size_t n = c.head.end, k = len(c.key)
-    cdef bytes key
-    cdef char *at
+    cdef size_t n = c.head.end, k = len(c.key) - 2
+    cdef bint is_inside = c.entrance.is_inside
+    cdef const char *host = c.key
+    if is_inside:                       # the host of requests that the player sees
+        host = (<Inside>c.entrance).name
+        k = len((<Inside>c.entrance).name)
     if m == 0 and not (<Answers>c.context.answers).by_fields:
         end = <const char *>memchr(head, b"\n", n)
         n = end - head if end != NULL else n
-    key = PyBytes_FromStringAndSize(NULL, 2 + k + n + m)
-    at = PyBytes_AS_STRING(key)
-    at[0] = <char>(c.request.minor << 1 | c.entrance.is_inside)
-    at[1] = <char>k
-    at += 2
-    memcpy(at, <const char *>c.key, k)
+    return make_key(c.request.minor, is_inside, c.request.port, host, k, head, n, body, m)
+
+
+cdef bytes make_key(int minor, bint is_inside, uint16_t port, const char *host, size_t k,
+                    const char *head, size_t n, const char *body, size_t m):
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + k + n + m)
+    cdef char *at = PyBytes_AS_STRING(key)
+    at[0] = <char>(minor << 1 | is_inside)
+    at[1] = <char>(port >> 8)
+    at[2] = <char>(port & 255)
+    at[3] = <char>k                     # a name has 253 bytes at most
+    at += 4
+    memcpy(at, host, k)
     memcpy(at + k, head, n)
     if m:
         memcpy(at + k + n, body, m)

@@ -13,7 +13,7 @@ from cutthrough.recording.sessions import Sessions
 from tests.support.certificates import client_context
 from tests.support.client import build_request
 from tests.support.http2 import Peer
-from tests.support.inside import ask, enter, okay, over_tls
+from tests.support.inside import ask, enter, okay, over_tls, shake
 from tests.support.inside import config as inside
 from tests.support.origin import answer
 from tests.support.proxy import ROOT, clean_environment
@@ -138,6 +138,18 @@ def test_requests_inside_a_tunnel_are_answered_without_an_origin(start, folder, 
         assert ask(client, "GET", "/b").status == 502
     reasons = [line["reason"] for line in proxy.wait_log(5)]
     assert reasons == ["ok"] + ["replayed", "recording_missed"] * 2
+
+
+def test_names_of_one_address_have_answers_of_their_own(start, folder, dial):
+    """An answer at hand was found by the CONNECT's address: another name's, that is."""
+    names = ("a.example", "b.example")
+    fill(folder, *[made(9, scheme="https", host=name, body=name.encode())
+                   for name in names])
+    proxy = start(keys='tls = "intercept"', config="workers = 1\n" + inside())
+    clients = [shake(dial(proxy).tunnel("127.0.0.1:9"), name) for name in names]
+    for _ in range(2):
+        for name, client in zip(names, clients, strict=True):
+            assert ask(client, "GET", "/a", host=name).body == name.encode()
 
 
 def test_what_is_no_tls_ends_if_the_rule_replays(start, folder, dial):
