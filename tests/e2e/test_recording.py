@@ -11,9 +11,8 @@ from cutthrough.recording.model import Chunk, Recording, Request, Response
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.sessions import Sessions
 from tests.support.certificates import client_context
-from tests.support.client import build_request
 from tests.support.http2 import Peer
-from tests.support.inside import ask, enter, okay, over_tls, shake
+from tests.support.inside import ask, enter, okay, over_tls
 from tests.support.inside import config as inside
 from tests.support.origin import answer
 from tests.support.proxy import ROOT, clean_environment
@@ -138,18 +137,6 @@ def test_requests_inside_a_tunnel_are_answered_without_an_origin(start, folder, 
         assert ask(client, "GET", "/b").status == 502
     reasons = [line["reason"] for line in proxy.wait_log(5)]
     assert reasons == ["ok"] + ["replayed", "recording_missed"] * 2
-
-
-def test_names_of_one_address_have_answers_of_their_own(start, folder, dial):
-    """An answer at hand was found by the CONNECT's address: another name's, that is."""
-    names = ("a.example", "b.example")
-    fill(folder, *[made(9, scheme="https", host=name, body=name.encode())
-                   for name in names])
-    proxy = start(keys='tls = "intercept"', config="workers = 1\n" + inside())
-    clients = [shake(dial(proxy).tunnel("127.0.0.1:9"), name) for name in names]
-    for _ in range(2):
-        for name, client in zip(names, clients, strict=True):
-            assert ask(client, "GET", "/a", host=name).body == name.encode()
 
 
 def test_what_is_no_tls_ends_if_the_rule_replays(start, folder, dial):
@@ -367,93 +354,3 @@ def test_workers_take_the_answers_of_a_sequence_in_turn(start, folder, dial):
         again = [*pool.map(lambda _: dial(proxy).get("http://127.0.0.1:9/a").body,
                            range(20))]
     assert sorted(again, key=int) == [b"%d" % number for number in range(20)]
-
-
-def test_an_answer_is_the_same_whether_it_is_at_hand_or_not(start, folder, dial):
-    """The second one is sent without Python: with any method, version and body."""
-    fill(folder, made(9), made(9, method="HEAD", body=b""),
-         made(9, "/c", trailers=(("X-Sum", "1"),), fields=()),
-         made(9, "/n", status=204, body=b"", fields=()),
-         made(9, "/p", method="POST", sent=b"x=1", body=b"one"),
-         made(9, "/p", method="POST", sent=b"x=2", body=b"two"),
-         made(9, "/big", body=b"q" * 30_000))
-    proxy = start(config="workers = 1")
-
-    def ask_all(client):
-        url = "http://127.0.0.1:9"
-        found = [client.get(f"{url}/a"), client.ask("HEAD", f"{url}/a"),
-                 client.get(f"{url}/c"), client.get(f"{url}/n"),
-                 client.get(f"{url}/big")]
-        for sent in (b"x=1", b"x=2", b"x=3"):
-            found.append(client.ask("POST", f"{url}/p", "Content-Length: 3", body=sent))
-        found.append(client.ask("POST", f"{url}/p", "Transfer-Encoding: chunked",
-                                body=b"3\r\nx=2\r\n0\r\n\r\n"))
-        return [(one.status, without_secrets(one.raw), one.body, one.trailers)
-                for one in found]
-
-    client = dial(proxy)
-    first = ask_all(client)
-    assert [one[0] for one in first] == [200, 200, 200, 204, 200, 200, 200, 502, 200]
-    assert [one[2] for one in first[5:7]] == [b"one", b"two"]
-    for _ in range(3):
-        assert ask_all(client) == first
-    assert ask_all(dial(proxy)) == first
-    reasons = [line["reason"] for line in proxy.wait_log(9 * 5)]
-    assert reasons == (["replayed"] * 7 + ["recording_missed", "replayed"]) * 5
-
-
-def test_requests_in_one_segment_are_each_answered(start, folder, dial):
-    """Bodies of requests behind the first are taken off the same bytes."""
-    fill(folder, *[made(9, "/p", method="POST", sent=b"n=%d" % number,
-                        body=b"%d" % number) for number in range(3)])
-    proxy = start()
-    client = dial(proxy)
-    texts = [build_request("POST", "http://127.0.0.1:9/p", "Content-Length: 3",
-                           body=b"n=%d" % number) for number in range(3)]
-    for _ in range(4):
-        client.send(b"".join(texts))
-        assert [client.read_response("GET").body for _ in texts] == [b"0", b"1", b"2"]
-    for text in texts:
-        for at in range(len(text) - 8, len(text)):
-            client.send(text[:at])
-            client.send(text[at:])
-            assert client.read_response("GET").body == text[-1:]
-
-
-def test_a_slow_reader_gets_all_of_an_answer_at_hand(start, folder, dial):
-    fill(folder, made(9, body=b"q" * 32_000))
-    client = dial(start())
-    for _ in range(200):
-        client.send(build_request("GET", "http://127.0.0.1:9/a"))
-    for _ in range(200):
-        assert len(client.read_response("GET").body) == 32_000
-
-
-def test_hits_are_counted_and_an_edit_is_seen(start, folder, dial):
-    fill(folder, made(9))
-    proxy = start(config="workers = 1")
-    client = dial(proxy)
-    for _ in range(7):
-        assert client.get("http://127.0.0.1:9/a").body == b"hello"
-    session = Sessions(folder).open("default")
-    wait_until(lambda: session.get(1).hits == 7, "seven hits")
-    session.add([made(9, body=b"again")])
-    wait_until(lambda: client.get("http://127.0.0.1:9/a").body == b"again", "again")
-    session.close()
-
-
-def test_hits_stay_with_their_session(start, folder, dial):
-    """Those of the old session were counted for the new one's numbers."""
-    fill(folder, made(9))
-    fill(folder, made(9, body=b"other"), name="other")
-    proxy = start(config="workers = 1")
-    client = dial(proxy)
-    for _ in range(5):
-        assert client.get("http://127.0.0.1:9/a").body == b"hello"
-    write_state(folder, State("replay", "other"))
-    wait_until(lambda: client.get("http://127.0.0.1:9/a").body == b"other", "other")
-    old, new = (Sessions(folder).open(name) for name in ("default", "other"))
-    wait_until(lambda: new.get(1).hits, "a hit")
-    assert old.get(1).hits >= 5 and new.get(1).hits <= 3
-    old.close()
-    new.close()
