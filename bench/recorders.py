@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.children import HERE, BenchError
+from bench.children import HERE, BenchError, free_port
 from bench.peers import OF_RECORDING
-from bench.proxies import start_configured
+from bench.proxies import PASSWORD, start_configured
 from bench.running import Running, Target
 
 # Of a scenario: record asks always, replay never, cache if there is no recording.
@@ -58,9 +58,11 @@ class Ours(Recorder):
         policy = folder / "policy.toml"
         policy.write_text(POLICY)
         self._sessions = folder / "sessions"
+        self._admin = free_port()
         self.running = start_configured(
             1, f'policy = "{policy}"', f'recording_directory = "{self._sessions}"',
-            "recording_count = 0")(target)
+            "recording_count = 0", f'admin = "127.0.0.1:{self._admin}"',
+            f'admin_token = "{PASSWORD}"')(target)
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
@@ -86,7 +88,10 @@ class Ours(Recorder):
                 if "cutthrough.worker.main" in one.cmdline()]
 
     def switch(self, mode: str, session: str, recorded: int) -> None:
-        self._run("mode", mode, "--session", session)
+        found = call(self._admin, "POST", f"/mode?mode={mode}&session={session}",
+                     token=PASSWORD)
+        if found["errors"] or found["unanswered"]:
+            raise BenchError(f"mode {mode}: {found}")
         self.running.await_line(
             f"(mode {mode}, session {session}, {recorded} )", SECONDS)
 
@@ -160,11 +165,13 @@ class Mitmproxy(Recorder):
             self._target, words=self._words(mode, session))
 
 
-def call(port: int, method: str, path: str, body: object = None) -> Any:
+def call(port: int, method: str, path: str, body: object = None, token: str = ""
+         ) -> Any:
     conn = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         conn.request(method, path, json.dumps(body) if body is not None else None,
-                     {"Content-Type": "application/json"})
+                     {"Content-Type": "application/json",
+                      **({"Authorization": f"Bearer {token}"} if token else {})})
         reply = conn.getresponse()
         data = reply.read()
     finally:

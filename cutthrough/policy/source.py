@@ -160,6 +160,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether any rule records or replays."""
         return any(rule.recording for rule in self.rules)
 
+    @property
+    def replays(self) -> bool:
+        return any(rule.recording not in ("", "record") for rule in self.rules)
+
     def groups_of(self, name: str) -> tuple[str, ...]:
         """Returns the groups of this user. The user of the configuration (`user`) is in
         no table of users, so groups that list the name are searched."""

@@ -223,6 +223,27 @@ class Matcher:
         return Miss("no recording matches" if self._recordings else
                     "nothing is recorded", nearest)
 
+    def numbers(self) -> list[int]:
+        return list(self._recordings)
+
+    def own_match(self, number: int) -> Match | None:
+        """What any request with the line of this recording's, and no body, gets each
+        time; None if that is another recording, or depends on more than the line."""
+        if self._patterned.has_any or self._has_state:
+            return None
+        recording = _DECODE(self._recordings[number])
+        request = recording.request
+        line = self._line(request)
+        route = line.route
+        if (request.body or recording.response.status == SWITCHED
+                or route.after != "repeat" or route.lane or route.key.fields
+                or self.masked(request) != request):
+            return None
+        groups = line.index.find(*line.reader.read(request, recorded=False))
+        if not groups or groups[0].numbers != [number]:
+            return None
+        return Match(recording, route, 0, 1, is_last=True)
+
     def _choose(self, groups: list[Group], route: Route, lane: Lane
                 ) -> Match | Group | None:
         """A group: it is used up."""

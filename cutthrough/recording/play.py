@@ -24,7 +24,7 @@ from cutthrough.recording.heads import (
     size_of,
 )
 from cutthrough.recording.matcher import Match, Matcher, Miss
-from cutthrough.recording.model import Message, Recording, Request
+from cutthrough.recording.model import Message, Recording, Request, Response
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
@@ -65,6 +65,8 @@ class Answers(Protocol):
     by_fields: bool
 
     def clear(self) -> None: ...
+    def prepare(self, is_inside: bool, port: int, host: bytes, line: bytes, head: bytes,
+                body: bytes, number: int) -> bool: ...
     def count(self, number: int) -> None: ...
     def take_hits(self) -> dict[int, int]: ...
 
@@ -253,17 +255,10 @@ class Play:
         response = recording.response
         method = self._head[:self._head.index(" ")]
         head, chunked = build_head(response, method, self._minor)
-        if (self._shared.speed or recording.delay_us
-                or size_of(response) > PIECE):
+        if takes_time(recording, self._shared.speed):
             self._begin(self._send(recording, head, chunked, method))
             return
-        body = b""
-        if has_body(method, response.status):
-            if chunked:
-                pieces = [one.data for one in response.chunks if one.data]
-                body = b"".join(map(frame, pieces)) + build_trailers(response.trailers)
-            else:
-                body = response.body
+        body = build_body(response, method, chunked)
         if is_last:
             self._exchange.keep(head, body, self._body, recording.number)
         if self._exchange.answer_whole(head, body):
@@ -300,6 +295,21 @@ class Play:
         if chunked:
             sluice.write(b"0\r\n\r\n")
         sluice.finish()
+
+
+def takes_time(recording: Recording, speed: float) -> bool:
+    """Its answer is not sent at once, or not in one piece."""
+    return bool(speed or recording.delay_us or size_of(recording.response) > PIECE)
+
+
+def build_body(response: Response, method: str, chunked: bool) -> bytes:
+    """As it is sent behind a head of `build_head`."""
+    if not has_body(method, response.status):
+        return b""
+    if not chunked:
+        return response.body
+    pieces = [one.data for one in response.chunks if one.data]
+    return b"".join(map(frame, pieces)) + build_trailers(response.trailers)
 
 
 def frame(data: bytes) -> bytes:

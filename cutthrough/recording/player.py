@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cutthrough.capture.store import StoreError
+from cutthrough.recording import at_hand
 from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import Lane, SharedLanes, path_of
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     speed: float = 0.0                       # of recorded times; 0: at once
     most_body: int = 4 << 20
     on_replay: OnReplay | None = None
+    plays: bool = True                       # does any rule, in the mode `rules`?
 
 
 def make_route(row: Any) -> Route:
@@ -183,7 +185,8 @@ class Player:
             self._name, was_other = name, name != self._name
         path = folder / f"{self._name}{SUFFIX}"
         found = mark_of(path)[:1]
-        if changed or found != self._session_mark:
+        is_new = changed or found != self._session_mark
+        if is_new:
             if was_other or self._session_mark not in ((), found):
                 self.shared.forget()
             self._close_session()
@@ -199,9 +202,25 @@ class Player:
             await self._read_changes(settings)
         if changed:
             self._on_state(self._state.mode)
+        if is_new:
+            await self._prepare(settings)
+        if changed:
             # Repeats of one message are not logged: of one session's, then
             log.info("recordings: mode %s, session " + self._name + ", %d recordings",
                      self._state.mode, len(self.matcher))
+
+    async def _prepare(self, settings: Settings) -> None:
+        mode, matcher = self._state.mode, self.matcher
+        if mode in _PLAYS_NONE or (mode == "rules" and not settings.plays) or (
+                settings.speed or settings.on_replay is not None):
+            return
+        numbers = matcher.numbers()
+        for at in range(0, len(numbers), STEP):
+            if self.matcher is not matcher or self._settings is not settings:
+                return
+            if not at_hand.prepare(matcher, numbers[at:at + STEP], self._answers):
+                return
+            await asyncio.sleep(0)
 
     def _open_lanes(self, settings: Settings) -> None:
         if self._lanes is not None or not settings.program:

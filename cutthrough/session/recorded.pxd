@@ -13,11 +13,14 @@ cdef class Answer:
     cdef long hits              # that are not counted yet
 
 cdef class Answers:
-    """Answers by the requests that got them. Context.answers."""
-    cdef dict found             # see key_of
+    """Answers by the requests that get them. Context.answers."""
+    cdef dict newer             # see key_of
+    cdef dict older             # forgotten when `newer` is full, and is the older half then
     cdef dict hits              # by number
-    cdef Py_ssize_t size        # bytes
+    cdef Py_ssize_t size        # bytes of `newer`
     cdef public bint by_fields  # they count: a key has the whole head
+    cdef Answer find(self, bytes key)
+    cdef int put(self, bytes key, Answer one) except -1
 
 cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""

@@ -7,7 +7,8 @@
 
 The player is Python, and takes some 12 us. An answer that it would give again to the same
 request is kept here, by the bytes of the request that count, until recordings change. It is
-sent without the player, if the request's body has come with its head, or there is none.
+sent without the player, if the request's body has come with its head, or there is none. Most
+answers are made before they are asked for: see recording.at_hand.
 
 Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters,
 so its head is read, judged and framed by the code of all responses. A tunnel whose TLS is to be
@@ -38,8 +39,9 @@ from cutthrough.session.sluice cimport close_sluice, open_sluice, run_sluice
 from cutthrough.session.state cimport HELD, RELAY, REQUEST, RESPONSE
 
 cdef enum:
-    MOST_BYTES = 33554432       # of answers and their keys
+    HALF_BYTES = 33554432       # of answers and their keys, in each half
     OF_ENTRY = 200              # of one's objects
+    MOST_HOST = 253             # octets, of a name
 
 
 cdef bint opens_tls(Client c) noexcept:
@@ -92,14 +94,46 @@ cdef int wait_for_player(Client c) except -1:
 cdef class Answers:
 
     def __cinit__(self):
-        self.found = {}
+        self.newer = {}
+        self.older = {}
         self.hits = {}
 
     def clear(self):
         """Recordings have changed, or what makes requests alike."""
         self.hits = self.take_hits()
-        self.found = {}
+        self.newer = {}
+        self.older = {}
         self.size = 0
+
+    cdef Answer find(self, bytes key):
+        cdef Answer found = self.newer.get(key)
+        return found if found is not None else self.older.get(key)
+
+    cdef int put(self, bytes key, Answer one) except -1:
+        cdef Py_ssize_t size = size_of(key, one)
+        if self.newer and self.size + size > HALF_BYTES:
+            self.hits = self.take_hits()        # of what is forgotten
+            self.older = self.newer
+            self.newer = {}
+            self.size = 0
+        self.newer[key] = one
+        self.size += size
+
+    def prepare(self, bint is_inside, int port, bytes host, bytes line, bytes head, bytes body,
+                int number):
+        """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
+        fields count. False: both halves are full, and it was not taken."""
+        cdef Answer one
+        cdef bytes key
+        if len(host) > MOST_HOST:
+            return True
+        one = Answer.__new__(Answer)
+        one.head, one.body, one.number = head, body, number
+        key = make_key(1, is_inside, port, host, len(host), line, len(line), NULL, 0)
+        if self.older and self.size + size_of(key, one) > HALF_BYTES:
+            return False
+        self.put(key, one)
+        return True
 
     def count(self, int number):
         self.hits[number] = self.hits.get(number, 0) + 1
@@ -108,15 +142,21 @@ cdef class Answers:
         """How often each recording was replayed since the last call."""
         cdef dict hits = self.hits
         cdef Answer one
-        for one in self.found.values():
-            if one.hits:
-                hits[one.number] = hits.get(one.number, 0) + one.hits
-                one.hits = 0
+        cdef dict half
+        for half in (self.newer, self.older):
+            for one in half.values():
+                if one.hits:
+                    hits[one.number] = hits.get(one.number, 0) + one.hits
+                    one.hits = 0
         self.hits = {}
         return hits
 
     def __len__(self):
-        return len(self.found)
+        return len(self.newer) + len(self.older)
+
+
+cdef inline Py_ssize_t size_of(bytes key, Answer one):
+    return len(key) + len(one.head) + len(one.body) + OF_ENTRY
 
 
 cdef bytes key_of(Client c, const char *body, size_t m):
@@ -157,7 +197,7 @@ cdef Answer known_answer(Client c):
     cdef Answer found
     cdef size_t m = 0
     cdef const char *body = NULL
-    if answers is None or not answers.found or c.usage.meter != NULL or (
+    if answers is None or not answers.newer or c.usage.meter != NULL or (
             c.request.has_upgrade):
         return None
     if c.up_open:
@@ -166,7 +206,7 @@ cdef Answer known_answer(Client c):
             return None
         m = <size_t>c.relay.up.left
         body = bytes_of(c.input) + c.input.start
-    found = answers.found.get(key_of(c, body, m))
+    found = answers.find(key_of(c, body, m))
     if found is not None and m:
         c.input.start += <uint32_t>m
         if c.input.start == c.input.end:
@@ -196,18 +236,11 @@ cdef class Replay(Filtering):
         """This recording would answer the same request again. `sent`: the request's body."""
         cdef Client c = self.client
         cdef Answer one
-        cdef Answers answers
-        cdef bytes key
         if c is None or c.context.answers is None:
             return
-        answers = c.context.answers
-        key = key_of(c, sent, len(sent))
         one = Answer.__new__(Answer)
         one.head, one.body, one.number = head, body, number
-        answers.size += len(key) + len(head) + len(body) + OF_ENTRY
-        if answers.size > MOST_BYTES:
-            answers.clear()
-        answers.found[key] = one
+        (<Answers>c.context.answers).put(key_of(c, sent, len(sent)), one)
 
     def answer_whole(self, bytes head, bytes body):
         """Sends an answer that is all there, at once. False: it has to be paced, and nothing was

@@ -56,7 +56,8 @@ class Recordings:
             program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body,
-            on_replay=getattr(self._hooks, "on_replay", None)))
+            on_replay=getattr(self._hooks, "on_replay", None),
+            plays=generation.policy.replays))
         self._context.player = self._player = player
         if self._ring is not None:
             if self._room is None:

@@ -4,12 +4,13 @@ import pytest
 
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.sessions import Sessions
-from tests.e2e.test_recording import fill, made, without_secrets
+from tests.e2e.test_recording import fill, made, run_verb, without_secrets
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start
 from tests.support.client import build_request
 from tests.support.inside import ask, shake
 from tests.support.inside import config as inside
+from tests.support.origin import answer
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -25,6 +26,80 @@ def test_names_of_one_address_have_answers_of_their_own(start, folder, dial):
     for _ in range(2):
         for name, client in zip(names, clients, strict=True):
             assert ask(client, "GET", "/a", host=name).body == name.encode()
+
+
+HOOKS = """
+class Hooks:
+    def on_replay(self, request, one):
+        return None
+"""
+
+
+def test_answers_made_beforehand_are_those_of_the_player(start, folder, dial):
+    """With a hook each answer is the player's own."""
+    recordings = [
+        made(9), made(9, "/q", query="b=2&a=%20x"), made(9, method="HEAD", body=b""),
+        made(9, "/c", trailers=(("X-Sum", "1"),), fields=()),
+        made(9, "/n", status=204, body=b"", fields=()),
+        made(9, "/m", status=304, body=b"", fields=(("ETag", '"x"'),)),
+        made(9, "/nolength", fields=()), made(9, "/e", body=b""),
+        made(9, "/odd", fields=(("Content-Length", "7, 7"),)),
+        made(9, "/latin", fields=(("X-Name", "caf\xe9"), ("Content-Length", "5"))),
+        made(9, "/big", body=b"q" * 40_000),
+        *[made(9, "/s", scheme="https", host=name, body=name.encode())
+          for name in ("a.example", "b.example")]]
+    fill(folder, *recordings)
+    keys = 'tls = "intercept"'
+    prepared = start(keys=keys, config="workers = 1\n" + inside())
+    played = start(keys=keys, config="workers = 1\n" + inside(
+        'recording_hooks = "kept:Hooks"\n'), modules={"kept": HOOKS})
+
+    def ask_all(proxy):
+        found = []
+        for one in recordings[:-2]:
+            client, asked = dial(proxy), one.request
+            query = f"?{asked.query}" if asked.query else ""
+            url = f"http://127.0.0.1:9{asked.path}{query}"
+            for text in (build_request(asked.method, url),
+                         build_request(asked.method, url, "Accept: */*"),
+                         build_request(asked.method, url).replace(
+                             b" HTTP/1.1", b" HTTP/1.0")):
+                client.send(text)
+                found.append(client.read_response(asked.method))
+        for one in recordings[-2:]:
+            name = one.request.host
+            client = shake(dial(proxy).tunnel("127.0.0.1:9"), name)
+            found.append(ask(client, "GET", "/s", host=name))
+        return [(reply.status, [line for line in without_secrets(reply.raw)
+                                if not line.startswith(b"Via")],
+                 reply.body, reply.trailers) for reply in found]
+
+    answers = ask_all(played)
+    assert {one[0] for one in answers} == {200, 204, 304}
+    assert ask_all(prepared) == answers
+    lines = played.wait_log(len(answers)), prepared.wait_log(len(answers))
+    assert [[line["reason"] for line in some if line["method"] != "CONNECT"]
+            for some in lines] == [["replayed"] * len(answers)] * 2
+
+
+def test_sessions_and_modes_have_answers_of_their_own(start, folder, dial, make_origin):
+    """What was made for one is not sent when another is in force."""
+    origin = make_origin(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlive"))
+    port = origin.port
+    fill(folder, *[made(port, f"/{number}") for number in range(300)])
+    fill(folder, made(port, "/1", body=b"other"), name="other")
+    proxy = start(config="workers = 1")
+    client = dial(proxy)
+    for mode, session, body in [
+            ("replay", "default", b"hello"), ("off", "", b"live"),
+            ("replay", "other", b"other"), ("cache", "default", b"hello"),
+            ("record", "new", b"live"), ("spy", "default", b"hello"),
+            ("rules", "other", b"other")]:
+        run_verb(folder, "mode", mode, *(["--session", session] if session else []))
+        wait_until(lambda body=body: client.get(
+            f"http://127.0.0.1:{port}/1").body == body, mode)
+        for _ in range(3):
+            assert client.get(f"http://127.0.0.1:{port}/1").body == body
 
 
 def test_an_answer_is_the_same_whether_it_is_at_hand_or_not(start, folder, dial):

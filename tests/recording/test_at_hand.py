@@ -1,0 +1,169 @@
+"""Answers that are made before they are asked for: which, and how many."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cutthrough.recording.at_hand import prepare
+from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.matcher import Match, Matcher
+from cutthrough.recording.model import Chunk, Pattern, Request, Response
+from cutthrough.recording.modes import State, write_state
+from cutthrough.recording.player import Player, Settings
+from cutthrough.recording.sessions import Sessions
+from cutthrough.session.recorded import Answers
+from tests.recording.answers import recording, request
+
+REQUESTS = st.builds(
+    Request, method=st.sampled_from(["GET", "POST"]), scheme=st.just("http"),
+    host=st.sampled_from(["a", "b"]), port=st.just(80),
+    path=st.sampled_from(["/", "/x"]),
+    query=st.sampled_from(["", "a=1", "b=1&a=1", "a=1&b=1", "t=1"]),
+    body=st.sampled_from([b"", b"", b"{}", b"x"]),
+    fields=st.sampled_from([(), (("Accept", "a"),)]))
+ROUTES = st.builds(
+    Route, key=st.builds(
+        Key, method=st.booleans(), host=st.booleans(), path=st.booleans(),
+        query=st.sampled_from(["exact", "subset", "ignore"]),
+        ignored_query=st.sampled_from([(), ("t",)]),
+        fields=st.sampled_from([(), ("accept",)]),
+        body=st.sampled_from(["raw", "json", "partial_json", "ignore"])),
+    hosts=st.sampled_from([(), ("a",)]), lane=st.sampled_from(["", "accept"]),
+    after=st.sampled_from(["repeat", "cycle", "miss"]))
+
+
+def filled(*found, routes=(), mask=None):
+    matcher = Matcher(routes, mask)
+    for one in found:
+        matcher.add(one)
+    return matcher
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=8), ROUTES, st.data())
+def test_an_own_match_is_what_the_line_alone_finds_each_time(recorded, route, data):
+    numbered = list(enumerate(recorded, 1))
+    matcher = filled(*[recording(number, one) for number, one in numbered],
+                     routes=[route])
+    for number, one in numbered:
+        own = matcher.own_match(number)
+        if own is None:
+            continue
+        for _ in range(2):
+            fields = data.draw(REQUESTS).fields
+            found = matcher.match(Request(
+                method=one.method, scheme=one.scheme, host=one.host, port=one.port,
+                path=one.path, query=one.query, fields=fields))
+            assert isinstance(found, Match) and found.is_last
+            assert found.recording == own.recording and found.recording.number == number
+
+
+SUBSET = Route(key=Key(query="subset"))
+LONE = recording(1, request("/a"))
+
+
+@pytest.mark.parametrize(("found", "routes", "number"), [
+    ([LONE], (), 1),
+    ([LONE, recording(2, request("/b"))], (), 1),
+    ([recording(1, request("/a?t=1"))], (Route(key=Key(ignored_query=("t",))),), 1),
+    ([recording(1, request("/a", b"x"))], (), None),
+    ([LONE, recording(2, request("/a"))], (), None),
+    ([recording(1, request("/a"), patterns=(Pattern(part="path", value="/a"),))], (),
+     None),
+    ([LONE, recording(2, request("/b"), sets={"a": "b"})], (), None),
+    ([LONE], (Route(lane="x-lane"),), None),
+    ([LONE], (Route(key=Key(fields=("accept",))),), None),
+    ([LONE], (Route(after="miss"),), None),
+    ([LONE], (Route(after="cycle"),), None),
+    ([recording(1, request("/a")), recording(2, request("/a?b=1"))], (SUBSET,), 1),
+], ids=["alone", "beside another", "ignored", "a body", "a sequence", "patterns",
+        "state", "a lane", "fields", "once", "a cycle", "subset"])
+def test_what_depends_on_more_than_the_line_has_no_own_match(found, routes, number):
+    own = filled(*found, routes=routes).own_match(1)
+    assert (None if own is None else own.recording.number) == number
+
+
+def test_a_line_with_a_secret_has_no_own_match():
+    """A recording has a hash in its place, with which nobody asks."""
+    def mask(one):
+        return replace(one, query=one.query.replace("k=", "k=#"))
+
+    matcher = filled(recording(1, request("/a?k=1")), recording(2, request("/b?n=1")),
+                     mask=mask)
+    assert [one and one.recording.number for one in map(matcher.own_match, (1, 2))] == (
+        [None, 2])
+
+
+def test_two_that_answer_one_line_are_a_sequence_and_the_longer_one_comes_first():
+    matcher = filled(recording(1, request("/a?x=1")), recording(2, request("/a")),
+                     routes=(SUBSET,))
+    assert matcher.own_match(1).recording.number == 1
+    assert matcher.own_match(2).recording.number == 2
+    matcher = filled(recording(1, request("/a", b"y")),
+                     recording(2, request("/a", method="POST")),
+                     routes=(Route(key=Key(body="ignore")),))
+    assert matcher.own_match(1) is None and matcher.own_match(2) is None
+
+
+def test_answers_that_take_time_or_are_changed_are_not_made():
+    def with_response(number, **more):
+        one = recording(number, request(f"/{number}"), **more.pop("of", {}))
+        return replace(one, response=Response(status=200, **more))
+
+    answers = Answers()
+    matcher = filled(
+        with_response(1, chunks=(Chunk(0, b"x"),)),
+        with_response(2, chunks=(Chunk(0, b"x" * 40_000),)),
+        with_response(3, of={"delay_us": 1}), with_response(4, of={"template": True}),
+        recording(5, request("/é")))
+    assert prepare(matcher, matcher.numbers(), answers)
+    assert len(answers) == 1
+    answers.by_fields = True
+    answers.clear()
+    assert prepare(matcher, matcher.numbers(), answers)
+    assert len(answers) == 0
+
+
+def test_answers_have_two_halves_and_the_older_is_forgotten():
+    answers, body = Answers(), bytes(1 << 20)
+
+    def add(number):
+        return answers.prepare(False, 80, b"a", b"GET /%d HTTP/1.1\r" % number, b"",
+                               body, number)
+    number = 0
+    while add(number):
+        number += 1
+    assert 60 <= number == len(answers) <= 63
+    assert not add(number) and len(answers) == number
+    assert answers.prepare(False, 80, b"a" * 300, b"GET / HTTP/1.1\r", b"", body, 1)
+    assert len(answers) == number
+    answers.clear()
+    assert len(answers) == 0
+
+
+@pytest.mark.parametrize(("mode", "more", "expected"), [
+    ("replay", {}, 500), ("cache", {}, 500), ("spy", {}, 500), ("rules", {}, 500),
+    ("rules", {"plays": False}, 0), ("off", {}, 0), ("record", {}, 0),
+    ("replay", {"speed": 1.0}, 0), ("replay", {"on_replay": lambda *_: None}, 0),
+    ("replay", {"routes": (Route(key=Key(fields=("accept",))),)}, 0)])
+def test_a_session_that_comes_into_force_has_its_answers_made(tmp_path, mode, more,
+                                                              expected):
+    session = Sessions(tmp_path).create("one")
+    session.add([recording(0, request(f"/{number}")) for number in range(500)])
+    write_state(tmp_path, State(mode, "one"))
+    answers = Answers()
+
+    async def run():
+        player = Player(lambda _mode: None, answers)
+        player.configure(Settings(directory=str(tmp_path), session="one", **more))
+        assert await player.look() == ""
+        assert len(answers) == expected
+        session.add([recording(0, request("/more"))])      # recordings have changed
+        await asyncio.sleep(0.3)
+        assert len(answers) == 0 or mode in ("off", "record")
+        player.close()
+    asyncio.run(run())
+    session.close()
