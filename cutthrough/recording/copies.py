@@ -68,7 +68,7 @@ class Copy(Session):
                 return                       # another program has done it
             ((last,),) = self._select("SELECT max(number) FROM recordings", ())
             if last and any(one.number <= last for one in found.recordings):
-                self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
+                self._note_edit()
             self._base.executemany(_TAKE, [
                 (one.number, *self._values(msgspec.structs.replace(
                     one, number=0, hits=0))) for one in found.recordings])
@@ -82,8 +82,7 @@ class Copy(Session):
         with transaction(self._base, self._path):
             here = {number for (number,) in self._select(
                 "SELECT number FROM recordings", ())}
-            self._base.executemany("DELETE FROM recordings WHERE number = ?", [
-                (number,) for number in here.difference(numbers)])
+            self._delete(here.difference(numbers))
 
     def tell_hits(self, session: PostgresSession) -> None:
         """Adds the hits of this host to the session's. Raises StoreError."""

@@ -18,6 +18,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 
 import msgspec
 
@@ -158,6 +159,16 @@ class Matcher:
         del paths[request.path]
         if not paths:
             del self._places[request.host]
+
+    def remove_below(self, number: int) -> bool:
+        """Of recordings whose numbers have risen. If there are any, sequences begin
+        anew. Returns whether there were."""
+        found = list(takewhile(number.__gt__, self._recordings))
+        for one in found:
+            self.remove(one)
+        if found:
+            self.rewind()
+        return found != []
 
     def _filed(self, recording: Recording) -> tuple[Index, Base, Parts, Extra]:
         requires = tuple(sorted(recording.requires.items()))

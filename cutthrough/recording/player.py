@@ -263,9 +263,11 @@ class Player:
         while await self._read_more(session):
             pass
         self._see_fields()
-        if (session.count_to(self._last) != len(self._loaded)
-                or session.edits() != self._edits):
-            await self._load(settings)       # some were deleted or edited
+        oldest = session.oldest()
+        if session.edits() != self._edits:
+            await self._load(settings)
+        elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
+            self._answers.clear()
 
     async def _read_more(self, session: Session) -> bool:
         found = session.read_behind(self._last, STEP)

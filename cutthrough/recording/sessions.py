@@ -82,6 +82,7 @@ class Session(AnySession):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
+        self._count, self._counted_at = 0, -1        # recordings, and at which version
         self._base = self._connect(made)
         self.manifest = self._read_manifest()
         self.masker = Masker(self.manifest.redaction, key)
@@ -122,8 +123,12 @@ class Session(AnySession):
             raise SessionError(
                 f"{self._path}: follows a session in PostgreSQL: change that one "
                 "(--url-file), or delete this file and make a session")
-        with transaction(self._base, self._path):
-            yield
+        try:
+            with transaction(self._base, self._path):
+                yield
+        except BaseException:
+            self._counted_at = -1
+            raise
 
     def set_bounds(self, count: int, age_s: float) -> None:
         made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
@@ -138,6 +143,7 @@ class Session(AnySession):
             for one in made:
                 number = self._base.execute(_INSERT, self._values(one)).lastrowid
                 kept.append(msgspec.structs.replace(one, number=number or 0))
+            self._count += len(kept)
             self._prune(MOST_PRUNED + len(kept))
         return kept
 
@@ -156,7 +162,8 @@ class Session(AnySession):
                 self._base.execute(_INSERT_MANY, [*chain.from_iterable(
                     rows[at:at + MANY])])
             self._base.executemany(_INSERT, rows[whole:])
-            self._prune(MOST_PRUNED + len(rows))
+            self._count += len(rows)
+            self._prune_first(MOST_PRUNED + len(rows))
 
     def settle(self) -> None:
         """Moves what was written from the log of changes to the file, as far as no
@@ -175,19 +182,57 @@ class Session(AnySession):
             return self._prune(MOST_PRUNED)
 
     def _prune(self, most: int) -> int:
-        found = 0
-        count, age_s = self.manifest.count, self.manifest.age_s
-        if count:
-            found += self._base.execute(
-                "DELETE FROM recordings WHERE number IN (SELECT number FROM recordings "
-                "ORDER BY number LIMIT max(0, min(?, (SELECT count(*) FROM recordings) "
-                "- ?)))", (most, count)).rowcount
-        if age_s:
-            found += self._base.execute(
-                "DELETE FROM recordings WHERE number IN (SELECT number FROM recordings "
-                "WHERE created_us < ? ORDER BY number LIMIT ?)",
-                (time.time_ns() // 1000 - int(age_s * 1e6), most)).rowcount
+        found = self._prune_first(most)
+        if self.manifest.age_s:              # others may be older: they were imported
+            found += self._delete([number for (number,) in self._base.execute(
+                "SELECT number FROM recordings WHERE created_us < ? "
+                "ORDER BY number LIMIT ?", (self._oldest_us(), most))])
         return found
+
+    def _prune_first(self, most: int) -> int:
+        """Deletes from the first recording on, until one is within the bounds: without
+        reading all of the file."""
+        bound, last = self.manifest.count, 0
+        if bound and (over := min(self._number() - bound, most)) > 0:
+            ((last,),) = self._base.execute(
+                "SELECT number FROM recordings ORDER BY number LIMIT 1 OFFSET ?",
+                (over - 1,))
+        if self.manifest.age_s:
+            oldest_us = self._oldest_us()
+            for number, created_us in self._base.execute(
+                    "SELECT number, created_us FROM recordings WHERE number > ? "
+                    "ORDER BY number LIMIT ?", (last, most)):
+                if created_us >= oldest_us:
+                    break
+                last = number
+        found = self._base.execute(
+            "DELETE FROM recordings WHERE number <= ?", (last,)).rowcount if last else 0
+        self._count -= found
+        return found
+
+    def _number(self) -> int:
+        """As len(), which reads all of the file: only if another connection has
+        changed it, or a change has failed."""
+        version = self.version()
+        if version != self._counted_at:
+            self._count, self._counted_at = len(self), version
+        return self._count
+
+    def _oldest_us(self) -> int:
+        return time.time_ns() // 1000 - int(self.manifest.age_s * 1e6)
+
+    def _delete(self, numbers: Iterable[int]) -> int:
+        """Readers read the whole session again."""
+        found = sum(self._base.execute(
+            "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
+            for number in numbers)
+        self._count -= found
+        if found:
+            self._note_edit()
+        return found
+
+    def _note_edit(self) -> None:
+        self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
 
     def read_behind(self, number: int, most: int) -> list[Recording]:
         return [self._read(row) for row in self._select(
@@ -198,10 +243,10 @@ class Session(AnySession):
         """Differs from the last one if another program has changed the file."""
         return int(self._select("PRAGMA data_version", ())[0][0])
 
-    def count_to(self, number: int) -> int:
-        """How many there are up to this number."""
-        return int(self._select("SELECT count(*) FROM recordings WHERE number <= ?",
-                                (number,))[0][0])
+    def oldest(self) -> int | None:
+        """The lowest number. Those below it were deleted, the oldest first."""
+        found: int | None = self._select("SELECT min(number) FROM recordings", ())[0][0]
+        return found
 
     def get(self, number: int) -> Recording | None:
         rows = self._select(
@@ -236,21 +281,20 @@ class Session(AnySession):
     def edit(self, one: Recording) -> bool:
         made = self.masker.recording(one)
         with self._changed():
-            self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
+            self._note_edit()
             return self._base.execute(
                 "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
                 "status = ?, tags = ?, data = ? WHERE number = ?",
                 (*self._values(made), one.number)).rowcount == 1
 
     def edits(self) -> int:
-        """How many there have been: their number is the file's application_id."""
+        """How often recordings were changed, or deleted while older ones stayed. It is
+        the file's application_id."""
         return int(self._select("PRAGMA application_id", ())[0][0])
 
     def delete(self, numbers: Iterable[int]) -> int:
         with self._changed():
-            return sum(self._base.execute(
-                "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
-                for number in numbers)
+            return self._delete(numbers)
 
     def hit(self, hits: dict[int, int]) -> None:
         with transaction(self._base, self._path):

@@ -176,6 +176,41 @@ def test_the_oldest_go_beyond_the_count_and_the_age(sessions):
     assert again.prune() == 0
     again.close()
 
+def test_what_is_pruned_is_known_without_reading_the_file(tmp_path):
+    """A player looks for the lowest number, and at the count of edits."""
+    sessions = Sessions(tmp_path)
+    made = sessions.create("a", Manifest(count=5, age_s=60))
+    other, seen = sessions.open("a"), sessions.open("a")
+    edits, now_us = seen.edits(), time.time_ns() // 1000
+
+    def put(session, count, us=now_us):
+        session.put([recording(0, request(), created_us=us) for _ in range(count)])
+    put(made, 3)
+    put(other, 4)                            # which `made` has not counted
+    put(made, 2)
+    assert [one.number for one in seen.recordings()] == [5, 6, 7, 8, 9]
+    with pytest.raises(StoreError):
+        made.put_rows([("too", "few")])      # nothing of it is counted
+    put(made, 1)
+    assert (seen.oldest(), len(seen), seen.edits()) == (6, 5, edits)
+    assert made.delete([8]) == 1
+    assert (seen.oldest(), len(seen)) == (6, 4) and seen.edits() > edits
+    put(made, 1)
+    assert (seen.oldest(), len(seen)) == (6, 5)
+    edits = seen.edits()
+    with made._changed():                    # time passes
+        made._base.execute("UPDATE recordings SET created_us = ? WHERE number IN "
+                           "(6, 7, 10)", (now_us - 70_000_000,))
+    put(made, 1)
+    assert [one.number for one in seen.recordings()] == [9, 10, 11, 12]
+    assert seen.edits() == edits
+    assert made.prune() == 1
+    assert [one.number for one in seen.recordings()] == [9, 11, 12]
+    assert seen.edits() > edits              # one in the middle
+    assert seen.delete([9, 11, 12]) == 3 and made.oldest() is None
+    for one in (made, other, seen):
+        one.close()
+
 
 @pytest.mark.parametrize("content", [b"no database, but long enough to look", b""])
 def test_a_file_that_is_no_session_is_refused(files, tmp_path, content):

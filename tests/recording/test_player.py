@@ -1,0 +1,78 @@
+"""A worker's player follows the session's file, which others write."""
+
+import asyncio
+
+import pytest
+
+from cutthrough.recording.keys import Route
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.modes import State, write_state
+from cutthrough.recording.player import Player, Settings
+from cutthrough.recording.session import Manifest
+from cutthrough.recording.sessions import Sessions
+from cutthrough.session.recorded import Answers
+from tests.recording.answers import recording, request
+
+
+def some_of(count, path="/a"):
+    return [recording(0, request(path)) for _ in range(count)]
+
+
+def test_the_oldest_go_without_reading_the_others_again(tmp_path):
+    session = Sessions(tmp_path).create("one", Manifest(count=5))
+    session.put(some_of(5))
+    write_state(tmp_path, State("cache", "one"))
+    answers = Answers()
+
+    async def run():
+        player = Player(lambda _mode: None, answers)
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        assert await player.look() == ""
+        matcher = player.matcher
+        session.put(some_of(2) + some_of(1, "/b"))
+        await player.look()
+        assert player.matcher is matcher and matcher.numbers() == [4, 5, 6, 7, 8]
+        assert matcher.match(request("/b")).recording.number == 8
+        session.delete([6])                  # in the middle: all are read again
+        await player.look()
+        assert player.matcher is not matcher
+        assert player.matcher.numbers() == [4, 5, 7, 8]
+        session.delete([4, 5, 7, 8])
+        await player.look()
+        assert player.matcher.numbers() == []
+        player.close()
+    asyncio.run(run())
+    session.close()
+
+
+def test_hits_that_others_count_do_not_have_a_session_read(tmp_path):
+    """They change the file: each look counted its recordings, 36 ms of 100 000."""
+    session = Sessions(tmp_path).create("one")
+    session.put(some_of(50))
+    write_state(tmp_path, State("replay", "one"))
+
+    async def run():
+        player = Player(lambda _mode: None, Answers())
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        await player.look()
+        matcher = player.matcher
+        session.hit({1: 1})
+        await player.look()
+        assert player.matcher is matcher and len(matcher) == 50
+        player.close()
+    asyncio.run(run())
+    session.close()
+
+
+@pytest.mark.parametrize("after", ["repeat", "miss"])
+def test_a_sequence_begins_anew_when_its_first_recordings_go(after):
+    matcher = Matcher([Route(after=after)])
+    for number in range(1, 5):
+        matcher.add(recording(number, request("/a")))
+    found = [matcher.match(request("/a")).recording.number for _ in range(3)]
+    assert found == [1, 2, 3]
+    assert not matcher.remove_below(1)
+    assert matcher.match(request("/a")).recording.number == 4
+    assert matcher.remove_below(3) and len(matcher) == 2
+    assert [matcher.match(request("/a")).recording.number for _ in range(2)] == [3, 4]
+    assert matcher.remove_below(9) and len(matcher) == 0
