@@ -93,8 +93,8 @@ def test_sessions_and_modes_have_answers_of_their_own(start, folder, dial, make_
     for mode, session, body in [
             ("replay", "default", b"hello"), ("off", "", b"live"),
             ("replay", "other", b"other"), ("cache", "default", b"hello"),
-            ("record", "new", b"live"), ("spy", "default", b"hello"),
-            ("rules", "other", b"other")]:
+            ("spy", "other", b"other"), ("rules", "default", b"hello"),
+            ("record", "new", b"live")]:
         run_verb(folder, "mode", mode, *(["--session", session] if session else []))
         wait_until(lambda body=body: client.get(
             f"http://127.0.0.1:{port}/1").body == body, mode)
