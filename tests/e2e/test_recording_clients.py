@@ -1,5 +1,5 @@
-"""Sessions of the clients that people use, inside opened tunnels: recorded, and
-replayed when their origins are gone, one after another and two at once."""
+"""Sessions of the clients that people use, plain and inside opened tunnels: recorded,
+and replayed when their origins are gone, one after another and two at once."""
 
 import contextlib
 import hashlib
@@ -55,7 +55,7 @@ class Stage:
 
     def replay(self, served: int) -> None:
         """When so many are recorded: from now on all is replayed, or missed."""
-        wait_until(lambda: self.recorded() == len(self.inside()) == served,
+        wait_until(lambda: self.recorded() == len(self.asked()) == served,
                    lambda: f"{self.recorded()} of {served}: {self.proxy.log()}")
         write_state(self.folder, State("replay"))
         said = f"mode replay, session default, {served} "
@@ -63,15 +63,16 @@ class Stage:
                    self.proxy.stderr)
         self.proxy.mark()
 
-    def inside(self) -> list[dict]:
-        """The lines of requests in opened tunnels."""
+    def asked(self) -> list[dict]:
+        """The lines of requests, without tunnels. Some programs ask without credentials
+        first."""
         return [one for one in self.proxy.log()
-                if one.get("intercepted") and one["method"] != "CONNECT"]
+                if one["method"] != "CONNECT" and one["reason"] != "auth_required"]
 
     def outcomes(self, n: int) -> set[str]:
-        """Of at least n such requests since `replay`."""
-        wait_until(lambda: len(self.inside()) >= n, lambda: str(self.proxy.lines()))
-        return {one["reason"] for one in self.inside()}
+        """Of at least n requests since `replay`."""
+        wait_until(lambda: len(self.asked()) >= n, lambda: str(self.proxy.lines()))
+        return {one["reason"] for one in self.asked()}
 
 
 @pytest.fixture
@@ -102,6 +103,9 @@ def run(tmp_path):
     return start
 
 
+SCHEMES = pytest.mark.parametrize("scheme", ["http", "https"])
+
+
 def twice_and_both(use) -> list:
     """What `use` returns for four names: one after another, and two at once."""
     with ThreadPoolExecutor(2) as pool:
@@ -119,22 +123,24 @@ def packages(directory):
         yield server
 
 
-def test_pip_and_npm_install_from_a_session(stage, run, packages, tmp_path):
+@SCHEMES
+def test_pip_and_npm_install_from_a_session(stage, run, packages, tmp_path, scheme):
     need("npm")
     data = packages.payload("128k")
+    url = packages.url if scheme == "http" else packages.tls_url
     registries.make_pip_index(packages.root, data)
-    registries.make_npm_registry(packages.root, packages.tls_url(""), data)
+    registries.make_npm_registry(packages.root, url(""), data)
     made = stage(config().replace(str(origins().own.certificate), str(packages.ca)))
 
     def install(place: str) -> list[bytes]:
         run(made.proxy, place, sys.executable, "-m", "pip", "install", "--quiet",
             "--no-cache-dir", "--disable-pip-version-check", "--target", "installed",
-            "--index-url", packages.tls_url("/simple/"), registries.NAME,
-            trust="PIP_CERT", PIP_CONFIG_FILE="/dev/null")
+            "--index-url", url("/simple/"), "--trusted-host", "127.0.0.1",
+            registries.NAME, trust="PIP_CERT", PIP_CONFIG_FILE="/dev/null")
         (tmp_path / place / "app").mkdir()
         run(made.proxy, place, "npm", "install", "--prefix", "app", "--no-audit",
             "--no-fund", "--no-update-notifier", "--cache", "cache", "--registry",
-            packages.tls_url("/npm/"), registries.NAME, trust="npm_config_cafile")
+            url("/npm/"), registries.NAME, trust="npm_config_cafile")
         home = tmp_path / place
         return [(home / "installed" / "cutthrough_tiny" / "data").read_bytes(),
                 (home / "app" / "node_modules" / registries.NAME / "data").read_bytes()]
@@ -159,13 +165,16 @@ lane = "x-lane"
 """
 
 
-def test_git_clones_and_pushes_from_a_session(stage, run, make_origin, tmp_path):
+@SCHEMES
+def test_git_clones_and_pushes_from_a_session(
+        stage, run, make_origin, tmp_path, scheme):
     """A push changes what the next clone gets: each client has its own sequence."""
     root = tmp_path / "served"
     root.mkdir()
     registries.make_repository(root)
-    origin = make_origin(over_tls(registries.git_server(root)))
-    url = f"https://a.example:{origin.port}/repo.git"
+    server = registries.git_server(root)
+    origin = make_origin(over_tls(server) if scheme == "https" else server)
+    url = f"{scheme}://a.example:{origin.port}/repo.git"
     data = os.urandom(50_000)
     made = stage(config(LANES))
 
@@ -227,11 +236,12 @@ def speak(conn: Connection) -> None:
         conn.send(b"0\r\n\r\n")
 
 
-def test_a_chat_streams_from_a_session(stage, run, make_origin):
+@SCHEMES
+def test_a_chat_streams_from_a_session(stage, run, make_origin, scheme):
     secret = "sk-" + os.urandom(12).hex()
-    origin = make_origin(over_tls(speak))
+    origin = make_origin(over_tls(speak) if scheme == "https" else speak)
     made = stage(config(CHAT_ROUTE))
-    url = f"https://a.example:{origin.port}/v1/chat/completions"
+    url = f"{scheme}://a.example:{origin.port}/v1/chat/completions"
 
     def chat(place: str) -> str:
         return run(made.proxy, place, sys.executable, "-c", CHAT, url, secret,
@@ -324,5 +334,5 @@ pac = true
         site.close()
     assert twice_and_both(visit) == [[WHOLE, 300_000, 70_000]] * 4
     assert len(site.requests) == n
-    assert {one["reason"] for one in made.inside() if one["host"] in PAGES} == {
+    assert {one["reason"] for one in made.asked() if one["host"] in PAGES} == {
         "replayed"}
