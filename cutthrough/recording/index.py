@@ -130,6 +130,10 @@ class Index:
     def has_any(self) -> bool:
         return bool(self._whole or self._parted)
 
+    def has(self, base: Base) -> bool:
+        at = digest(base)
+        return at in self._whole or at in self._by_base
+
     def add(self, number: int, base: Base, parts: Parts, extra: Extra = NO_EXTRA
             ) -> None:
         at = digest(base)

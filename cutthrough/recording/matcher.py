@@ -122,18 +122,21 @@ class Matcher:
     def has_patterns(self) -> bool:
         return self._patterned.has_any
 
-    def add(self, recording: Recording) -> None:
-        """Its number must be new. Raises KeyMistake if a pattern is malformed."""
+    def add(self, recording: Recording) -> bool:
+        """False: what was answered by another recording is answered by that again. Its
+        number must be new. Raises KeyMistake if a pattern is malformed."""
         number, request = recording.number, recording.request
         if number in self._recordings:
             raise ValueError(f"recording {number} is there already")
         index, base, parts, extra = self._filed(recording)
         if extra[0] and extra[0] not in self._predicates:
             self._predicates[extra[0]] = [make_predicate(one) for one in extra[0]]
+        has_state = bool(recording.requires or recording.sets or recording.removes)
+        changes = self._patterned.has_any or has_state or (
+            index is self._patterned or index.has(base))
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
-        self._has_state |= bool(
-            recording.requires or recording.sets or recording.removes)
+        self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
         known = paths.get(request.path)
         if known is None:
@@ -142,6 +145,7 @@ class Matcher:
             paths[request.path] = array("q", sorted((known, number)))
         else:
             insort(known, number)
+        return changes
 
     def remove(self, number: int) -> None:
         """Raises KeyError."""

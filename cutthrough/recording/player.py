@@ -271,14 +271,15 @@ class Player:
 
     async def _read_more(self, session: Session) -> bool:
         found = session.read_behind(self._last, STEP)
-        if found and self._loaded is self.matcher:
-            self._answers.clear()
+        changes = False
         for one in found:
             self._last = one.number
             try:
-                self._loaded.add(one)
+                changes |= self._loaded.add(one)
             except ValueError as error:      # a pattern that cannot be used
                 log.error("recording %d: %s", one.number, error)
+        if changes and self._loaded is self.matcher:
+            self._answers.clear()
         if len(found) < STEP:
             return False
         await asyncio.sleep(0)

@@ -161,9 +161,52 @@ def test_a_session_that_comes_into_force_has_its_answers_made(tmp_path, mode, mo
         player.configure(Settings(directory=str(tmp_path), session="one", **more))
         assert await player.look() == ""
         assert len(answers) == expected
-        session.add([recording(0, request("/more"))])      # recordings have changed
-        await asyncio.sleep(0.3)
-        assert len(answers) == 0 or mode in ("off", "record")
+        player.close()
+    asyncio.run(run())
+    session.close()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=8), REQUESTS, ROUTES,
+       st.lists(REQUESTS, max_size=8), st.booleans())
+def test_what_changes_no_answer_leaves_what_was_answered(recorded, added, route, asked,
+                                                         has_pattern):
+    """A recording that is added while others are at hand."""
+    made = [recording(number, one) for number, one in enumerate(recorded, 1)]
+    if has_pattern:
+        made[0] = replace(made[0], patterns=(Pattern(part="path", value="/"),))
+    matcher = filled(*made, routes=[route])
+    asked += recorded
+
+    def answers():
+        matcher.rewind()
+        found = [matcher.match(one) for one in asked * 2]
+        return [one.recording.number if isinstance(one, Match) else 0 for one in found]
+
+    before = answers()
+    if matcher.add(recording(99, added)):
+        return
+    for then, now in zip(before, answers(), strict=True):
+        assert now == then or (then == 0 and now == 99)
+
+
+def test_a_recording_of_another_url_leaves_what_is_at_hand(tmp_path):
+    """In the mode `cache` each request that was missed emptied it, in all workers."""
+    session = Sessions(tmp_path).create("one")
+    session.add([recording(0, request(f"/{number}")) for number in range(50)])
+    write_state(tmp_path, State("cache", "one"))
+    answers = Answers()
+
+    async def run():
+        player = Player(lambda _mode: None, answers)
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        await player.look()
+        session.add([recording(0, request("/new"))])
+        await player.look()
+        assert len(player.matcher) == 51 and len(answers) == 50
+        session.add([recording(0, request("/7"))])       # a sequence from now on
+        await player.look()
+        assert len(player.matcher) == 52 and len(answers) == 0
         player.close()
     asyncio.run(run())
     session.close()
