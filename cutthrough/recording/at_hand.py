@@ -11,15 +11,19 @@ from collections.abc import Iterable
 from cutthrough.recording.alter import changes
 from cutthrough.recording.heads import build_head
 from cutthrough.recording.matcher import Match, Matcher
-from cutthrough.recording.play import Answers, build_body, takes_time
+from cutthrough.recording.play import PIECE, Answers, build_body, takes_time
+
+# Bytes; those of more are not read: PIECE is the most that is sent at once
+MOST_PACKED = 2 * PIECE
 
 
 def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     """False: there is no room for more."""
     if answers.by_fields:
         return True
-    return all(_put(found, answers)
-               for found in map(matcher.own_match, numbers) if found is not None)
+    return all(_put(found, answers) for number in numbers
+               if matcher.packed_size(number) < MOST_PACKED
+               and (found := matcher.own_match(number)) is not None)
 
 
 def _put(found: Match, answers: Answers) -> bool:

@@ -241,6 +241,10 @@ class Matcher:
     def numbers(self) -> list[int]:
         return list(self._recordings)
 
+    def packed_size(self, number: int) -> int:
+        """Bytes: more than those of the answer's body."""
+        return len(self._recordings[number])
+
     def own_match(self, number: int) -> Match | None:
         """What any request with the line of this recording's, and no body, gets each
         time; None if that is another recording, or depends on more than the line."""

@@ -64,6 +64,29 @@ def test_hits_that_others_count_do_not_have_a_session_read(tmp_path):
     session.close()
 
 
+def test_large_recordings_are_read_a_few_at_a_time(tmp_path):
+    """100 of 1 MiB were read at once: the worker served nobody for 144 ms."""
+    session = Sessions(tmp_path).create("one")
+    session.put([recording(0, request(f"/{number}", bytes(600_000)))
+                 for number in range(7)])
+    assert [one.number for one in session.read_behind(2, 100)] == [3, 4]
+    write_state(tmp_path, State("replay", "one"))
+
+    async def run():
+        player = Player(lambda _mode: None, Answers())
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        await player.look()
+        assert player.matcher.numbers() == [*range(1, 8)]
+        session.put([recording(0, request(f"/{number}", bytes(600_000)))
+                     for number in range(7, 12)])
+        await player.look()
+        assert player.matcher.numbers() == [*range(1, 13)]
+        player.close()
+    asyncio.run(run())
+    assert len(list(session.recordings())) == 12
+    session.close()
+
+
 @pytest.mark.parametrize("after", ["repeat", "miss"])
 def test_a_sequence_begins_anew_when_its_first_recordings_go(after):
     matcher = Matcher([Route(after=after)])
