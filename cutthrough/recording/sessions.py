@@ -310,10 +310,12 @@ class Session(AnySession):
             return self._delete(numbers)
 
     def hit(self, hits: dict[int, int]) -> None:
+        rows = msgspec.json.encode(hits).decode()
+        # One statement: other threads have Python meanwhile
         with transaction(self._base, self._path):
-            self._base.executemany(
-                "UPDATE recordings SET hits = hits + ? WHERE number = ?",
-                [(count, number) for number, count in hits.items()])
+            self._base.execute(
+                "UPDATE recordings SET hits = hits + new.value FROM json_each(?) new "
+                "WHERE number = CAST(new.key AS INTEGER)", (rows,))
 
     def __len__(self) -> int:
         return int(self._select("SELECT count(*) FROM recordings", ())[0][0])
