@@ -32,6 +32,7 @@ log = logging.getLogger("cutthrough")
 # As policy's Recording has it
 REPLAYS = 2
 MOST_MISSES = 100                            # that are remembered
+EXPLAINED_S = 0.1
 PIECE = 32768                                # bytes that are written at a time
 
 
@@ -99,6 +100,21 @@ class Shared:
         # Since the session came into force; the last that were refused
         self.missed = 0
         self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
+        self._explained_s = self._since = 0.0
+
+    def explain(self, matcher: Matcher, request: Request, offers: bool, miss: Miss
+                ) -> Match | Miss:
+        """A miss with the nearest recording, as long as that takes EXPLAINED_S in each
+        second at most: a client may ask again and again."""
+        begun = time.monotonic()
+        if begun - self._since >= 1:
+            self._since, self._explained_s = begun, 0.0
+        if self._explained_s >= EXPLAINED_S:
+            return Miss(f"{miss.reason}; so many requests are missed that the nearest "
+                        "recording is not looked for")
+        found = matcher.match(request, offers=offers)
+        self._explained_s += time.monotonic() - begun
+        return found
 
     def forget(self) -> None:
         """Another session is in force."""
@@ -210,7 +226,7 @@ class Play:
         found = matcher.match(self._request(shared.wants_fields or self._has_body),
                               explain=False, offers=self._offers)
         if isinstance(found, Miss) and self._mode == REPLAYS:
-            found = matcher.match(self._request(True), offers=self._offers)
+            found = shared.explain(matcher, self._request(True), self._offers, found)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "

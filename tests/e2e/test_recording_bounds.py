@@ -3,6 +3,7 @@
 import itertools
 import re
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,6 +39,22 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
     # Of two workers: in any order
     reasons = sorted(line["reason"] for line in proxy.wait_log(6))
     assert reasons == ["rate_limited"] * 2 + ["replayed"] * 4
+
+
+def test_misses_are_explained_in_a_tenth_of_the_time(start, folder, dial):
+    """A search takes some 0.5 ms: a client that asks again and again had all of it."""
+    fill(folder, *[made(9, f"/{number}") for number in range(3000)])
+    client = dial(start(config="workers = 1"))
+    replies = []
+    for _ in range(30):
+        client.send(b"".join(build_request("GET", f"http://127.0.0.1:9/x{number}")
+                             for number in range(100)))
+        replies += [client.read_response("GET") for _ in range(100)]
+    assert {reply.status for reply in replies} == {502}
+    assert b"the nearest is recording" in replies[0].body
+    assert any(b"is not looked for" in reply.body for reply in replies)
+    time.sleep(1.1)                          # the next second
+    assert b"the nearest is recording" in client.get("http://127.0.0.1:9/y").body
 
 
 # Room for what is recorded
