@@ -64,10 +64,10 @@ class Stage:
         self.proxy.mark()
 
     def asked(self) -> list[dict]:
-        """The lines of requests, without tunnels. Some programs ask without credentials
-        first."""
-        return [one for one in self.proxy.log()
-                if one["method"] != "CONNECT" and one["reason"] != "auth_required"]
+        """The lines of requests that found an origin or a recording, or should have:
+        some programs ask without credentials first, and browsers ask their maker."""
+        return [one for one in self.proxy.log() if one["method"] != "CONNECT"
+                and "rule" in one and one["reason"] != "dns_error"]
 
     def outcomes(self, n: int) -> set[str]:
         """Of at least n requests since `replay`."""
