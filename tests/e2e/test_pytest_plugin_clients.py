@@ -213,6 +213,7 @@ def test_requests_that_outlive_their_test_are_not_of_the_next_one(run, make_orig
         while request := conn.read_request():
             if request.start[1] == "/late":
                 late.append(conn)
+                (run.folder / "asked").touch()
                 while len(late) < 2:
                     if not conn.fill():
                         return
@@ -225,7 +226,7 @@ def test_requests_that_outlive_their_test_are_not_of_the_next_one(run, make_orig
     origin = make_origin(script)
     base = f"http://127.0.0.1:{origin.port}"
     text = f"""
-        import threading
+        import pathlib, threading, time
 
         threads = []
 
@@ -233,6 +234,8 @@ def test_requests_that_outlive_their_test_are_not_of_the_next_one(run, make_orig
         def test_first():
             threads.append(threading.Thread(target=get, args=["{base}/late"]))
             threads[0].start()
+            while not pathlib.Path("{run.folder}/asked").exists():
+                time.sleep(0.01)
 
         @pytest.mark.cassette
         def test_second(cutthrough):
