@@ -112,6 +112,10 @@ cdef int find_way(Client c, bint fresh) except -1:
                     c.origin = None
                     c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
                     return act(c)
+                if plays(c):
+                    c.origin = None
+                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
+                    return play(c, NULL)
                 if wants_room(c) and not takes_room(c):
                     c.origin = None
                     c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
@@ -214,8 +218,10 @@ cdef int dial_all(Client c, answer) except -1:
         if c.context.player is None or not may_reach(c, &addresses.items[i]):
             continue
         if plays(c):
+            leave_turn(c)
             return play(c, &addresses.items[i])
         if wants_room(c) and not takes_room(c):
+            leave_turn(c)
             return await_room(c)
         break
     if c.snapshot.ways is not None:
@@ -232,6 +238,11 @@ cdef int dial_all(Client c, answer) except -1:
     if connector is not None:           # else take_origin was called already
         c.connector = connector
     return 0
+
+
+cdef inline int leave_turn(Client c) except -1:
+    """It dials nothing now: those that wait for its connection need not."""
+    return c.turn.close() if c.turn is not None else 0
 
 
 cdef int follow_address(Client c) except -1:

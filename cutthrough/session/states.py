@@ -42,8 +42,9 @@ TABLE = (
                  "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
     Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
         "dns_timeout", "dns_timeout"),
-    Row("DIAL", ("RESOLVE", "DIAL", "PARENT", "SECURE", "REQUEST", "RESPONSE", "PEEK",
-                 "TUNNEL", "IDLE", "LINGER", "CLOSED"),
+    # To DECIDE and HELD: it has waited for another request's connection (see turns)
+    Row("DIAL", ("DECIDE", "HELD", "RESOLVE", "DIAL", "PARENT", "SECURE", "REQUEST",
+                 "RESPONSE", "PEEK", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
         "connect_timeout", "connect_timeout"),
     Row("PARENT", ("RESOLVE", "DIAL", "SECURE", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
                    "IDLE", "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
@@ -53,7 +54,9 @@ TABLE = (
     Row("REQUEST", ("HELD", "RESOLVE", "DIAL", "RESPONSE", "RELAY", "IDLE", "LINGER",
                     "CLOSED"),
         "body_timeout", "body_timeout"),
-    Row("RESPONSE", ("RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),
+    # To HELD: its origin had gone, and the mode of recordings was switched meanwhile
+    Row("RESPONSE", ("HELD", "RELAY", "TUNNEL", "RESOLVE", "DIAL", "IDLE", "LINGER",
+                     "CLOSED"),
         "response_timeout", "response_timeout"),
     Row("RELAY", ("IDLE", "DELIVER", "LINGER", "CLOSED"),
         "idle_timeout", "idle_timeout"),

@@ -36,6 +36,8 @@ JOURNEYS = [
     "HEAD HELD HELD DECIDE HELD RESOLVE HELD DIAL",     # a rule has faults
     "IDLE HELD IDLE", "AUTH HELD LINGER",
     "HEAD HELD REQUEST", "HELD RESPONSE", "HELD RELAY", "REQUEST HELD RELAY",
+    "HEAD DIAL HELD", "DIAL DECIDE",        # behind another request's connection
+    "IDLE RESPONSE HELD RELAY",             # a dead connection, and replay from now on
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",
     "HEAD TUNNEL CLOSED",  # one that was taken over
