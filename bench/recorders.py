@@ -92,8 +92,9 @@ class Ours(Recorder):
                      token=PASSWORD)
         if found["errors"] or found["unanswered"]:
             raise BenchError(f"mode {mode}: {found}")
+        played = f", {recorded} recordings" if mode in ("replay", "cache") else ""
         self.running.await_line(
-            f"(mode {mode}, session {session}, {recorded} )", SECONDS)
+            f"(?m)(mode {mode}, session {session}{played})$", SECONDS)
 
 
 class Switched(Recorder):

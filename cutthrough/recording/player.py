@@ -190,21 +190,25 @@ class Player:
         path = folder / f"{self._name}{SUFFIX}"
         found = mark_of(path)[:1]
         is_new = changed or found != self._session_mark
+        plays = self._plays(settings)
         if is_new:
             if was_other or self._session_mark not in ((), found):
                 self.shared.forget()
             await self._count_hits()
             self._close_session()
             self._session_mark = found
-            self._loaded = Matcher(settings.routes)
-            if found:
+            if not plays:                    # what is under way has what was read
+                self._answers.clear()
+                self.shared.be_ready()
+            elif found:
                 self._open_lanes(settings)
                 self._session = Sessions(folder).open(self._name)
                 self._counted_in = path, found
                 await self._load(settings)
             else:
+                self._loaded = Matcher(settings.routes)
                 self._take()
-        elif self._session is not None and self._state.mode not in _PLAYS_NONE:
+        elif self._session is not None:
             await self._read_changes(settings)
         if changed:
             self._on_state(self._state.mode)
@@ -212,13 +216,20 @@ class Player:
             await self._prepare(settings)
         if changed:
             # Repeats of one message are not logged: of one session's, then
-            log.info("recordings: mode %s, session " + self._name + ", %d recordings",
-                     self._state.mode, len(self.matcher))
+            told = "recordings: mode %s, session " + self._name
+            if plays:
+                log.info(told + ", %d recordings", self._state.mode, len(self.matcher))
+            else:
+                log.info(told, self._state.mode)
+
+    def _plays(self, settings: Settings) -> bool:
+        mode = self._state.mode
+        return settings.plays if mode == "rules" else mode not in _PLAYS_NONE
 
     async def _prepare(self, settings: Settings) -> None:
-        mode, matcher = self._state.mode, self.matcher
-        if mode in _PLAYS_NONE or (mode == "rules" and not settings.plays) or (
-                settings.speed or settings.on_replay is not None):
+        matcher = self.matcher
+        if (not self._plays(settings) or settings.speed
+                or settings.on_replay is not None):
             return
         numbers = matcher.numbers()
         for at in range(0, len(numbers), STEP):

@@ -239,7 +239,7 @@ def test_what_waits_for_the_server_is_of_the_session_that_was_in_force(
     client = dial(host.proxy)
     for name in ("one", "two"):
         assert host.run("mode", "record", "--session", name).returncode == 0
-        host.told(f"mode record, session {name}, ")
+        host.told(f"mode record, session {name}\n")
         assert client.get(origin.url(f"/{name}")).status == 200
         host.told("cannot be written")
         # The writer has it, and reads the mode's file for the next one

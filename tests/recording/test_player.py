@@ -134,3 +134,31 @@ def test_a_sequence_begins_anew_when_its_first_recordings_go(after):
     assert matcher.remove_below(3) and len(matcher) == 2
     assert [matcher.match(request("/a")).recording.number for _ in range(2)] == [3, 4]
     assert matcher.remove_below(9) and len(matcher) == 0
+
+
+@pytest.mark.parametrize("mode", ["record", "off", "rules"])
+def test_nothing_is_read_while_nothing_is_replayed(tmp_path, mode):
+    """The file of a session appears with its first recording. A worker then read all
+    that was recorded behind it, for as long as that went on: a recorded request cost
+    66 µs in place of 38."""
+    write_state(tmp_path, State(mode, "one"))
+
+    async def run():
+        player = Player(lambda _mode: None, Answers())
+        player.configure(Settings(directory=str(tmp_path), session="one", plays=False))
+        assert await player.look() == ""
+        session = Sessions(tmp_path).create("one")
+        session.put(some_of(3))
+        await player.look()
+        assert len(player.matcher) == 0
+        write_state(tmp_path, State("replay", "one"))
+        await player.look()
+        assert player.matcher.numbers() == [1, 2, 3]
+        write_state(tmp_path, State(mode, "one"))
+        await player.look()
+        session.put(some_of(1))
+        await player.look()
+        assert player.matcher.numbers() == [1, 2, 3]     # of what is under way
+        session.close()
+        player.close()
+    asyncio.run(run())
