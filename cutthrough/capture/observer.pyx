@@ -259,9 +259,9 @@ cdef class Capture(Observer):
                 not client.request.is_tunnel):      # of an upgrade on_response has given it
             texts[T_HEAD] = bytes_of(client.head)
             end.lengths[T_HEAD] = client.head.end
+        point(&texts[T_USER], &end.lengths[T_USER], client.user)
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
-            point(&texts[T_USER], &end.lengths[T_USER], client.user)
             point(&texts[T_RULE], &end.lengths[T_RULE], rule)
             point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
             texts[T_CLIENT] = client_text

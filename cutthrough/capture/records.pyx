@@ -215,10 +215,12 @@ cdef Taped taped_of(bytes payload, _Open parts):
     cdef const char *down = NULL
     cdef uint32_t n
     cdef int i
-    made.host_line = made.up_lines = made.down_lines = b""
+    made.user_line = made.host_line = made.up_lines = made.down_lines = b""
     for i in range(<int>end_record.N_TEXTS):
         n = end.lengths[i]
-        if i == <int>end_record.T_HOST:
+        if i == <int>end_record.T_USER:
+            made.user_line = PyBytes_FromStringAndSize(at, n)
+        elif i == <int>end_record.T_HOST:
             made.host_line = PyBytes_FromStringAndSize(at, n)
         elif i == <int>end_record.T_HEAD:
             made.up_lines = PyBytes_FromStringAndSize(at, n)

@@ -15,6 +15,8 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     url: str                                 # of PostgreSQL; "": sessions are files
     session: str
+    session_field: str = ""                  # names the session instead; "": none does
+    session_user: bool = False               # likewise: the user
     count: int
     age: float                               # seconds
     fields: tuple[str, ...]
@@ -70,6 +72,8 @@ def recordings_of(config: Config, policy: Policy) -> Recordings:
     return Recordings(
         directory=config.recording_directory, url=config.recording_url,
         session=config.recording_session,
+        session_field=config.recording_session_field,
+        session_user=config.recording_session_user,
         count=config.recording_count, age=config.recording_age,
         fields=config.recording_redact_fields, query=config.recording_redact_query,
         json=config.recording_redact_json, body=config.recording_redact_body,

@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
 cdef class Taped:
-    cdef bytes host_line            # the text of `host`, and of the heads
+    cdef bytes user_line            # the text of `user`, of `host`, and of the heads
+    cdef bytes host_line
     cdef bytes up_lines
     cdef bytes down_lines
     cdef list timed                 # pieces of `down`, each behind its time, an int64

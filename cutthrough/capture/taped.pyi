@@ -2,6 +2,7 @@ from cutthrough.capture.messages import Piece
 
 class Taped:
     is_intercepted: bool
+    user: str
     host: str
     port: int
     reason: str
@@ -24,4 +25,5 @@ class Taped:
         down_head: str, up: bytes, pieces: list[Piece], down: list[bytes],
         times: list[int], up_bytes: int, down_bytes: int, up_chunked: bool,
         down_chunked: bool, was_cut: bool, begun_us: int, head_at_us: int, wait_us: int,
+        user: str = "",
     ) -> None: ...

@@ -16,9 +16,9 @@ cdef class Taped:
     def __init__(self, bint is_intercepted, str host, int port, str reason, str up_head,
                  str down_head, bytes up, list pieces, list down, list times, uint64_t up_bytes,
                  uint64_t down_bytes, bint up_chunked, bint down_chunked, bint was_cut,
-                 int64_t begun_us, int64_t head_at_us, int64_t wait_us):
+                 int64_t begun_us, int64_t head_at_us, int64_t wait_us, str user=""):
         self.is_intercepted, self.port, self.reason = is_intercepted, port, reason
-        self.host_line = host.encode("latin-1")
+        self.user_line, self.host_line = user.encode(), host.encode("latin-1")
         self.up_lines, self.down_lines = up_head.encode("latin-1"), down_head.encode("latin-1")
         self.up, self.pieces = up, pieces
         self.timed = [at_us.to_bytes(8, "little") + data
@@ -26,6 +26,10 @@ cdef class Taped:
         self.up_bytes, self.down_bytes = up_bytes, down_bytes
         self.up_chunked, self.down_chunked, self.was_cut = up_chunked, down_chunked, was_cut
         self.begun_us, self.head_at_us, self.wait_us = begun_us, head_at_us, wait_us
+
+    @property
+    def user(self):
+        return self.user_line.decode(errors="replace")
 
     @property
     def host(self):

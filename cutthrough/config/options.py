@@ -80,6 +80,8 @@ class Options(TypedDict, total=False):
     origin_hello: Literal["own", "client"]
     recording_directory: str | PathLike[str]
     recording_session: str
+    recording_session_field: str
+    recording_session_user: bool | str
     recording_pace: str
     recording_body: int | str
     recording_hooks: str

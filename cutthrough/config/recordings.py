@@ -18,6 +18,7 @@ from cutthrough.config.values import (
     COUNT,
     DURATION_OR_0,
     FILE,
+    FLAG,
     SIZE,
     TEXT,
     Kind,
@@ -141,6 +142,13 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
     recording_session: Annotated[str, Option(
         Kind("NAME", parse_session), "session that is recorded and replayed until "
         "`cutthrough mode` names another", "our choice", swapped=True)] = "default"
+    recording_session_field: Annotated[str, Option(
+        Kind("FIELD", parse_field), "field of a request that names its session, such "
+        "as x-session; a request without it is the user's, or of the session above",
+        "none: a client chooses what it reads and writes", swapped=True)] = ""
+    recording_session_user: Annotated[bool, Option(
+        FLAG, "each user has a session of the user's name", "off: all have one",
+        swapped=True)] = False
     recording_pace: Annotated[float, Option(
         _PACE, "when the pieces of a replayed answer are sent; 10x: in a tenth of the "
         "recorded time", "at_once: a test need not wait", swapped=True)] = 0.0
@@ -180,5 +188,13 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         if self.recording_routes and not self.recording_directory:
             yield ConfigError("", "recording_routes", "has no effect without "
                               "recording_directory")
+        for name in ("recording_session_field", "recording_session_user"):
+            if not getattr(self, name):
+                continue
+            if not self.recording_directory:
+                yield ConfigError("", name, "has no effect without recording_directory")
+            if self.recording_url:
+                yield ConfigError("", name, "has no place beside recording_url: only "
+                                  "the session in force is copied to each host")
         if self.recording_url and (reason := check_url(self.recording_url)):
             yield ConfigError("", "recording_url", reason)

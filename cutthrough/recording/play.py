@@ -84,19 +84,31 @@ class Missed(NamedTuple):
     miss: Miss
 
 
-class Shared:
-    """What all plays of a worker share."""
+class Hits:
+    """Of a session that requests choose: none of its answers are at hand."""
 
-    def __init__(self, answers: Answers) -> None:
-        self.answers = answers
-        self.matcher: Matcher | None = None  # None: the session is being read
-        self.waiting: set[asyncio.Future[None]] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.speed = 0.0                     # of recorded times; 0: at once
-        self.wants_fields = False
-        self.most_body = 4 << 20
-        self.mask: Callable[[Message], Message] = same
-        self.on_replay: OnReplay | None = None
+    by_fields = False
+
+    def __init__(self) -> None:
+        self._hits: dict[int, int] = {}
+
+    def clear(self) -> None: ...
+
+    def prepare(self, *_answer: object) -> bool:
+        return False
+
+    def count(self, number: int) -> None:
+        self._hits[number] = self._hits.get(number, 0) + 1
+
+    def take_hits(self) -> dict[int, int]:
+        hits, self._hits = self._hits, {}
+        return hits
+
+
+class Told:
+    """What a worker tells of the requests that were missed."""
+
+    def __init__(self) -> None:
         # Since the session came into force; the last that were refused
         self.missed = 0
         self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
@@ -120,6 +132,21 @@ class Shared:
         """Another session is in force."""
         self.missed = 0
         self.misses.clear()
+
+
+class Shared:
+    """What all plays of a session share."""
+
+    def __init__(self, answers: Answers, told: Told) -> None:
+        self.answers, self.told = answers, told
+        self.matcher: Matcher | None = None  # None: the session is being read
+        self.waiting: set[asyncio.Future[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.speed = 0.0                     # of recorded times; 0: at once
+        self.wants_fields = False
+        self.most_body = 4 << 20
+        self.mask: Callable[[Message], Message] = same
+        self.on_replay: OnReplay | None = None
 
     def be_ready(self) -> None:
         if self.matcher is None:
@@ -226,7 +253,8 @@ class Play:
         found = matcher.match(self._request(shared.wants_fields or self._has_body),
                               explain=False, offers=self._offers)
         if isinstance(found, Miss) and self._mode == REPLAYS:
-            found = shared.explain(matcher, self._request(True), self._offers, found)
+            found = shared.told.explain(
+                matcher, self._request(True), self._offers, found)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
@@ -240,11 +268,15 @@ class Play:
             else:
                 self._answer(found.recording, found.is_last)
             return
-        shared.missed += 1
+        self._miss(matcher, found)
+
+    def _miss(self, matcher: Matcher, miss: Miss) -> None:
+        told = self._shared.told
+        told.missed += 1
         if self._mode == REPLAYS:
-            shared.misses.append(Missed(
-                time.time(), matcher.masked(self._request(True)), found))
-            self._exchange.refuse("recording_missed", str(found))
+            told.misses.append(Missed(
+                time.time(), matcher.masked(self._request(True)), miss))
+            self._exchange.refuse("recording_missed", str(miss))
         else:
             self._exchange.pass_on()
 
@@ -275,7 +307,7 @@ class Play:
             self._begin(self._send(recording, head, chunked, method))
             return
         body = build_body(response, method, chunked)
-        if is_last:
+        if is_last and not isinstance(self._shared.answers, Hits):
             self._exchange.keep(head, body, self._body, recording.number)
         if self._exchange.answer_whole(head, body):
             return
@@ -311,6 +343,33 @@ class Play:
         if chunked:
             sluice.write(b"0\r\n\r\n")
         sluice.finish()
+
+
+class Misnamed(Play):
+    """Its request names a session by what is no name."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str, *play: Any) -> None:
+        super().__init__(*play)
+        self._why = why
+
+    def start(self) -> None:
+        self._exchange.refuse("recording_missed", self._why)
+
+
+class Absent(Play):
+    """There is no such session."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str, *play: Any) -> None:
+        super().__init__(*play)
+        self._name = name
+
+    def start(self) -> None:
+        assert self._shared.matcher is not None
+        self._miss(self._shared.matcher, Miss(f"there is no session {self._name!r}"))
 
 
 def takes_time(recording: Recording, speed: float) -> bool:

@@ -16,18 +16,20 @@ from operator import itemgetter
 
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreAway, StoreError
-from cutthrough.recording.copies import Copy, drop_copy, open_copy
-from cutthrough.recording.model import Recording
-from cutthrough.recording.modes import read_state
-from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
-from cutthrough.recording.recorder import (
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.book import (
     AGAIN_S,
     MOST_WAITING,
     PRUNE_S,
-    Recorder,
     count_fitting,
     manifest_of,
 )
+from cutthrough.recording.copies import Copy, drop_copy, open_copy
+from cutthrough.recording.heads import Known
+from cutthrough.recording.making import Maker
+from cutthrough.recording.model import Recording
+from cutthrough.recording.modes import read_state
+from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
 from cutthrough.recording.session import NoSession
 
 log = logging.getLogger("cutthrough")
@@ -44,11 +46,11 @@ STEPS = 5
 END_S = 9.0
 
 
-class SharedRecorder(Recorder):
-    _may_make_rows = False
-
+class SharedRecorder:
     def __init__(self, settings: Recordings) -> None:
-        super().__init__(settings)
+        self._settings = settings
+        self._maker = Maker(settings.hooks)
+        self._name = self._failed = ""
         # For what both threads change: _failed, and the next four
         self._there = threading.Condition()
         self._closing = False
@@ -61,13 +63,19 @@ class SharedRecorder(Recorder):
         self._copy: Copy | None = None
         self._not_copied: Exception | None = None
         self._not_sent: Exception | None = None
-        self._counted = self._pruned
+        self._counted = self._pruned = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     # In the writer's thread.
 
-    def put(self, made: list[Recording]) -> int:
+    def write(self, taped: list[Taped]) -> int:
+        """Returns how many are lost."""
+        known: Known = {}
+        made = [found for one in taped if (found := self._maker.make(one, known))]
+        return self._put(made) if made else 0
+
+    def _put(self, made: list[Recording]) -> int:
         try:
             name = self._in_force()
         except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ refuse what cannot be recorded.
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from cutthrough.capture.ring import Ring
 from cutthrough.capture.settings import Recordings
@@ -14,8 +15,11 @@ from cutthrough.capture.taped import Taped
 from cutthrough.capture.writer import Writer, serve
 from cutthrough.recording.recorder import Recorder
 
+if TYPE_CHECKING:
+    from cutthrough.recording.shared_recorder import SharedRecorder
 
-def make_recorder(settings: Recordings) -> Recorder:
+
+def make_recorder(settings: Recordings) -> "Recorder | SharedRecorder":
     if not settings.url:
         return Recorder(settings)
     # Imported here, because most sessions are files
@@ -25,7 +29,7 @@ def make_recorder(settings: Recordings) -> Recorder:
 
 
 class RecordingWriter(Writer):
-    _recorder: Recorder | None = None
+    _recorder: "Recorder | SharedRecorder | None" = None
 
     def run(self) -> None:
         if self.settings.recordings is not None:

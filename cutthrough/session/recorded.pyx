@@ -77,7 +77,7 @@ cdef int ask_player(Client c) except -1:
     f.run = c.context.player.begin(
         f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
         "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
-        text[:n].decode())
+        text[:n].decode(), (c.user or b"").decode("utf-8", "replace"))
     wait_for_player(c)
     f.run.start()
     return 0

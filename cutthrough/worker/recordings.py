@@ -41,6 +41,7 @@ class Recordings:
         if not generation.policy.records:
             self._context.player = self._context.answers = None
             return
+        from cutthrough.recording.choice import Choice
         from cutthrough.recording.player import Player, Settings, make_route
 
         # The same object while its code is: an equal player keeps its places
@@ -53,6 +54,8 @@ class Recordings:
         player = self._player or Player(self._set_mode, answers)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
+            choice=Choice(config.recording_session_field,
+                          config.recording_session_user),
             program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body,

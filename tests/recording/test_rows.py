@@ -129,7 +129,7 @@ def numbered(first, count):
 
 
 def paths(recorder):
-    return [int(one.request.path[1:]) for one in recorder.open().recordings()]
+    return [int(one.request.path[1:]) for one in recorder.book().open().recordings()]
 
 
 def test_rows_and_recordings_are_written_in_their_order(recorder):
@@ -138,7 +138,7 @@ def test_rows_and_recordings_are_written_in_their_order(recorder):
 
 
 def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, caplog):
-    session = recorder.open()
+    session = recorder.book().open()
 
     def fail(rows):
         raise StoreError("the disk is full")
@@ -148,7 +148,7 @@ def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, c
         assert recorder.write([*numbered(0, 10)]) == 0
     assert recorder.fails and "s3cret" not in caplog.text
     assert recorder.write([*numbered(10, 10)]) == 0
-    recorder._tried = 0.0
+    recorder.book()._tried = 0.0
     recorder.prune()
     assert not recorder.fails
     assert paths(recorder) == [n for n in range(20) if n not in (4, 14)]
@@ -160,7 +160,7 @@ def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
         raise ValueError("too long")
 
     with monkeypatch.context() as patch:
-        patch.setattr(recorder.open(), "put_rows", fail)
+        patch.setattr(recorder.book().open(), "put_rows", fail)
         assert recorder.write([*numbered(0, 10)]) == 9
     assert not recorder.fails
     assert recorder.write([*numbered(10, 3)]) == 0

@@ -1,0 +1,181 @@
+"""The file of one session, in the process that writes recordings.
+
+If the file cannot be written, some recordings wait for it, and more are lost and
+counted.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import StoreError
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.heads import Known
+from cutthrough.recording.making import Maker
+from cutthrough.recording.masking import Redaction
+from cutthrough.recording.model import Recording
+from cutthrough.recording.rows import RowMaker
+from cutthrough.recording.session import Manifest, NoSession
+from cutthrough.recording.sessions import SUFFIX, Session, Sessions
+from cutthrough.recording.taping import make_recording
+
+log = logging.getLogger("cutthrough")
+
+PRUNE_S = 10.0
+SETTLE_S = 0.5
+# Between two attempts to write, and how many wait for that
+AGAIN_S = 0.5
+MOST_WAITING, MOST_BYTES = 1000, 32 << 20
+
+
+class Book:
+    """`may_be_made` raises StoreError if the file must not be made."""
+
+    def __init__(self, name: str, settings: Recordings, maker: Maker,
+                 may_be_made: Callable[[], None]) -> None:
+        self._path = Path(settings.directory) / f"{name}{SUFFIX}"
+        self._name, self._settings, self._maker = name, settings, maker
+        self._may_be_made = may_be_made
+        self._session: Session | None = None
+        self._failed = ""
+        self.waiting: list[Recording] = []   # until they can be written
+        self._tried = 0.0
+        self._written = 0.0                  # 0: the session's file has all of it
+        self._pruned = time.monotonic()
+
+    def write(self, taped: list[Taped]) -> int:
+        """Returns how many could not be written."""
+        if not (self._maker.has_hook or self.waiting or self._failed):
+            return self._write_rows(taped)
+        known: Known = {}
+        made = [found for one in taped if (found := self._maker.make(one, known))]
+        return self._put(made) if made or self.waiting else 0
+
+    def _write_rows(self, taped: list[Taped]) -> int:
+        """As `write`: only what is rare becomes a Recording, and what must wait."""
+        known: Known = {}
+        try:
+            session = self.open()
+        except (OSError, ValueError, StoreError) as error:
+            return self._wait([
+                made for one in taped if (made := self._maker.make(one, known))], error)
+        maker = RowMaker(session.masker)
+        rows: list[tuple[object, ...] | Recording] = []
+        kept: list[Taped | Recording] = []
+        for one in taped:
+            if row := maker.row(one):
+                rows.append(row)
+                kept.append(one)
+            elif made := self._maker.make(one, known):
+                rows.append(made)
+                kept.append(made)
+        if not rows:
+            return 0
+        try:
+            session.put_rows([
+                session.row(row) if isinstance(row, Recording) else row
+                for row in rows])
+        except StoreError as error:
+            return self._wait([one if isinstance(one, Recording) else
+                               make_recording(one, known) for one in kept], error)
+        except ValueError as error:
+            self._note(error)
+            return len(rows)
+        self._written = time.monotonic()
+        return 0
+
+    def _put(self, made: list[Recording]) -> int:
+        """Writes them behind those that could not be written before. Returns how many
+        are lost."""
+        waiting, self.waiting = self.waiting + made, []
+        if self._failed and time.monotonic() - self._tried < AGAIN_S:
+            return self._keep(waiting)
+        try:
+            session = self.open()
+        except (OSError, ValueError, StoreError) as error:
+            return self._wait(waiting, error)
+        try:
+            session.put(waiting)
+        except StoreError as error:
+            return self._wait(waiting, error)
+        except ValueError as error:          # of one of them: it would fail again
+            self._note(error)
+            return len(waiting)
+        self._written = time.monotonic()
+        if self._failed:
+            log.warning("recordings are written again")
+        self._failed = ""
+        return 0
+
+    def _wait(self, waiting: list[Recording], error: Exception) -> int:
+        self._note(error)
+        self._tried = time.monotonic()
+        return self._keep(waiting)
+
+    def _keep(self, waiting: list[Recording]) -> int:
+        self.waiting = waiting[:count_fitting(waiting)]
+        return len(waiting) - len(self.waiting)
+
+    def _note(self, error: Exception) -> None:
+        if self._failed != str(error):
+            self._failed = str(error)
+            log.error("recordings cannot be written: %s", error)
+        self.close()
+
+    def open(self) -> Session:
+        """The session, which is made if there is none, with the configured redaction
+        and bounds. Raises OSError, ValueError and StoreError."""
+        if self._session is not None and self._path.exists():
+            return self._session
+        self.close()
+        sessions = Sessions(self._settings.directory)
+        try:
+            self._session = sessions.open(self._name)
+        except NoSession:
+            self._may_be_made()
+            self._session = sessions.create(self._name, manifest_of(self._settings))
+        return self._session
+
+    def prune(self) -> None:
+        """When nothing is to be written."""
+        now = time.monotonic()
+        if self.waiting and now - self._tried >= AGAIN_S:
+            self._put([])
+        if self._session is not None and self._written and (
+                now - self._written >= SETTLE_S):
+            self._written = 0.0
+            with contextlib.suppress(StoreError):
+                self._session.settle()
+        if self._session is not None and now - self._pruned >= PRUNE_S:
+            self._pruned = now
+            with contextlib.suppress(StoreError):
+                self._session.prune()
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def count_fitting(waiting: Iterable[Recording]) -> int:
+    """How many, from the first on, may wait."""
+    left, count = MOST_BYTES, 0
+    for one in waiting:
+        left -= len(one.request.body)
+        left -= sum([len(chunk.data) for chunk in one.response.chunks])
+        left -= sum([len(message.data) for message in one.response.messages])
+        if left < 0 or count == MOST_WAITING:
+            break
+        count += 1
+    return count
+
+
+def manifest_of(settings: Recordings) -> Manifest:
+    """Of a new session."""
+    return Manifest(
+        redaction=Redaction(fields=settings.fields, query=settings.query,
+                            json=settings.json, body=settings.body),
+        count=settings.count, age_s=settings.age)

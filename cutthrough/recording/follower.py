@@ -1,0 +1,217 @@
+"""One session, as a worker replays it: what its file has, followed while others write.
+
+    session's file ── look: what is new ──> Matcher <── Play
+
+What another process has recorded is replayed after the next look, and a change that is
+no addition after as long as reading the whole session takes. It is read in pieces, so
+that the worker goes on meanwhile; until then what was read before counts.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from cutthrough.capture.store import StoreError
+from cutthrough.recording import at_hand
+from cutthrough.recording.alter import OnReplay
+from cutthrough.recording.keys import Route
+from cutthrough.recording.lanes import Lane
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.modes import mark_of
+from cutthrough.recording.play import Shared
+from cutthrough.recording.sessions import SUFFIX, Session, Sessions
+
+log = logging.getLogger("cutthrough")
+
+# Recordings that are read at a time at most: some 5 ms
+STEP = 100
+Hold = Callable[[str, str, list[int]], AbstractContextManager[Lane]]
+FindHold = Callable[[], Hold | None]
+
+
+class Rules(Protocol):
+    """Of the settings: what requests have in common, and how they are answered."""
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def routes(self) -> tuple[Route, ...]: ...
+    @property
+    def speed(self) -> float: ...
+    @property
+    def most_body(self) -> int: ...
+    @property
+    def on_replay(self) -> OnReplay | None: ...
+
+
+class Follower:
+    """Until `close`. `shared` is what its Plays have."""
+
+    def __init__(self, shared: Shared, on_other: Callable[[], None] | None = None
+                 ) -> None:
+        """`on_other` is called when another file takes the place of the last one."""
+        self.shared = shared
+        self._on_other = on_other
+        self.failed = ""                     # the last error that was logged
+        self._rules: Rules | None = None
+        self._loaded = Matcher()
+        self._session: Session | None = None
+        self._mark: tuple[int, ...] = (-1,)
+        self._name = ""
+        self._last = self._version = self._edits = self._run = 0
+        self._counted_in: tuple[Path, tuple[int, ...]] = (Path(), ())
+
+    @property
+    def matcher(self) -> Matcher:
+        found = self.shared.matcher
+        return self._loaded if found is None else found
+
+    @property
+    def is_gone(self) -> bool:
+        """Its file was not there at the last look."""
+        return self._mark == ()
+
+    def configure(self, rules: Rules, *, is_elsewhere: bool) -> None:
+        """All is read again. `is_elsewhere`: the directory is another one."""
+        if is_elsewhere:
+            self._loaded = self.shared.matcher = Matcher(rules.routes)
+        self._rules = rules
+        self.shared.speed = rules.speed
+        self.shared.most_body = rules.most_body
+        self.shared.on_replay = rules.on_replay
+        self.shared.answers.clear()
+        self._mark = (-1,)
+
+    async def look(self, rules: Rules, name: str, run: int, hold: FindHold, *,
+                   plays: bool, anew: bool) -> bool:
+        """Takes what the file of session `name` has. `anew`: all of it; sequences begin
+        again if `run` differs. `hold` is asked for what shares them among processes.
+        Returns whether all was read. Raises OSError, ValueError
+        and StoreError."""
+        path = Path(rules.directory) / f"{name}{SUFFIX}"
+        found = mark_of(path)[:1]
+        if not anew and found == self._mark:
+            if self._session is not None:
+                await self._read_changes(rules, hold)
+            return False
+        if self._on_other is not None and (
+                name != self._name or self._mark not in ((), found)):
+            self._on_other()
+        await self.count_hits()
+        self.close()
+        self._name, self._mark, self._run = name, found, run
+        if not plays:                        # what is under way has what was read
+            self.shared.answers.clear()
+            self.shared.be_ready()
+        elif found:
+            self._session = Sessions(rules.directory).open(name)
+            self._counted_in = path, found
+            await self._load(rules, hold)
+        else:
+            self._loaded = Matcher(rules.routes)
+            self._take(rules)
+        return True
+
+    async def prepare(self, rules: Rules) -> None:
+        """Has answers at hand, as far as there is room and nothing changes."""
+        matcher = self.matcher
+        if rules.speed or rules.on_replay is not None:
+            return
+        numbers = matcher.numbers()
+        for at in range(0, len(numbers), STEP):
+            if self.matcher is not matcher or self._rules is not rules:
+                return
+            if not at_hand.prepare(
+                    matcher, numbers[at:at + STEP], self.shared.answers):
+                return
+            await asyncio.sleep(0)
+
+    async def _load(self, rules: Rules, hold: FindHold) -> None:
+        """Reads the whole session; what was read before counts until the end."""
+        session = self._session
+        assert session is not None
+        self._version, self._last = session.version(), 0
+        self._edits = session.edits()
+        run = f"{self._name} {session.manifest.created_us} {self._run}"
+
+        shared = hold()
+        self._loaded = Matcher(rules.routes, session.masker.request,
+                               None if shared is None else partial(shared, run))
+        while await self._read_more(session):
+            pass
+        self._take(rules)
+
+    async def _read_changes(self, rules: Rules, hold: FindHold) -> None:
+        session = self._session
+        assert session is not None
+        version = session.version()
+        if version == self._version:
+            return
+        self._version = version
+        while await self._read_more(session):
+            pass
+        self._see_fields(rules)
+        oldest = session.oldest()
+        if session.edits() != self._edits:
+            await self._load(rules, hold)
+        elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
+            self.shared.answers.clear()
+
+    async def _read_more(self, session: Session) -> bool:
+        found = session.read_behind(self._last, STEP)
+        changes = False
+        for one in found:
+            self._last = one.number
+            try:
+                changes |= self._loaded.add(one)
+            except ValueError as error:      # a pattern that cannot be used
+                log.error("recording %d: %s", one.number, error)
+        if changes and self._loaded is self.matcher:
+            self.shared.answers.clear()
+        await asyncio.sleep(0)
+        return found != []
+
+    def _take(self, rules: Rules) -> None:
+        self.shared.matcher = self._loaded
+        self.shared.answers.clear()
+        self.shared.answers.take_hits()      # numbers of what was read before
+        if self._session is not None:
+            self.shared.mask = self._session.masker.message
+        self._see_fields(rules)
+        self.shared.be_ready()
+
+    def _see_fields(self, rules: Rules) -> None:
+        """Do fields of requests count?"""
+        wants = self._loaded.has_patterns or any(
+            route.lane or route.key.fields for route in rules.routes)
+        self.shared.wants_fields = self.shared.answers.by_fields = wants
+
+    async def count_hits(self) -> None:
+        """What was replayed is in the session's file some time later."""
+        if self._session is not None and (hits := self.shared.answers.take_hits()):
+            await asyncio.to_thread(write_hits, *self._counted_in, hits)
+
+    def count_last_hits(self) -> None:
+        if hits := self.shared.answers.take_hits():
+            write_hits(*self._counted_in, hits)
+
+    def close(self) -> None:
+        """The file; what was read stays."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def write_hits(path: Path, mark: tuple[int, ...], hits: dict[int, int]) -> None:
+    """Into this file, if it has this mark still. Takes 130 ms for 20 000, and waits for
+    other programs that write there."""
+    with contextlib.suppress(OSError, ValueError, StoreError):   # it may be read only
+        if mark_of(path)[:1] == mark:
+            session = Sessions(path.parent).open(path.name.removesuffix(SUFFIX))
+            with contextlib.closing(session):
+                session.hit(hits)
