@@ -57,6 +57,8 @@ def make_recording(one: Exchange) -> Recording:
                 f"{one.name}: a body is not whole: {side.state or 'absent'}")
     phases = one.phases
     head_us = (phases.get("wait") or 0) + (phases.get("send") or 0)
+    switched_us = one.begun_us + sum(
+        us or 0 for name, us in phases.items() if name != "receive")
     request = one.request
     body = to_bytes(one.response.body, one.response.fields)
     return Recording(
@@ -67,16 +69,17 @@ def make_recording(one: Exchange) -> Recording:
             fields=plain(one.response.fields), head_us=head_us,
             chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
             if body else (),
-            messages=tuple(read_frame(frame, one.begun_us)
+            messages=tuple(read_frame(frame, switched_us)
                            for frame in one.frames or ())),
         created_us=one.begun_us)
 
 
-def read_frame(frame: Frame, begun_us: int) -> Message:
+def read_frame(frame: Frame, switched_us: int) -> Message:
+    """`switched_us`: when the head came."""
     kind, content, code = KINDS[frame.opcode], frame.content, None
     if kind == "close" and len(content) >= 2:
         code, content = int.from_bytes(content[:2]), content[2:]
-    return Message(max(0, frame.at_us - begun_us), frame.is_up, kind, content, code)
+    return Message(max(0, frame.at_us - switched_us), frame.is_up, kind, content, code)
 
 
 def plain(fields: Pairs) -> Fields:
@@ -114,8 +117,8 @@ def make_exchange(one: Recording) -> Exchange:
         status=response.status, reason_phrase=response.reason,
         phases={"send": 0, "wait": response.head_us,
                 "receive": max(0, last - response.head_us)},
-        frames=[make_frame(message, one.created_us) for message in response.messages]
-        if response.messages else None)
+        frames=[make_frame(message, one.created_us + response.head_us)
+                for message in response.messages] if response.messages else None)
 
 
 def make_side(version: str, fields: Fields, body: bytes) -> Side:
@@ -127,9 +130,9 @@ def make_side(version: str, fields: Fields, body: bytes) -> Side:
         body_bytes=len(body), content_bytes=len(body))
 
 
-def make_frame(message: Message, begun_us: int) -> Frame:
+def make_frame(message: Message, switched_us: int) -> Frame:
     content = message.data
     if message.code is not None:
         content = message.code.to_bytes(2) + content
     return Frame(
-        message.is_up, begun_us + message.at_us, OPCODES[message.kind], content)
+        message.is_up, switched_us + message.at_us, OPCODES[message.kind], content)

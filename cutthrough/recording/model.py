@@ -1,8 +1,9 @@
 """A recording: a request, the answer it got, and what replay knows about both.
 
-Times of an answer count from the end of its request. Bodies are bytes of the content as
-it was transferred: chunks are joined, codings are not undone. All of it is immutable; a
-change makes another recording with the same number.
+Times of an answer count from the end of its request, those of a WebSocket's messages
+from the end of its handshake. Bodies are bytes of the content as it was transferred:
+chunks are joined, codings are not undone. All of it is immutable; a change makes
+another recording with the same number.
 """
 
 from typing import Literal

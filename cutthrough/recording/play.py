@@ -262,7 +262,7 @@ class Play:
         if isinstance(found, Match):
             shared.answers.count(found.recording.number)
             if found.recording.response.status == 101:
-                self._exchange.switch(partial(self._converse, found.recording))
+                self._exchange.switch(partial(self._converse, found))
             elif changes(found, shared.on_replay):
                 self._answer_changed(found)
             else:
@@ -288,10 +288,11 @@ class Play:
         else:
             self._answer(made, is_last=False)
 
-    def _converse(self, recording: Recording, far: socket.socket) -> None:
+    def _converse(self, found: Match, far: socket.socket) -> None:
         shared = self._shared
         task = asyncio.get_running_loop().create_task(play_websocket(
-            far, recording, shared.speed, shared.most_body, shared.mask))
+            far, found.recording, found.route, shared.speed, shared.most_body,
+            shared.mask))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 

@@ -74,14 +74,14 @@ def _of_websocket(one: Taped) -> Recording:
     if state is not None or any(message.state for message in found):
         raise NotWhole("its messages cannot be read")
     status, reason, protocol, fields = read_response(one.down_head)
-    begun_us = one.pieces[0].at_us
     return Recording(
         request=read_request(
             one.up_head, "https" if one.is_intercepted else "http", one.host, one.port),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
             head_us=max(0, one.wait_us), messages=tuple(
-                _message(message, one.pieces[message.piece].at_us - begun_us)
+                _message(message, max(0, one.pieces[message.piece].at_us
+                                      - one.head_at_us))
                 for message in found if message.kind not in ("ping", "pong"))),
         created_us=one.begun_us)
 

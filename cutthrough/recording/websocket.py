@@ -3,10 +3,10 @@
     client ── session ── socket pair ── play_websocket
 
 The session takes the far end for an origin (see session.local): it reads our 101, and
-passes bytes. Messages of the client are compared with the recorded ones, whole, however
-they are fragmented; the answer to one that differs is a close with 1008 and the reason.
-Pings are answered, and what was recorded of them is left out. Extensions are not agreed
-upon, so nothing is deflated.
+passes bytes. Messages of the client are compared with the recorded ones by the key of
+their route, whole, however they are fragmented; the answer to one that differs is a
+close with 1008 and the reason. Pings are answered, and what was recorded of them is
+left out. Extensions are not agreed upon, so nothing is deflated.
 """
 
 import asyncio
@@ -18,6 +18,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from cutthrough.capture.messages import OPCODES
+from cutthrough.recording.alike import Alike
+from cutthrough.recording.keys import Route
 from cutthrough.recording.model import Message, Recording, find
 
 log = logging.getLogger("cutthrough")
@@ -39,16 +41,17 @@ class _Ended(Exception):
         self.code = code
 
 
-async def play_websocket(far: socket.socket, recording: Recording, speed: float,
-                         most: int, mask: Callable[[Message], Message]) -> None:
+async def play_websocket(far: socket.socket, recording: Recording, route: Route,
+                         speed: float, most: int, mask: Callable[[Message], Message]
+                         ) -> None:
     """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `mask`
     removes from the client's messages what is not in recordings either."""
     reader, writer = await asyncio.open_connection(sock=far, limit=MOST_HEAD)
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
-        await _Conversation(reader, writer, most, mask).play(
-            recording.response.messages, speed)
+        await _Conversation(reader, writer, most, mask, Alike(
+            route, recording.request)).play(recording.response.messages, speed)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass                                 # the client is gone
     finally:
@@ -72,14 +75,14 @@ def build_switch(head: str, recording: Recording) -> bytes:
 
 class _Conversation:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                 most: int, mask: Callable[[Message], Message]) -> None:
+                 most: int, mask: Callable[[Message], Message], alike: Alike) -> None:
         self._reader, self._writer, self._most = reader, writer, most
-        self._mask = mask
+        self._mask, self._alike = mask, alike
         self._closing = False
 
     async def play(self, messages: tuple[Message, ...], speed: float) -> None:
         loop = asyncio.get_running_loop()
-        before_us, at = (messages[0].at_us if messages else 0), loop.time()
+        before_us, at = 0, loop.time()
         try:
             for number, one in enumerate(messages, 1):
                 if one.kind not in PLAYED:
@@ -93,7 +96,7 @@ class _Conversation:
                         at + (one.at_us - before_us) / 1e6 / speed - loop.time())
                 if one.kind == "close":
                     raise _Ended(one.code or 0, one.data.decode(errors="replace"))
-                self._send(OPCODES[one.kind], one.data)
+                self._send(OPCODES[one.kind], self._alike.answer(one.data))
                 await self._writer.drain()
             if not self._closing:
                 code, data = await self._message()
@@ -113,24 +116,21 @@ class _Conversation:
             if one.kind != "close":
                 raise _Ended(0, "")
             return
-        data = self._mask(Message(0, True, one.kind, data)).data
-        if here == one.kind and data == one.data:
-            return
-        at = next((place for place, (mine, theirs) in enumerate(
-            zip(data, one.data, strict=False)) if mine != theirs),
-            min(len(data), len(one.data)))
-        raise _Ended(POLICY, (
-            f"message {number} differs from the recording: {here}, recorded {one.kind}"
-            if here != one.kind else
-            f"message {number} differs from the recording at byte {at}: {len(data)} "
-            f"bytes, recorded {len(one.data)}"))
+        masked = self._mask(Message(0, True, one.kind, data)).data
+        if here != one.kind:
+            raise _Ended(POLICY, f"message {number} differs from the recording: "
+                         f"{here}, recorded {one.kind}")
+        if not self._alike.same(masked, one.data):
+            raise _Ended(POLICY, f"message {number} differs from the recording: "
+                         f"{self._alike.tell(masked, one.data)}")
+        self._alike.take(data, one.data)
 
     async def _close(self, end: _Ended) -> None:
         if end.code in (POLICY, PROTOCOL_ERROR, TOO_BIG):
             log.warning("recordings: a WebSocket ended: %s", end)
         if self._closing:
             return
-        text = end.code.to_bytes(2) + str(end).encode()[:123] if end.code else b""
+        text = end.code.to_bytes(2) + cut(str(end)) if end.code else b""
         self._send(CLOSE, text)
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -174,6 +174,11 @@ class _Conversation:
                 held += size
                 if first & 128:
                     return kind, b"".join(parts)
+
+
+def cut(text: str) -> bytes:
+    """At most 123 bytes (section 5.5), of whole characters."""
+    return text.encode()[:123].decode(errors="ignore").encode()
 
 
 def unmask(data: bytes, key: bytes) -> bytes:

@@ -35,8 +35,8 @@ cdef inline bint plays(Client client) noexcept:
             client.request.address_dependent):
         return False
     mode = recording_of(client)
-    return mode == REPLAYS or (mode > REPLAYS and not client.request.has_upgrade and (
-        not client.request.is_tunnel or opens_tls(client)))
+    return mode == REPLAYS or (
+        mode > REPLAYS and (not client.request.is_tunnel or opens_tls(client)))
 
 
 # Does the rule have TLS inside the tunnel in hand opened?

@@ -1,5 +1,6 @@
 """What a rule does with answers, for the request in hand: records them, or plays them again."""
 
+from cutthrough.outcome cimport REPLAYED
 from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING
 from cutthrough.session.client cimport Client
 
@@ -25,4 +26,4 @@ cdef inline int recording_of(Client client) noexcept:
 cdef inline bint is_recorded(Client client) noexcept:
     cdef int mode = recording_of(client)
     return not client.request.is_tunnel and client.request.room != GOES_UNRECORDED and (
-        mode == RECORDS or (mode == CACHES and not client.request.has_upgrade))
+        client.request.ending != REPLAYED and (mode == RECORDS or mode == CACHES))

@@ -129,8 +129,69 @@ def test_a_message_that_differs_closes_with_the_reason(replaying, dial):
     expect(client, Opcode.TEXT, b"welcome")
     client.send(frame(Opcode.TEXT, b"onE"))
     expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 2 differs from the "
-           b"recording at byte 2: 3 bytes, recorded 3")
+           b"recording: body: 3 bytes, recorded 3, which differ at byte 2")
     wait_until(lambda: "a WebSocket ended: message 2 differs" in proxy.stderr(), "why")
+
+
+def test_a_websocket_is_recorded_once_if_its_rule_caches(
+        start, folder, make_origin, dial):
+    """It passed whether there was a recording or not, and none was made."""
+    origin = make_origin(chat)
+    proxy = start("cache")
+    talk(dial(proxy), origin.url("/chat"))
+    wait_until(lambda: recorded(folder) == 1, "one recording")
+    write_state(folder, State("cache"))
+    wait_until(lambda: "mode cache, session default, 1" in proxy.stderr(), "cache")
+    talk(dial(proxy), origin.url("/chat"))
+    assert len(origin.connections) == 1
+    assert [line["reason"] for line in proxy.wait_log(2)] == ["ok", "replayed"]
+    assert recorded(folder) == 1
+
+
+def test_a_websocket_is_not_recorded_if_its_rule_spies(
+        start, folder, make_origin, dial):
+    origin = make_origin(chat)
+    proxy = start("spy")
+    talk(dial(proxy), origin.url("/chat"))
+    assert proxy.wait_log(1)[0]["reason"] == "ok" and not recorded(folder)
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1",
+                        port=origin.port, path="/chat"),
+        response=Response(status=101, messages=(Message(0, False, "text", b"kept"),))))
+    write_state(folder, State("spy"))
+    wait_until(lambda: "mode spy, session default, 1" in proxy.stderr(), "spy")
+    client = dial(proxy)
+    enter(client, origin.url("/chat"))
+    expect(client, Opcode.TEXT, b"kept")
+    assert len(origin.connections) == 1
+
+
+def test_messages_are_compared_by_the_key_of_their_route(start, folder, dial):
+    """They were compared octet by octet: a client whose calls have identifiers of its
+    own was never answered. Answers have these identifiers."""
+    said = [(True, b'{"jsonrpc": "2.0", "id": "a-1", "method": "sum"}'),
+            (False, b'{"jsonrpc":"2.0","id":"a-1","result":1.0}'),
+            (False, b'{"method":"note","id":"other"}'),
+            (True, b'{"jsonrpc": "2.0", "id": 7, "method": "stop"}'),
+            (False, b'{"id":7,"result":null}')]
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/rpc"),
+        response=Response(status=101, messages=tuple(
+            Message(0, is_up, "text", data) for is_up, data in said))))
+    client = dial(start(config="""
+[recording_routes.rpc]
+paths = ["/rpc"]
+body = "json"
+ignored_paths = ["$.id"]
+"""))
+    enter(client, "http://127.0.0.1:9/rpc")
+    client.send(frame(Opcode.TEXT, b'{"id":"mine","method":"sum","jsonrpc":"2.0"}'))
+    expect(client, Opcode.TEXT, b'{"jsonrpc":"2.0","id":"mine","result":1.0}')
+    expect(client, Opcode.TEXT, said[2][1])
+    client.send(frame(Opcode.TEXT, b'{"id":9,"method":"go","jsonrpc":"2.0"}'))
+    expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 4 differs from the "
+           b"recording: body $.method: \"go\", recorded \"stop\"")
 
 
 def test_a_plain_request_gets_no_websocket(replaying, dial):
@@ -178,14 +239,15 @@ def test_a_message_of_a_websocket_comes_when_it_came(start, folder, dial):
         request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
                         path="/chat"),
         response=Response(status=101, messages=(
-            Message(0, False, "text", b"one"),
-            Message(300_000, False, "text", b"two")))))
+            Message(200_000, False, "text", b"one"),
+            Message(500_000, False, "text", b"two")))))
     client = dial(start(config='recording_pace = "as_recorded"'))
     enter(client, "http://127.0.0.1:9/chat")
-    expect(client, Opcode.TEXT, b"one")
     begun = time.monotonic()
+    expect(client, Opcode.TEXT, b"one")
+    assert time.monotonic() - begun >= 0.15
     expect(client, Opcode.TEXT, b"two")
-    assert time.monotonic() - begun >= 0.2
+    assert time.monotonic() - begun >= 0.45
     client.send(frame(Opcode.TEXT, b"more"))
     expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"4 bytes come behind the last "
            b"message of the recording")

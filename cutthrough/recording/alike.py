@@ -1,0 +1,128 @@
+"""Messages of a client, compared with recorded ones by the key of their route.
+
+A message is compared as if it were the body of its request. What the key ignores in
+it, such as an identifier, is the client's own: in answers it takes the place of the
+recorded value, at the same path.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from cutthrough.recording.documents import compile_path, select
+from cutthrough.recording.keys import KeyReader, Route
+from cutthrough.recording.model import Request
+from cutthrough.recording.nearest import Asked, differences
+
+# Of GraphQL over WebSocket; its operation is in `payload`
+ID, PAYLOAD = "$.id", "payload"
+# Values that are put in place of recorded ones, and characters of each
+MOST_OWN, MOST_VALUE = 1000, 256
+
+
+class Alike:
+    """For one conversation. `request`: the recorded one."""
+
+    def __init__(self, route: Route, request: Request) -> None:
+        """Raises KeyMistake."""
+        self._reader = KeyReader(route.key)
+        self._request = msgspec.structs.replace(request, query="")
+        self._is_graphql = route.key.body == "graphql"
+        self._paths = route.key.ignored_paths
+        self._plain: KeyReader | None = None
+        if self._is_graphql:
+            self._paths = (ID,)
+            self._plain = KeyReader(msgspec.structs.replace(
+                route.key, body="json", ignored_paths=(ID,)))
+        self._own: dict[tuple[str, str], str | int] = {}
+
+    def same(self, here: bytes, there: bytes) -> bool:
+        """`there` is the recorded one."""
+        return here == there or self._is_same(here, there)
+
+    def _is_same(self, here: bytes, there: bytes) -> bool:
+        reader, (one, two) = self._read(here, there)
+        base, parts = reader.read(one, recorded=False)
+        wanted, least = reader.read(two, recorded=True)
+        return base == wanted and least.items() <= parts.items()
+
+    def _read(self, here: bytes, there: bytes
+              ) -> tuple[KeyReader, tuple[Request, Request]]:
+        """What reads them, and the requests that they are compared as."""
+        if self._plain is not None:
+            one, two = operation(here), operation(there)
+            if one is None or two is None or one[0] != two[0]:
+                return self._plain, (self._as_request(here), self._as_request(there))
+            here, there = one[1], two[1]
+        return self._reader, (self._as_request(here), self._as_request(there))
+
+    def _as_request(self, data: bytes) -> Request:
+        return msgspec.structs.replace(self._request, method="POST", body=data)
+
+    def tell(self, here: bytes, there: bytes) -> str:
+        """What differs, in words."""
+        reader, (one, two) = self._read(here, there)
+        return "; ".join(list(differences(one, Asked(request=two), reader, {}))[:3])
+
+    def take(self, here: bytes, there: bytes) -> None:
+        """They are the same: keeps the client's values that the key ignores."""
+        if not self._paths or here == there:
+            return
+        one, two = document(here), document(there)
+        for path in self._paths if one is not None and two is not None else ():
+            for mine, recorded in zip(select(one, path), select(two, path),
+                                      strict=False):
+                if is_identifier(mine) and is_identifier(recorded) and (
+                        len(self._own) < MOST_OWN):
+                    self._own[path, as_key(recorded)] = mine
+
+    def answer(self, data: bytes) -> bytes:
+        """A recorded message of the origin's, with the client's values."""
+        if not self._own:
+            return data
+        found = document(data)
+        if found is None:
+            return data
+        changed = False
+        for path in self._paths:
+            for match in list(compile_path(path).finditer(found)):
+                own = self._own.get((path, as_key(match.obj)))
+                if own is not None and match.parts:
+                    holder = found
+                    for part in match.parts[:-1]:
+                        holder = holder[part]
+                    holder[match.parts[-1]] = own
+                    changed = True
+        return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode(
+            errors="surrogatepass") if changed else data
+
+
+def document(data: bytes) -> Any:
+    """None: it is no object or list of JSON."""
+    if data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def operation(data: bytes) -> tuple[Any, bytes] | None:
+    """The type of a message, and the request of GraphQL in it; None: it has none."""
+    found = document(data)
+    payload = found.get(PAYLOAD) if isinstance(found, dict) else None
+    if not isinstance(payload, dict) or not ("query" in payload
+                                             or "extensions" in payload):
+        return None
+    return found.get("type"), json.dumps(payload).encode()
+
+
+def is_identifier(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and len(value) <= MOST_VALUE)
+
+
+def as_key(value: Any) -> str:
+    """1 and "1" differ."""
+    return json.dumps(value) if isinstance(value, int | str) else ""
