@@ -12,7 +12,7 @@ subprocesses are recorded too. Modes are those of VCR.py: once, new_episodes, no
 """
 
 import contextlib
-import importlib.util
+import hashlib
 import json
 import os
 import re
@@ -31,34 +31,10 @@ if TYPE_CHECKING:
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
+MOST_NAME = 150                              # characters of a cassette's own
 # What the test had an answer to, or a part of one
 _ANSWERED = ("ok", "client_closed", "client_reset")
-
-# Of the APIs that are recorded most: what of a request does not count, and what of it
-# and its answer is not kept, beside credentials
-_PRESETS = """
-recording_redact_fields = ["openai-organization", "openai-project",
-    "anthropic-organization-id", "stripe-account"]
-recording_redact_json = ["$..client_secret"]
-[recording_routes.openai]
-hosts = ["api.openai.com", "*.openai.azure.com"]
-body = "json"
-{openai}
-[recording_routes.anthropic]
-hosts = ["api.anthropic.com"]
-body = "json"
-{anthropic}
-[recording_routes.github]
-hosts = ["api.github.com", "uploads.github.com"]
-body = "json"
-[recording_routes.stripe]
-hosts = ["api.stripe.com"]
-body = "form"
-"""
-_IGNORED = {
-    "openai": 'ignored_paths = ["$.user", "$.metadata", "$.safety_identifier", '
-              '"$.prompt_cache_key"]',
-    "anthropic": 'ignored_paths = ["$.metadata"]'}
+_PASSED = pytest.StashKey[bool]()
 
 
 @dataclass(frozen=True)
@@ -126,8 +102,11 @@ class _Running:
     """The proxy of a run of pytest, and the session of the test in hand."""
 
     def __init__(self, folder: Path, config: str | None) -> None:
+        from msgspec.structs import replace
+
         from cutthrough.recording.session import Manifest
         from cutthrough.recording.sessions import Sessions
+        from cutthrough.tools.presets import presets
         from cutthrough.tools.run import Proxy, environment, make_bundle
 
         directory = folder / "sessions"
@@ -138,16 +117,16 @@ class _Running:
         make_bundle(directory, authority, self.bundle, roots=False)
         if config is None:
             config = str(folder / "presets.toml")
-            known = _IGNORED if importlib.util.find_spec("jsonpath") else {}
-            Path(config).write_text(_PRESETS.format(
-                **{name: known.get(name, "") for name in _IGNORED}))
+            Path(config).write_text(presets())
         self._proxy = Proxy(folder, directory, "none", "record", authority, config)
         self.url = self._proxy.url
         self.environment = environment(os.environ, self.url, self.bundle)
-        self._manifest = Manifest(redaction=self._proxy.redaction())
+        # A cassette is replayed on other machines, too, and may be public
+        self._manifest = Manifest(redaction=replace(
+            self._proxy.redaction(), hashed=False))
         self._name, self._mode, self._count = "", "", 0
         self._begun_us = self._read = self._warned = 0
-        self._found: list[Request] = []
+        self._lines: list[dict[str, Any]] = []
         self._cassette: Path | None = None
         self._held = contextlib.ExitStack()
 
@@ -167,14 +146,13 @@ class _Running:
         recordings = self._read_cassette(cassette) if cassette is not None else []
         self._mode = self._mode or ("record" if recordings is None else "replay")
         self._read = len(recordings or ())
-        if self._mode != "record":
-            session = self._sessions.create(self._name, self._manifest)
-            if recordings:
-                session.put(recordings)
-            session.close()
+        session = self._sessions.create(self._name, self._manifest)
+        if recordings:
+            session.put(recordings)
+        session.close()
         self._proxy.switch(self._mode, self._name)
         self._proxy.new_lines()              # of requests that no test waited for
-        self._found = []
+        self._lines = []
         if before in self._sessions.names():
             self._sessions.delete(before)
 
@@ -203,31 +181,37 @@ class _Running:
         self._proxy.switch(self._mode, self._name)
 
     def requests(self) -> list[Request]:
-        self._proxy.settle()
-        for line in self._proxy.new_lines():
-            is_missed = line["reason"] == "recording_missed"
-            if began_us(line) >= self._begun_us and (
-                    line["method"] != "CONNECT" or is_missed):
-                self._found.append(Request(
-                    line["method"], line.get("url") or f"{line['host']}:{line['port']}",
-                    line.get("status"), line["reason"], line.get("hook") or ""))
-        return self._found[:]
+        from cutthrough.tools.run import explain, url_of
 
-    def end(self) -> list[Request]:
-        """Writes the cassette if it was recorded; returns what was missed."""
+        self._proxy.settle()
+        self._lines += [line for line in self._proxy.new_lines()
+                        if began_us(line) >= self._begun_us and (
+                            line["method"] != "CONNECT" or is_missed(line))]
+        missed = [*filter(is_missed, self._lines)]
+        why = iter(explain(missed, self._proxy.misses()) if missed else ())
+        return [Request(line["method"], url_of(line), line.get("status"),
+                        line["reason"], next(why) if is_missed(line) else "")
+                for line in self._lines]
+
+    def end(self, has_passed: bool) -> list[Request]:
+        """Writes the cassette if it was recorded, and the test has passed; returns what
+        was missed."""
         with self._held:
             found = self.requests()
             if self._cassette is not None and self._mode in ("record", "cache"):
-                self._keep(self._cassette, found)
+                self._keep(self._cassette, found, has_passed)
         return [one for one in found if one.verdict == "recording_missed"]
 
-    def _keep(self, cassette: Path, found: list[Request]) -> None:
-        """Warns of answers that could not be recorded."""
+    def _keep(self, cassette: Path, found: list[Request], has_passed: bool) -> None:
+        """Warns of answers that could not be recorded, or are not kept."""
         from cutthrough.recording.folder import write_folder
 
         recordings = self._recordings()
         made = len(recordings) - self._read
-        if made:
+        if made and not has_passed:
+            warnings.warn(f"{cassette.name}: {made} recorded answers are not kept: the "
+                          "test has not passed", pytest.PytestWarning, stacklevel=2)
+        elif made:
             write_folder(cassette, self._manifest, recordings)
         answered = sum(one.status is not None and one.verdict in _ANSWERED
                        for one in found)
@@ -253,6 +237,10 @@ class _Running:
         self._proxy.stop()
 
 
+def is_missed(line: Mapping[str, Any]) -> bool:
+    return bool(line["reason"] == "recording_missed")
+
+
 def began_us(line: Mapping[str, Any]) -> float:
     """When a request of the log began: it has the end, in milliseconds."""
     ended = datetime.fromisoformat(line["time"]).timestamp()
@@ -269,8 +257,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "cassette(name, mode='once'): answers are recorded into, and "
-        "replayed from, a directory of cassettes/; modes: " + ", ".join(MODES))
+        "markers", "cassette(name=None, mode='once'): answers are recorded into, and "
+        "replayed from, a directory of cassettes/, by default of the name "
+        "FILE.CLASS.TEST; modes: " + ", ".join(MODES))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]
+                              ) -> Iterator[None]:
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.when == "call":                # one that fails as expected, ends as usual
+        item.stash[_PASSED] = report.passed or hasattr(report, "wasxfail")
+
+
+def name_of(node: pytest.Item) -> str:
+    """FILE.CLASS.TEST-PARAMETERS, other for each test of a directory: with a hash if
+    something of it cannot be in the name of a file."""
+    classes = [one.name for one in node.listchain() if isinstance(one, pytest.Class)]
+    test, bracket, rest = node.name.partition("[")
+    whole = ".".join([node.path.stem, *classes, test])
+    if bracket:
+        whole += f"-{rest.removesuffix(']')}"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", whole)[:MOST_NAME].strip("-.") or "test"
+    if name == whole:
+        return name
+    found = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()
+    return f"{name}-{found[:8]}"
+
+
+def cassette(name: str | None = None, mode: str = "once") -> tuple[str | None, str]:
+    """Takes the arguments of the marker. Raises TypeError and ValueError."""
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    if name is not None and (not isinstance(name, str) or not name.strip("./") or any(
+            part in ("", "..") for part in name.split("/")) or "\0" in name):
+        raise ValueError(f"{name!r} is no name of a directory inside {FOLDER}/")
+    return name, mode
 
 
 @pytest.fixture(scope="session")
@@ -291,17 +314,16 @@ def cutthrough(
     """A proxy for this test: its address and authority are in the environment."""
     running: _Running = request.getfixturevalue("_cutthrough_running")
     marker = request.node.get_closest_marker("cassette")
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name).strip("-._") or "test"
-    cassette, mode = None, "none"
+    own, where, mode = name_of(request.node), None, "none"
     if marker is not None:
-        name = marker.args[0] if marker.args else slug
-        mode = marker.kwargs.get("mode", "once")
-        if mode not in MODES:
-            raise pytest.UsageError(f"cassette: {mode!r} is not one of "
-                                    f"{', '.join(MODES)}")
+        try:
+            name, mode = cassette(*marker.args, **marker.kwargs)
+        except (TypeError, ValueError) as error:
+            pytest.fail(f"the marker cassette: {error}", pytrace=False)
         mode = request.config.getoption("--cassette-mode") or mode
-        cassette = request.path.parent / FOLDER / name
-    running.begin(mode, cassette, slug)
+        where = request.path.parent / FOLDER / (name or own)
+    request.node.stash[_PASSED] = False
+    running.begin(mode, where, own)
     names = {name for name in os.environ if name.lower() == "no_proxy"}
     for name in names - running.environment.keys():
         monkeypatch.delenv(name)
@@ -309,7 +331,7 @@ def cutthrough(
         if os.environ.get(name) != value:
             monkeypatch.setenv(name, value)
     yield Cassette(running.url, running.bundle, dict(running.environment), running)
-    missed = running.end()
+    missed = running.end(request.node.stash[_PASSED])
     if missed:
         pytest.fail("\n".join(
             f"no recording answers {one.method} {one.url}: {one.miss}"

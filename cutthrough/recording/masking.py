@@ -2,7 +2,8 @@
 they are compared with recordings (R59).
 
 A secret becomes `[redacted:…]` with a keyed hash of it, so that the same secret still
-matches, and another one does not. The key is not in the recordings. What is removed:
+matches, and another one does not. The key is not in the recordings. If they go to where
+the key is not, it is `[redacted]` alone, and any secret matches. What is removed:
 credentials' fields always; fields, keys of URLs and forms, paths in JSON and matches of
 expressions as configured. A body in which such a value cannot be looked for, because
 its coding or form is unknown, goes as a whole.
@@ -54,6 +55,7 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: tuple[str, ...] = ()              # and of forms
     json: tuple[str, ...] = ()
     body: tuple[str, ...] = ()               # expressions: their groups, or the match
+    hashed: bool = True                      # else all stand-ins are alike
 
 
 class Unreadable(Exception):
@@ -63,7 +65,7 @@ class Unreadable(Exception):
 class Masker:
     def __init__(self, redaction: Redaction, key: bytes) -> None:
         """Raises KeyMistake if an expression is malformed."""
-        self._key = key
+        self._key = key if redaction.hashed else b""
         self._names = frozenset((*CREDENTIALS, *redaction.fields))
         self._keys = frozenset(redaction.query)
         self._paths = [split_path(path) for path in redaction.json]
@@ -72,9 +74,11 @@ class Masker:
         self.reads_bodies = bool(self._keys or self._paths or self._searches)
 
     def value(self, text: str) -> str:
-        """The stand-in of a secret; of a stand-in itself."""
-        if not text or _DONE.fullmatch(text):
+        """The stand-in of a secret; of a stand-in itself, or that without a hash."""
+        if not text or (self._key and _DONE.fullmatch(text)):
             return text
+        if not self._key:
+            return "[redacted]"
         found = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
                                 digest_size=8)
         return f"[redacted:{found.hexdigest()}]"

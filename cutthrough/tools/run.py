@@ -7,6 +7,7 @@ The proxy is a session of processes of its own, so that ^C reaches the command a
 """
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode
@@ -38,15 +39,17 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load, variable_name
 from cutthrough.config.values import parse_admin
 from cutthrough.recording.masking import Redaction
+from cutthrough.recording.session import check_name
 from cutthrough.recording.sessions import SUFFIX, Sessions
 from cutthrough.tools.console import Listener, Unanswered
+from cutthrough.tools.presets import presets
 
 # The status if the command has succeeded, and some request had no recording
 MISSED = 3
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 START_S, STOP_S = 30.0, 20.0
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-DIRECTORY = variable_name("recording_directory")
+DIRECTORY, CONFIG = variable_name("recording_directory"), variable_name("config")
 # VCR.py's modes, and ours of a rule; "once" depends on the session
 MODES = {"new_episodes": "cache", "none": "replay", "all": "record"}
 
@@ -62,6 +65,10 @@ _FORWARDED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python; the command decides itself
 _BY_KERNEL = 0x80                            # SI_KERNEL: of the terminal
 _DEATH = 1                                   # PR_SET_PDEATHSIG
+
+
+# What is said of each, by method and URL, the newest first
+Misses = dict[tuple[str, str], list[str]]
 
 
 class Ended(NamedTuple):
@@ -93,29 +100,67 @@ def run(given: argparse.Namespace) -> int:
 
 def run_in(folder: Path, directory: Path, given: argparse.Namespace, path: str,
            command: list[str]) -> int:
-    sessions = Sessions(directory)
-    name, mode = given.cassette, mode_of(given.mode, sessions, given.cassette)
-    # "all" replaces the session when the command has ended, and not before
-    session = f"{name}.new" if given.mode == "all" else name
-    if given.mode == "all" and session in sessions.names():
-        sessions.delete(session)
+    sessions, name = Sessions(directory), check_name(given.cassette)
+    with contextlib.ExitStack() as held:
+        if mode_of(given.mode, sessions, name) in ("record", "cache"):
+            held.enter_context(alone(directory, name))
+        mode = mode_of(given.mode, sessions, name)   # another run may have recorded it
+        if mode == "replay":
+            held.close()
+        return run_as(mode, sessions, folder, directory, given, path, command)
+
+
+def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
+           given: argparse.Namespace, path: str, command: list[str]) -> int:
+    # A session that is whole or not at all has another name until it is
+    name, session = given.cassette, given.cassette
+    is_whole = mode == "record" and given.mode in ("once", "all")
+    if is_whole:
+        session = f"{name}.new"
+        if session in sessions.names():
+            sessions.delete(session)
     before = count(sessions, session)
     bundle = folder / "bundle.pem"
     authority = given.ca or default_directory()
     make_bundle(directory, authority, bundle)
-    proxy = Proxy(folder, directory, session, mode, authority, given.config_file)
+    config = given.config_file or os.environ.get(CONFIG)
+    if not config:
+        config = str(folder / "presets.toml")
+        Path(config).write_text(presets())
+    proxy = Proxy(folder, directory, session, mode, authority, config)
     try:
         status = follow(path, command, environment(os.environ, proxy.url, bundle))
     finally:
         ended = proxy.stop()
     recorded = count(sessions, session) - before
-    if given.mode == "all" and recorded:
+    dropped = is_whole and recorded and bool(status or ended.died)
+    if dropped:
+        sessions.delete(session)
+    elif is_whole and recorded:
         sessions.open(session).close()       # what is beside the file goes into it
         (directory / f"{session}{SUFFIX}").replace(directory / f"{name}{SUFFIX}")
-    return tell(name, mode, ended, recorded, status)
+    return tell(name, mode, ended, recorded, status, bool(dropped))
 
 
-def tell(name: str, mode: str, ended: Ended, recorded: int, status: int) -> int:
+@contextlib.contextmanager
+def alone(directory: Path, name: str) -> Iterator[None]:
+    """Other runs that may write this session wait. Raises OSError."""
+    fd = os.open(directory / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                 | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"cutthrough: another run records {name}: this one waits for it",
+                  file=sys.stderr, flush=True)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def tell(name: str, mode: str, ended: Ended, recorded: int, status: int, dropped: bool
+         ) -> int:
     """Prints how it went; returns the exit status."""
     for line in ended.warnings:
         print(line, file=sys.stderr)
@@ -126,6 +171,9 @@ def tell(name: str, mode: str, ended: Ended, recorded: int, status: int) -> int:
     if ended.died:
         print(f"cutthrough: the proxy has ended before the command: {ended.died}",
               file=sys.stderr)
+    if dropped:
+        print("cutthrough: what was recorded is not kept, for the command has failed; "
+              "--mode new_episodes would keep it", file=sys.stderr)
     if status:
         return status
     return MISSED if ended.missed else 1 if ended.died else 0
@@ -309,22 +357,23 @@ class Proxy:
         whole, self._begun = self._begun + lines, begun
         return [json.loads(line) for line in whole.splitlines()]
 
-    def _differences(self) -> dict[tuple[str, str], list[str]]:
-        """Lines about the last misses, by method and URL: the log has but the first."""
-        try:
-            found = self._listener.read("GET", "/replays", "misses")
-        except Unanswered:                   # it has ended: the log is enough
-            return {}
-        return {(one["method"], one["url"]): [
-            f"{one['method']} {one['url']}: {one['reason']}",
-            *([f"the nearest is recording {one['nearest']}, "
-               f"{one['nearest_method']} {one['nearest_url']}"]
-              if "nearest" in one else []),
-            *one["differences"]] for one in reversed(found["misses"])}
+    def misses(self) -> Misses:
+        """The last 100 since the session came into force."""
+        found: Misses = {}
+        with contextlib.suppress(Unanswered):            # it has ended
+            for one in self._listener.read("GET", "/replays", "misses")["misses"]:
+                found.setdefault(key_of(one["method"], one["url"]), []).append(
+                    "\n    ".join([
+                        one["reason"],
+                        *([f"the nearest is recording {one['nearest']}, "
+                           f"{one['nearest_method']} {one['nearest_url']}"]
+                          if "nearest" in one else []),
+                        *one["differences"]]))
+        return found
 
     def stop(self) -> Ended:
         died = "" if self._process.poll() is None else self._text().strip()
-        differences = self._differences()
+        misses = self.misses()
         if self._process.returncode is None:
             self._process.terminate()
             try:
@@ -332,21 +381,38 @@ class Proxy:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        replayed, missed = 0, []
+        lines: list[dict[str, Any]] = []
         if self._log.exists():
-            for line in self._log.read_text(errors="replace").splitlines():
-                one = json.loads(line)
-                replayed += one["reason"] == "replayed"
-                if one["reason"] == "recording_missed":
-                    what = one.get("url") or f"{one['host']}:{one['port']}"
-                    missed.append("\n    ".join(differences.get(
-                        (one["method"], what),
-                        [f"{one['method']} {what}: {one.get('hook') or ''}"])))
+            lines = [*map(json.loads, self._log.read_text(errors="replace"
+                                                          ).splitlines())]
+        missed = [one for one in lines if one["reason"] == "recording_missed"]
         if self._tail is not None:
             self._tail.close()
         if self._short is not None:
             self._short.cleanup()
-        return Ended(replayed, missed, self.warnings(), died)
+        return Ended(sum(one["reason"] == "replayed" for one in lines), [
+            f"{one['method']} {url_of(one)}: {why}" for one, why in zip(
+                missed, explain(missed, misses), strict=True)], self.warnings(), died)
+
+
+def url_of(line: Mapping[str, Any]) -> str:
+    """Of the access log; of a tunnel its destination."""
+    return line.get("url") or f"{line['host']}:{line['port']}"
+
+
+def key_of(method: str, url: str) -> tuple[str, str]:
+    """Without the query: secrets in it are not in a miss, and may be in the log."""
+    return method, url.partition("?")[0]
+
+
+def explain(lines: Sequence[Mapping[str, Any]], misses: Misses) -> list[str]:
+    """Why these requests of the log were missed: of those that are no longer in
+    `misses`, what the log has room for."""
+    told = []
+    for line in reversed(lines):
+        known = misses.get(key_of(line["method"], url_of(line)))
+        told.append(known.pop(0) if known else line.get("hook") or "")
+    return told[::-1]
 
 
 def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:

@@ -35,7 +35,8 @@ def test_a_test_is_recorded_once_and_replayed_without_its_origins(
     """
     status, first = run(text)
     assert status == 0, first
-    files = sorted(one.name for one in (tmp_path / "cassettes/test_both").iterdir())
+    folder = tmp_path / "cassettes/test_inner.test_both"
+    files = sorted(one.name for one in folder.iterdir())
     assert len(files) == 6 and "manifest.json" in files
     plain.close()
     tls.close()
@@ -44,8 +45,7 @@ def test_a_test_is_recorded_once_and_replayed_without_its_origins(
         assert status == 0, again
         assert [one for one in again.splitlines() if one.startswith("found")] == [
             one for one in first.splitlines() if one.startswith("found")]
-    assert sorted(one.name for one in (tmp_path / "cassettes/test_both").iterdir()
-                  ) == files
+    assert sorted(one.name for one in folder.iterdir()) == files
 
 
 def test_a_test_answers_its_own_requests_in_order_without_a_network(run):
@@ -70,18 +70,38 @@ def test_a_test_answers_its_own_requests_in_order_without_a_network(run):
     assert status == 0, said
 
 
-def test_a_miss_fails_the_test_with_the_nearest_recording_and_what_differs(run):
-    status, said = run("""
+def test_a_miss_fails_the_test_with_the_nearest_recording_and_what_differs(
+        run, make_origin):
+    """The log has room for the first 64 characters of it."""
+    origin = make_origin(answer(*NUMBERED))
+    text = f"""
+        def post(query, body):
+            urllib.request.urlopen(
+                "http://127.0.0.1:{origin.port}/items?" + query, body).read()
+
+        @pytest.mark.cassette
         def test_missed(cutthrough):
-            cutthrough.respond("http://a.example/items?page=1", text="x")
-            try:
-                get("http://a.example/items?page=2")
-            except OSError:
-                pass
-    """)
-    assert status == 1
-    assert "no recording answers GET http://a.example/items?page=2: " in said
-    assert "the nearest is recording 1" in said and "page" in said
+            post("page=1", b"one")
+            post("page=1", b"two")
+    """
+    status, said = run(text)
+    assert status == 0, said
+    for query, body in (("page=2", "one"), ("page=1", "four"), ("page=1", "three")):
+        text += f"""
+            with pytest.raises(OSError):
+                post("{query}", b"{body}")
+        """
+    text += """
+            assert "recorded '1'" in cutthrough.requests[2].miss
+    """
+    status, said = run(text, "--cassette-mode=none")
+    assert status == 1 and "1 passed, 1 error" in said, said
+    url = f"POST http://127.0.0.1:{origin.port}/items?page="
+    told = [part.split("\n\n")[0] for part in said.split("no recording answers ")[1:]]
+    nearest = f"no recording matches\n    the nearest is recording 1, {url}1\n"
+    assert told[0].startswith(f"{url}2: {nearest}    query key page: '2', recorded '1'")
+    assert told[1].startswith(f"{url}1: {nearest}    body: 4 bytes, recorded 3, ")
+    assert told[2].startswith(f"{url}1: {nearest}    body: 5 bytes, recorded 3, ")
 
 
 @pytest.mark.parametrize(("mode", "asked"), [
@@ -111,7 +131,6 @@ def test_a_mode_of_the_command_line_is_before_that_of_the_marker(run, make_origi
     """
     status, said = run(text, "--cassette-mode=none")
     assert status == 1 and not origin.connections and "nothing is recorded" in said
-    assert run("@pytest.mark.cassette(mode='x')\ndef test_a(): pass")[0] == 1
 
 
 def test_secrets_are_not_in_the_cassette(run, make_origin, tmp_path):
@@ -146,3 +165,146 @@ def test_the_environment_is_as_before_behind_the_test(run):
             assert os.environ["no_proxy"] == "internal.example"
     """, no_proxy="internal.example")
     assert status == 0, said
+
+
+def test_a_request_with_a_secret_is_replayed_in_another_run(run, make_origin):
+    """Each run makes hashes with a key of its own, as each machine does."""
+    origin = make_origin(answer(*NUMBERED))
+    (run.folder / "proxy.toml").write_text(
+        'recording_redact_query = ["api_key"]\nrecording_redact_json = ["$.key"]\n'
+        'recording_redact_body = ["key=(.*)"]\n')
+    text = f"""
+        def ask(path, body=None):
+            url = "http://127.0.0.1:{origin.port}" + path
+            print("found", urllib.request.urlopen(url, body).read())
+
+        @pytest.mark.cassette
+        def test_one():
+            ask("/query?api_key=s3cret")
+            ask("/json", b'{{"key": "s3cret"}}')
+            ask("/body", b"key=s3cret")
+            ask("/body", b"key=s3cret")
+    """
+    flags = ("-o", "cutthrough_config=proxy.toml")
+    first = run.passes(text, *flags)
+    origin.close()
+    assert len(first) == 4 and run.passes(text, *flags) == first
+    # Another secret is in the same place: no trace of either is in the cassette
+    assert run.passes(text.replace("s3cret", "other"), *flags) == first
+    for path in (run.folder / "cassettes/test_inner.test_one").iterdir():
+        assert "s3cret" not in path.read_text() and "redacted:" not in path.read_text()
+
+
+def test_a_cassette_with_hashes_of_an_unknown_key_is_replayed(run, make_origin):
+    origin = make_origin(answer(*NUMBERED))
+    (run.folder / "proxy.toml").write_text('recording_redact_query = ["api_key"]\n')
+    flags = ("-o", "cutthrough_config=proxy.toml")
+    text = f"""
+        @pytest.mark.cassette("one")
+        def test_one():
+            print("found", get("http://127.0.0.1:{origin.port}/?api_key=s3cret"))
+    """
+    first = run.passes(text, *flags)
+    (name,) = run.cassette("one")
+    path = run.folder / "cassettes/one" / name
+    path.write_text(path.read_text().replace("[redacted]", f"[redacted:{'0' * 16}]"))
+    assert run.passes(text, *flags) == first
+
+
+def test_each_test_has_a_cassette_of_its_own(run, make_origin):
+    origin = make_origin(answer(*NUMBERED))
+    text = f"""
+        def ask():
+            print("found", get("http://127.0.0.1:{origin.port}/"))
+
+        @pytest.mark.cassette
+        @pytest.mark.parametrize("n", ["a/b", "a-b", "é"])
+        def test_one(n):
+            ask()
+
+        @pytest.mark.cassette
+        class TestA:
+            def test_one(self):
+                ask()
+
+        class TestB:
+            @pytest.mark.cassette
+            def test_one(self):
+                ask()
+    """
+    (run.folder / "test_other.py").write_text("from test_inner import *\n")
+    status, said = run(text, "test_other.py")
+    assert status == 0 and "10 passed" in said, said
+    names = sorted(one.name for one in (run.folder / "cassettes").iterdir())
+    assert len(names) == len(origin.requests) == 10
+    assert {"test_inner.test_one-a-b", "test_inner.TestA.test_one",
+            "test_inner.TestB.test_one", "test_other.test_one-a-b"} < {*names}
+
+
+def test_a_cassette_has_the_name_of_its_marker(run, make_origin):
+    origin = make_origin(answer(*NUMBERED))
+    run.passes(f"""
+        @pytest.mark.cassette(name="shared/one")
+        def test_a():
+            get("http://127.0.0.1:{origin.port}/")
+
+        @pytest.mark.cassette("shared/one", "none")
+        def test_b():
+            get("http://127.0.0.1:{origin.port}/")
+    """)
+    assert len(run.cassette("shared/one")) == len(origin.requests) == 1
+
+
+def test_what_is_wrong_with_a_marker_is_said(run):
+    wrong = {
+        "'../../esc'": "'../../esc' is no name of a directory inside cassettes/",
+        "'/tmp/esc'": "'/tmp/esc' is no name", "'a/../b'": "'a/../b' is no name",
+        "'.'": "'.' is no name", "''": "'' is no name", "3": "3 is no name",
+        "mode='x'": "mode 'x' is not one of once, new_episodes, none, all",
+        "nam='x'": "cassette() got an unexpected keyword argument 'nam'",
+        "'a', 'once', 'b'": "cassette() takes from 0 to 2 positional arguments"}
+    status, said = run("".join(
+        f"@pytest.mark.cassette({given})\ndef test_{number}(): pass\n"
+        for number, given in enumerate(wrong)))
+    assert status == 1 and f"{len(wrong)} errors" in said, said
+    for why in wrong.values():
+        assert f"the marker cassette: {why}" in said, said
+    assert not (run.folder / "cassettes").exists()
+
+
+def test_a_test_that_fails_leaves_the_cassette_as_it_was(run, make_origin):
+    origin = make_origin(answer(*NUMBERED * 9))
+    modes = ("once", "new_episodes", "all")
+    text = "".join(f"""
+        @pytest.mark.cassette("{mode}", mode="{mode}")
+        def test_{mode}():
+            get("http://127.0.0.1:{origin.port}/a")
+            assert not os.environ.get("FAILS")
+            if os.environ.get("SKIPS"):
+                pytest.skip("in its middle")
+            get("http://127.0.0.1:{origin.port}/b")
+    """ for mode in modes)
+    for word in ("FAILS", "SKIPS"):
+        status, said = run(text, **{word: "1"})
+        assert status == (word == "FAILS"), said
+        for mode in modes:
+            assert f"{mode}: 1 recorded answers are not kept: the test" in said, said
+            assert not (run.folder / "cassettes" / mode).exists()
+    run.passes(text)
+    files = [run.cassette(mode) for mode in modes]
+    assert [*map(len, files)] == [2, 2, 2]
+    assert run(text.replace("/a", "/c"), FAILS="1")[0] == 1
+    assert [run.cassette(mode) for mode in modes] == files
+
+
+def test_the_cassette_of_a_test_that_fails_as_expected_is_kept(run, make_origin):
+    origin = make_origin(answer(*NUMBERED))
+    text = f"""
+        @pytest.mark.cassette("one")
+        @pytest.mark.xfail
+        def test_one():
+            get("http://127.0.0.1:{origin.port}/")
+            assert False
+    """
+    assert run(text)[0] == run(text)[0] == 0
+    assert len(run.cassette("one")) == len(origin.requests) == 1

@@ -245,8 +245,9 @@ def test_requests_that_outlive_their_test_are_not_of_the_next_one(run, make_orig
             print("found", *[one.url for one in cutthrough.requests])
     """
     assert run.passes(text) == [f"found {base}/second"]
-    (name,) = run.cassette("test_second")
-    held = json.loads((run.folder / "cassettes/test_second" / name).read_text())
+    (name,) = run.cassette("test_inner.test_second")
+    folder = run.folder / "cassettes/test_inner.test_second"
+    held = json.loads((folder / name).read_text())
     assert held["request"]["path"] == "/second"
 
 
@@ -263,9 +264,9 @@ def test_what_is_not_recorded_is_a_warning_and_takes_no_time(run, make_origin):
             assert get("http://127.0.0.1:{origin.port}/") == "o"
     """)
     assert status == 0, said
-    assert "test_part: 1 of 1 answers are not recorded" in said
+    assert "test_inner.test_part: 1 of 1 answers are not recorded" in said
     assert "206 answers a client that has a part of it" in said
-    assert not (run.folder / "cassettes/test_part").exists()
+    assert not (run.folder / "cassettes/test_inner.test_part").exists()
 
 
 def test_a_stream_that_was_not_read_to_its_end_is_a_warning(run, make_origin):
@@ -289,7 +290,7 @@ def test_a_stream_that_was_not_read_to_its_end_is_a_warning(run, make_origin):
                 assert time.monotonic() < end
     """)
     assert status == 0, said
-    assert "test_part: 1 of 1 answers are not recorded" in said
+    assert "test_inner.test_part: 1 of 1 answers are not recorded" in said
 
 
 def test_redaction_is_that_of_the_configuration_in_each_mode(run, make_origin):
@@ -318,7 +319,7 @@ def test_a_cassette_that_cannot_be_read_fails_its_test_and_no_other(run, make_or
             get("http://127.0.0.1:{origin.port}/")
     """
     run.passes(text)
-    (run.folder / "cassettes/test_one-1/manifest.json").write_text("{")
+    (run.folder / "cassettes/test_inner.test_one-1/manifest.json").write_text("{")
     status, said = run(text)
     assert status == 1 and "2 passed, 1 error" in said, said
     assert "manifest.json" in said

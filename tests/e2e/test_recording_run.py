@@ -1,6 +1,7 @@
 """`cutthrough run`: a command with the proxy and the roots it needs, recorded once and
 replayed without a network."""
 
+import select
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def start(directory, tmp_path):
             env=clean_environment(
                 CUTTHROUGH_DNS_OVERRIDES="a.example=127.0.0.1",
                 CUTTHROUGH_ORIGIN_CA=str(origins().own.certificate), **env))
+    begin.folder = folder
     return begin
 
 
@@ -41,6 +43,7 @@ def run(start):
         process = start(cassette, *words, **more)
         out, errors = process.communicate(timeout=60)
         return process.returncode, out, errors
+    do.folder = start.folder
     return do
 
 
@@ -109,6 +112,64 @@ def test_all_replaces_the_cassette_and_a_failure_leaves_it(run, urls):
         one.close()
     assert run("one", *fetch(where[1]), mode="all")[0] != 0
     assert run("one", *fetch(where[1]), mode="none")[0] == 0
+
+
+def test_a_command_that_fails_leaves_the_cassette_as_it_was(run, urls):
+    """Else the next run would replay the beginning of it."""
+    where, origins_of = urls
+    fails = ("sh", "-c", '"$@"; exit 5', "sh")
+    for mode in ("once", "all"):
+        status, _, errors = run("one", *fails, *fetch(where[0]), mode=mode)
+        assert status == 5 and "1 recorded" in errors
+        assert "what was recorded is not kept" in errors
+    status, _, errors = run("one", *fetch(where[1]))
+    assert status == 0 and "mode record: 0 replayed, 1 recorded" in errors
+    assert "not kept" not in errors
+    assert run("one", *fails, *fetch(where[0]), mode="all")[0] == 5
+    for one in origins_of:
+        one.close()
+    assert run("one", *fetch(where[1]))[0] == 0
+
+
+def test_what_a_failing_command_has_recorded_beside_a_cassette_is_kept(run, urls):
+    where, origins_of = urls
+    assert run("one", "sh", "-c", '"$@"; exit 5', "sh", *fetch(where[0]),
+               mode="new_episodes")[0] == 5
+    for one in origins_of:
+        one.close()
+    assert run("one", *fetch(where[0]))[0] == 0
+
+
+def test_two_runs_at_once_record_a_cassette_once(start, urls, tmp_path):
+    where, origins_of = urls
+    words = ("sh", "-c", f'touch {tmp_path}/$$; until [ -e {tmp_path}/go ]; do sleep '
+             '0.02; done; "$@"', "sh", *fetch(where[0], where[0]))
+    first, second = start("one", *words), start("one", *words)
+    wait_until(lambda: any(tmp_path.iterdir()), "a start")
+    assert select.select([first.stderr, second.stderr], [], [], 30)[0]   # one waits
+    (tmp_path / "go").touch()
+    told = [process.communicate(timeout=60) for process in (first, second)]
+    assert [out for out, _ in told] == ["ok\nok\n"] * 2
+    errors = "".join(error for _, error in told)
+    assert "another run records one: this one waits for it" in errors
+    assert "mode record: 0 replayed, 2 recorded" in errors
+    assert "mode replay: 2 replayed, 0 recorded" in errors
+    assert len(origins_of[0].requests) == 2
+
+
+def test_the_presets_hold_unless_there_is_a_configuration(
+        run, make_origin, tmp_path):
+    origin = make_origin(okay)
+    post = (sys.executable, "-c", "import sys, urllib.request as r\n"
+            f"print(r.urlopen('http://127.0.0.1:{origin.port}/', "
+            "b'{\"client_secret\": \"s3cret\"}').read())")
+    (tmp_path / "own.toml").write_text("recording_body = '1MiB'\n")
+    for name, env in (("one", {}), ("two", {
+            "CUTTHROUGH_CONFIG": str(tmp_path / "own.toml")})):
+        assert run(name, *post, **env)[0] == 0
+    data = [(run.folder / f"sessions/{name}.session").read_bytes()
+            for name in ("one", "two")]
+    assert [b"s3cret" in one for one in data] == [False, True]
 
 
 def test_the_status_is_the_commands_own(run):

@@ -333,6 +333,13 @@ def test_the_hash_needs_the_key_of_the_directory(masker):
     assert masker.value("a") == masker.value("a") != masker.value("b")
 
 
+def test_without_hashes_all_secrets_are_alike_and_those_of_another_key_too(masker):
+    plain = Masker(msgspec.structs.replace(REDACTION, hashed=False), b"k" * 32)
+    assert {plain.value(text) for text in ("a", "b", masker.value("a"), "[redacted]")
+            } == {"[redacted]"}
+    assert plain.value("") == ""
+
+
 def test_what_is_put_is_kept_as_what_is_added(session):
     """Heads that are equal in a batch are masked once, and forgotten behind it."""
     fields = (("Authorization", "s3cret"), ("X-Key", "k3y"), ("Accept", "*/*"))
