@@ -72,9 +72,14 @@ class Sources:
         self._ignored = setting
 
     def blame(self, error: Mistake) -> Mistake:
-        """Adds the source to a mistake about an option that this host cannot use."""
+        """Adds the source to mistakes about options that this host cannot use."""
+        first, *others = [self._blame(one) for one in error.all]
+        return first.with_others(others)
+
+    def _blame(self, error: Mistake) -> Mistake:
         setting = self.last.get(error.key)
-        if error.source or setting is None or not isinstance(error, ConfigError):
+        if error.source or setting is None or not isinstance(error, ConfigError) or (
+                setting.source == "default"):
             return error
         return setting.blame(error.reason, error.path)
 
@@ -221,8 +226,7 @@ def serve_model(given: argparse.Namespace, sources: Sources) -> int:
 
 def tell(error: Mistake, sources: Sources) -> int:
     """Prints all mistakes; returns the exit status."""
-    first, *others = [sources.blame(one) for one in error.all]
-    for text in show_all(first.with_others(others)):
+    for text in show_all(sources.blame(error)):
         print(f"cutthrough: {text}", file=sys.stderr)
     return 2
 

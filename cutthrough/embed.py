@@ -23,6 +23,7 @@ from cutthrough.config.values import show_address
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.interception import check_interception, read_interception
 from cutthrough.generation.policy_files import load_policy
+from cutthrough.generation.recordings import check_recordings
 from cutthrough.generation.tls_files import read_parent_files, read_tls_files
 from cutthrough.net.listener import (
     Address,
@@ -72,6 +73,7 @@ class Embedded:
         policy = self._policy or load_policy(self.config)
         interception = read_interception(self.config)
         check_interception(interception, policy)
+        check_recordings(self.config)
         _enter()
         try:
             for one in self.config.all_listeners:

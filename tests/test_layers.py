@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "process": DATA,
     "capture": DATA | {"log", "codings"},
     "recording": {"capture", "codings"},
-    "generation": DATA | {"process", "filters"},
+    "generation": DATA | {"process", "filters", "recording"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "capture", "recording", "generation",
                       "verify"},

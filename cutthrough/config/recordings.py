@@ -13,6 +13,7 @@ from cutthrough.config.capture import (
     parse_path,
 )
 from cutthrough.config.database import check_url
+from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import (
     COUNT,
@@ -32,6 +33,11 @@ BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
           "ignore")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
+# Keys of a route, and with which kinds of bodies they have an effect
+_OF_BODIES = {
+    "body_paths": ("jsonpath",), "body_regexes": ("regex",), "ignored_form": ("form",),
+    "ignored_paths": ("json", "partial_json", "jsonpath")}
+_NEEDED = ("body_paths", "body_regexes")
 
 
 def parse_session(text: str) -> str:
@@ -120,6 +126,22 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     refresh_ids: Annotated[tuple[str, ...], Option(
         _TEXTS._replace(metavar="FIELD|PATH"), "fields, and JSONPaths in the body, "
         "whose values are new identifiers in each replay", "none", swapped=True)] = ()
+
+    def __post_init__(self) -> None:
+        raise_all([*self._contradictions()])
+
+    def _contradictions(self) -> Iterator[ConfigError]:
+        if self.query == "ignore" and self.ignored_query:
+            yield ConfigError("", "ignored_query",
+                              'has no effect with query = "ignore"')
+        for key, kinds in _OF_BODIES.items():
+            if getattr(self, key):
+                if self.body not in kinds:
+                    shown = " or ".join(f'"{kind}"' for kind in kinds)
+                    yield ConfigError("", key, f"has no effect without body = {shown}")
+            elif kinds == (self.body,) and key in _NEEDED:
+                yield ConfigError("", "body", f'"{self.body}" needs {key}, which say '
+                                  "what counts")
 
 
 class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):

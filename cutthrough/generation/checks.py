@@ -22,7 +22,7 @@ from cutthrough.generation.interception import (
     read_interception,
 )
 from cutthrough.generation.pac import PacError, make_pac
-from cutthrough.generation.recordings import make_hooks
+from cutthrough.generation.recordings import check_recordings, make_hooks
 from cutthrough.generation.sources import SourceNumbers, refused_options
 from cutthrough.generation.tls_files import (
     check_parents,
@@ -71,6 +71,7 @@ def validate(generation: Generation) -> None:
         find_function(generation.config.policy_hook, generation.policy.hook)
     make_filters(generation.policy)
     make_hooks(generation.config, generation.policy)
+    check_recordings(generation.config)
     check_routes(generation)
     check_fleet(generation.config)
     check_sources(generation.config)

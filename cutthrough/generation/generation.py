@@ -8,13 +8,13 @@ through arguments or the environment, because other processes can read those.
 
 import fcntl
 import os
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from cutthrough.config import tables
 from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
+from cutthrough.config.mistake import Mistake
 from cutthrough.config.values import show_value
 from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.interception import InterceptionFiles
@@ -40,17 +40,17 @@ class Generation(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, own=own)
 
 
-# Reads every source again. Raises ConfigError, PolicyError or OSError.
-Reader = Callable[[], tuple[Config, Policy]]
-
-
 class Sources(Protocol):
     """Where configuration and policy come from. If `listen` is not empty, it replaces
     the option: these are the addresses of inherited sockets."""
 
     listen: tuple[tuple[str, int], ...]
 
-    def read(self) -> tuple[Config, Policy]: ...
+    def read(self) -> tuple[Config, Policy]:
+        """Reads every source again. Raises ConfigError, PolicyError or OSError."""
+
+    def blame(self, error: Mistake) -> Mistake:
+        """Adds the source to mistakes about options that this host cannot use."""
 
 
 def to_memory(generation: Generation) -> int:

@@ -1,13 +1,18 @@
-"""The operator's hooks of recordings: an object with `on_record`, `on_replay` or both.
+"""What a configuration says about recordings, checked before a worker has it; and the
+operator's hooks: an object with `on_record`, `on_replay` or both.
 
     on_record(recording) -> Recording | None      in the writer; None: it is not kept
     on_replay(request, recording) -> Response | None      in a worker; None: as it is
 """
 
 import inspect
+import os
+from pathlib import Path
 from typing import Any
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.recordings import RecordingRoute
 from cutthrough.generation.filters import make_object
 from cutthrough.policy.source import Policy
 
@@ -29,3 +34,70 @@ def make_hooks(config: Config, policy: Policy) -> Any:
     if reason:
         raise ConfigError("", "recording_hooks", f"{name}: {reason}")
     return made
+
+
+def check_recordings(config: Config) -> None:
+    """Raises ConfigError with everything that workers and the writer could not use."""
+    mistakes: list[Mistake] = []
+    if config.recording_directory:
+        try:
+            check_directory(config.recording_directory)
+        except OSError as error:
+            mistakes.append(ConfigError(
+                "", "recording_directory", error.strerror or str(error)))
+    if config.recording_redact_body:
+        mistakes += check_expressions(config.recording_redact_body)
+    for row in config.recording_routes:
+        mistakes += check_route(row)
+    raise_all(mistakes)
+
+
+def check_directory(path: str) -> None:
+    """Raises OSError if there is no such directory and none can be made."""
+    folder = Path(path)
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    os.stat(f"{folder}/.")
+
+
+def check_expressions(texts: tuple[str, ...]) -> list[Mistake]:
+    # Imported here, and below, because most configurations record nothing
+    from cutthrough.recording.documents import KeyMistake, compile_finder
+
+    found: list[Mistake] = []
+    for text in texts:
+        try:
+            compile_finder(text)
+        except KeyMistake as error:
+            found.append(ConfigError("", "recording_redact_body", str(error)))
+    return found
+
+
+def check_route(row: RecordingRoute) -> list[Mistake]:
+    from cutthrough.recording.documents import KeyMistake, compile_path, compile_regex
+    from cutthrough.recording.matcher import Matcher
+    from cutthrough.recording.player import make_route
+
+    found: list[Mistake] = []
+
+    def note(error: KeyMistake, *key: str) -> None:
+        found.append(ConfigError(
+            "", "recording_routes", str(error), path=(row.name, *key)))
+
+    ids = tuple(one for one in row.refresh_ids if one.startswith("$"))
+    for key, texts, compile_one in (
+            ("body_paths", row.body_paths, compile_path),
+            ("body_regexes", row.body_regexes, compile_regex),
+            ("ignored_paths", row.ignored_paths, compile_path),
+            ("refresh_ids", ids, compile_path)):
+        for text in texts:
+            try:
+                compile_one(text)
+            except KeyMistake as error:
+                note(error, key)
+    if not found:
+        try:
+            Matcher((make_route(row),))      # as a worker will
+        except KeyMistake as error:
+            note(error)
+    return found

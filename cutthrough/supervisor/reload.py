@@ -22,7 +22,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.generation.checks import check_log, complete, describe
 from cutthrough.generation.generation import (
     Generation,
-    Reader,
+    Sources,
     needs_new_workers,
     show_changes,
     to_memory,
@@ -59,7 +59,7 @@ class Program(Protocol):
 
     generation: Generation
     memory: int
-    read: Reader
+    sources: Sources
     slots: list[Slot]
     children: dict[int, Child]
     limits: LimitsPage
@@ -153,8 +153,10 @@ class Reloads:
                 self._read_certificates() if certificates else self._read())
         except (ConfigError, PolicyError, OSError) as error:
             program.operations.withdraw()
+            reason = describe(error if isinstance(error, OSError) else
+                              program.sources.blame(error))
             self._end(reload, "refused", f"reload refused, generation "
-                      f"{program.generation.number} stays in force: {describe(error)}")
+                      f"{program.generation.number} stays in force: {reason}")
         else:
             self._send(reload, generation, memory)
         finally:
@@ -163,7 +165,7 @@ class Reloads:
     def _read(self) -> tuple[Generation, int]:
         """Reads and checks everything, and opens missing listeners."""
         program = self._program
-        config, policy = program.read()
+        config, policy = program.sources.read()
         generation = Generation(program.generation.number + 1, config, policy,
                                 program.operations.open(config))
         choose_loop(config.loop)

@@ -22,6 +22,6 @@ def run(sources: Sources) -> int:
     activated = predecessor.activated if predecessor else bool(adopted)
     if activated:
         sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
-    supervisor = Supervisor(*sources.read(), sources.read,
+    supervisor = Supervisor(*sources.read(), sources,
                             Listeners(adopted, activated), predecessor)
     return asyncio.run(supervisor.run())

@@ -23,7 +23,7 @@ from enum import Enum
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
 from cutthrough.generation.checks import check_log, complete, describe
-from cutthrough.generation.generation import Generation, Reader, to_memory
+from cutthrough.generation.generation import Generation, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
@@ -72,14 +72,14 @@ State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 class Supervisor:
     """One run of the program: `run` returns its exit status.
 
-    `read` reads configuration and policy again, for a reload. `predecessor` is the
+    `sources` are read again for a reload. `predecessor` is the
     previous program, which this one replaces.
     """
 
-    def __init__(self, config: Config, policy: Policy, read: Reader,
+    def __init__(self, config: Config, policy: Policy, sources: Sources,
                  listeners: Listeners, predecessor: Predecessor | None = None) -> None:
         self.generation = Generation(1, config, policy)
-        self.read = read
+        self.sources = sources
         self.state = State.STARTING
         self.status = 0
         self.loop_name = ""

@@ -397,8 +397,8 @@ def test_more_workers_than_there_is_room_for_are_refused(start, make_origin, dia
     """Slots without a worker had a socket, and their callers waited for ever."""
     proxy, origin = start("workers = 2\n"), make_origin()
     assert re.fullmatch(
-        r"reload refused, generation 1 stays in force: workers: 60 is more than the "
-        r"\d+ that fit now; restart the program to run more",
+        r"reload refused, generation 1 stays in force: \S+:\d+: workers: 60 is more "
+        r"than the \d+ that fit now; restart the program to run more",
         proxy.reload("workers = 60\n"))
     for _ in range(20):
         assert dial(proxy).get(origin.url()).status == 200
