@@ -31,6 +31,7 @@ from cutthrough.config.values import (
 # As in recording.keys and recording.sessions
 BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
           "ignore")
+PARTS = ("method", "scheme", "host", "port", "path")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
 # Keys of a route, and with which kinds of bodies they have an effect
@@ -64,6 +65,12 @@ def parse_refresh(text: str) -> str:
     return text
 
 
+def parse_part(text: str) -> str:
+    if text not in PARTS:
+        raise ValueError(f"{text!r} is not one of {', '.join(PARTS)}")
+    return text
+
+
 def show_pace(speed: float) -> str:
     return next((text for text, one in _PACES.items() if one == speed), f"{speed:g}x")
 
@@ -86,6 +93,9 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     methods: Annotated[tuple[str, ...], Option(
         Kind("METHOD", parse_token, many=True), "their methods", "all", swapped=True)
         ] = ()
+    ignored: Annotated[tuple[str, ...], Option(
+        Kind("|".join(PARTS), parse_part, many=True), "what of a request's line and "
+        "destination does not count", "none", swapped=True)] = ()
     query: Annotated[Literal["exact", "subset", "ignore"], Option(
         choice("exact", "subset", "ignore"), "how the query is compared; subset: the "
         "request may have more keys", "exact: two requests differ if in doubt",

@@ -193,8 +193,9 @@ def as_text(pairs: Pairs) -> str:
 
 
 def read_form(request: Request) -> bytes | Pairs:
-    """The pairs of a form; of a multipart body its bytes, with one boundary for all."""
-    kind = request.field("content-type")
+    """The pairs of a form; of a multipart body its bytes, with one boundary for all.
+    An empty body has no pairs, whatever its type: it is asked without its fields."""
+    kind = request.field("content-type") if request.body else ""
     if kind.lower().startswith("multipart/"):
         match = _BOUNDARY.search(kind)
         if match is None:
@@ -214,7 +215,7 @@ def read_operations(request: Request) -> list[tuple[str, str, str]]:
             if name in given:
                 given[name] = read_json(given[name].encode())
         items: Any = [given]
-    elif kind == "application/graphql":
+    elif kind == "application/graphql" and request.body:
         items = [{"query": request.body.decode()}]
     else:
         found = read_json(request.body)

@@ -2,6 +2,7 @@
 
 The base of two requests is compared as a whole. Of the parts a request may have more
 than the recording: query keys with "subset", values of a document with "partial_json".
+A body that is not compared octet by octet is read without its Content-Encoding.
 
 A route is chosen by host, path and method, for recordings and requests alike; the first
 that applies counts. Without any of them `Key()` does.
@@ -29,6 +30,7 @@ from cutthrough.recording.documents import (
     remove,
     select,
 )
+from cutthrough.recording.masking import Unreadable, inflate
 from cutthrough.recording.model import Pairs, Request, split_pairs
 
 Query = Literal["exact", "subset", "ignore"]
@@ -118,10 +120,7 @@ class KeyReader:
         parts: Parts = {}
         whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
         if request.query and key.query != "ignore":
-            pairs = self.pairs(request.query)
-            if key.body == "graphql" and request.method == "GET" and (
-                    isinstance(whole, tuple)):
-                pairs = [pair for pair in pairs if pair[0] not in OF_GRAPHQL]
+            pairs = self._pairs(request, whole)
             if key.query == "exact":
                 base.append(tuple(sorted(pairs, key=_first)))
             else:
@@ -139,17 +138,39 @@ class KeyReader:
             base.append(whole)
         return tuple(base), parts
 
-    def pairs(self, query: str) -> Pairs:
-        """Those that count."""
-        pairs = split_pairs(query)
-        if not (self._ignored or self._globs):
-            return pairs
-        return [pair for pair in pairs if pair[0] not in self._ignored and not any(
-            fnmatchcase(pair[0], one) for one in self._globs)]
+    def pairs(self, request: Request) -> Pairs:
+        """Those of the query that count."""
+        return self._pairs(request, self._whole(request)
+                           if self.key.body == "graphql" else None)
+
+    def _pairs(self, request: Request, whole: Hashable) -> Pairs:
+        pairs = split_pairs(request.query)
+        if self._ignored or self._globs:
+            pairs = [pair for pair in pairs if pair[0] not in self._ignored and not any(
+                fnmatchcase(pair[0], one) for one in self._globs)]
+        if self.key.body == "graphql" and request.method == "GET" and (
+                isinstance(whole, tuple)):
+            pairs = [pair for pair in pairs if pair[0] not in OF_GRAPHQL]
+        return pairs
+
+    def plain(self, request: Request) -> Request:
+        """As `plain`, if this key reads bodies; the same if it cannot be undone."""
+        if self.key.body in ("raw", "ignore"):
+            return request
+        try:
+            return plain(request)
+        except ValueError:
+            return request
 
     def document(self, request: Request) -> Any:
         """The body without ignored values. Raises ValueError."""
-        found = read_json(request.body)
+        try:
+            found = read_json(request.body)
+        except ValueError:                   # few have a coding: nobody else looks
+            one = plain(request)
+            if one is request:
+                raise
+            found = read_json(one.body)
         for path in self.key.ignored_paths:
             remove(found, path)
         return found
@@ -162,13 +183,14 @@ class KeyReader:
                 raise
             except ValueError:
                 pass
-        return request.body if len(request.body) < 16 else digest(request.body)
+        body = self.plain(request).body
+        return body if len(body) < 16 else digest(body)
 
     def _partial(self, request: Request, parts: Parts, recorded: bool) -> Hashable:
         try:
             found = flatten(self.document(request), whole=not recorded)
         except ValueError:
-            return digest(request.body)
+            return digest(self.plain(request).body)
         for path, value in found.items():
             parts["body", path] = value
         return "json"
@@ -182,17 +204,32 @@ class KeyReader:
                              for path in self.key.paths)
 
     def _form(self, request: Request) -> Hashable:
-        found = read_form(request)
+        found = read_form(plain(request))
         if isinstance(found, bytes):
             return "multipart", digest(found)
         return "form", as_text([
             pair for pair in found if pair[0] not in self.key.ignored_form])
 
     def _regex(self, request: Request) -> Hashable:
-        return "regex", *(captured(request.body, one) for one in self.key.regexes)
+        body = plain(request).body
+        return "regex", *(captured(body, one) for one in self.key.regexes)
 
     def _graphql(self, request: Request) -> Hashable:
-        return "graphql", *read_operations(request)
+        return "graphql", *read_operations(plain(request))
+
+
+def plain(request: Request) -> Request:
+    """Without a Content-Encoding; the same if it has none. Raises ValueError if it
+    cannot be undone."""
+    coding = request.field("content-encoding").lower() if request.body else ""
+    if coding in ("", "identity"):
+        return request
+    try:
+        body = inflate(request.body, coding)
+    except Unreadable:
+        raise ValueError("its coding cannot be undone") from None
+    return msgspec.structs.replace(request, body=body, fields=tuple(
+        pair for pair in request.fields if pair[0].lower() != "content-encoding"))
 
 
 def _first(pair: tuple[str, str]) -> str:

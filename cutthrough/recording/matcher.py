@@ -234,7 +234,7 @@ class Matcher:
                             "request does not offer")
         nearest = find_nearest(
             request, line.reader, self._recordings, self._places, held.state,
-        ) if explain else None  # fmt: skip
+            lambda one: self._line(one).route) if explain else None
         return Miss("no recording matches" if self._recordings else
                     "nothing is recorded", nearest)
 

@@ -7,7 +7,7 @@ path, else of anything) those MOST_COMPARED are compared that look most alike.
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
@@ -18,10 +18,12 @@ from cutthrough.recording.documents import (
     canonical,
     flatten,
     read_form,
+    read_json,
+    read_operations,
     select,
     show_path,
 )
-from cutthrough.recording.keys import KeyReader
+from cutthrough.recording.keys import PLAIN, Key, KeyReader, Route, plain
 from cutthrough.recording.model import Pattern, Request
 from cutthrough.recording.patterns import make_predicate, subject
 
@@ -71,21 +73,28 @@ class Nearest(msgspec.Struct, frozen=True):
 
 def find_nearest(request: Request, reader: KeyReader,
                  recordings: Mapping[int, bytes], places: Places,
-                 state: Mapping[str, str]) -> Nearest | None:
-    """`recordings` are MessagePack."""
+                 state: Mapping[str, str], route_of: Callable[[Request], Route]
+                 ) -> Nearest | None:
+    """`recordings` are MessagePack. `route_of` is asked for both sides."""
     best: tuple[int, Asked, list[str]] | None = None
-    numbers = list(islice(candidates(request, places), MOST_CANDIDATES))
+    key = reader.key
+    numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
     if len(numbers) > MOST_COMPARED:
         # Stable: among those alike, the likeliest path stays first
         numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
-            request, _GLANCE(recordings[number]).request))
+            request, _GLANCE(recordings[number]).request, key))
+    route = route_of(request)
+    here = reader.plain(request)
     left = MOST_BYTES
     for number in numbers:
         if left <= 0:
             break
         one = _DECODE(recordings[number])
-        left -= len(request.body) + len(one.request.body)
-        found = list(differences(request, one, reader, state))
+        there = reader.plain(one.request)
+        left -= len(here.body) + len(there.body)
+        found = list(differences(request, one, reader, state, (here, there)))
+        if not one.patterns and (other := route_of(one.request)) is not route:
+            found.insert(0, f"route: {_named(route)}, of the recording {_named(other)}")
         if best is None or len(found) < best[0]:
             best = len(found), one, found
     if best is None:
@@ -96,16 +105,21 @@ def find_nearest(request: Request, reader: KeyReader,
     return Nearest(one, tuple(found))
 
 
-def unlike(request: Request, other: Glance) -> int:
+def _named(route: Route) -> str:
+    return route.name or "none"
+
+
+def unlike(request: Request, other: Glance, key: Key) -> int:
     """What a glance says."""
-    return (4 * (request.path != other.path) + 2 * (request.method != other.method)
+    return (4 * (key.path and request.path != other.path)
+            + 2 * (key.method and request.method != other.method)
             + (request.query != other.query) + (request.body != other.body))
 
 
-def candidates(request: Request, places: Places) -> Iterator[int]:
-    paths = places.get(request.host)
+def candidates(request: Request, places: Places, key: Key) -> Iterator[int]:
+    paths = places.get(request.host) if key.host else None
     if paths is not None:
-        if request.path in paths:
+        if key.path and request.path in paths:
             yield from numbers_of(paths[request.path])
         else:
             ratio = SequenceMatcher(b=request.path[:MOST_VALUE * 4], autojunk=False)
@@ -131,12 +145,16 @@ def numbers_of(known: "int | array[int]") -> Iterable[int]:
 
 
 def differences(request: Request, recording: Asked, reader: KeyReader,
-                state: Mapping[str, str]) -> Iterator[str]:
-    """Each as `what: here, recorded there`."""
+                state: Mapping[str, str], bodies: tuple[Request, Request]
+                ) -> Iterator[str]:
+    """Each as `what: here, recorded there`. `bodies`: both requests, as
+    `KeyReader.plain` returns them."""
     if recording.patterns:
         yield from _patterns(request, recording.patterns)
     else:
         yield from _by_key(request, recording.request, reader)
+        if reader.key.body != "ignore":
+            yield from _body(*bodies, reader)
     for name, value in recording.requires.items():
         if state.get(name) != value:
             yield f"state {name}: {show(state.get(name))}, required {show(value)}"
@@ -146,13 +164,15 @@ def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
     for one in patterns:
         if not make_predicate(one)(request):
             name = f"{one.part} {one.key}".rstrip()
-            yield (f"{name}: {show(subject(request, one))}, wanted {one.how} "
-                   f"{show(one.value)}")
+            text = subject(request, one)
+            here = (f"{len(request.body)} bytes" if one.part == "body" and text and not
+                    _is_text(text) else show(text))
+            yield f"{name}: {here}, wanted {one.how} {show(one.value)}"
 
 
 def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
     key = reader.key
-    for name in ("method", "scheme", "host", "port", "path"):
+    for name in PLAIN:
         here, there = getattr(request, name), getattr(other, name)
         if getattr(key, name) and here != there:
             yield f"{name}: {here}, recorded {there}"
@@ -162,13 +182,11 @@ def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str
         if request.field(name) != other.field(name):
             yield (f"field {name}: {show(request.field(name) or None)}, "
                    f"recorded {show(other.field(name) or None)}")
-    if key.body != "ignore":
-        yield from _body(request, other, reader)
 
 
 def _values(request: Request, reader: KeyReader) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, value in reader.pairs(request.query):
+    for name, value in reader.pairs(request):
         found.setdefault(name, []).append(value)
     return found
 
@@ -178,7 +196,7 @@ def _query(request: Request, other: Request, reader: KeyReader) -> Iterator[str]
     names = there if reader.key.query == "subset" else {**there, **here}
     for name in names:
         if here.get(name) != there.get(name):
-            yield (f"query key {name}: {_joined(here.get(name))}, "
+            yield (f"query key {_name(name)}: {_joined(here.get(name))}, "
                    f"recorded {_joined(there.get(name))}")
 
 
@@ -201,36 +219,64 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
         return
     found = None
     try:
-        if key.body in ("json", "partial_json", "graphql"):
+        if key.body in ("json", "partial_json"):
             found = list(_documents(reader.document(request), reader.document(other),
                                     partial))
+        elif key.body == "graphql":
+            found = list(_operations(_read_operations(request),
+                                     _read_operations(other)))
         elif key.body == "jsonpath":
             one, two = reader.document(request), reader.document(other)
             found = [f"body {path}: {show(canonical(select(one, path)), quoted=True)}, "
                      f"recorded {show(canonical(select(two, path)), quoted=True)}"
                      for path in key.paths if select(one, path) != select(two, path)]
         elif key.body == "form":
-            found = list(_forms(request, other, key.ignored_form))
+            found = list(_forms(plain(request), plain(other), key.ignored_form))
     except ValueError:
         pass
-    yield from found or [_bytes(request.body, other.body)]
+    yield from found or [_bytes(request, other)]
 
 
-def _documents(here: Any, there: Any, partial: bool) -> Iterator[str]:
+def _read_operations(request: Request) -> list[tuple[str, str, str]]:
+    try:
+        return read_operations(plain(request))
+    except ValueError:
+        return []
+
+
+def _operations(here: list[tuple[str, str, str]], there: list[tuple[str, str, str]]
+                ) -> Iterator[str]:
+    if len(here) != len(there):
+        yield f"operations: {len(here)}, recorded {len(there)}"
+        return
+    for (name, values, document), other in zip(here, there, strict=True):
+        if name != other[0]:
+            yield f"operation: {show(name)}, recorded {show(other[0])}"
+        if values != other[1]:
+            yield from _documents(
+                read_json(values.encode()), read_json(other[1].encode()), False,
+                "variables")
+        if document != other[2]:
+            yield f"document: {show(document)}, recorded {show(other[2])}"
+
+
+def _documents(here: Any, there: Any, partial: bool, of: str = "body"
+               ) -> Iterator[str]:
     one, two = (flatten(document, whole=True) for document in (here, there))
     for path in two if partial else {**two, **one}:
         if one.get(path) != two.get(path):
             # What is in an absent list or object need not be said
             if path and not (path[:-1] in one and path[:-1] in two):
                 continue
-            yield (f"body {show_path(path)}: {show(one.get(path), quoted=True)}, "
+            yield (f"{of} {show_path(path)}: {show(one.get(path), quoted=True)}, "
                    f"recorded {show(two.get(path), quoted=True)}")
 
 
 def _forms(request: Request, other: Request, ignored: tuple[str, ...]
            ) -> Iterator[str]:
     one, two = read_form(request), read_form(other)
-    if isinstance(one, bytes) or isinstance(two, bytes):
+    if isinstance(one, bytes) or isinstance(two, bytes) or not all(
+            _is_text(each.body.decode(errors="replace")) for each in (request, other)):
         return
     here: dict[str, list[str]] = {}
     there: dict[str, list[str]] = {}
@@ -240,15 +286,30 @@ def _forms(request: Request, other: Request, ignored: tuple[str, ...]
                 found.setdefault(name, []).append(value)
     for name in {**there, **here}:
         if here.get(name) != there.get(name):
-            yield (f"form key {name}: {_joined(here.get(name))}, "
+            yield (f"form key {_name(name)}: {_joined(here.get(name))}, "
                    f"recorded {_joined(there.get(name))}")
 
 
-def _bytes(here: bytes, there: bytes) -> str:
+def _bytes(request: Request, other: Request) -> str:
+    here, there = request.body, other.body
+    if here == there:                        # it is read by the type
+        name = "content-type"
+        return (f"body: as {show(request.field(name) or None)}, recorded as "
+                f"{show(other.field(name) or None)}")
     at = next((number for number, (one, two) in enumerate(
         zip(here, there, strict=False)) if one != two), min(len(here), len(there)))
     return (f"body: {len(here)} bytes, recorded {len(there)}, which differ at byte "
             f"{at}")
+
+
+def _is_text(text: str) -> bool:
+    return all((one.isprintable() and one != "\ufffd") or one in "\t\r\n"
+               for one in text[:MOST_VALUE])
+
+
+def _name(text: str) -> str:
+    """A key of a client's, in one line."""
+    return text if text.isprintable() and len(text) <= MOST_VALUE else show(text)
 
 
 def show(value: str | None, *, quoted: bool = False) -> str:

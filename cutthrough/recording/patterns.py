@@ -17,10 +17,11 @@ from cutthrough.recording.documents import (
     read_json,
     select,
 )
-from cutthrough.recording.keys import PLAIN, Parts
+from cutthrough.recording.keys import PLAIN, Parts, plain
 from cutthrough.recording.model import Pattern, Request, split_pairs
 
 Predicate = Callable[[Request], bool]
+
 
 def parts_of(request: Request) -> Parts:
     """What the exact patterns of a recording are looked up in."""
@@ -50,7 +51,11 @@ def subject(request: Request, one: Pattern) -> str | None:
     if one.part == "field":
         return request.field(one.key) or None
     if one.part == "body":
-        return request.body.decode(errors="replace")
+        try:
+            body = plain(request).body
+        except ValueError:
+            body = request.body
+        return body.decode(errors="replace")
     if one.part == "query" and one.key:
         found = parts_of(request).get(("query", one.key))
         return None if found is None else str(found)

@@ -65,7 +65,8 @@ def make_route(row: Any) -> Route:
     """Of a row of `recording_routes`. Raises KeyMistake."""
     key = Key(query=row.query, ignored_query=row.ignored_query, fields=row.fields,
               body=row.body, paths=row.body_paths, regexes=row.body_regexes,
-              ignored_paths=row.ignored_paths, ignored_form=row.ignored_form)
+              ignored_paths=row.ignored_paths, ignored_form=row.ignored_form,
+              **dict.fromkeys(row.ignored, False))
     return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
                  key=key, after=row.after, lane=row.lane,
                  refresh=row.refresh, refresh_ids=row.refresh_ids)

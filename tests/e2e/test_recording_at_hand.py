@@ -28,6 +28,18 @@ def test_names_of_one_address_have_answers_of_their_own(start, folder, dial):
             assert ask(client, "GET", "/a", host=name).body == name.encode()
 
 
+def test_answers_of_a_port_that_does_not_count_are_those_of_all(start, folder, dial):
+    fill(folder, made(9, body=b"9"), made(10, body=b"10"), made(11, "/b", body=b"11"))
+    proxy = start(config='workers = 1\n[recording_routes.a]\nignored = ["port"]\n')
+    client = dial(proxy)
+    ports, paths = (9, 12, 12, 9), ("/a", "/b", "/a", "/b")
+    asked = [f"http://127.0.0.1:{port}{path}" for port, path in zip(
+        ports, paths, strict=True)]
+    assert [client.get(url).body for url in asked * 2] == [
+        b"9", b"11", b"10", b"11", b"10", b"11", b"10", b"11"]
+    assert client.get("http://127.0.0.2:9/b").status == 502
+
+
 HOOKS = """
 class Hooks:
     def on_replay(self, request, one):

@@ -18,19 +18,24 @@ from cutthrough.session.recorded import Answers
 from tests.recording.answers import recording, request
 
 REQUESTS = st.builds(
-    Request, method=st.sampled_from(["GET", "POST"]), scheme=st.just("http"),
-    host=st.sampled_from(["a", "b"]), port=st.just(80),
+    Request, method=st.sampled_from(["GET", "POST"]),
+    scheme=st.sampled_from(["http", "https"]), host=st.sampled_from(["a", "b"]),
+    port=st.sampled_from([80, 81]),
     path=st.sampled_from(["/", "/x"]),
     query=st.sampled_from(["", "a=1", "b=1&a=1", "a=1&b=1", "t=1"]),
     body=st.sampled_from([b"", b"", b"{}", b"x"]),
-    fields=st.sampled_from([(), (("Accept", "a"),)]))
+    fields=st.sampled_from([
+        (), (("Accept", "a"),), (("Content-Type", "application/graphql"),),
+        (("Content-Type", "multipart/form-data; boundary=b"),)]))
 ROUTES = st.builds(
     Route, key=st.builds(
-        Key, method=st.booleans(), host=st.booleans(), path=st.booleans(),
+        Key, method=st.booleans(), scheme=st.booleans(), host=st.booleans(),
+        port=st.booleans(), path=st.booleans(),
         query=st.sampled_from(["exact", "subset", "ignore"]),
         ignored_query=st.sampled_from([(), ("t",)]),
         fields=st.sampled_from([(), ("accept",)]),
-        body=st.sampled_from(["raw", "json", "partial_json", "ignore"])),
+        body=st.sampled_from(["raw", "json", "partial_json", "form", "graphql",
+                              "ignore"])),
     hosts=st.sampled_from([(), ("a",)]), lane=st.sampled_from(["", "accept"]),
     after=st.sampled_from(["repeat", "cycle", "miss"]))
 

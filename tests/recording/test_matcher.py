@@ -1,6 +1,7 @@
 """The matcher: by properties against its slow twin, then its sequences and lanes."""
 
 import gc
+import gzip
 import json
 import tracemalloc
 
@@ -9,11 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import load
 from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.index import FEW
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.matcher import MOST_LANES, Match, Matcher, Miss
 from cutthrough.recording.model import Pattern, Request
+from cutthrough.recording.player import make_route
+from tests.config.test_config import toml
 from tests.recording import twin
 from tests.recording.answers import recording, request
 
@@ -67,6 +72,95 @@ def test_the_index_finds_what_asking_every_recording_finds(requests, asked, key)
         assert number_of(found) == (wanted[0] if wanted else None)
         if isinstance(found, Miss):
             assert found.nearest is not None and found.nearest.differences, found
+
+
+ROUTE = ('recording_directory = "/tmp"\n[recording_routes.a]\n'
+         'ignored = ["{}"]\n')
+
+
+@pytest.mark.parametrize(("name", "other"), [
+    ("method", {"method": "PUT"}), ("scheme", {"scheme": "https"}),
+    ("host", {"host": "b.example"}), ("port", {"port": 8081}),
+    ("path", {"path": "/b"})])
+def test_a_route_leaves_out_what_differs_between_two_stages(tmp_path, name, other):
+    """A test's server on a port of its own was recorded, and never found again."""
+    (row,) = load(file=toml(tmp_path, ROUTE.format(name))).recording_routes
+    matcher = Matcher([make_route(row)])
+    matcher.add(recording(1, request("/a")))
+    asked = msgspec.structs.replace(request("/a"), **other)
+    assert number_of(matcher.match(asked)) == 1
+    differs = {"method": "port", "port": "method"}.get(name, "port")
+    found = matcher.match(msgspec.structs.replace(
+        asked, **{"port": {"port": 9}, "method": {"method": "PATCH"}}[differs]))
+    assert [one.split(":")[0] for one in found.nearest.differences] == [differs]
+
+
+def test_a_part_that_no_request_has_cannot_be_left_out(tmp_path):
+    with pytest.raises(ConfigError, match="'user' is not one of method, scheme, host"):
+        load(file=toml(tmp_path, ROUTE.format("user")))
+
+
+@pytest.mark.parametrize(("key", "kind"), [
+    (Key(body="graphql"), "application/graphql"),
+    (Key(body="form"), "multipart/form-data; boundary=b")])
+def test_an_empty_body_is_the_same_with_and_without_fields(key, kind):
+    """A request without a body is asked for without its fields."""
+    matcher, _ = fill([request("/a", method="POST", fields=(("Content-Type", kind),))],
+                      key)
+    assert number_of(matcher.match(request("/a", method="POST"))) == 1
+
+
+def coded(body, coding, **fields):
+    pack = {"gzip": gzip.compress, "identity": bytes}.get(coding)
+    if pack is None:
+        library = pytest.importorskip(
+            {"br": "brotli", "zstd": "backports.zstd"}[coding])
+        pack = library.compress
+    return request(body=pack(body.encode()), fields=(
+        ("Content-Encoding", coding), *fields.items()))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "identity"])
+@pytest.mark.parametrize(("key", "recorded", "asked", "other"), [
+    (Key(body="json"), '{"a": 1, "b": 2}', '{"b":2,"a":1.0}', '{"b":2}'),
+    (Key(body="partial_json"), '{"a": 1}', '{"b":2,"a":1.0}', '{"b":2}'),
+    (Key(body="form"), "a=1&b=%32", "b=2&a=1", "b=2&a=2"),
+    (Key(body="regex", regexes=("id=(.)",)), "id=1 at 2", "id=1 at 3", "id=2 at 3"),
+    (Key(body="graphql"), '{"query": "{ a  b }"}', '{"query": "{a b}"}'.replace(
+        "{a", "{ a").replace("b}", "b }"), '{"query": "{ a }"}'),
+    (Key(body="json"), "plain text", "plain text", "plain word"),
+], ids=["json", "partial", "form", "regex", "graphql", "text"])
+def test_a_body_is_read_without_its_coding(coding, key, recorded, asked, other):
+    """The same document in another order, compressed, was another request."""
+    matcher, _ = fill([coded(recorded, coding)], key)
+    assert number_of(matcher.match(coded(asked, coding))) == 1
+    assert number_of(matcher.match(request(body=asked))) == 1
+    found = matcher.match(coded(other, coding))
+    assert isinstance(found, Miss) and str(found).isprintable()
+
+
+@pytest.mark.parametrize("key", [
+    Key(body="json"), Key(body="partial_json"), Key(body="form"), Key(body="graphql"),
+    Key(body="regex", regexes=(".",)), Key(body="raw")])
+def test_what_cannot_be_decoded_is_compared_octet_by_octet(key):
+    whole = gzip.compress(b'{"a": 1}', mtime=0)
+    fields = (("Content-Encoding", "gzip"),)
+    matcher, _ = fill([request(body=whole[:-3], fields=fields)], key)
+    assert number_of(matcher.match(request(body=whole[:-3], fields=fields))) == 1
+    found = matcher.match(request(body=whole[:-4], fields=fields))
+    assert isinstance(found, Miss)
+    assert str(found).endswith(f"body: {len(whole) - 4} bytes, recorded "
+                               f"{len(whole) - 3}, which differ at byte "
+                               f"{len(whole) - 4}"), found
+
+
+def test_a_pattern_looks_at_the_body_without_its_coding():
+    matcher = Matcher()
+    matcher.add(recording(1, request(), patterns=(
+        Pattern(part="body", how="partial_json", value='{"a": 1}'),)))
+    assert number_of(matcher.match(coded('{"b": 2, "a": 1}', "gzip"))) == 1
+    found = matcher.match(request(body=gzip.compress(b"x")))
+    assert "bytes, wanted partial_json" in str(found) and str(found).isprintable()
 
 
 def test_a_websocket_is_no_answer_for_a_page_of_its_url():

@@ -1,5 +1,6 @@
 """A miss names the nearest recording, and what differs, in words (R60)."""
 
+import gzip
 import json
 import tracemalloc
 
@@ -63,6 +64,74 @@ def test_a_difference_says_what_is_here_and_what_there(one, asked, key, wanted):
     if key.paths:
         pytest.importorskip("jsonpath")
     assert list(miss([one], asked, key).nearest.differences) == wanted
+
+
+@pytest.mark.parametrize(("key", "wanted"), [
+    (Key(host=False, port=False), 2), (Key(host=False, path=False), 2),
+    (Key(path=False), 1)])
+def test_what_does_not_count_is_no_difference(key, wanted):
+    """Only recordings of the request's own host were looked at."""
+    recorded = [request("/a?x=2", port=81), request("/b?x=1", host="b.example")]
+    found = miss(recorded, request("/b?x=3"), key).nearest
+    assert found.recording.number == wanted
+    assert found.differences[-1] == f"query key x: '3', recorded '{3 - wanted}'"
+    assert len(found.differences) == 1 + (wanted == 1 and key.port)
+
+
+def test_a_recording_of_another_route_says_so():
+    """It differed in nothing that was said."""
+    matcher = Matcher([Route(name="stage", hosts=("a.example",), key=Key(host=False))])
+    matcher.add(recording(1, request("/a", host="b.example")))
+    found = matcher.match(request("/a"))
+    assert found.nearest.differences == ("route: stage, of the recording none",)
+
+
+OF_GRAPHQL = '{"query": "query A { a(id: %s) }", "variables": {"n": %s}}'
+
+
+@pytest.mark.parametrize(("one", "asked", "wanted"), [
+    (request(body=OF_GRAPHQL % (1, 2)), request(body=OF_GRAPHQL % (2, 3)),
+     ["variables $.n: 3, recorded 2",
+      "document: 'query A { a(id: 2) }', recorded 'query A { a(id: 1) }'"]),
+    (request("/?query={a}&t=1"), request("/?query={b}&t=1"),
+     ["document: '{b}', recorded '{a}'"]),
+    (request("/?query={a}&t=1"), request("/?t=1"),
+     ["operations: 0, recorded 1"]),
+    (request(body='{"query": "query A {a}"}'), request(body='{"query": "query B {a}"}'),
+     ["operation: 'B', recorded 'A'",
+      "document: 'query B {a}', recorded 'query A {a}'"]),
+])
+def test_operations_of_graphql_are_compared_as_such(one, asked, wanted):
+    found = miss([one], asked, Key(body="graphql"))
+    assert list(found.nearest.differences) == wanted
+
+
+def test_bytes_that_are_read_as_another_type_say_the_type():
+    kind = (("Content-Type", "multipart/form-data; boundary=b"),)
+    found = miss([request(body="a=1", fields=kind)], request(body="a=1"),
+                 Key(body="form"))
+    assert list(found.nearest.differences) == [
+        "body: as absent, recorded as 'multipart/form-data; boundary=b'"]
+
+
+@pytest.mark.parametrize("body", [b"\x1f\x8b\0\1=\xff", b"%00%1b[2J=1", b"\xff\xfe"])
+def test_a_difference_prints_nothing_binary(body):
+    """Keys of a form were the pieces of compressed bytes."""
+    found = miss([request(body="a=1")], request("/?%1b[2J=1", body), Key(body="form"))
+    assert str(found).isprintable() and found.nearest.differences
+
+
+def test_bodies_are_bounded_by_what_they_decode_to(monkeypatch):
+    """40 of some kilobytes would be decoded to gigabytes."""
+    compared = []
+    real = nearest.differences
+    monkeypatch.setattr(nearest, "differences", lambda *args: (
+        compared.append(args), real(*args))[1])
+    fields = (("Content-Encoding", "gzip"),)
+    found = miss([request(body=gzip.compress(b'["%d"' % n + b" " * 200_000 + b"]"),
+                          fields=fields) for n in range(20)],
+                 request(body="[]"), Key(body="json"))
+    assert found.nearest and len(compared) == 1
 
 
 def test_a_pattern_that_does_not_hold_is_said():
