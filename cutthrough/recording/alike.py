@@ -63,7 +63,8 @@ class Alike:
     def tell(self, here: bytes, there: bytes) -> str:
         """What differs, in words."""
         reader, (one, two) = self._read(here, there)
-        return "; ".join(list(differences(one, Asked(request=two), reader, {}))[:3])
+        return "; ".join(list(differences(
+            one, Asked(request=two), reader, {}, (one, two)))[:3])
 
     def take(self, here: bytes, there: bytes) -> None:
         """They are the same: keeps the client's values that the key ignores."""
