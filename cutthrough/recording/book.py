@@ -31,8 +31,12 @@ AGAIN_S = 0.5
 MOST_WAITING, MOST_BYTES = 1000, 32 << 20
 
 
+class NotMade(ValueError):
+    """There are too many sessions: nothing waits for this one."""
+
+
 class Book:
-    """`may_be_made` raises StoreError if the file must not be made."""
+    """`may_be_made` raises NotMade if the file must not be made."""
 
     def __init__(self, name: str, settings: Recordings, maker: Maker,
                  may_be_made: Callable[[], None]) -> None:
@@ -59,6 +63,8 @@ class Book:
         known: Known = {}
         try:
             session = self.open()
+        except NotMade as error:
+            return self._lose(len(taped), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait([
                 made for one in taped if (made := self._maker.make(one, known))], error)
@@ -82,8 +88,7 @@ class Book:
             return self._wait([one if isinstance(one, Recording) else
                                make_recording(one, known) for one in kept], error)
         except ValueError as error:
-            self._note(error)
-            return len(rows)
+            return self._lose(len(rows), error)
         self._written = time.monotonic()
         return 0
 
@@ -95,6 +100,8 @@ class Book:
             return self._keep(waiting)
         try:
             session = self.open()
+        except NotMade as error:
+            return self._lose(len(waiting), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait(waiting, error)
         try:
@@ -102,8 +109,7 @@ class Book:
         except StoreError as error:
             return self._wait(waiting, error)
         except ValueError as error:          # of one of them: it would fail again
-            self._note(error)
-            return len(waiting)
+            return self._lose(len(waiting), error)
         self._written = time.monotonic()
         if self._failed:
             log.warning("recordings are written again")
@@ -114,6 +120,10 @@ class Book:
         self._note(error)
         self._tried = time.monotonic()
         return self._keep(waiting)
+
+    def _lose(self, count: int, error: Exception) -> int:
+        self._note(error)
+        return count
 
     def _keep(self, waiting: list[Recording]) -> int:
         self.waiting = waiting[:count_fitting(waiting)]

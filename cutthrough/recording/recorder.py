@@ -9,9 +9,8 @@ import logging
 from pathlib import Path
 
 from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreError
 from cutthrough.capture.taped import Taped
-from cutthrough.recording.book import Book
+from cutthrough.recording.book import Book, NotMade, count_fitting
 from cutthrough.recording.choice import Choice
 from cutthrough.recording.making import Maker
 from cutthrough.recording.modes import read_state
@@ -47,7 +46,17 @@ class Recorder:
                     self._choice.of(one.up_head, one.user), []).append(one)
             except SessionError as error:
                 self._maker.leave_out(one, error)
-        return sum(self.book(name).write(group) for name, group in groups.items())
+        lost = sum(self.book(name).write(group) for name, group in groups.items())
+        return lost + (self._cut() if self.fails else 0)
+
+    def _cut(self) -> int:
+        """Of all books together, no more may wait than of one."""
+        waiting = [one for book in self._books.values() for one in book.waiting]
+        left = fitting = count_fitting(waiting)
+        for book in self._books.values():
+            del book.waiting[left:]
+            left -= len(book.waiting)
+        return len(waiting) - fitting
 
     def book(self, name: str = "") -> Book:
         """"": of the session in force."""
@@ -86,8 +95,8 @@ class Recorder:
     def _check_number(self) -> None:
         directory = Path(self._settings.directory)
         if sum(1 for _ in directory.glob(f"*{SUFFIX}")) >= MOST_SESSIONS:
-            raise StoreError(f"{directory} has {MOST_SESSIONS} sessions, and requests "
-                             "make no more")
+            raise NotMade(f"{directory} has {MOST_SESSIONS} sessions, and requests "
+                          "make no more")
 
     def take_lost(self) -> int:
         """How many were lost since the last call, beside those that `write` tells."""

@@ -172,8 +172,8 @@ def tell(name: str, mode: str, ended: Ended, recorded: int, status: int, dropped
         print(f"cutthrough: the proxy has ended before the command: {ended.died}",
               file=sys.stderr)
     if dropped:
-        print("cutthrough: what was recorded is not kept, for the command has failed; "
-              "--mode new_episodes would keep it", file=sys.stderr)
+        print("cutthrough: what was recorded is not kept, because the command has "
+              "failed; --mode new_episodes would keep it", file=sys.stderr)
     if status:
         return status
     return MISSED if ended.missed else 1 if ended.died else 0

@@ -1,0 +1,93 @@
+"""The writer's part of recordings: which file each goes into."""
+
+import msgspec
+import pytest
+
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import StoreError
+from cutthrough.recording import book as books
+from cutthrough.recording import recorder as recorders
+from cutthrough.recording.recorder import Recorder
+from cutthrough.recording.sessions import Session, Sessions
+from tests.recording.exchanges import taped
+
+GET = "GET /{} HTTP/1.1\r\nHost: a.example\r\nX-Session: {}\r\n\r\n"
+SETTINGS = Recordings(
+    directory="", session="a", session_field="x-session", count=0, age=0, fields=(),
+    query=(), json=(), body=(), hooks="", code="", url="")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "made"
+
+
+@pytest.fixture
+def recorder(folder):
+    made = Recorder(msgspec.structs.replace(SETTINGS, directory=str(folder)))
+    yield made
+    made.close()
+
+
+def of(session, *names):
+    return [taped(up_head=GET.format(name, session)) for name in names]
+
+
+def found(folder):
+    sessions = Sessions(folder)
+    return {name: [one.request.path for one in session.recordings()]
+            for name in sessions.names() if (session := sessions.open(name))}
+
+
+def test_a_batch_goes_into_as_many_sessions_as_it_names(recorder, folder):
+    assert recorder.write(of("x", 1) + of("y", 2) + of("x", 3) + of("", 4)) == 0
+    assert found(folder) == {"x": ["/1", "/3"], "y": ["/2"], "a": ["/4"]}
+
+
+def test_files_that_were_not_used_for_long_are_closed(recorder, folder, monkeypatch):
+    monkeypatch.setattr(recorders, "MOST_OPEN", 3)
+    for turn in range(2):
+        for number in range(5):
+            assert recorder.write(of(f"s{number}", turn)) == 0
+    assert len(recorder._books) == 3
+    assert found(folder) == {f"s{number}": ["/0", "/1"] for number in range(5)}
+
+
+def test_requests_make_no_more_sessions_than_the_bound(
+        recorder, folder, monkeypatch, caplog):
+    monkeypatch.setattr(recorders, "MOST_SESSIONS", 3)
+    lost = [recorder.write(of(f"s{number}", 1, 2)) for number in range(6)]
+    assert lost == [0, 0, 0, 2, 2, 2] and not recorder.fails
+    assert "requests make no more" in caplog.text
+    assert recorder.write(of("", 1)) == 0        # that in force is made always
+    assert sorted(found(folder)) == ["a", "s0", "s1", "s2"]
+
+
+def test_what_waits_for_many_sessions_is_bounded_as_for_one(
+        recorder, folder, monkeypatch):
+    monkeypatch.setattr(books, "MOST_WAITING", 10)
+
+    def fail(_session, _rows):
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "put_rows", fail)
+        patch.setattr(Session, "put", fail)
+        lost = sum(recorder.write(of(f"s{number}", *range(4))) for number in range(5))
+    assert lost == 10
+    assert sum(len(book.waiting) for book in recorder._books.values()) == 10
+    for book in recorder._books.values():
+        book._tried = 0.0
+    recorder.prune()
+    assert not recorder.fails
+    assert sum(map(len, found(folder).values())) == 10
+
+
+def test_a_mode_that_cannot_be_read_leaves_the_session_as_it_was(
+        recorder, folder, caplog):
+    assert recorder.write(of("", 1)) == 0
+    (folder / "mode").write_text("{")
+    for number in (2, 3):
+        assert recorder.write(of("", number)) == 0
+    assert caplog.text.count("the mode cannot be read") == 1
+    assert found(folder) == {"a": ["/1", "/2", "/3"]}
