@@ -75,8 +75,8 @@ class Cassette:
 
 def make_answer(url: str, method: str, status: int, document: Any, text: str,
                 content: bytes, headers: dict[str, str]) -> "Recording":
+    from cutthrough.recording.foreign import make_request
     from cutthrough.recording.model import Chunk, Pattern, Recording, Response
-    from cutthrough.recording.vcr import make_request
 
     asked = make_request(method, url, (), b"")
     body, kind = content, ""

@@ -1,13 +1,15 @@
 """HTTP Archives and dumps of mitmproxy -> recordings; recordings -> an archive.
 
 The readers and the writer are those of captures. Their bodies are content without
-codings, so the fields of a coding and of the length are left out.
+codings, so the fields of a coding and of the length are left out. Of the times of an
+answer an archive has those of its head and of its end.
 """
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TextIO
 
-from cutthrough.capture.bodies import as_text, charset_of
+from cutthrough.capture.bodies import as_text, charset_of, inflate
 from cutthrough.capture.flow import Fields as Pairs
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
@@ -16,6 +18,7 @@ from cutthrough.capture.imported import (
     Exchange,
     Frame,
     NotImported,
+    clean,
     make_redactor,
     make_row,
 )
@@ -24,6 +27,13 @@ from cutthrough.capture.importing import read
 from cutthrough.capture.messages import KINDS, OPCODES
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.tnetstring import Readable
+from cutthrough.recording.foreign import (
+    clean_fields,
+    lost,
+    make_request,
+    why_not,
+)
+from cutthrough.recording.matcher import SWITCHED
 from cutthrough.recording.model import (
     Chunk,
     Fields,
@@ -32,7 +42,6 @@ from cutthrough.recording.model import (
     Response,
     find,
 )
-from cutthrough.recording.vcr import make_request
 
 _FRAMING = ("content-encoding", "content-length", "transfer-encoding")
 
@@ -65,7 +74,7 @@ def make_recording(one: Exchange) -> Recording:
         request=make_request(one.method, one.url, plain(request.fields),
                              to_bytes(request.body, request.fields)),
         response=Response(
-            status=one.status, reason=one.reason_phrase,
+            status=one.status, reason=clean(one.reason_phrase),
             fields=plain(one.response.fields), head_us=head_us,
             chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
             if body else (),
@@ -83,14 +92,16 @@ def read_frame(frame: Frame, switched_us: int) -> Message:
 
 
 def plain(fields: Pairs) -> Fields:
-    return tuple(pair for pair in fields if pair[0].lower() not in _FRAMING
-                 and not pair[0].startswith(":"))
+    """Browsers join the fields of one name by line ends."""
+    return clean_fields(
+        (name, value) for name, joined in fields for value in joined.split("\n")
+        if name.lower() not in _FRAMING and not name.startswith(":"))
 
 
 def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
     """The content; text is encoded as its type says."""
-    if isinstance(body, bytes) or body is None:
-        return body or b""
+    if not body or isinstance(body, bytes):
+        return body or b""                   # "" would be a mark in UTF-16
     kind = find(tuple(fields), "content-type")
     try:
         return body.encode(charset_of(kind) or "utf-8")
@@ -98,36 +109,70 @@ def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
         return body.encode(errors="replace")
 
 
-def write_archive(recordings: Iterable[Recording]) -> dict[str, Any]:
-    """HAR 1.2. Raises NotImported if a recording cannot be in one."""
+def write_archive(file: TextIO, recordings: Iterable[Recording]
+                  ) -> list[tuple[int, str]]:
+    """HAR 1.2. Returns the numbers of recordings that are not in it, or not whole, and
+    why. Raises OSError."""
     redactor = make_redactor(keep_credentials=True)
-    return make_archive(
-        Flow(dict(zip(("id", *COLUMNS), (one.number, *make_row(
-            make_exchange(one), redactor)), strict=True))) for one in recordings)
+    left_out: list[tuple[int, str]] = []
+    flows = []
+    for one in recordings:
+        try:
+            reason = why_not(one)
+            if reason:
+                raise NotImported(reason)
+            flow = Flow(dict(zip(("id", *COLUMNS), (one.number, *make_row(
+                make_exchange(one), redactor)), strict=True)))
+            for name in ("request_body", "response_body", "messages"):
+                if getattr(flow, f"{name}_state"):
+                    what = name.replace("_", "'s ")
+                    raise NotImported(f"left out: its {what} cannot be in it whole")
+        except NotImported as error:
+            left_out.append((one.number, str(error)))
+            continue
+        flows.append(flow)
+        left_out += [(one.number, what) for what in lost(one)]
+        if find(one.response.fields, "content-encoding"):
+            left_out.append((one.number, "without the coding of its content: a file "
+                             "has what is in it"))
+    json.dump(make_archive(flows), file, ensure_ascii=False)
+    return left_out
 
 
 def make_exchange(one: Recording) -> Exchange:
     request, response = one.request, one.response
     last = response.chunks[-1].at_us if response.chunks else response.head_us
+    is_websocket = response.status == SWITCHED
+    way = (("Upgrade", "websocket"),) if is_websocket else ()
     return Exchange(
         name=f"recording-{one.number}", begun_us=one.created_us, method=request.method,
-        url=request.url, request=make_side(request.protocol, request.fields,
-                                           request.body),
-        response=make_side(response.protocol, response.fields, response.body),
+        url=request.url, request=make_side(
+            request.protocol, (*request.fields, *way), request.body),
+        response=make_side(
+            response.protocol, (*response.fields, *way), response.body),
         status=response.status, reason_phrase=response.reason,
         phases={"send": 0, "wait": response.head_us,
                 "receive": max(0, last - response.head_us)},
         frames=[make_frame(message, one.created_us + response.head_us)
-                for message in response.messages] if response.messages else None)
+                for message in response.messages] if is_websocket else None)
 
 
 def make_side(version: str, fields: Fields, body: bytes) -> Side:
-    kind = find(fields, "content-type")
-    text = as_text(body, kind, whole=True) if not find(
-        fields, "content-encoding") else None
+    """Raises NotImported: a coding cannot be undone."""
+    content = body
+    coding = find(fields, "content-encoding").lower()
+    if body and coding not in ("", "identity"):
+        found, is_whole = inflate(body, coding)
+        if found is None or not is_whole:
+            raise NotImported(f"left out: the coding {coding!r:.40} of its content "
+                              "cannot be undone")
+        content = found
+    text = as_text(content, find(fields, "content-type"), whole=True)
+    if text is not None and to_bytes(text, fields) != content:
+        text = None                          # such as UTF-16 with another mark
     return Side(
-        version=version, fields=list(fields), body=body if text is None else text,
-        body_bytes=len(body), content_bytes=len(body))
+        version=version, fields=list(fields), body=content if text is None else text,
+        body_bytes=len(body), content_bytes=len(content))
 
 
 def make_frame(message: Message, switched_us: int) -> Frame:

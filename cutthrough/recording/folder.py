@@ -40,10 +40,10 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
 
 
 def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recording],
-                 form: Form = "json") -> list[str]:
+                 form: Form = "json") -> list[tuple[int, str]]:
     """Writes them, and removes the files of an earlier export that are no more. Returns
-    the names. Raises OSError; NotImported if the folder has a manifest of another
-    program."""
+    what is not in it, and why, as the writers of other files: nothing. Raises OSError;
+    NotImported if the folder has a manifest of another program."""
     old = read_names(folder) if (folder / MANIFEST).exists() else []
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -61,7 +61,7 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
         {"version": manifest.version, **table, "recordings": names}, "json"))
     for name in {*old} - {*names}:
         (folder / name).unlink(missing_ok=True)
-    return names
+    return []
 
 
 def write(path: Path, text: str) -> None:

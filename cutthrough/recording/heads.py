@@ -4,6 +4,7 @@ A request's head is the one that goes to the origin, Host first and our Via last
 recordings and in requests to be answered alike. Fields of the hop are left out.
 """
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -56,6 +57,12 @@ def read_response(head: str, known: Known | None = None
         if known is not None:
             known[head] = made
     return made
+
+
+def end_to_end(fields: Iterable[tuple[str, str]]) -> Fields:
+    """Without fields of the hop, whatever Connection names among them."""
+    return tuple(_end_to_end("".join(
+        [f"\r\n{name}: {value}" for name, value in fields])))
 
 
 def _end_to_end(head: str) -> list[tuple[str, str]]:

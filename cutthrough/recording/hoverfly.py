@@ -22,7 +22,7 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
-from cutthrough.recording.vcr import MOST_FILE, part, read_fields
+from cutthrough.recording.foreign import MOST_FILE, part, read_fields
 
 _HOW: dict[str, How] = {
     "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",

@@ -1,42 +1,68 @@
 """Cassettes of VCR.py, version 1: YAML or JSON -> recordings, and back.
 
-A cassette has no time and no chunks. Bodies are text or bytes; in JSON bytes are in
-`base64_string`. Tags of Python that older versions wrote for text are read as text, and
-nothing of Python is made otherwise.
+A cassette has no time, no chunks and no version of HTTP, and the fields of one name are
+together. Bodies are text or bytes; in JSON bytes are in `base64_string`. Of the tags of
+Python in cassettes, those of text, tuples, files and iterators are read as what is in
+them, and nothing of Python is made.
+
+    response: {status: {code, message}, headers, body: {string}}
+    response: {status_code, http_version, headers, content}   of httpx, up to version 5
 """
 
 import base64
 import binascii
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
-from cutthrough.capture.imported import NotImported, split_url
-from cutthrough.recording.model import (
-    DEFAULT_PORTS,
-    Chunk,
-    Fields,
-    Recording,
-    Request,
-    Response,
+from cutthrough.capture.imported import NotImported, clean
+from cutthrough.recording.foreign import (
+    MOST_FILE,
+    fit_coding,
+    lost,
+    make_request,
+    part,
+    read_fields,
+    why_not,
 )
+from cutthrough.recording.matcher import SWITCHED
+from cutthrough.recording.model import Chunk, Fields, Recording, Response
 
 VERSION = 1
-MOST_FILE = 64 << 20
+# Of what VCR.py 0 wrote, which was a list
+OLD = ("is of VCR.py before version 1, which VCR.py does not read either: "
+       "`python3 -m vcr.migration FILE` makes a newer one")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads the tags of VCR.py's older cassettes, too."""
+    """Reads the tags of Python that cassettes may have."""
 
 
 def _text(loader: _Loader, node: Any) -> Any:
     return loader.construct_scalar(node)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:python/unicode", _text)
-_Loader.add_constructor("tag:yaml.org,2002:python/str", _text)
+def _list(loader: _Loader, node: Any) -> Any:
+    """No tuple: as a key it would be hashed, and by aliases that may take for ever."""
+    return loader.construct_sequence(node, deep=True)
+
+
+def _first(key: str) -> Any:
+    """A constructor: the first value of the list that is in this key."""
+    def construct(loader: _Loader, node: Any) -> Any:
+        found = loader.construct_mapping(node, deep=True).get(key)
+        return found[0] if isinstance(found, list) and found else None
+
+    return construct
+
+
+for _name, _construct in (
+        ("unicode", _text), ("str", _text), ("tuple", _list),
+        ("object/new:_io.BytesIO", _first("state")),
+        ("object/apply:builtins.iter", _first("args"))):
+    _Loader.add_constructor(f"tag:yaml.org,2002:python/{_name}", _construct)
 
 
 def read_cassette(data: bytes) -> list[Recording | NotImported]:
@@ -48,7 +74,11 @@ def read_cassette(data: bytes) -> list[Recording | NotImported]:
         found = json.loads(data) if data.lstrip()[:1] == b"{" else yaml.load(
             data, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise NotImported(f"is neither YAML nor JSON: {error}") from None
+        raise NotImported(OLD if b"!!python/object:vcr.request" in data else
+                          f"is neither YAML nor JSON: {error}") from None
+    if isinstance(found, list) and found and isinstance(found[0], dict) and (
+            "request" in found[0]):
+        raise NotImported(OLD)
     if not isinstance(found, dict) or not isinstance(found.get("interactions"), list):
         raise NotImported("has no `interactions`")
     if found.get("version", VERSION) != VERSION:
@@ -68,47 +98,22 @@ def read_interaction(one: Any) -> Recording:
     method, url = request.get("method"), request.get("uri")
     if not isinstance(method, str) or not isinstance(url, str):
         raise NotImported("has no `method` or no `uri`")
-    status = part(response, "status")
+    if "status_code" in response:
+        status = {"code": response["status_code"]}
+        body = read_body(response.get("content"))
+    else:
+        status = part(response, "status")
+        body = read_body(response.get("body"))
     code, reason = status.get("code"), status.get("message")
     if not isinstance(code, int) or not 100 <= code <= 999:
         raise NotImported("has no status of HTTP")
-    body = read_body(response.get("body"))
     return Recording(
         request=make_request(method, url, read_fields(request.get("headers")),
                              read_body(request.get("body"))),
         response=Response(
-            status=code, reason=reason if isinstance(reason, str) else "",
-            fields=read_fields(response.get("headers")),
+            status=code, reason=clean(reason) if isinstance(reason, str) else "",
+            fields=fit_coding(read_fields(response.get("headers")), body),
             chunks=(Chunk(0, body),) if body else ()))
-
-
-def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
-    """Raises NotImported."""
-    scheme, host, port, target = split_url(url)
-    path, _, query = target.partition("?")
-    return Request(method=method, scheme=scheme, host=host,
-                   port=port or DEFAULT_PORTS[scheme], path=path, query=query,
-                   fields=fields, body=body)
-
-
-def part(value: Any, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, dict):
-        raise NotImported(f"has no `{name}`")
-    return found
-
-
-def read_fields(value: Any) -> Fields:
-    """Of each name a value or a list of values."""
-    fields = []
-    for name, found in value.items() if isinstance(value, dict) else ():
-        for one in found if isinstance(found, list) else [found]:
-            # Nothing nested: by aliases it may be larger than any memory
-            if not isinstance(name, str) or not isinstance(one, str | bytes | int):
-                raise NotImported("a field is no text")
-            fields.append((name, one.decode("latin-1") if isinstance(one, bytes)
-                           else str(one)))
-    return tuple(fields)
 
 
 def read_body(value: Any) -> bytes:
@@ -120,6 +125,10 @@ def read_body(value: Any) -> bytes:
             except (binascii.Error, ValueError):
                 raise NotImported("a body is not base64") from None
         value = value.get("string")
+    if isinstance(value, list):              # what an iterator gave, piece by piece
+        if not all(isinstance(one, str | bytes) for one in value):
+            raise NotImported("a body is neither text nor bytes")
+        return b"".join(map(read_body, value))
     if isinstance(value, bytes):
         return value
     if value is None:
@@ -129,19 +138,32 @@ def read_body(value: Any) -> bytes:
     return value.encode(errors="surrogateescape")
 
 
-def write_cassette(recordings: Iterable[Recording]) -> str:
-    """As VCR.py writes it: bytes as !!binary unless they are UTF-8. It has no patterns,
-    so recordings with some are left out."""
-    return str(yaml.safe_dump({"interactions": [
-        {"request": {"body": show(one.request.body) if one.request.body else None,
-                     "headers": group(one.request.fields),
-                     "method": one.request.method, "uri": one.request.url},
-         "response": {"body": {"string": show(one.response.body)},
-                      "headers": group(one.response.fields),
-                      "status": {"code": one.response.status,
-                                 "message": one.response.reason}}}
-        for one in recordings if not one.patterns], "version": VERSION,
-    }, allow_unicode=False, sort_keys=False))
+def write_cassette(file: TextIO, recordings: Iterable[Recording]
+                   ) -> list[tuple[int, str]]:
+    """As VCR.py writes it: bytes as !!binary unless they are UTF-8. Returns the numbers
+    of recordings that are not in it, or not whole, and why. Raises OSError."""
+    left_out: list[tuple[int, str]] = []
+    interactions = []
+    for one in recordings:
+        reason = why_not(one)
+        if one.response.messages or one.response.status == SWITCHED:
+            reason = "left out: a cassette has no WebSockets"
+        if reason:
+            left_out.append((one.number, reason))
+            continue
+        left_out += [(one.number, what) for what in lost(one)]
+        request, response = one.request, one.response
+        interactions.append({
+            "request": {"body": show(request.body) if request.body else None,
+                        "headers": group(request.fields), "method": request.method,
+                        "uri": request.url},
+            "response": {"body": {"string": show(response.body)},
+                         "headers": group(response.fields),
+                         "status": {"code": response.status,
+                                    "message": response.reason}}})
+    yaml.safe_dump({"interactions": interactions, "version": VERSION}, file,
+                   allow_unicode=False, sort_keys=False)
+    return left_out
 
 
 def show(body: bytes) -> str | bytes:

@@ -8,6 +8,7 @@ database within half a second.
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -22,6 +23,7 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
 from cutthrough.recording.exchanges import read_exchanges, write_archive
 from cutthrough.recording.folder import pack, read_folder, write_folder
+from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import State, read_state, write_state
@@ -109,14 +111,18 @@ def export(sessions: AnySessions, given: argparse.Namespace) -> int:
     session = sessions.open(given.session)
     target = Path(given.output)
     if given.form in ("json", "yaml"):
-        names = write_folder(target, session.manifest, session.recordings(), given.form)
-        print(f"{len(names)} recordings in {target}")
-        return 0
-    text = write_cassette(session.recordings()) if given.form == "vcr" else json.dumps(
-        write_archive(session.recordings()), ensure_ascii=False)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+        left_out = write_folder(
+            target, session.manifest, session.recordings(), given.form)
+    else:
+        text = io.StringIO()
+        write = write_cassette if given.form == "vcr" else write_archive
+        left_out = write(text, session.recordings())
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+                     0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text.getvalue())
+    for number, reason in left_out:
+        print(f"cutthrough: recording {number}: {reason}", file=sys.stderr)
     print(f"{len(session)} recordings in {target}")
     return 0
 
@@ -132,7 +138,7 @@ def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
             continue
         for one in read_file(path):
             if isinstance(one, NotImported):
-                failed += 1
+                failed += not isinstance(one, Altered)
                 print(f"cutthrough: {name}: {one}", file=sys.stderr)
             else:
                 found.append(one)

@@ -1,0 +1,107 @@
+"""What readers and writers of other programs' files have in common: values of a
+document -> parts of recordings that can be replayed; what of a recording has no place.
+
+The files are hostile. What no head may have (a name with a blank, a value with a line
+end) becomes no field, and fields of the hop are left out, as in what is recorded here:
+a replay has its own.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cutthrough.capture.bodies import inflate
+from cutthrough.capture.imported import NotImported, clean, split_url
+from cutthrough.codings import DECODERS
+from cutthrough.recording.heads import end_to_end
+from cutthrough.recording.model import DEFAULT_PORTS, Fields, Recording, Request, find
+
+MOST_FILE = 64 << 20
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+
+
+class Altered(NotImported):
+    """A recording that was imported, but for a part of it: which, and why."""
+
+
+def part(value: Any, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, dict):
+        raise NotImported(f"has no `{name}`")
+    return found
+
+
+def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
+    """Raises NotImported."""
+    if _TOKEN.fullmatch(method) is None:
+        raise NotImported(f"the method {method!r:.60} is none")
+    scheme, host, port, target = split_url(url)
+    path, _, query = target.partition("?")
+    return Request(method=method, scheme=scheme, host=host,
+                   port=port or DEFAULT_PORTS[scheme], path=path, query=query,
+                   fields=tuple(one for one in fields if one[0].lower() != "host"),
+                   body=body)
+
+
+def read_fields(value: Any) -> Fields:
+    """Of each name a value or a list of values; a table, or a list of such pairs."""
+    if value is None:
+        return ()
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or not all(
+            isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise NotImported("fields are no table")
+    fields = []
+    for name, found in pairs:
+        for one in found if isinstance(found, list) else [found]:
+            # Nothing nested: by aliases it may be larger than any memory
+            if not isinstance(name, str) or not isinstance(one, str | bytes | int):
+                raise NotImported("a field is no text")
+            fields.append((name, one.decode("latin-1") if isinstance(one, bytes)
+                           else str(one)))
+    return clean_fields(fields)
+
+
+def clean_fields(fields: Iterable[tuple[str, str]]) -> Fields:
+    """Without those of the hop. Raises NotImported."""
+    made = []
+    for name, value in fields:
+        if _TOKEN.fullmatch(name) is None:
+            raise NotImported(f"the name of a field {name!r:.60} is none")
+        made.append((name, clean(value)))
+    return end_to_end(made)
+
+
+def fit_coding(fields: Fields, body: bytes) -> Fields:
+    """The fields of this body: without its coding, and with its length, if it has been
+    decoded already. Some clients give their recorder content, and fields as they came.
+    """
+    coding = find(fields, "content-encoding").lower()
+    names = {name.strip() for name in coding.split(",")} - {"", "identity"}
+    if not body or not names or not names <= DECODERS.keys() or (
+            inflate(body, coding)[0] is not None):
+        return fields
+    return tuple(
+        (name, str(len(body)) if name.lower() == "content-length" else value)
+        for name, value in fields if name.lower() != "content-encoding")
+
+
+def why_not(one: Recording) -> str:
+    """Why a recording cannot be in a file that has only requests and their answers: as
+    one of these it would answer other requests, or otherwise. "": it can."""
+    if one.patterns:
+        return "left out: it answers by patterns, and the file has none"
+    if one.requires:
+        return "left out: it answers in a state alone, and the file has none"
+    if one.template:
+        return "left out: its answer is a template"
+    return ""
+
+
+def lost(one: Recording) -> Iterator[str]:
+    """What such a file has not, of a recording that is in it."""
+    for name, value in (("trailers", one.response.trailers), ("tags", one.tags),
+                        ("changes of the state", one.sets or one.removes),
+                        ("delay", one.delay_us)):
+        if value:
+            yield f"without its {name}: the file has no place for that"

@@ -1,0 +1,248 @@
+"""Cassettes of VCR.py, as its versions and the clients that it records write them."""
+
+import gzip
+import io
+import json
+
+import msgspec
+import pytest
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.model import (
+    Chunk,
+    Message,
+    Pattern,
+    Recording,
+    Response,
+)
+from cutthrough.recording.vcr import read_cassette, write_cassette
+from tests.recording.answers import request
+
+CASSETTE = """\
+interactions:
+- request:
+    body: !!python/unicode 'a=1'
+    headers:
+      Accept: ['*/*']
+      X: [a, b]
+    method: POST
+    uri: https://a.example/x?q=1
+  response:
+    body: {string: !!binary "/wA="}
+    headers:
+      content-type: [text/plain]
+    status: {code: 200, message: OK}
+- request: {body: null, headers: {}, method: GET, uri: 'ftp://a/'}
+  response: {body: {string: ''}, headers: {}, status: {code: 200, message: OK}}
+version: 1
+"""
+# Version 1.7 of tornado's client: fields are a list of tuples
+OF_TORNADO = """\
+interactions:
+- request:
+    body: null
+    headers: {}
+    method: GET
+    uri: http://a.example/
+  response:
+    body: {string: !!python/unicode 'not found'}
+    headers:
+    - !!python/tuple
+      - Content-Length
+      - ['9']
+    - !!python/tuple
+      - Set-Cookie
+      - ['a=1; path=/', 'b=2;
+          path=/x']
+    status: {code: 404, message: Not Found}
+version: 1
+"""
+# Versions 4.1 to 5.1 of httpx: the content is decoded, its fields are as they came
+OF_OLD_HTTPX = """\
+interactions:
+- request:
+    body: ''
+    headers:
+      host:
+      - a.example
+    method: GET
+    uri: https://a.example/gzip
+  response:
+    content: "{\\n  \\"gzipped\\": true}\\n"
+    headers:
+      Content-Encoding:
+      - gzip
+      Content-Length:
+      - '230'
+      Content-Type:
+      - application/json
+    http_version: HTTP/1.1
+    status_code: 200
+version: 1
+"""
+# Versions up to 8.0: a request's body that was a file, and one that was an iterator
+OF_FILES = """\
+interactions:
+- request:
+    body: !!python/object/new:_io.BytesIO
+      state: !!python/tuple
+      - !!binary |
+        YWJj
+      - 0
+      - null
+    headers: {}
+    method: POST
+    uri: http://a.example/file
+  response: {body: {string: ''}, headers: {}, status: {code: 204, message: null}}
+- request:
+    body: !!python/object/apply:builtins.iter
+      args:
+      - - !!binary |
+          YWI=
+        - c
+      state: 0
+    headers: {}
+    method: POST
+    uri: http://a.example/iterator
+  response: {body: {}, headers: {}, status: {code: 200, message: OK}}
+version: 1
+"""
+
+
+def cassette(request=None, **response):
+    """One interaction, as the serializer for JSON writes it."""
+    return json.dumps({"version": 1, "interactions": [{
+        "request": {"method": "GET", "uri": "http://a.example/", "body": None,
+                    "headers": {}, **(request or {})},
+        "response": {"status": {"code": 200, "message": "OK"}, "headers": {},
+                     "body": {"string": ""}, **response}}]}).encode()
+
+
+def written(*recordings):
+    file = io.StringIO()
+    left_out = write_cassette(file, recordings)
+    return file.getvalue().encode(), left_out
+
+
+def test_a_cassette_is_read():
+    one, refused = read_cassette(CASSETTE.encode())
+    assert one.request.url == "https://a.example/x?q=1" and one.request.body == b"a=1"
+    assert one.request.fields == (("Accept", "*/*"), ("X", "a"), ("X", "b"))
+    assert one.response.body == b"\xff\x00" and one.response.reason == "OK"
+    assert str(refused).startswith("interaction 1: the URL")
+
+
+def test_the_tuples_of_tornado_are_read():
+    (one,) = read_cassette(OF_TORNADO.encode())
+    assert (one.response.status, one.response.body) == (404, b"not found")
+    assert one.response.fields == (
+        ("Content-Length", "9"), ("Set-Cookie", "a=1; path=/"),
+        ("Set-Cookie", "b=2; path=/x"))
+
+
+def test_content_of_older_httpx_goes_without_the_coding_that_it_had():
+    (one,) = read_cassette(OF_OLD_HTTPX.encode())
+    assert one.response.body == b'{\n  "gzipped": true}\n' and (
+        one.response.status == 200)
+    assert one.response.fields == (
+        ("Content-Length", "21"), ("Content-Type", "application/json"))
+    assert one.request.fields == ()          # a replay has its own Host
+
+
+def test_files_and_iterators_are_read_as_what_was_in_them():
+    assert [one.request.body for one in read_cassette(OF_FILES.encode())] == [
+        b"abc", b"abc"]
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ({"string": "é"}, "é".encode()), ({"base64_string": "/wA="}, b"\xff\0"), ({}, b""),
+    ("text", b"text"), (None, b"")])
+def test_every_form_of_a_body_is_read(body, expected):
+    (one,) = read_cassette(cassette({"body": body}, body=body))
+    assert one.request.body == one.response.body == expected
+
+
+def test_a_coding_is_kept_if_the_body_has_it():
+    """aiohttp's client records content that is decoded, with the fields of before."""
+    packed = gzip.compress(b"abc")
+    for body, coding in ((packed.hex(), None), ("", "gzip"), ("abc", "x-own")):
+        (one,) = read_cassette(cassette(
+            body={"string": body}, headers={"Content-Encoding": [coding or "gzip"]}))
+        assert one.response.field("content-encoding") == (coding or "")
+    (one,) = read_cassette(f"""\
+version: 1
+interactions:
+- request: {{method: GET, uri: 'http://a/', body: null, headers: {{}}}}
+  response:
+    status: {{code: 200, message: OK}}
+    headers: {{content-encoding: [gzip], content-length: ['{len(packed)}']}}
+    body: {{string: !!binary {json.dumps(msgspec.to_builtins(packed))}}}
+""".encode())
+    assert one.response.body == packed
+    assert one.response.field("content-encoding") == "gzip"
+
+
+def test_fields_of_the_hop_are_left_out():
+    """Replayed, they would contradict those of the proxy."""
+    (one,) = read_cassette(cassette(headers={
+        "Transfer-Encoding": ["chunked"], "Connection": ["keep-alive, X-Own"],
+        "X-Own": ["1"], "X-Kept": ["2"], "Keep-Alive": ["5"]}))
+    assert one.response.fields == (("X-Kept", "2"),)
+
+
+def test_no_field_ends_a_head():
+    (one,) = read_cassette(cassette(
+        headers={"X": ["a\r\n\r\nb"]}, status={"code": 200, "message": "a\r\nb"}))
+    assert one.response.fields == (("X", "a    b"),) and one.response.reason == "a  b"
+    for name in ("a b", "a:", "", "a\r\nb"):
+        (one,) = read_cassette(cassette(headers={name: ["1"]}))
+        assert isinstance(one, NotImported) and "name of a field" in str(one)
+    (one,) = read_cassette(cassette({"method": "GET /x"}))
+    assert isinstance(one, NotImported)
+
+
+@pytest.mark.parametrize("text", [
+    "", "a: [", "interactions: 1", "version: 2\ninteractions: []", "[1]",
+    "interactions: [!!python/object/apply:os.system ['true']]", '{"a": ',
+    "interactions: [!!python/object/new:subprocess.Popen {state: [true]}]",
+    "interactions: [!!python/name:os.system '']"])
+def test_what_is_no_cassette_is_refused(text):
+    with pytest.raises(NotImported):
+        read_cassette(text.encode())
+
+
+@pytest.mark.parametrize("text", [
+    "- request: !!python/object:vcr.request.Request {host: a}\n  response: {}\n",
+    '[{"request": {"host": "a"}, "response": {}}]', "- request: {}\n  response: {}\n"])
+def test_what_vcr_py_reads_no_more_is_refused_with_what_to_do(text):
+    with pytest.raises(NotImported, match=r"vcr\.migration"):
+        read_cassette(text.encode())
+
+
+def test_tuples_with_aliases_are_no_keys_of_tables():
+    """Their hashes would take for ever."""
+    bomb = "".join(f"a{n}: &a{n} !!python/tuple [{', '.join([f'*a{n - 1}'] * 9)}]\n"
+                   if n else "a0: &a0 x\n" for n in range(30))
+    with pytest.raises(NotImported):
+        read_cassette(f"{bomb}interactions: {{? *a29 : 1}}\n".encode())
+
+
+def test_what_a_cassette_has_not_is_told():
+    plain = Recording(number=1, request=request("/a"), response=Response(
+        status=200, chunks=(Chunk(0, b"abc"),)))
+    inner = msgspec.structs.replace
+    data, left_out = written(
+        plain,
+        inner(plain, number=2, patterns=(Pattern(part="path", how="glob", value="*"),)),
+        inner(plain, number=3, response=Response(
+            status=101, messages=(Message(1, True, "text", b"a"),))),
+        inner(plain, number=4, requires={"a": "1"}),
+        inner(plain, number=5, template=True),
+        inner(plain, number=6, tags=("a",), sets={"a": "1"}, delay_us=1,
+              response=inner(plain.response, trailers=(("A", "1"),))))
+    assert [one.request.path for one in read_cassette(data)] == ["/a", "/a"]
+    assert [(number, reason.partition(":")[0]) for number, reason in left_out] == [
+        (2, "left out"), (3, "left out"), (4, "left out"), (5, "left out"),
+        (6, "without its trailers"), (6, "without its tags"),
+        (6, "without its changes of the state"), (6, "without its delay")]
+    assert "WebSocket" in left_out[1][1]
