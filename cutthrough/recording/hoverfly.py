@@ -1,8 +1,13 @@
-"""Simulations of hoverfly, schema v5 -> recordings with patterns.
+"""Simulations of hoverfly, schemas v1 to v5 -> recordings with patterns.
 
-Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath and form, state
-delays and templates. A pair with another matcher, or with a helper in its template that
-is not known here, is refused with the reason: it would answer as hoverfly does not.
+Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath, negate, array and
+form, state, delays and templates. A pair with another matcher, or with a helper in its
+template that is not known here, is refused with the reason: it would answer as hoverfly
+does not. What is left out of a pair, such as an action behind its answer, is told.
+
+    {"path": "/a"}                                        v1
+    {"path": {"exactMatch": "/a"}}                        v2 to v4
+    {"path": [{"matcher": "exact", "value": "/a"}]}       v5
 """
 
 import base64
@@ -11,7 +16,16 @@ import json
 from typing import Any
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording.documents import KeyMistake
+from cutthrough.recording.foreign import (
+    MOST_FILE,
+    Altered,
+    fit_coding,
+    part,
+    read_fields,
+)
 from cutthrough.recording.handlebars import translate
+from cutthrough.recording.hoverfly_delays import delayed, milliseconds, read_rules
 from cutthrough.recording.model import (
     DEFAULT_PORTS,
     Chunk,
@@ -22,11 +36,16 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
-from cutthrough.recording.foreign import MOST_FILE, part, read_fields
+from cutthrough.recording.patterns import make_predicate
 
 _HOW: dict[str, How] = {
     "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",
-    "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form"}
+    "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
+    "negate": "negate", "array": "array"}
+# Matchers of v2 to v4
+_OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
+        "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
+        "xpathMatch": "xpath"}
 _PARTS: dict[str, Part] = {"method": "method", "scheme": "scheme", "path": "path",
                            "destination": "host", "body": "body"}
 
@@ -41,19 +60,100 @@ def read_simulation(data: bytes) -> list[Recording | NotImported]:
     except (ValueError, RecursionError) as error:
         raise NotImported(f"is no JSON: {error}") from None
     version = part(found, "meta").get("schemaVersion")
-    if not isinstance(version, str) or version.partition(".")[0] != "v5":
-        raise NotImported(f"has schema {version!r:.20}, not v5: `hoverctl export` of a "
-                          "newer hoverfly writes it")
-    pairs = part(found, "data").get("pairs")
+    schema = version.partition(".")[0] if isinstance(version, str) else ""
+    if schema not in _SCHEMAS:
+        raise NotImported(f"has schema {version!r:.20}, not v1 to v5")
+    data_part = part(found, "data")
+    pairs = data_part.get("pairs")
     if not isinstance(pairs, list):
         raise NotImported("has no `pairs`")
     made: list[Recording | NotImported] = []
     for number, one in enumerate(pairs):
         try:
-            made.append(read_pair(one))
+            pair = read_pair(_SCHEMAS[schema](one))
         except NotImported as error:
             made.append(NotImported(f"pair {number}: {error}"))
-    return made
+            continue
+        made.append(pair)
+        made += [Altered(f"pair {number}: {what}") for what in left_out(one)]
+    return with_global_delays(made, data_part.get("globalActions"))
+
+
+def with_global_delays(made: list[Recording | NotImported], actions: Any
+                       ) -> list[Recording | NotImported]:
+    """They apply to pairs without a delay of their own."""
+    if not isinstance(actions, dict):
+        return made
+    told = [one for one in made if isinstance(one, NotImported)]
+    pairs = [one for one in made if isinstance(one, Recording)]
+    try:
+        random = read_rules(actions.get("delaysLogNormal"), "median")
+        pairs = delayed(pairs, (read_rules(actions.get("delays"), "delay"), random))
+        if random:
+            told.append(Altered(f"globalActions: {RANDOM}"))
+    except NotImported as error:
+        told.append(Altered(f"globalActions: its delays are left out: {error}"))
+    return [*pairs, *told]
+
+
+RANDOM = "in place of random delays with this median there is always the median"
+
+
+def left_out(one: Any) -> list[str]:
+    """What a recording has not, of a pair that was read."""
+    found, response = [], part(one, "response")
+    if response.get("logNormalDelay"):
+        found.append(RANDOM)
+    if response.get("postServeAction"):
+        found.append(f"the action {response['postServeAction']!r:.60} behind its "
+                     "answer is left out")
+    return found
+
+
+def read_new(one: Any) -> Any:
+    return one
+
+
+def read_old(one: Any) -> Any:
+    """A pair of v2 to v4 as v5 has it."""
+    request = dict(part(one, "request"))
+    for name in (*_PARTS, "query"):
+        if request.get(name) is not None:
+            request[name] = old_matchers(request[name])
+    request["deprecatedQuery"] = request.pop("query", None)
+    fields = values_of(request.get("headers"))
+    for name, value in (request.get("headersWithMatchers") or {}).items():
+        fields[name] = [*fields.get(name, ()), *old_matchers(value)]
+    queries = request.get("queriesWithMatchers")
+    return {**one, "request": {
+        **request, "headers": fields, "query": None if queries is None else {
+            name: old_matchers(value) for name, value in queries.items()}}}
+
+
+def old_matchers(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, dict) or not value.keys() <= _OLD.keys():
+        raise NotImported(f"a matcher {value!r:.60} is not known")
+    return [{"matcher": _OLD[name], "value": found} for name, found in value.items()]
+
+
+def read_first(one: Any) -> Any:
+    """A pair of v1 as v5 has it: a request is a recorded one, or globs."""
+    request = part(one, "request")
+    name = "exact" if request.get("requestType") in (None, "", "recording") else "glob"
+    made: dict[str, Any] = {key: [{"matcher": name, "value": request[key]}] for key in (
+        *_PARTS, "query") if request.get(key) is not None}
+    made["deprecatedQuery"] = made.pop("query", None)
+    return {**one, "request": {**made, "headers": values_of(request.get("headers"))}}
+
+
+def values_of(fields: Any) -> dict[str, list[dict[str, Any]]]:
+    """Of fields with their values."""
+    return {name: [{"matcher": "glob", "value": ";".join(map(str, values))}]
+            for name, values in (fields or {}).items()}
+
+
+_SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
+            "v5": read_new}
 
 
 def read_pair(one: Any) -> Recording:
@@ -63,22 +163,35 @@ def read_pair(one: Any) -> Recording:
     for name, part_name in _PARTS.items():
         for matcher in matchers(request.get(name)):
             patterns += read_matcher(part_name, "", matcher)
+    for matcher in matchers(request.get("deprecatedQuery")):
+        patterns += read_matcher("query", "", matcher)
     for part_name, name in (("query", "query"), ("field", "headers")):
-        table = request.get(name) or {}
-        if not isinstance(table, dict):
+        table = request.get(name)
+        if table is not None and not isinstance(table, dict):
             raise NotImported(f"`{name}` is no table")
-        for key, values in table.items():
+        for key, values in (table or {}).items():
             for matcher in matchers(values):
                 patterns += read_matcher(part_name, key, matcher)
+    if request.get("query") == {}:           # the request has none
+        patterns.append(Pattern(part="query"))
     if not patterns:                         # it answers everything
         patterns.append(Pattern(part="path", how="glob", value="*"))
+    try:
+        for pattern in patterns:
+            make_predicate(pattern)
+    except KeyMistake as error:
+        raise NotImported(str(error)) from None
+    random = response.get("logNormalDelay")
+    labels = one.get("labels")
     return Recording(
         request=example(patterns), response=read_answer(response),
         template=bool(response.get("templated")),
+        tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
         patterns=tuple(patterns), requires=words(request.get("requiresState")),
         sets=words(response.get("transitionsState")),
         removes=tuple(map(str, response.get("removesState") or ())),
-        delay_us=milliseconds(response.get("fixedDelay")) * 1000)
+        delay_us=milliseconds(response.get("fixedDelay")) + (milliseconds(
+            random.get("median")) if isinstance(random, dict) else 0))
 
 
 def matchers(value: Any) -> list[Any]:
@@ -93,12 +206,27 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
     """Raises NotImported if it has no meaning here."""
     if not isinstance(matcher, dict):
         raise NotImported("a matcher is no table")
-    name, value = str(matcher.get("matcher", "exact")).lower(), matcher.get("value")
+    name, value = str(matcher.get("matcher") or "exact").lower(), matcher.get("value")
     how = _HOW.get(name)
-    if how is None or any(
-            matcher.get(key) is not None for key in ("doMatch", "config")):
-        raise NotImported(f"the matcher {name!r:.20} is not known, or has `doMatch` or "
-                          "`config`")
+    if how is None:
+        raise NotImported(f"the matcher {name!r:.20} is not known")
+    more = []
+    if matcher.get("doMatch") is not None:   # what a second one looks at
+        if how in ("jsonpath", "form"):
+            raise NotImported(f"`doMatch` of {name!r} is not known")
+        more = read_matcher(where, key, matcher["doMatch"])
+    config = matcher.get("config")
+    if how == "array":
+        if not isinstance(value, list) or where not in ("query", "field"):
+            raise NotImported("an array is not matched with a list of values")
+        value = json.dumps({"values": value, **(config or {})})
+    elif config is not None:
+        raise NotImported(f"`config` of {name!r} is not known")
+    return [*read_one(where, key, how, value), *more]
+
+
+def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
+    """Raises NotImported."""
     if how == "form":
         if not isinstance(value, dict):
             raise NotImported("a form is no table")
@@ -113,11 +241,22 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
     if not isinstance(value, str):
         raise NotImported("the value of a matcher is no text")
     if where == "host" and how == "exact":
-        host, _, port = value.lower().partition(":")
+        host, port = split_authority(value.lower())
         made = [Pattern(part="host", value=host)]
         return [*made, Pattern(part="port", value=port)] if port else made
+    if where == "host":                      # of which hoverfly has the port
+        where = "authority"
     return [Pattern(part=where, how=how, value=value,
                     key=key.lower() if where == "field" else key)]
+
+
+def split_authority(text: str) -> tuple[str, str]:
+    """Host without brackets, and port; "": absent."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        return host, rest.removeprefix(":")
+    host, _, port = text.partition(":")
+    return host, port
 
 
 def example(patterns: list[Pattern]) -> Request:
@@ -153,7 +292,7 @@ def read_answer(response: dict[str, Any]) -> Response:
             body = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise NotImported("the body is not base64") from None
-    fields = read_fields(response.get("headers"))
+    fields = fit_coding(read_fields(response.get("headers")), body)
     if response.get("templated"):
         body = translate(body.decode(errors="replace")).encode()
         fields = tuple((name, translate(value)) for name, value in fields)
@@ -164,7 +303,3 @@ def read_answer(response: dict[str, Any]) -> Response:
 def words(value: Any) -> dict[str, str]:
     return {str(key): str(one) for key, one in value.items()} if isinstance(
         value, dict) else {}
-
-
-def milliseconds(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value <= 3_600_000 else 0

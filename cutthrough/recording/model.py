@@ -14,9 +14,12 @@ import msgspec
 Fields = tuple[tuple[str, str], ...]
 Pairs = list[tuple[str, str]]
 Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
-# What a pattern looks at, and how. Documents are JSON
-Part = Literal["method", "scheme", "host", "port", "path", "query", "field", "body"]
-How = Literal["exact", "glob", "regex", "json", "partial_json", "jsonpath", "form"]
+# What a pattern looks at, and how. Documents are JSON. "authority": host and port, or
+# the host alone if the port is the scheme's; "url": that and the path
+Part = Literal["method", "scheme", "host", "port", "authority", "path", "url", "query",
+               "field", "body"]
+How = Literal["exact", "negate", "glob", "regex", "array", "json", "partial_json",
+              "jsonpath", "form"]
 
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -35,11 +38,15 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     protocol: str = "HTTP/1.1"
 
     @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (host if DEFAULT_PORTS.get(self.scheme) == self.port else
+                f"{host}:{self.port}")
+
+    @property
     def url(self) -> str:
-        scheme, host, query = self.scheme, self.host, self.query
-        host = f"[{host}]" if ":" in host else host
-        port = "" if DEFAULT_PORTS.get(scheme) == self.port else f":{self.port}"
-        return f"{scheme}://{host}{port}{self.path}{'?' if query else ''}{query}"
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.authority}{self.path}{query}"
 
     def field(self, name: str) -> str:
         return find(self.fields, name)

@@ -13,7 +13,6 @@ from cutthrough.recording.documents import (
     canonical,
     compile_path,
     compile_regex,
-    flatten,
     read_json,
     select,
 )
@@ -49,7 +48,12 @@ def split(patterns: tuple[Pattern, ...]) -> tuple[Parts, tuple[Pattern, ...]]:
 def subject(request: Request, one: Pattern) -> str | None:
     """The text that a pattern looks at; None: the request has none."""
     if one.part == "field":
+        if one.how == "array":
+            return ";".join([value for name, value in request.fields
+                             if name.lower() == one.key]) or None
         return request.field(one.key) or None
+    if one.part == "url":
+        return request.authority + request.path
     if one.part == "body":
         try:
             body = plain(request).body
@@ -78,6 +82,31 @@ def _exact(one: Pattern) -> Callable[[str], bool]:
         wanted = sorted(split_pairs(one.value))
         return lambda text: sorted(split_pairs(text)) == wanted
     return lambda text: text == one.value
+
+
+def _negate(one: Pattern) -> Callable[[str], bool]:
+    return lambda text: text != one.value
+
+
+def _array(one: Pattern) -> Callable[[str], bool]:
+    """`value`: JSON with `values`, and what does not count of hoverfly's
+    `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`."""
+    given = read_json(one.value.encode())
+    values = [str(value) for value in given["values"]]
+    unknown, order, occurrences = (given.get(f"ignore{name}") is True for name in (
+        "Unknown", "Order", "Occurrences"))
+
+    def matches(text: str) -> bool:
+        found = text.split(";")
+        rest = iter(found)
+        return (
+            (unknown or set(found) <= set(values))
+            and (occurrences or all(
+                found.count(value) == values.count(value) for value in set(values)))
+            # As a subsequence: `in` goes on behind what it has found
+            and (order or all(value in rest for value in values)))
+
+    return matches
 
 
 def _glob(one: Pattern) -> Callable[[str], bool]:
@@ -112,20 +141,39 @@ def _json(one: Pattern) -> Callable[[str], bool]:
 
 
 def _partial(one: Pattern) -> Callable[[str], bool]:
+    """As hoverfly has it: anywhere in the document, and of a list some values, in any
+    order."""
     try:
-        wanted = flatten(read_json(one.value.encode()), whole=False).items()
+        wanted = read_json(one.value.encode())
     except ValueError as error:
         raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
 
     def contains(text: str) -> bool:
         found = _document(text)
         try:
-            return found is not _document and (
-                wanted <= flatten(found, whole=True).items())
-        except ValueError:
+            return found is not _document and _is_anywhere(wanted, found)
+        except RecursionError:
             return False
 
     return contains
+
+
+def _is_anywhere(wanted: Any, found: Any) -> bool:
+    if _is_in(wanted, found):
+        return True
+    inner = (found.values() if isinstance(found, dict) else
+             found if isinstance(found, list) else ())
+    return any(_is_anywhere(wanted, one) for one in inner)
+
+
+def _is_in(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            key in found and _is_in(value, found[key]) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(
+            any(_is_in(one, other) for other in found) for one in wanted)
+    return not isinstance(found, dict | list) and canonical(wanted) == canonical(found)
 
 
 def _jsonpath(one: Pattern) -> Callable[[str], bool]:
@@ -147,5 +195,6 @@ def _form(one: Pattern) -> Callable[[str], bool]:
 
 
 _READ: dict[str, Callable[[Pattern], Callable[[str], bool]]] = {
-    "exact": _exact, "glob": _glob, "regex": _regex, "json": _json,
-    "partial_json": _partial, "jsonpath": _jsonpath, "form": _form}
+    "exact": _exact, "negate": _negate, "glob": _glob, "regex": _regex,
+    "array": _array, "json": _json, "partial_json": _partial, "jsonpath": _jsonpath,
+    "form": _form}

@@ -1,0 +1,249 @@
+"""Simulations of hoverfly, in the shapes of its schemas v1 to v5.3."""
+
+import json
+
+import msgspec
+import pytest
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.foreign import Altered
+from cutthrough.recording.hoverfly import read_simulation
+from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.model import Recording
+from tests.recording.answers import request
+
+
+def simulation(*pairs, schema="v5.2", **more):
+    return json.dumps({"data": {"pairs": list(pairs), **more},
+                       "meta": {"schemaVersion": schema}}).encode()
+
+
+def pair(request, **response):
+    return {"request": request, "response": {"status": 200, "body": "ok", **response}}
+
+
+def exact(value, **more):
+    return [{"matcher": "exact", "value": value, **more}]
+
+
+def loaded(made):
+    """A matcher with the recordings, which must be all."""
+    matcher = Matcher()
+    for number, one in enumerate(made, 1):
+        assert isinstance(one, Recording), one
+        matcher.add(msgspec.structs.replace(one, number=number))
+    return matcher
+
+
+def answers(data, *requests):
+    """The bodies, and None for a miss."""
+    matcher = loaded(read_simulation(data))
+    found = [matcher.match(one) for one in requests]
+    return [one.recording.response.body.decode() if isinstance(one, Match) else None
+            for one in found]
+
+
+def delays(made, *requests):
+    """Milliseconds that each request waits."""
+    matcher = loaded([one for one in made if not isinstance(one, Altered)])
+    return [matcher.match(one).recording.delay_us / 1000 for one in requests]
+
+
+def test_a_simulation_answers_as_in_hoverfly():
+    made = read_simulation(simulation(
+        pair({"path": [{"matcher": "exact", "value": "/a"}],
+              "destination": [{"matcher": "exact", "value": "A.example:8080"}],
+              "query": {"q": [{"matcher": "glob", "value": "x*"}]},
+              "headers": {"Accept": [{"matcher": "regex", "value": "json$"}]}},
+             headers={"B": ["1", "2"]}, transitionsState={"s": "1"}, fixedDelay=5),
+        pair({"path": [{"matcher": "exact", "value": "/b"}],
+              "requiresState": {"s": "1"}}, encodedBody=True, body="/wA=")))
+    matcher = Matcher()
+    for number, one in enumerate(made, 1):
+        matcher.add(msgspec.structs.replace(one, number=number))
+    asked = request("/a?q=xy", host="a.example", port=8080,
+                    fields=(("accept", "text/json"),))
+    assert isinstance(matcher.match(request("/b")), Miss)
+    found = matcher.match(asked)
+    assert isinstance(found, Match) and found.recording.delay_us == 5000
+    assert found.recording.response.fields == (("B", "1"), ("B", "2"))
+    assert matcher.match(request("/b")).recording.response.body == b"\xff\x00"
+    assert isinstance(matcher.match(
+        msgspec.structs.replace(asked, port=80)), Miss)
+
+
+@pytest.mark.parametrize("one", [
+    pair({"body": [{"matcher": "xpath", "value": "/a"}]}),
+    pair({"path": [{"matcher": "exact", "value": "/", "doMatch": {}}]}),
+    pair({"path": "/"}), pair({}, templated=True, body="{{ csv 1 }}"),
+    pair({}, status=1), pair({}, encodedBody=True, body="!"), {"request": {}}, 1,
+])
+def test_a_pair_that_would_mean_something_else_is_refused(one):
+    (found,) = read_simulation(simulation(one))
+    assert isinstance(found, NotImported) and str(found).startswith("pair 0: ")
+
+
+ASKED = request("/a?q=1&r=2", "x", host="a.example", method="PUT",
+                fields=(("Accept", "text/json"), ("A", "1"), ("A", "2")))
+
+
+@pytest.mark.parametrize("schema", ["v2", "v3", "v4", "v5", "v5.3"])
+def test_the_older_schemas_mean_the_same(schema):
+    """v4 alone has matchers of fields and queries, and state."""
+    def one(matcher, value):
+        names = {"exact": "exactMatch", "glob": "globMatch", "regex": "regexMatch"}
+        return ([{"matcher": matcher, "value": value}] if schema.startswith("v5") else
+                {names[matcher]: value})
+
+    query = ({"query": {"q": one("exact", "1")}} if schema.startswith("v5") else
+             {"queriesWithMatchers": {"q": one("exact", "1")}} if schema == "v4" else
+             {"query": one("exact", "r=2&q=1")})
+    found = answers(
+        simulation(pair({
+            "destination": one("glob", "*.example"), "method": one("exact", "PUT"),
+            "path": one("regex", "^/[ab]$"), **query}), schema=schema),
+        ASKED, msgspec.structs.replace(ASKED, path="/c"),
+        msgspec.structs.replace(ASKED, query="q=2&r=2"))
+    assert found == ["ok", None, None]
+
+
+def test_the_first_schema_has_what_was_recorded_or_globs():
+    recorded = {"destination": "a.example", "path": "/a", "method": "PUT", "body": "x",
+                "scheme": "http", "query": "r=2&q=1", "headers": {"accept": ["*json"]}}
+    other = msgspec.structs.replace(ASKED, path="/other")
+    assert answers(simulation(pair(recorded), schema="v1"), ASKED, other) == [
+        "ok", None]
+    globs = pair({"requestType": "template", "path": "/*", "destination": "*"})
+    assert answers(simulation(globs, schema="v1"), ASKED, other) == ["ok", "ok"]
+    (one,) = read_simulation(simulation(
+        pair({"body": {"xmlMatch": "<a/>"}}), schema="v3"))
+    assert isinstance(one, NotImported) and "'xml'" in str(one)
+
+
+@pytest.mark.parametrize("schema", ["v6", "", 5, None])
+def test_another_schema_is_refused(schema):
+    with pytest.raises(NotImported, match="schema"):
+        read_simulation(simulation(schema=schema))
+
+
+@pytest.mark.parametrize(("where", "matcher", "is_match"), [
+    ("method", {"matcher": "negate", "value": "GET"}, True),
+    ("method", {"matcher": "negate", "value": "PUT"}, False),
+    ("headers", {"matcher": "negate", "value": "text/json"}, False),
+    ("headers", {"matcher": "array", "value": ["1", "2"]}, True),
+    ("headers", {"matcher": "array", "value": ["2", "1"]}, False),
+    ("headers", {"matcher": "array", "value": ["2", "1"],
+                 "config": {"ignoreOrder": True}}, True),
+    ("headers", {"matcher": "array", "value": ["1"]}, False),
+    ("headers", {"matcher": "array", "value": ["1"],
+                 "config": {"ignoreUnknown": True}}, True),
+    ("headers", {"matcher": "array", "value": ["1", "1", "2"],
+                 "config": {"ignoreOccurrences": True}}, False),
+    ("headers", {"matcher": "array", "value": ["1", "1", "2"], "config": {
+        "ignoreOccurrences": True, "ignoreOrder": True}}, True),
+    ("destination", {"matcher": "glob", "value": "a.*", "doMatch": {
+        "matcher": "regex", "value": "example$"}}, True),
+    ("destination", {"matcher": "glob", "value": "a.*", "doMatch": {
+        "matcher": "regex", "value": "test$"}}, False),
+    ("destination", {"matcher": "glob", "value": "*:8080"}, False),
+])
+def test_a_matcher_means_what_it_does_in_hoverfly(where, matcher, is_match):
+    """As core/matching of hoverfly 1.12 has it."""
+    asked = {where: [matcher]} if where != "headers" else {where: {
+        "Accept" if matcher["matcher"] == "negate" else "A": [matcher]}}
+    assert answers(simulation(pair(asked)), ASKED) == ["ok" if is_match else None]
+
+
+def test_a_glob_of_a_destination_is_asked_of_its_port_too():
+    asked = pair({"destination": [{"matcher": "glob", "value": "*:8080"}]})
+    assert answers(simulation(asked), msgspec.structs.replace(ASKED, port=8080)) == [
+        "ok"]
+
+
+@pytest.mark.parametrize(("wanted", "found", "is_match"), [
+    ('{"a": 1}', '{"b": {"a": 1, "c": 2}}', True),
+    ('{"a": [2]}', '[{"a": [1, 2, 3]}]', True),
+    ('{"a": [{"b": 1}]}', '{"a": [{"b": 2}, {"b": 1, "c": 1}]}', True),
+    ('{"a": {"b": 1}}', '{"a": 1, "b": 1}', False), ('{"a": 1}', "x", False),
+    ('[1, 2]', '{"a": [2, 1]}', True), ('{"a": true}', '{"a": 1}', False)])
+def test_part_of_a_document_may_be_anywhere_in_it(wanted, found, is_match):
+    asked = pair({"body": [{"matcher": "jsonpartial", "value": wanted}]})
+    assert answers(simulation(asked), request("/", found)) == [
+        "ok" if is_match else None]
+
+
+def test_an_empty_table_of_the_query_asks_for_none():
+    data = simulation(pair({"query": {}}))
+    assert answers(data, request("/"), request("/?a=1")) == ["ok", None]
+
+
+def test_an_ipv6_destination_is_one():
+    data = simulation(pair({"destination": exact("[::1]:8080")}))
+    assert answers(data, request("/", host="::1", port=8080), request("/")) == [
+        "ok", None]
+
+
+@pytest.mark.parametrize("matcher", [
+    {"matcher": "regex", "value": "("}, {"matcher": "json", "value": "{"},
+    {"matcher": "jsonpath", "value": "$["}, {"matcher": "jsonpartial", "value": "{"}])
+def test_a_malformed_matcher_is_refused_when_it_is_imported(matcher):
+    (one,) = read_simulation(simulation(pair({"body": [matcher]})))
+    assert isinstance(one, NotImported)
+
+
+def delay(pattern, ms, method=""):
+    return {"urlPattern": pattern, "delay": ms, "httpMethod": method}
+
+
+def globals_of(*fixed, random=()):
+    return {"globalActions": {"delays": list(fixed), "delaysLogNormal": list(random)}}
+
+
+def test_a_delay_applies_to_the_pairs_whose_url_has_its_pattern():
+    known = pair({"destination": exact("a.example"), "path": exact("/b/c")})
+    made = read_simulation(simulation(
+        known, pair({"path": exact("/slow")}, fixedDelay=7),
+        **globals_of(delay(r"a\.example\/b", 2000, "GET"), delay(r"^b\.", 5))))
+    asked = request("/b/c")
+    assert delays(made, asked, request("/slow"), request(
+        "/b/c", method="PUT")) == [2000, 7, 0]
+    made = read_simulation(simulation(known, **globals_of(delay(".", 2000))))
+    assert delays(made, asked) == [2000]
+    assert made[0].patterns == read_simulation(simulation(known))[0].patterns
+
+
+def test_a_delay_of_some_requests_of_a_pair_applies_to_them_alone():
+    any_host = pair({"destination": [{"matcher": "glob", "value": "*"}]})
+    other = pair({"destination": [{"matcher": "glob", "value": "*.b"}],
+                  "method": exact("GET")}, body="other")
+    data = simulation(any_host, other, **globals_of(
+        delay(r"a\.example\/b", 2000, "get"), delay(r"a\.example", 1000)))
+    made = read_simulation(data)
+    asked = [request("/b"), request("/b", "x"), request("/x?b=a.example/b"),
+             request("/b", host="c.example"), request("/b", host="a.b")]
+    assert delays(made, *asked) == [2000, 1000, 1000, 0, 0]
+    # The order of the pairs is as without delays
+    assert answers(data, *asked) == ["ok"] * 4 + ["other"]
+
+
+def test_a_random_delay_is_always_its_median_and_that_is_told():
+    random = {"min": 100, "max": 10_000, "mean": 5000, "median": 500}
+    one, told = read_simulation(simulation(
+        pair({"path": exact("/a")}, logNormalDelay=random)))
+    assert one.delay_us == 500_000 and isinstance(told, Altered)
+    assert "pair 0: " in str(told) and "median" in str(told)
+    made = read_simulation(simulation(
+        pair({}), **globals_of(delay(".", 30), random=[random | {"urlPattern": "."}])))
+    assert delays(made, request("/")) == [530]
+    assert [str(one).partition(":")[0] for one in made[1:]] == ["globalActions"]
+
+
+def test_what_cannot_be_of_a_recording_is_told():
+    one, told = read_simulation(simulation(
+        pair({}, postServeAction="outbound-http") | {"labels": ["a", "b"]}))
+    assert one.tags == ("a", "b") and isinstance(told, Altered)
+    assert "outbound-http" in str(told)
+    for actions in (globals_of(delay("(", 1)), globals_of({"delay": 1}), globals_of(
+            *[delay(f"/{n}", n) for n in range(50)])):
+        one, told = read_simulation(simulation(pair({}), **actions))
+        assert one.delay_us == 0 and isinstance(told, Altered)
