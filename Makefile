@@ -99,7 +99,7 @@ peers-parents: build/built.native ## other proxies as parents, which are install
 	scripts/bootstrap.sh parents
 	$(PY) -m pytest -q tests/e2e/test_real_parents.py $(PYTEST_ARGS)
 
-har-judges: build/built.native ## our HAR before other readers, theirs before ours; installed if missing (600 MB)
+har-judges: build/built.native ## our HAR and recordings before other programs, theirs before us; installed if missing (600 MB)
 	scripts/bootstrap.sh judges
 	$(PY) -m pytest -q tests/judges $(PYTEST_ARGS)
 

@@ -15,7 +15,7 @@ case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 270 MB to load: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 11 MB
-    judges) what=test judges=yes ;;   # other programs' readers of HAR, 600 MB
+    judges) what=test judges=yes ;;   # other programs' readers and writers, 600 MB
     guest) what=test guest=yes ;;     # a machine for `make ktls`, 60 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     *) echo "usage: $0 run|test|browser|parents|judges|guest|curl" >&2; exit 2 ;;
@@ -228,8 +228,8 @@ say "Python packages into .venv"
 .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
 
 # Apart from .venv: mitmproxy pins versions that are not ours.
-if [ $judges = yes ] && ! [ -e build/judges/ready ]; then
-    say "the judges of HAR into build/judges"
+if [ $judges = yes ] && [ requirements/judges.txt -nt build/judges/ready ]; then
+    say "the judges of HAR and recordings into build/judges"
     mkdir -p build/judges
     .venv/bin/python -m venv build/judges/mitmproxy
     build/judges/mitmproxy/bin/python -m pip install --quiet --no-cache-dir --require-hashes \
