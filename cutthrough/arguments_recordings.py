@@ -11,7 +11,8 @@ CASSETTE_MODES = ("once", "new_episodes", "none", "all", *MODES[2:])
 
 def add_directory(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--directory", metavar="DIR", help="that recording_directory "
-                      "names [CUTTHROUGH_RECORDING_DIRECTORY]")
+                      "names [CUTTHROUGH_RECORDING_DIRECTORY, or that of `cutthrough "
+                      "run`, ~/.local/state/cutthrough/recordings]")
 
 
 def add_mode(verb: argparse.ArgumentParser) -> None:

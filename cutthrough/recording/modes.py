@@ -11,6 +11,8 @@ from typing import Literal, get_args
 
 import msgspec
 
+from cutthrough.recording.session import is_name
+
 Mode = Literal["rules", "off", "record", "replay", "cache", "spy"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 POLL_S = 0.1
@@ -28,11 +30,16 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def read_state(directory: str | Path) -> State:
     """Raises OSError, and ValueError if the file is malformed."""
+    path = Path(directory) / NAME
     try:
-        data = (Path(directory) / NAME).read_bytes()
+        found = msgspec.json.decode(path.read_bytes(), type=State)
     except FileNotFoundError:
         return State()
-    return msgspec.json.decode(data, type=State)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if found.session and not is_name(found.session):
+        raise ValueError(f"{path}: {found.session!r:.110} is no name of a session")
+    return found
 
 
 def write_state(directory: str | Path, state: State) -> None:

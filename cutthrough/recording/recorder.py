@@ -38,7 +38,7 @@ class Recorder:
     def write(self, taped: list[Taped]) -> int:
         """Returns how many could not be written."""
         if not self._choice.is_free:
-            return self.book().write(taped)
+            return self.book().write(taped) + self._cut()
         groups: dict[str, list[Taped]] = {}
         for one in taped:
             try:
@@ -47,11 +47,13 @@ class Recorder:
             except SessionError as error:
                 self._maker.leave_out(one, error)
         lost = sum(self.book(name).write(group) for name, group in groups.items())
-        return lost + (self._cut() if self.fails else 0)
+        return lost + self._cut()
 
     def _cut(self) -> int:
         """Of all books together, no more may wait than of one."""
         waiting = [one for book in self._books.values() for one in book.waiting]
+        if not waiting:
+            return 0
         left = fitting = count_fitting(waiting)
         for book in self._books.values():
             del book.waiting[left:]
@@ -105,8 +107,10 @@ class Recorder:
 
     @property
     def fails(self) -> bool:
-        """Some recordings wait until they can be written."""
-        return any(one.waiting for one in self._books.values())
+        """Some recordings wait until they can be written: of the session in force, or of
+        any if requests choose."""
+        return any(one.waiting for name, one in self._books.items()
+                   if self._choice.is_free or name == self._name)
 
     def prune(self) -> None:
         """When nothing is to be written."""

@@ -6,7 +6,9 @@ If a session cannot be written, captures go on. Workers see it in their rings: r
 refuse what cannot be recorded.
 """
 
+import contextlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutthrough.capture.ring import Ring
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 
 def make_recorder(settings: Recordings) -> "Recorder | SharedRecorder":
+    # Operators' verbs take a directory that is there. Why it cannot be made is told
+    # when something is to be recorded
+    with contextlib.suppress(OSError):
+        Path(settings.directory).mkdir(mode=0o700, parents=True, exist_ok=True)
     if not settings.url:
         return Recorder(settings)
     # Imported here, because most sessions are files

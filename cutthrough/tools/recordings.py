@@ -26,23 +26,25 @@ from cutthrough.recording.folder import pack, read_folder, write_folder
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.model import Recording
+from cutthrough.recording.modes import NAME as MODE
 from cutthrough.recording.modes import State, read_state, write_state
 from cutthrough.recording.places import open_sessions
-from cutthrough.recording.session import AnySession, AnySessions, Manifest
+from cutthrough.recording.session import AnySession, AnySessions, Manifest, check_name
+from cutthrough.recording.sessions import SUFFIX
 from cutthrough.recording.vcr import read_cassette, write_cassette
 from cutthrough.tools.database import find_recordings
 
 DIRECTORY = variable_name("recording_directory")
 # Recordings of one transaction of `import`
 BATCH = 500
+# Actions that may make the directory
+MAKERS = ("create", "import")
 
 
 def run(given: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
-    directory = given.directory or os.environ.get(DIRECTORY)
-    if not directory:
-        raise ConfigError("command line", "--directory", "is missing: give the "
-                          f"directory of recording_directory, or set {DIRECTORY}")
+    directory = find_directory(
+        given, may_make=given.verb == "recordings" and given.action in MAKERS)
     try:
         if given.verb == "mode":
             return change_mode(directory, given)
@@ -54,7 +56,46 @@ def run(given: argparse.Namespace) -> int:
         return 1
 
 
+def find_directory(given: argparse.Namespace, may_make: bool) -> str:
+    """By --directory, or the variable that `serve` reads, or the directory of
+    `cutthrough run` if there is one. Raises ConfigError, also if it is none of
+    recordings. `may_make`: it need not exist."""
+    source, key = "command line", "--directory"
+    directory: str = given.directory or ""
+    if not directory:
+        source, key, directory = "environment", DIRECTORY, os.environ.get(DIRECTORY, "")
+    if not directory:
+        from cutthrough.tools.run import default_recordings
+
+        directory = default_recordings()
+        if not os.path.isdir(directory):
+            raise ConfigError(
+                "command line", "--directory", "is missing: give the directory of "
+                f"recording_directory, or set {DIRECTORY}; there is no {directory}, "
+                "which `cutthrough run` makes")
+    if reason := why_no_directory(directory, may_make):
+        raise ConfigError(source, key, f"{directory}: {reason}")
+    return directory
+
+
+def why_no_directory(path: str, may_make: bool) -> str:
+    """Why this is no directory of recordings; "": it is one, or is empty."""
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return "" if may_make else ("there is no such directory; a proxy whose rules "
+                                    "record makes it when it starts")
+    except OSError as error:
+        return error.strerror or str(error)
+    if any(name in ("key", MODE) or name.endswith(SUFFIX) for name in names):
+        return ""
+    return ("has other files, and no recordings" if any(
+        name[0] != "." and name != "lost+found" for name in names) else "")
+
+
 def change_mode(directory: str, given: argparse.Namespace) -> int:
+    if given.session:
+        check_name(given.session)
     state = read_state(directory)
     if given.mode or given.session is not None:
         state = State(

@@ -7,6 +7,7 @@ from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
 from cutthrough.recording import book as books
 from cutthrough.recording import recorder as recorders
+from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.recorder import Recorder
 from cutthrough.recording.sessions import Session, Sessions
 from tests.recording.exchanges import taped
@@ -33,10 +34,16 @@ def of(session, *names):
     return [taped(up_head=GET.format(name, session)) for name in names]
 
 
+def found_in(folder, name):
+    session = Sessions(folder).open(name)
+    try:
+        return [one.request.path for one in session.recordings()]
+    finally:
+        session.close()
+
+
 def found(folder):
-    sessions = Sessions(folder)
-    return {name: [one.request.path for one in session.recordings()]
-            for name in sessions.names() if (session := sessions.open(name))}
+    return {name: found_in(folder, name) for name in Sessions(folder).names()}
 
 
 def test_a_batch_goes_into_as_many_sessions_as_it_names(recorder, folder):
@@ -83,11 +90,48 @@ def test_what_waits_for_many_sessions_is_bounded_as_for_one(
     assert sum(map(len, found(folder).values())) == 10
 
 
+def test_what_waits_goes_into_the_session_that_it_is_of(
+        recorder, folder, monkeypatch):
+    """It went into the session that was chosen next."""
+    monkeypatch.setattr(books, "AGAIN_S", 0.0)       # it is tried again at once
+    Sessions(folder)
+    (folder / "first.session").write_bytes(b"no session" * 1000)
+    write_state(folder, State(session="first"))
+    assert recorder.write(of("", 1)) == 0 and recorder.fails
+    write_state(folder, State(session="second"))
+    assert recorder.write(of("", 2)) == 0
+    assert found_in(folder, "second") == ["/2"]
+    (folder / "first.session").unlink()
+    recorder.prune()
+    assert found(folder) == {"first": ["/1"], "second": ["/2"]}
+
+
+def test_a_session_that_cannot_be_written_takes_no_room_of_the_next(
+        folder, monkeypatch):
+    monkeypatch.setattr(books, "MOST_WAITING", 3)
+    Sessions(folder)
+    (folder / "a.session").write_bytes(b"no session" * 1000)
+    recorder = Recorder(msgspec.structs.replace(
+        SETTINGS, directory=str(folder), session_field=""))
+    assert [recorder.write(of("", n)) for n in range(4)] == [0, 0, 0, 1]
+    assert recorder.fails
+    write_state(folder, State(session="next"))
+    assert [recorder.write(of("", n)) for n in range(4)] == [0] * 4
+    assert not recorder.fails, "the session in force can be written"
+    assert found_in(folder, "next") == ["/0", "/1", "/2", "/3"]
+    recorder.close()
+
+
+@pytest.mark.parametrize("text", ["{", '{"mode":"record","session":"../evil"}'])
 def test_a_mode_that_cannot_be_read_leaves_the_session_as_it_was(
-        recorder, folder, caplog):
+        recorder, folder, caplog, text):
+    Sessions(folder)
+    write_state(folder, State(session="first"))
     assert recorder.write(of("", 1)) == 0
-    (folder / "mode").write_text("{")
+    (folder / "mode").write_text(text)
     for number in (2, 3):
         assert recorder.write(of("", number)) == 0
     assert caplog.text.count("the mode cannot be read") == 1
-    assert found(folder) == {"a": ["/1", "/2", "/3"]}
+    assert str(folder / "mode") in caplog.text
+    assert found(folder) == {"first": ["/1", "/2", "/3"]}
+    assert not (folder.parent / "evil.session").exists()
