@@ -107,8 +107,8 @@ class Recorder:
 
     @property
     def fails(self) -> bool:
-        """Some recordings wait until they can be written: of the session in force, or of
-        any if requests choose."""
+        """Some recordings wait until they can be written: of the session in force, or
+        of any if requests choose."""
         return any(one.waiting for name, one in self._books.items()
                    if self._choice.is_free or name == self._name)
 
