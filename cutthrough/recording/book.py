@@ -24,6 +24,7 @@ from cutthrough.recording.taping import make_recording
 
 log = logging.getLogger("cutthrough")
 
+# Between two looks at the bounds of the session
 PRUNE_S = 10.0
 SETTLE_S = 0.5
 # Between two attempts to write, and how many wait for that
@@ -162,7 +163,7 @@ class Book:
         if self._session is not None and now - self._pruned >= PRUNE_S:
             self._pruned = now
             with contextlib.suppress(StoreError):
-                self._session.prune()
+                self._session.read_bounds()
 
     def close(self) -> None:
         if self._session is not None:

@@ -47,6 +47,8 @@ from cutthrough.recording.sessions import read_key
 # Bytes of recordings that one answer has, beside one that is longer
 MOST_ANSWERED = 8 << 20
 LAST = (1 << 63) - 1
+# Within a session's age, for what has become too old: each reads the whole session
+LOOKS = 100
 
 TABLES = Tables("cutthrough_recordings", VERSION, f"""
 CREATE SCHEMA IF NOT EXISTS cutthrough_recordings;
@@ -333,6 +335,7 @@ class PostgresSessions(AnySessions):
         self._key, self._key_path = read_key(folder / "key"), folder / "key"
         self._base = Base(url, TABLES, ANSWER_S, may_make=may_make)
         self._where = self._base.where
+        self._due: dict[str, float] = {}     # when to look for what has become too old
 
     def names(self) -> list[str]:
         with self._base.cursor() as cursor:
@@ -369,6 +372,23 @@ class PostgresSessions(AnySessions):
             raise NoSession(f"there is no session {name!r}")
         self._check_key(row)
         return PostgresSession(self._base, self._where, self._key, row)
+
+    def prune(self) -> None:
+        """Deletes what is beyond the bounds of sessions, of each that is due."""
+        now = time.monotonic()
+        with self._base.cursor() as cursor:
+            cursor.execute("SELECT name, manifest, count FROM "
+                           "cutthrough_recordings.sessions")
+            rows = cursor.fetchall()
+        for row in rows:
+            bounds, name = read_manifest(row["manifest"]), row["name"]
+            is_due = bounds.age_s and now >= self._due.get(name, 0)
+            if is_due or (bounds.count and row["count"] > bounds.count):
+                self._due[name] = now + bounds.age_s / LOOKS
+                with contextlib.suppress(SessionError):
+                    self.open(name).prune()
+        self._due = {row["name"]: self._due[row["name"]] for row in rows
+                     if row["name"] in self._due}
 
     def _check_key(self, row: dict[str, Any] | None) -> None:
         if row is None or row["key_check"] != _check_of(self._key):

@@ -5,6 +5,7 @@
 The session in force is read from the mode's file for each batch.
 """
 
+import contextlib
 import logging
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cutthrough.recording.book import Book, NotMade, count_fitting
 from cutthrough.recording.choice import Choice
 from cutthrough.recording.making import Maker
 from cutthrough.recording.modes import read_state
+from cutthrough.recording.retention import Retention
 from cutthrough.recording.session import SessionError
 from cutthrough.recording.sessions import SUFFIX
 
@@ -30,6 +32,7 @@ class Recorder:
         self._settings = settings
         self._choice = Choice(settings.session_field, settings.session_user)
         self._maker = Maker(settings.hooks)
+        self._retention = Retention(settings.directory)
         self._books: dict[str, Book] = {}    # the last used is the last
         self._name = settings.session
         self._unread = ""
@@ -116,6 +119,8 @@ class Recorder:
         """When nothing is to be written."""
         for one in self._books.values():
             one.prune()
+        with contextlib.suppress(OSError):
+            self._retention.prune()
 
     def close(self) -> None:
         for one in self._books.values():

@@ -136,6 +136,10 @@ class Session(AnySession):
             self._counted_at = -1
             raise
 
+    def read_bounds(self) -> None:
+        """Another program may have set them."""
+        self.manifest = self._read_manifest()
+
     def set_bounds(self, count: int, age_s: float) -> None:
         made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
         with self._changed():
@@ -259,6 +263,12 @@ class Session(AnySession):
     def oldest(self) -> int | None:
         """The lowest number. Those below it were deleted, the oldest first."""
         found: int | None = self._select("SELECT min(number) FROM recordings", ())[0][0]
+        return found
+
+    def oldest_us(self) -> int | None:
+        """When the first of those that are left was recorded. Reads the whole file."""
+        found: int | None = self._select(
+            "SELECT min(created_us) FROM recordings", ())[0][0]
         return found
 
     def get(self, number: int) -> Recording | None:

@@ -228,7 +228,9 @@ class SharedRecorder:
             self._copy.tell_hits(shared)
         if now - self._pruned >= PRUNE_S:
             self._pruned = now
-            shared.prune()
+            assert self._sessions is not None
+            self._sessions.prune()
+            self._shared = None              # its bounds may be others
 
     def _leave(self) -> None:
         if self._copy is not None:

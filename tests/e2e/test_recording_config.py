@@ -2,8 +2,17 @@
 
 import subprocess
 import sys
+import time
 
+import msgspec
+
+from cutthrough.recording.session import Manifest
+from cutthrough.recording.sessions import Sessions
+from tests.e2e.test_recording import folder as folder
+from tests.e2e.test_recording import made
+from tests.e2e.test_recording import start as start
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.wait import wait_until
 
 RULE = """
 [[rules]]
@@ -39,3 +48,16 @@ def test_a_start_and_a_reload_refuse_what_workers_cannot_use(
     assert [worker.pid for worker in proxy.workers()] == before
     proxy.write_config(text)
     assert proxy.hup() == "generation 2: no changes"
+
+
+def test_what_is_too_old_is_replayed_no_more(start, folder, dial):
+    """It was, as long as nothing was recorded."""
+    for name in ("default", "other"):
+        session = Sessions(folder).create(name, Manifest(age_s=1))
+        session.add([msgspec.structs.replace(
+            made(9), created_us=time.time_ns() // 1000)])
+        session.close()
+    client = dial(start("replay"))
+    wait_until(lambda: client.get("http://127.0.0.1:9/a").status == 502, "it has gone")
+    for name in ("default", "other"):
+        wait_until(lambda name=name: len(Sessions(folder).open(name)) == 0, name)

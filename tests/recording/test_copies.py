@@ -227,3 +227,14 @@ def test_a_server_that_is_away_leaves_the_copy(hosts, tmp_path, url, postgres):
     follow(copy, session)
     assert len(copy) == 3
     copy.close()
+
+
+def test_bounds_hold_in_every_session_of_the_database(hosts, tmp_path):
+    """Only those of the session in force were looked at."""
+    for name, count in (("a", 0), ("b", 2)):
+        session = hosts[0].create(name)
+        session.put([recording(0, request(f"/{n}"), created_us=n) for n in (1, 2, 3)])
+        session.set_bounds(count, 60 if name == "a" else 0)
+    hosts[1].create("c").put(some_of("c", 3))
+    hosts[1].prune()
+    assert [len(hosts[0].open(name)) for name in "abc"] == [0, 2, 3]

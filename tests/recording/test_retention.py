@@ -1,0 +1,115 @@
+"""What is beyond a session's bounds goes, whether something is written there or not."""
+
+import math
+import os
+import time
+
+import pytest
+
+from cutthrough.recording import retention as module
+from cutthrough.recording.retention import Retention
+from cutthrough.recording.session import Manifest
+from cutthrough.recording.sessions import Sessions
+from tests.recording.answers import recording, request
+
+NOW_US = time.time_ns() // 1000
+
+
+def some(*ages_s):
+    return [recording(0, request(f"/{age}"), created_us=NOW_US - int(age * 1e6))
+            for age in ages_s]
+
+
+@pytest.fixture
+def sessions(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0)
+    return Sessions(tmp_path)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The names of sessions that were opened."""
+    names = []
+    real = Retention._prune
+    monkeypatch.setattr(Retention, "_prune", lambda self, name: (
+        names.append(name), real(self, name))[1])
+    return names
+
+
+def fill(sessions, name, recordings, **bounds):
+    session = sessions.create(name)
+    session.add(recordings)
+    if bounds:
+        session.set_bounds(bounds.get("count", 0), bounds.get("age_s", 0))
+    session.close()
+
+
+def paths(sessions, name):
+    session = sessions.open(name)
+    found = [one.request.path for one in session.recordings()]
+    session.close()
+    return found
+
+
+def test_recordings_beyond_a_bound_go_from_all_sessions(sessions, tmp_path):
+    """Only those of the session went in which something was written."""
+    fill(sessions, "old", some(90, 70, 10), age_s=60)
+    fill(sessions, "imported", some(10, 90, 20), age_s=60)
+    fill(sessions, "many", some(5, 4, 3), count=2)
+    fill(sessions, "free", some(90, 4))
+    (tmp_path / "broken.session").write_bytes(b"no session" * 1000)
+    made = Retention(str(tmp_path))
+    for _ in range(2):                       # some at a time
+        made.prune()
+    assert paths(sessions, "old") == ["/10"]
+    assert paths(sessions, "imported") == ["/10", "/20"]
+    assert paths(sessions, "many") == ["/4", "/3"]
+    assert paths(sessions, "free") == ["/90", "/4"]
+
+
+def test_many_more_than_one_transaction_takes_go(sessions, tmp_path, monkeypatch):
+    for place in ("cutthrough.recording.sessions", module.__name__):
+        monkeypatch.setattr(f"{place}.MOST_PRUNED", 2)
+    fill(sessions, "a", some(*range(60, 67), 1), age_s=30)
+    made = Retention(str(tmp_path))
+    monkeypatch.setattr(module, "SHARE", 0)
+    for _ in range(5):
+        made.prune()
+    assert paths(sessions, "a") == ["/1"]
+
+
+def test_a_session_is_opened_if_it_has_changed_or_something_is_due(
+        sessions, tmp_path, opened, monkeypatch):
+    monkeypatch.setattr(module, "SHARE", 0)
+    fill(sessions, "bound", some(10), age_s=60)
+    fill(sessions, "free", some(90))
+    made = Retention(str(tmp_path))
+    made.prune()
+    assert sorted(opened) == ["bound", "free"]
+    for _ in range(5):
+        made.prune()
+    assert sorted(opened) == ["bound", "free"], "a thousand may be there"
+    assert made._due["bound"] == pytest.approx(NOW_US / 1e6 + 50, abs=1)
+    assert made._due["free"] == math.inf
+    session = sessions.open("free")          # an operator, while others have it open
+    session.set_bounds(0, 60)
+    made.prune()
+    assert opened[2:] == ["free"] and len(session) == 0
+    session.close()
+    sessions.delete("bound")
+    made.prune()
+    assert [*made._due] == ["free"]
+
+
+def test_a_copy_has_no_bounds_of_its_own(sessions, tmp_path):
+    fill(sessions, "a", some(90))
+    sessions.create("b", Manifest(age_s=60, copy_of="x/1")).close()
+    made = Retention(str(tmp_path))
+    made.prune()
+    assert made._due["b"] == math.inf
+
+
+def test_a_directory_that_goes_is_none_of_its_matter(tmp_path):
+    made = Retention(str(tmp_path / "none"))
+    made.prune()
+    assert not os.path.exists(tmp_path / "none")
