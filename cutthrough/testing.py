@@ -94,7 +94,8 @@ async def play_async(
     made = _Exchange(_head(f"{method} {path} HTTP/1.1", fields, parts.netloc), url,
                      body, answer or Answer(), pieces)
     made.run = Filters(stages).begin(
-        made, tuple(stages), made.head, parts.hostname or "", parts.port or 80, 1,
+        made, tuple(stages), made.head, parts.hostname or "",
+        parts.port or (443 if parts.scheme == "https" else 80), 1, parts.scheme,
         user=user, groups=groups, client="192.0.2.1", id="1", rule="test")
     made.run.start()
     await made.done.wait()

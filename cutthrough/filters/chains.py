@@ -24,11 +24,14 @@ class Filters:
         self._chains: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
-              port: int, minor: int, scheme: str = "http", breakpoint: str = "",
-              **facts: Any) -> Run:
+              port: int, minor: int, scheme: str = "http", transparent: bool = False,
+              breakpoint: str = "", **facts: Any) -> Run:
         """The run for a request with this rewritten head. `breakpoint`: of the rule, if
         they are armed; `facts`: of Flow."""
-        request = read_request(head, host, port, f"1.{minor}", scheme)
+        # The CONNECT names the destination (R56), or the kernel (R52)
+        fixed = ("inside an interception" if scheme == "https" else
+                 "at a transparent listener" if transparent else "")
+        request = read_request(head, host, port, f"1.{minor}", scheme, fixed)
         chain = self.chain(names)
         if breakpoint:
             stop = Stop(self._breakpoints, exchange, breakpoint, self._holding)

@@ -108,6 +108,7 @@ class Request:
 
     __slots__ = (
         "_changed",
+        "_fixed",
         "_headers",
         "_host",
         "_lines",
@@ -120,11 +121,13 @@ class Request:
 
     def __init__(self, method: str, host: str, port: int, path: str,
                  headers: Headers | None = None, *, lines: str = "",
-                 version: str = "1.1", scheme: str = "http") -> None:
-        """`lines`: the fields as they were read, split when they are needed first."""
+                 version: str = "1.1", scheme: str = "http", fixed: str = "") -> None:
+        """`lines`: the fields as they were read, split when they are needed first.
+        `fixed`: where the target cannot change; "": it can."""
         self._method, self._host, self._port, self._path = method, host, port, path
         self._headers, self._lines = headers, lines
         self._changed = False
+        self._fixed = fixed
         self.version = version
         self.scheme = scheme            # "https": inside an intercepted connection
 
@@ -157,6 +160,8 @@ class Request:
         if _HOST.fullmatch(host) is None:
             raise ValueError(f"{host!r} is not a host: a name in A-labels, or an "
                              "address")
+        if host.lower().removesuffix(".") != self._host:
+            self._check_may_move()
         self._host, self._changed = host, True
 
     @property
@@ -167,6 +172,8 @@ class Request:
     def port(self, port: int) -> None:
         if not 1 <= port <= 65535:
             raise ValueError(f"{port} is not a port")
+        if port != self._port:
+            self._check_may_move()
         self._port, self._changed = port, True
 
     @property
@@ -179,6 +186,10 @@ class Request:
         if not path.startswith("/") or _BAD_PATH.search(path):
             raise ValueError(f"{path!r} is not a path with its query")
         self._path, self._changed = path, True
+
+    def _check_may_move(self) -> None:
+        if self._fixed:
+            raise ValueError(f"the target cannot change {self._fixed}")
 
     @property
     def authority(self) -> str:
@@ -193,7 +204,8 @@ class Request:
     def copy(self) -> "Request":
         made = Request(self._method, self._host, self._port, self._path,
                        None if self._headers is None else self._headers.copy(),
-                       lines=self._lines, version=self.version, scheme=self.scheme)
+                       lines=self._lines, version=self.version, scheme=self.scheme,
+                       fixed=self._fixed)
         made._changed = self._changed
         return made
 

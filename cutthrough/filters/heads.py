@@ -12,14 +12,14 @@ _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
 def read_request(head: bytes, host: str, port: int, version: str,
-                 scheme: str) -> Request:
-    """From the head that would go up: Host first, our Via last."""
+                 scheme: str, fixed: str) -> Request:
+    """From the head that would go up: Host first, our Via last. `fixed`: of Request."""
     text = head.decode("latin-1")
     end = text.index("\r\n")
     method, path, _ = text[:end].split(" ")
     behind_host = text.index("\r\n", end + 2)
     return Request(method, host, port, path, lines=_but_last(text, behind_host),
-                   version=version, scheme=scheme)
+                   version=version, scheme=scheme, fixed=fixed)
 
 
 def read_response(head: bytes) -> Response:

@@ -56,6 +56,14 @@ class Run(Calls):
     def on_response(self, head: bytes, has_body: bool) -> None:
         self._begin(self._on_response(head, has_body))
 
+    def on_unfit(self, hook: str, reason: str) -> None:
+        """What the filters with this function have left cannot be sent: the session
+        refuses it."""
+        chain = self.chain.stages
+        stages = [one for one in chain if getattr(one, hook, None)] or chain
+        name = ", ".join(one.name for one in stages)
+        self.chain.tally.report(stages[-1]._replace(name=name), hook, reason)
+
     def end(self, label: str) -> None:
         """The exchange has ended. Idempotent."""
         if self.flow.outcome:

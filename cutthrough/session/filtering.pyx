@@ -48,6 +48,7 @@ cdef enum:
 cdef Head head
 cdef Framing framing
 
+cdef str UNFIT = "the head is malformed or too long"
 cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -62,7 +63,7 @@ cdef int begin_filters(Client c) except -1:
     c.filtering = f
     f.run = c.snapshot.filters.begin(
         f, rule.filters, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
-        "https" if c.entrance.is_inside else "http",
+        "https" if c.entrance.is_inside else "http", bool(c.entrance.transparent),
         user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
         client=text[:n].decode(), id=str(c.request_id),
         rule=c.snapshot.acl.label(r.rule).decode(),
@@ -96,7 +97,7 @@ cdef class Filtering:
             if outcome == OK and not is_same_target(c):
                 outcome = move(c)
             if outcome != OK:
-                c.refuse(outcome)
+                refuse_unfit(c, outcome, "on_request_head", UNFIT)
                 return
             drop_parent(c)                  # another request may have another way
             c.judge_again()
@@ -135,6 +136,7 @@ cdef class Filtering:
         if c is None:
             return Sluice.__new__(Sluice)
         if c.request.status:                # a head is out
+            report_unfit(c, "respond", "answers too late")
             self.refuse("filter_failed", "answers too late")
             return Sluice.__new__(Sluice)
         down = &c.relay.down
@@ -197,7 +199,7 @@ cdef class Filtering:
                 self.used = len(text)
             n = len(held)
             if n > MOST_BEHIND:
-                c.refuse(FILTER_FAILED)
+                refuse_unfit(c, FILTER_FAILED, "on_response_head", UNFIT)
                 return
             memcpy(scratch(), <const char *>held, n)
             c.replay(scratch(), n)
@@ -258,10 +260,12 @@ cdef class Filtering:
         try:
             c.poller.take_time()
             outcome = rebuild(c, text)
-            if outcome == OK and not is_same_target(c):
-                outcome = FILTER_FAILED     # it is connected already
             if outcome != OK:
-                c.refuse(outcome)
+                refuse_unfit(c, outcome, "on_request_body", UNFIT)
+                return
+            if not is_same_target(c):
+                refuse_unfit(c, FILTER_FAILED, "on_request_body",
+                             "the target cannot change: the origin is connected")
                 return
             data, n = bytes_of(c.head), c.head.end
             if c.request.hop.kind == HOP_FORWARD:
@@ -298,6 +302,22 @@ cdef class Filtering:
             close_sluice(self.down)
         if self.run is not None:
             self.run.end(label)
+
+
+# --- faults ------------------------------------------------------------------------
+
+# What the filters with this function have left cannot be sent. A replay has none.
+cdef int report_unfit(Client c, str hook, str reason) except -1:
+    cdef Filtering f = filtering_of(c)
+    if f is not None and f.ending == FILTER_ANSWERED:
+        f.run.on_unfit(hook, reason)
+    return 0
+
+
+cdef int refuse_unfit(Client c, int outcome, str hook, str reason) except -1:
+    if outcome == FILTER_FAILED:
+        report_unfit(c, hook, reason)
+    return c.refuse(outcome)
 
 
 # --- the request's body ------------------------------------------------------------
@@ -356,11 +376,11 @@ cdef int send_head_now(Client c, bytes text, bytes body) except -1:
     cdef size_t m = 0
     cdef int n = len(text)
     if n > MOST_BEHIND:
-        return c.refuse(FILTER_FAILED)
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
     memcpy(data, <const char *>text, n)
     if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
             read_response_framing(&head, data, r.method, &framing) != 0):
-        return c.refuse(FILTER_FAILED)
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
     c.until_close = framing.kind == BODY_UNTIL_CLOSE
     r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
     if not head.count[F_DATE]:

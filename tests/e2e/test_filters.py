@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.support.admin import DOOR, operator_of
 from tests.support.client import PASSWORD, USER, build_request
 from tests.support.filters import FILTERS
 from tests.support.inside import HERE, ask, enter, over_tls
@@ -30,6 +31,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(
     b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (
         BODY[at:at + 7777] for at in range(0, len(BODY), 7777))) + b"0\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+
+FAILED = 'filter_calls_total{result="failed"}'
 
 
 @pytest.fixture
@@ -383,19 +387,16 @@ def test_the_filters_of_a_rule_that_depends_on_the_address_run(
     assert len(origin.connections) == 1
 
 
-@pytest.mark.parametrize("name", ["Change", "Upper", "Move"])
+@pytest.mark.parametrize("name", ["Change", "Upper"])
 def test_requests_inside_an_interception_have_filters(
         start_policy, make_origin, dial, name):
-    """R41: and R56 holds, because only the CONNECT names the host."""
+    """R41."""
     proxy = start_policy(
         f'[filters.f]\ncode = "sieve:{name}"\n[[rules]]\naction = "allow"\n{HERE}'
         'tls = "intercept"\nfilters = "f"\n', inside(), modules={"sieve": FILTERS})
     origin = make_origin(over_tls(answer(CHUNKED)))
     client = enter(proxy, dial(proxy), origin.port)
     reply = ask(client, path="/old")
-    if name == "Move":
-        assert reply.status == 502 and not origin.requests
-        return
     assert (reply.status, reply.body) == (
         (203, BODY) if name == "Change" else (200, BODY.upper()))
     assert ask(client, path="/old").status == reply.status
@@ -405,3 +406,43 @@ def test_requests_inside_an_interception_have_filters(
     assert len(origin.connections) == 1
     records = proxy.wait_log(3)
     assert [record["intercepted"] for record in records] == [True] * 3
+
+
+@pytest.mark.parametrize("on_fault", ["refuse", "pass"])
+def test_a_changed_target_inside_an_interception_is_a_fault(
+        start_policy, make_origin, dial, on_fault):
+    """R56: only the CONNECT names the host. Error log and count said nothing."""
+    proxy = start_policy(
+        f'[filters.f]\ncode = "sieve:Move"\non_fault = "{on_fault}"\n[[rules]]\n'
+        f'action = "allow"\n{HERE}tls = "intercept"\nfilters = "f"\n',
+        inside(DOOR), modules={"sieve": FILTERS})
+    origin = make_origin(over_tls(answer(SIZED)))
+    client = enter(proxy, dial(proxy), origin.port)
+    reply = ask(client, path="/b.example")
+    if on_fault == "refuse":
+        assert reply.status == 502 and not origin.requests
+        assert proxy.wait_log(2)[1]["reason"] == "filter_failed"
+    else:
+        assert reply.status == 200
+        assert origin.requests[0].get("Host") == f"a.example:{origin.port}"
+    wait_for(proxy, "the filter f failed in on_request_head (1 so far): ValueError: "
+             "the target cannot change inside an interception")
+    wait_until(lambda: operator_of(proxy).metrics()[FAILED] == 1, "the count")
+    if on_fault == "pass":              # the same target is no change
+        assert ask(client, path="/A.example").status == 200
+        assert operator_of(proxy).metrics()[FAILED] == 1
+
+
+@pytest.mark.parametrize(("name", "path", "fault"), [
+    ("MoveLate", "/", "on_request_body (1 so far): the target cannot change"),
+    ("Swell", "/up", "on_request_head (1 so far): the head is"),
+    ("Swell", "/down", "on_response_head (1 so far): the head is"),
+    ("Swell", "/respond", "respond (1 so far): the head is"),
+    ("TooLate", "/", "respond (1 so far): answers too late")])
+def test_what_cannot_be_sent_is_a_fault(start, make_origin, dial, name, path, fault):
+    proxy, origin = start(name, config=DOOR), make_origin()
+    client = dial(proxy)
+    client.send(build_request("POST", origin.url(path), "Content-Length: 2") + b"hi")
+    assert proxy.wait_log(1)[0]["reason"] == "filter_failed"
+    wait_for(proxy, f"the filter {name} failed in {fault}")
+    wait_until(lambda: operator_of(proxy).metrics()[FAILED] == 1, "the count")

@@ -321,6 +321,17 @@ def test_a_filter_s_own_timeout_is_no_overrun():
     assert play(Own()).outcome == "filter_failed"
 
 
+@pytest.mark.parametrize("key", ["host", "port"])
+def test_the_target_cannot_change_inside_an_interception(key):
+    class Moves:
+        async def on_request_head(self, flow):
+            flow.request.host, flow.request.port = "Example.com", 443
+            setattr(flow.request, key, {"host": "b.example", "port": 8443}[key])
+    assert play(Moves(), url="https://example.com/").outcome == "filter_failed"
+    assert play(Moves(), url="https://example.com/", on_fault="pass").outcome == "ok"
+    assert play(Moves()).outcome == "ok"
+
+
 def test_on_end_knows_the_outcome():
     outcomes = []
 

@@ -13,6 +13,7 @@ from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
 
 TOKEN = "t0ken-of-the-tests"
+DOOR = f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 TOLD = re.compile(r"admin listener on 127\.0\.0\.1:(\d+)[\n\"]")
 SAMPLE = re.compile(r"^(cutthrough_\w+)(?:\{(.*)\})? (\S+)$", re.M)
@@ -72,14 +73,19 @@ class Operator:
             return False
 
 
+def operator_of(proxy: Proxy) -> Operator:
+    """A client of the admin listener of `DOOR`."""
+    told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+    return Operator(int(told[-1]))
+
+
 def administered(opened: contextlib.ExitStack, directory: Path, loop: str,
                  text: str = "", token: str = TOKEN) -> tuple[Proxy, Operator]:
     """Starts a proxy with an admin listener on a free port, and a client of it."""
     proxy = opened.enter_context(Proxy(
         directory, loop=loop,
-        config=f'admin = "127.0.0.1:0"\nadmin_token = "{token}"\n{text}'))
-    told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
-    return proxy, Operator(int(told[-1]))
+        config=f'{DOOR.replace(TOKEN, token)}{text}'))
+    return proxy, operator_of(proxy)
 
 
 def some_tunnels(proxy: Proxy, origin: Origin, dial, count: int) -> list[Client]:

@@ -3,7 +3,7 @@
 import base64
 import json
 
-from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
+from tests.support.admin import AUTHORIZED, DOOR, Operator, operator_of
 from tests.support.client import build_request
 from tests.support.inside import HERE
 from tests.support.wait import wait_until
@@ -82,10 +82,8 @@ def starter(start_policy):
     def run(breakpoint="both", config="", rule="", modules=None):
         proxy = start_policy(
             f'{RULE}breakpoint = "{breakpoint}"\n{rule}',
-            f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n{config}',
-            modules=modules)
-        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
-        return proxy, Desk(Operator(int(told[-1])))
+            f"{DOOR}{config}", modules=modules)
+        return proxy, Desk(operator_of(proxy))
     return run
 
 

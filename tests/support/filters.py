@@ -27,6 +27,23 @@ FILTERS = """
         async def on_request_head(self, flow):
             flow.request.host = flow.request.path.strip("/")
 
+    class MoveLate:
+        async def on_request_body(self, flow, body):
+            flow.request.port = flow.request.port - 1
+
+    class Swell:
+        async def on_request_head(self, flow):
+            if flow.request.path == "/up":
+                for n in range(4):
+                    flow.request.headers[f"X-{n}"] = "x" * 8000
+
+        async def on_response_head(self, flow):
+            if flow.request.path == "/down":
+                for n in range(20):
+                    flow.response.headers[f"X-{n}"] = "x" * 8000
+            elif flow.request.path == "/respond":
+                flow.respond(200, b"", {"X": "x" * 200_000})
+
     class Local:
         async def on_request_head(self, flow):
             if flow.request.path == "/local":
