@@ -35,6 +35,7 @@ from cutthrough.tools.dry_run import (
     printable,
 )
 from cutthrough.tools.explain_ways import show_parent, show_route, show_source
+from cutthrough.tools.explanation import Explanation, Place
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
@@ -43,59 +44,6 @@ from cutthrough.wire.target import read_request_target
 # The lines about the way
 WAY = ("request", "user", "client", "route", "parent", "source", "verdict")
 STATUS = {row.label: row.status for row in TABLE}
-
-
-class Place(msgspec.Struct, kw_only=True):
-    """One address, and the decision about it."""
-
-    address: str
-    kind: str                   # its class, by class_of
-    ours: bool                  # whether it belongs to this host
-    outcome: str
-    rule: str
-    report: bool
-    opens_floor: bool
-
-
-class Explanation(msgspec.Struct, kw_only=True):
-    """The output of `--json`. "" or []: the decision was made before that step."""
-
-    method: str
-    target: str
-    user: str
-    groups: tuple[str, ...]
-    client: str
-    host: str = ""
-    port: int = 0
-    path: str = ""              # and query; "": a tunnel has none
-    readings: list[str] = []    # of the path; none: it is unclear
-    remark: str = ""            # the mistake in the target, if it is known
-    port_rule: str = ""
-    rule: str = ""              # that decides by the name
-    by_name: str = ""           # the outcome by the name
-    hook: str = ""
-    hook_outcome: str = ""
-    dns: str = ""               # source of the addresses, or why none was needed
-    dns_ms: float = 0.0
-    addresses: list[Place] = []
-    floor: bool = False
-    source: str = ""            # of the connection; "": the kernel selects it
-    route: str = ""             # parent, group or `direct`
-    route_by: str = ""          # what names it: a rule, the option, or nothing
-    parent: str = ""            # the member taken while all work; "": not known here
-    faults: tuple[str, ...] = ()        # names in the rule
-    filters: tuple[str, ...] = ()
-    tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
-    tunnel_rule: str = ""       # that decides by them
-    tls: str = ""               # intercept or refuse: what becomes of TLS inside
-    pinned: str = ""            # pass: not where clients rejected our certificate
-    client_certificate: str = ""    # of [client_certificates], for the origin; "": none
-    limits: str = ""
-    limit_values: dict[str, float] = {}
-    capture: str = ""           # head or full; "": nothing is kept
-    report: bool = False
-    outcome: str = OK
-    status: int = 0
 
 
 def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
