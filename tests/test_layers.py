@@ -45,7 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pytest_plugin": {"recording", "tools"},
     "embed": DATA | {"generation", "worker"},
     "ca": {"config", "policy"},
-    "arguments": {"config", "process", "arguments_held", "arguments_recordings"},
+    "arguments": {"config", "process", "arguments_flows", "arguments_recordings"},
+    "arguments_flows": {"arguments_held"},
     "arguments_held": set(),
     "arguments_recordings": set(),
     "cli": DATA | {

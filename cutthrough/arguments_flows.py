@@ -1,0 +1,109 @@
+"""The arguments of `cutthrough flows`."""
+
+import argparse
+from collections.abc import Callable
+
+from cutthrough.arguments_held import add_held
+
+VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
+
+AddListener = Callable[[argparse.ArgumentParser, str], None]
+
+
+def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(own=made)
+        made.add_argument("--file", metavar="FILE", help="database that capture_file "
+                          "names [CUTTHROUGH_CAPTURE_FILE]")
+        made.add_argument("--url-file", metavar="FILE", help="file with the URL of "
+                          "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
+                          "CUTTHROUGH_CAPTURE_URL]")
+        return made
+
+    one = add("list", "list captured flows, newest first")
+    add_filter(one, 100)
+    add_json(one)
+    one = add("show", "show all of one flow")
+    add_number(one)
+    one.add_argument("--view", choices=VIEWS, default="auto",
+                     help="form of the bodies [auto: by their types]")
+    one.add_argument("--body", choices=("request", "response"),
+                     help="print this body alone, as its bytes are kept")
+    add_json(one)
+    one = add("search", "list flows that have all these words")
+    one.add_argument("words", metavar="WORD", nargs="+", help="words of URLs, heads "
+                     "and bodies; all must be there")
+    one.add_argument("--filter", metavar="FILTER", nargs=1, default=[],
+                     help="and that pass, as '~program edge1 & ~c 404'")
+    add_limit(one, 100)
+    add_json(one)
+    one = add("export", "write flows as an HTTP Archive (HAR 1.2)")
+    add_filter(one, 0)
+    one.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
+                     "readable by its owner alone [standard output]")
+    one = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
+    one.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
+                     "of mitmproxy or of export, or a file of mitmdump -w; - is "
+                     "standard input")
+    one.add_argument("--keep-credentials", action="store_true", help="do not redact "
+                     "Authorization, Cookie and their kin")
+    add_replay(add("replay", "send a captured request once more, through a proxy"))
+    one = add("tag", "set the tag or the comment of a flow; \"\" removes it")
+    add_number(one)
+    one.add_argument("--tag", metavar="TEXT")
+    one.add_argument("--comment", metavar="TEXT")
+    one = add("delete", "delete flows for good")
+    one.add_argument("filter", metavar="FILTER", nargs="*", help="those that pass")
+    one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
+                     help="this one; may be repeated")
+    one.add_argument("--all", action="store_true", help="every flow")
+    add("reads", "list who has read the database")
+    add_held(actions, add_listener)
+
+
+def add_filter(verb: argparse.ArgumentParser, limit: int) -> None:
+    verb.add_argument("filter", metavar="FILTER", nargs="*",
+                      help="as ~d host, ~c 404, !~m GET; docs/capture.md")
+    add_limit(verb, limit)
+
+
+def add_limit(verb: argparse.ArgumentParser, limit: int) -> None:
+    verb.add_argument("--limit", type=updates, metavar="N", default=limit,
+                      help=f"the newest N, 0: all [{limit or 'all'}]")
+
+
+def add_number(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("id", metavar="ID", type=updates, help="number of the flow")
+
+
+def add_json(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_replay(action: argparse.ArgumentParser) -> None:
+    add_number(action)
+    action.add_argument("--proxy", metavar="HOST:PORT", required=True,
+                        help="the proxy, a listener for plain HTTP")
+    action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
+                        "[none]")
+    action.add_argument("--password-file", metavar="FILE", help="its password")
+    action.add_argument("--method", metavar="METHOD", help="instead of the flow's")
+    action.add_argument("--url", metavar="URL", help="instead of the flow's")
+    action.add_argument("-H", "--header", metavar="NAME: VALUE", action="append",
+                        default=[], help="a field, instead of those of this name; "
+                        "without a value: none of this name; may be repeated")
+    action.add_argument("--data-file", metavar="FILE", help="the body, instead of the "
+                        "flow's")
+    action.add_argument("--diff", action="store_true", help="print the differences "
+                        "from the captured response; exit 1 if there are any")
+    add_json(action)
+
+
+def updates(text: str) -> int:
+    number = int(text)
+    if number < 0:                           # the countdown would never reach zero
+        raise ValueError
+    return number
