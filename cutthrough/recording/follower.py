@@ -181,7 +181,7 @@ class Follower:
         self.shared.answers.clear()
         self.shared.answers.take_hits()      # numbers of what was read before
         if self._session is not None:
-            self.shared.mask = self._session.masker.message
+            self.shared.mask = self._session.masker.messages
         self._see_fields(rules)
         self.shared.be_ready()
 

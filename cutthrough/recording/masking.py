@@ -6,14 +6,15 @@ matches, and another one does not. The key is not in the recordings. If they go 
 the key is not, it is `[redacted]` alone, and any secret matches. What is removed:
 credentials' fields always; fields, keys of URLs and forms, paths in JSON and matches of
 expressions as configured. A body in which such a value cannot be looked for, because
-its coding or form is unknown, goes as a whole.
+its coding or form is unknown, goes as a whole. What was removed from a request is
+removed from its answer, too.
 """
 
 import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -23,6 +24,7 @@ from cutthrough.capture.bodies import charset_of
 from cutthrough.capture.redaction import CREDENTIALS, split_path
 from cutthrough.codings import CodingError, decode, make_decoders
 from cutthrough.recording.documents import compile_finder
+from cutthrough.recording.echoes import Echoes, secrets_of
 from cutthrough.recording.model import (
     Chunk,
     Fields,
@@ -71,6 +73,8 @@ class Masker:
         self._paths = [split_path(path) for path in redaction.json]
         self._searches = [compile_finder(one) for one in redaction.body]
         self._known: dict[Fields, Fields] | None = None
+        self._known_echoes: dict[tuple[str, ...], Echoes] = {}
+        self._heard: list[str] | None = None     # secrets of the request in hand
         self.reads_bodies = bool(self._keys or self._paths or self._searches)
 
     def value(self, text: str) -> str:
@@ -93,6 +97,35 @@ class Masker:
             return request
         return msgspec.structs.replace(request, fields=fields, query=query, body=body)
 
+    def _request(self, request: Request) -> tuple[Request, Echoes | None]:
+        """With what its answer may repeat; None: nothing."""
+        self._heard = heard = list[str]()
+        try:
+            made = self.request(request)
+        finally:
+            self._heard = None
+        return made, None if made is request else self._echoes(request.fields, heard)
+
+    def echoes(self, fields: Fields) -> Echoes | None:
+        """What an answer may repeat of a request with these fields; None: nothing."""
+        return self._echoes(fields, [])
+
+    def _echoes(self, fields: Fields, heard: list[str]) -> Echoes | None:
+        for name, value in fields:
+            if (kind := name.lower()) in CREDENTIALS:
+                heard += secrets_of(kind, value)
+            elif kind in self._names:
+                heard.append(value)
+        if not heard:
+            return None
+        key = tuple(heard)
+        found = self._known_echoes.get(key)
+        if found is None:
+            found = Echoes(heard, self.value)
+            if self._known is not None:
+                self._known_echoes[key] = found
+        return found or None
+
     def response(self, response: Response) -> Response:
         fields, chunks = self.fields(response.fields), response.chunks
         if chunks and self.reads_bodies:
@@ -111,8 +144,30 @@ class Masker:
             response, fields=fields, chunks=chunks, messages=messages,
             trailers=trailers)
 
+    def _without(self, response: Response, echoes: Echoes) -> Response:
+        """The same object if nothing is removed."""
+        fields, chunks = echoes.fields(response.fields), response.chunks
+        coding = find(fields, "content-encoding").lower()
+        if coding in ("", "identity"):
+            chunks = echoes.chunks(chunks)
+        else:
+            with contextlib.suppress(Unreadable):
+                plain = inflate(response.body, coding)
+                if (body := echoes.cut(plain)) is not plain:
+                    chunks = spread(chunks, body, find(fields, "content-type"))
+        if chunks is not response.chunks:
+            fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
+        made = msgspec.structs.replace(
+            response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
+            messages=tuple(map(echoes.message, response.messages)),
+            trailers=echoes.fields(response.trailers))
+        return response if made == response else made
+
     def recording(self, one: Recording) -> Recording:
-        request, response = self.request(one.request), self.response(one.response)
+        request, echoes = self._request(one.request)
+        response = self.response(one.response)
+        if echoes is not None:
+            response = self._without(response, echoes)
         if request is one.request and response is one.response and not one.patterns:
             return one
         return msgspec.structs.replace(
@@ -142,6 +197,13 @@ class Masker:
         made = self._plain(message.data, "")
         return msgspec.structs.replace(message, data=made)
 
+    def messages(self, request: Request) -> Callable[[Message], Message]:
+        """As `message`, of the WebSocket of this request."""
+        echoes = self._request(request)[1]
+        if echoes is None:
+            return self.message
+        return lambda message: echoes.message(self.message(message))
+
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """Within, equal fields are masked once: `fields` keeps them, and drops them at
@@ -151,6 +213,7 @@ class Masker:
             yield
         finally:
             self._known = None
+            self._known_echoes.clear()
 
     def fields(self, fields: Fields) -> Fields:
         """The same object if nothing is removed."""
@@ -185,6 +248,8 @@ class Masker:
     def _pair(self, match: re.Match[str]) -> str:
         if unquote_plus(match[2]).lower() not in self._keys:
             return match[0]
+        if self._heard is not None:
+            self._heard += (match[3], unquote_plus(match[3]))
         return f"{match[1]}{match[2]}={self.value(match[3])}"
 
     def _coded(self, body: bytes, fields: Fields) -> tuple[bytes, Fields]:
@@ -270,6 +335,8 @@ class Masker:
             else:
                 text = inner if isinstance(inner, str) else json.dumps(
                     inner, sort_keys=True)
+                if self._heard is not None and isinstance(inner, str):
+                    self._heard.append(inner)
                 value[key] = self.value(text)
                 found |= value[key] != inner
         return found
@@ -285,6 +352,8 @@ class Masker:
             spans = [match.span(number + 1) for number in range(len(match.groups()))]
             for begin, end in sorted(spans or [match.span()]):
                 if begin >= at and end > begin:
+                    if self._heard is not None:
+                        self._heard.append(text[begin:end])
                     made += [text[at:begin], self.value(text[begin:end])]
                     at = end
         return "".join([*made, text[at:]])
@@ -304,6 +373,19 @@ def inflate(body: bytes, coding: str) -> bytes:
     except CodingError:
         raise Unreadable from None
     return bytes(found)
+
+
+def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
+    """Whether an answer has any of these. `head`: masked. The body is read without its
+    coding, if that can be undone."""
+    if echoes.has(head):
+        return True
+    if coding not in ("", "identity"):
+        try:
+            body = inflate(body, coding)
+        except Unreadable:
+            return False
+    return echoes.has(body)
 
 
 def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ...]:

@@ -72,8 +72,8 @@ class Answers(Protocol):
     def take_hits(self) -> dict[int, int]: ...
 
 
-def same(message: Message) -> Message:
-    return message
+def no_mask(request: Request) -> Callable[[Message], Message]:
+    return lambda message: message
 
 
 class Missed(NamedTuple):
@@ -145,7 +145,8 @@ class Shared:
         self.speed = 0.0                     # of recorded times; 0: at once
         self.wants_fields = False
         self.most_body = 4 << 20
-        self.mask: Callable[[Message], Message] = same
+        # Of the messages of a request's WebSocket
+        self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
         self.on_replay: OnReplay | None = None
 
     def be_ready(self) -> None:
@@ -292,7 +293,7 @@ class Play:
         shared = self._shared
         task = asyncio.get_running_loop().create_task(play_websocket(
             far, found.recording, found.route, shared.speed, shared.most_body,
-            shared.mask))
+            shared.mask(self._request(True))))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 

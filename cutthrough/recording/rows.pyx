@@ -19,6 +19,8 @@ from msgspec.msgpack import Encoder
 from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.taped cimport Taped
 from cutthrough.recording.heads import read_request, read_response
+from cutthrough.recording.masking import repeats
+from cutthrough.recording.model import find
 from cutthrough.recording.taping import CONDITIONAL, field_of, unframe
 
 cdef extern from "Python.h":
@@ -39,6 +41,8 @@ cdef class _Known:
     cdef int count
     cdef int status
     cdef bint is_chunked
+    cdef str coding                         # of a response
+    cdef object echoes                      # of a request: what its answer may repeat, or None
 
 
 cdef class RowMaker:
@@ -113,6 +117,10 @@ cdef class RowMaker:
             timed = contents(one)
             if timed is None:
                 return None
+        if request.echoes is not None and repeats(
+                request.echoes, response.entries, response.coding,
+                b"".join([piece[TIME_BYTES:] for piece in timed])):
+            return None
         return (
             one.begun_us, 0, PyUnicode_DecodeASCII(head, target - head - 1, NULL),
             url_of(one, target, n_target), response.status, "",
@@ -124,6 +132,7 @@ cdef class RowMaker:
         if made is None:
             made = self._responses[head] = _Known.__new__(_Known)
             made.status, reason, protocol, fields = read_response(head.decode("latin-1"))
+            made.coding = find(fields, "content-encoding").lower()
             fill_in(made, {"status": made.status, "reason": reason, "protocol": protocol,
                            "fields": self._masker.fields(fields)})
         return made
@@ -144,6 +153,7 @@ cdef class RowMaker:
             text = head.decode("latin-1")
             fields = read_request(text, "", "", 0).fields
             made.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            made.echoes = self._masker.echoes(fields)
             fill_in(made, {"fields": self._masker.fields(fields)})
         self._last, self._last_known = lines, made
         return made

@@ -224,11 +224,12 @@ def without_secrets(head):
 
 
 def test_no_secret_is_in_any_file_of_the_directory(start, folder, make_origin, dial):
-    """R59: credentials always, and what the configuration names."""
+    """R59: credentials always, what the configuration names, and what answers repeat of
+    both."""
     origin = make_origin(answer(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-        b"Set-Cookie: id=cook1e\r\nContent-Length: 37\r\n\r\n"
-        b'{"token": "t0psecret", "plain": "no"}'))
+        b"Set-Cookie: id=cook1e\r\nX-Got: bear3r\r\nContent-Length: 62\r\n\r\n"
+        b'{"token": "t0psecret", "plain": "no", "auth": "Bearer bear3r"}'))
     proxy = start("record", config='recording_redact_json = ["$.token"]\n'
                   'recording_redact_query = ["key"]')
     client = dial(proxy)

@@ -54,10 +54,10 @@ def chat(conn):
     conn.read_exact(len(frame(Opcode.CLOSE, b"\x03\xe8")))
 
 
-def enter(client, url, key=KEY):
+def enter(client, url, key=KEY, *fields):
     client.send(build_request(
         "GET", url, "Connection: Upgrade", "Upgrade: websocket",
-        f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"))
+        f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", *fields))
     return client.read_until(b"\r\n\r\n")
 
 
@@ -192,6 +192,19 @@ ignored_paths = ["$.id"]
     client.send(frame(Opcode.TEXT, b'{"id":9,"method":"go","jsonrpc":"2.0"}'))
     expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 4 differs from the "
            b"recording: body $.method: \"go\", recorded \"stop\"")
+
+
+def test_a_client_may_say_its_secret_which_the_recording_has_not(start, folder, dial):
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/chat", fields=(("Authorization", "Bearer s3kr1t"),)),
+        response=Response(status=101, messages=(
+            Message(0, True, "text", b"I am s3kr1t"),
+            Message(1, False, "text", b"welcome")))))
+    client = dial(start())
+    enter(client, "http://127.0.0.1:9/chat", KEY, "Authorization: Bearer s3kr1t")
+    client.send(frame(Opcode.TEXT, b"I am s3kr1t"))
+    expect(client, Opcode.TEXT, b"welcome")
 
 
 def test_a_plain_request_gets_no_websocket(replaying, dial):
