@@ -19,7 +19,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +28,11 @@ import pytest
 
 if TYPE_CHECKING:
     from cutthrough.recording.model import Recording
+    from cutthrough.recording.model import Request as AskedRequest
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
+ENDS_S = 1.0                                 # at a test's end, for its requests
 MOST_NAME = 150                              # characters of a cassette's own
 # What the test had an answer to, or a part of one
 _ANSWERED = ("ok", "client_closed", "client_reset")
@@ -47,6 +49,17 @@ class Request:
     status: int | None
     verdict: str
     miss: str = ""
+    fields: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+    def field(self, name: str) -> str:
+        """All values of this name, joined; "": there is none."""
+        return ", ".join(value for one, value in self.fields
+                         if one.lower() == name.lower())
+
+    def json(self) -> Any:
+        """The body as a document. Raises ValueError."""
+        return json.loads(self.body)
 
 
 @dataclass
@@ -65,37 +78,17 @@ class Cassette:
 
     def respond(self, url: str, *, method: str = "GET", status: int = 200,
                 json: Any = None, text: str = "", content: bytes = b"",
-                headers: Mapping[str, str] | None = None) -> None:
-        """Answers requests with this method and URL from now on; several answers of one
-        request come in order, and the last one again. Whatever else is asked is
-        replayed, or refused: there is no network."""
+                headers: Mapping[str, str] | None = None, template: bool = False
+                ) -> None:
+        """Answers requests with this method and URL from now on, and keeps the answers
+        out of the cassette; several for the same come in order, and the last one again.
+        * stands for anything in the method, the path and the query; the first that fits
+        answers. With `template`, headers and body are templates of the request. Without
+        a cassette whatever else is asked is refused."""
+        from cutthrough.recording.answers import make_answer
+
         self._running.respond(make_answer(
-            url, method, status, json, text, content, dict(headers or {})))
-
-
-def make_answer(url: str, method: str, status: int, document: Any, text: str,
-                content: bytes, headers: dict[str, str]) -> "Recording":
-    from cutthrough.recording.foreign import make_request
-    from cutthrough.recording.model import Chunk, Pattern, Recording, Response
-
-    asked = make_request(method, url, (), b"")
-    body, kind = content, ""
-    if document is not None:
-        body, kind = json.dumps(document).encode(), "application/json"
-    elif text:
-        body, kind = text.encode(), "text/plain; charset=utf-8"
-    fields = {"Content-Type": kind} if kind else {}
-    fields |= headers | {"Content-Length": str(len(body))}
-    return Recording(
-        request=asked, patterns=(
-            Pattern(part="method", value=method),
-            Pattern(part="scheme", value=asked.scheme),
-            Pattern(part="host", value=asked.host),
-            Pattern(part="port", value=str(asked.port)),
-            Pattern(part="path", value=asked.path),
-            Pattern(part="query", value=asked.query)), response=Response(
-            status=status, fields=tuple(fields.items()),
-            chunks=(Chunk(0, body),) if body else ()))
+            url, method, status, json, text, content, dict(headers or {}), template))
 
 
 class _Running:
@@ -110,7 +103,8 @@ class _Running:
         from cutthrough.tools.run import Proxy, environment, make_bundle
 
         directory = folder / "sessions"
-        self._sessions = Sessions(directory)
+        self._sessions, self._directory = Sessions(directory), directory
+        self._answers: list[Recording] = []
         self.bundle = folder / "bundle.pem"
         authority = str(folder / "ca")
         # The system's roots would cost each client of Python 20 ms
@@ -138,6 +132,8 @@ class _Running:
             failed.pop_all()
 
     def _begin(self, mode: str, cassette: Path | None, slug: str) -> None:
+        from cutthrough.recording.answers import write_answers
+
         before = self._name
         self._count += 1
         self._name = f"{self._count}-{slug}"[:90]
@@ -150,11 +146,18 @@ class _Running:
         if recordings:
             session.put(recordings)
         session.close()
-        self._proxy.switch(self._mode, self._name)
+        self._answers = []
+        # None yet where all is recorded; else what is asked is noted beside them
+        name = f"{self._count}" if self._mode != "record" else ""
+        if name:
+            write_answers(self._directory, name, ())
+        self._proxy.switch(mode=self._mode, session=self._name, answers=name)
         self._proxy.new_lines()              # of requests that no test waited for
         self._lines = []
         if before in self._sessions.names():
             self._sessions.delete(before)
+        for path in self._directory.glob(f"{self._count - 1}.a*"):
+            path.unlink()
 
     def _read_cassette(self, cassette: Path) -> "list[Recording] | None":
         """None: there is none. If the test may write it, other processes of this run
@@ -173,12 +176,12 @@ class _Running:
             return read_folder(cassette)[1]
 
     def respond(self, answer: "Recording") -> None:
-        if self._mode == "record":           # there is nothing recorded to be replayed
-            raise RuntimeError("respond: the cassette is being recorded")
-        session = self._sessions.open(self._name)
-        session.add([answer])
-        session.close()
-        self._proxy.switch(self._mode, self._name)
+        from cutthrough.recording.answers import write_answers
+
+        self._answers.append(answer)
+        name = f"{self._count}"
+        write_answers(self._directory, name, self._answers)
+        self._proxy.switch(answers=name)
 
     def requests(self) -> list[Request]:
         from cutthrough.tools.run import explain, url_of
@@ -189,18 +192,50 @@ class _Running:
                             line["method"] != "CONNECT" or is_missed(line))]
         missed = [*filter(is_missed, self._lines)]
         why = iter(explain(missed, self._proxy.misses()) if missed else ())
-        return [Request(line["method"], url_of(line), line.get("status"),
-                        line["reason"], next(why) if is_missed(line) else "")
-                for line in self._lines]
+        asked = self._asked()
+        return [Request(
+            line["method"], url_of(line), line.get("status"), line["reason"],
+            next(why) if is_missed(line) else "", *take(asked, line))
+            for line in self._lines]
+
+    def _asked(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
+        """What recordings and answers were asked for, and what was recorded."""
+        from cutthrough.recording.answers import read_asked
+        from cutthrough.tools.run import key_of
+
+        found: dict[tuple[bool, str, str], list[AskedRequest]] = {}
+        for is_recorded, requests in (
+                (False, read_asked(self._directory, f"{self._count}")),
+                (True, [one.request for one in self._recordings()[self._read:]])):
+            for one in requests:
+                key = (is_recorded, *key_of(one.method, one.url))
+                found.setdefault(key, []).append(one)
+        return found
 
     def end(self, has_passed: bool) -> list[Request]:
         """Writes the cassette if it was recorded, and the test has passed; returns what
         was missed."""
         with self._held:
+            records = self._cassette is not None and self._mode in ("record", "cache")
+            left = self._await_ends() if records else 0
             found = self.requests()
-            if self._cassette is not None and self._mode in ("record", "cache"):
+            if self._cassette is not None and records:
                 self._keep(self._cassette, found, has_passed)
+                if left:
+                    warnings.warn(
+                        f"{self._cassette.name}: {left} requests have not ended: their "
+                        "answers are not recorded", pytest.PytestWarning, stacklevel=2)
         return [one for one in found if one.verdict == "recording_missed"]
+
+    def _await_ends(self) -> int:
+        """Of a client that has left, the proxy knows when more comes for it. Returns
+        how many requests of this test have not ended."""
+        until = time.monotonic() + ENDS_S
+        while left := self._proxy.under_way(self._begun_us):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.02)                 # between looks
+        return left
 
     def _keep(self, cassette: Path, found: list[Request], has_passed: bool) -> None:
         """Warns of answers that could not be recorded, or are not kept."""
@@ -235,6 +270,19 @@ class _Running:
 
     def stop(self) -> None:
         self._proxy.stop()
+
+
+def take(asked: "dict[tuple[bool, str, str], list[AskedRequest]]",
+         line: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Fields and body of the request of this line; () if neither is known."""
+    from cutthrough.tools.run import key_of, url_of
+
+    is_recorded = line["reason"] not in ("replayed", "recording_missed")
+    known = asked.get((is_recorded, *key_of(line["method"], url_of(line))))
+    if not known:
+        return ()
+    one = known.pop(0)
+    return one.fields, one.body
 
 
 def is_missed(line: Mapping[str, Any]) -> bool:

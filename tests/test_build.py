@@ -187,7 +187,9 @@ def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> N
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         [entry] = [name for name in names if name.endswith("entry_points.txt")]
-        assert "cutthrough = cutthrough.cli:main" in archive.read(entry).decode()
+        entries = archive.read(entry).decode()
+        assert "[console_scripts]\ncutthrough = cutthrough.cli:main" in entries
+        assert "[pytest11]\ncutthrough = cutthrough.pytest_plugin" in entries
     assert f"proxy{SUFFIX}" in names
     assert f"cutthrough/room{SUFFIX}" in names
     assert {"cutthrough/room.pyi", "cutthrough/py.typed"} <= set(names)

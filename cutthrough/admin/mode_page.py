@@ -2,10 +2,12 @@
 
     GET  /mode                                  {"mode": …, "session": …}
     POST /mode?mode=replay&session=NAME         changes what is named; with the token
+    POST /mode?answers=NAME                     what comes before recordings
     POST /settle                                {"unanswered": []}; with the token
 
-All sequences begin anew. Without `recording_directory` /mode is 404. A change is
-answered when all workers have it, and what has ended before is recorded as it was.
+All sequences begin anew, unless `answers` alone is named. Without `recording_directory`
+/mode is 404. A change is answered when all workers have it, and what has ended before
+is recorded as it was.
 /settle is answered when what has ended is in the access log and recorded. `unanswered`:
 processes that have not said so in some seconds.
 """
@@ -36,7 +38,7 @@ class ModePage:
 
     async def change(self, request: web.Request) -> web.StreamResponse:
         directory = self._found()
-        unknown = request.query.keys() - {"mode", "session"}
+        unknown = request.query.keys() - {"mode", "session", "answers"}
         if unknown or not request.query:
             raise ValueError("give mode=… or session=…, or both" + "".join(
                 [f"; {name!r:.40} is unknown" for name in sorted(unknown)]))
@@ -44,11 +46,12 @@ class ModePage:
         session = request.query.get("session", "")
         if "mode" in request.query and mode not in MODES:
             raise ValueError(f"mode={mode:.40} is none of {', '.join(MODES)}")
-        if session and not is_name(session):
-            raise ValueError(f"{session!r:.110} is no name of a session")
+        for name in (session, request.query.get("answers", "")):
+            if name and not is_name(name):
+                raise ValueError(f"{name!r:.110} is no name of a session")
         unanswered = await self._replays.settle()
         state = msgspec.structs.replace(read_state(directory), **request.query)
-        write_state(directory, state)
+        write_state(directory, state, request.query.keys() != {"answers"})
         errors, silent = await self._replays.look()
         return _describe(state, errors=errors,
                          unanswered=sorted({*unanswered, *silent}))

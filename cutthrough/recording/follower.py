@@ -105,22 +105,26 @@ class Follower:
         await self.count_hits()
         self.close()
         self._name, self._mark, self._run = name, found, run
-        if not plays:                        # what is under way has what was read
-            self.shared.answers.clear()
+        if not plays and self.shared.first is None:
+            self.shared.answers.clear()      # what is under way has what was read
             self.shared.be_ready()
-        elif found:
+        elif found and plays:
             self._session = Sessions(rules.directory).open(name)
             self._counted_in = path, found
             await self._load(rules, hold)
         else:
-            self._loaded = Matcher(rules.routes)
+            mask = None
+            if found:
+                with contextlib.closing(Sessions(rules.directory).open(name)) as one:
+                    mask = one.masker.request
+            self._loaded = Matcher(rules.routes, mask)
             self._take(rules)
         return True
 
     async def prepare(self, rules: Rules) -> None:
         """Has answers at hand, as far as there is room and nothing changes."""
         matcher = self.matcher
-        if rules.speed or rules.on_replay is not None:
+        if not self.shared.keeps or rules.speed or rules.on_replay is not None:
             return
         numbers = matcher.numbers()
         for at in range(0, len(numbers), STEP):

@@ -21,11 +21,13 @@ NAME = "mode"
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """`rules`: the mode of each rule. "": the configured session. `run`: differs with
-    each change; sequences begin anew with it."""
+    each change; sequences begin anew with it. `answers`: the name of those that come
+    before recordings (see answers.py); "": none."""
 
     mode: Mode = "rules"
     session: str = ""
     run: int = 0
+    answers: str = ""
 
 
 def read_state(directory: str | Path) -> State:
@@ -37,21 +39,22 @@ def read_state(directory: str | Path) -> State:
         return State()
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if found.session and not is_name(found.session):
-        raise ValueError(f"{path}: {found.session!r:.110} is no name of a session")
+    for name in (found.session, found.answers):
+        if name and not is_name(name):
+            raise ValueError(f"{path}: {name!r:.110} is no name of a session")
     return found
 
 
-def write_state(directory: str | Path, state: State) -> None:
-    """With a new `run`. Raises OSError."""
+def write_state(directory: str | Path, state: State, is_new_run: bool = True) -> None:
+    """Raises OSError."""
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder / f".{NAME}-{os.getpid()}"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                  | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(
-            msgspec.structs.replace(state, run=time.time_ns())) + b"\n")
+        file.write(msgspec.json.encode(msgspec.structs.replace(
+            state, run=time.time_ns() if is_new_run else state.run)) + b"\n")
     new.replace(folder / NAME)
 
 

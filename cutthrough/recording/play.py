@@ -148,6 +148,13 @@ class Shared:
         # Of the messages of a request's WebSocket
         self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
         self.on_replay: OnReplay | None = None
+        self.first: Matcher | None = None    # answers that come before recordings
+        self.note: Callable[[Request], None] | None = None   # with them: what is asked
+
+    @property
+    def keeps(self) -> bool:
+        """Answers are kept at hand."""
+        return self.first is None and not isinstance(self.answers, Hits)
 
     def be_ready(self) -> None:
         if self.matcher is None:
@@ -251,21 +258,27 @@ class Play:
         shared = self._shared
         matcher = shared.matcher
         assert matcher is not None
+        if shared.first is not None and self._answer_first(shared.first):
+            self._note(matcher)
+            return
         found = matcher.match(self._request(shared.wants_fields or self._has_body),
                               explain=False, offers=self._offers)
         if isinstance(found, Miss) and self._mode == REPLAYS:
+            known = shared.first if shared.first and not len(matcher) else matcher
             found = shared.told.explain(
-                matcher, self._request(True), self._offers, found)
+                known, self._request(True), self._offers, found)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
+        if isinstance(found, Match) or self._mode == REPLAYS:
+            self._note(matcher)
         if isinstance(found, Match):
             shared.answers.count(found.recording.number)
             if found.recording.response.status == 101:
                 self._exchange.switch(partial(self._converse, found))
             elif changes(found, shared.on_replay):
-                self._answer_changed(found)
+                self._answer_changed(found, shared.on_replay)
             else:
                 self._answer(found.recording, found.is_last)
             return
@@ -281,9 +294,20 @@ class Play:
         else:
             self._exchange.pass_on()
 
-    def _answer_changed(self, found: Match) -> None:
+    def _note(self, matcher: Matcher) -> None:
+        if self._shared.note is not None:
+            self._shared.note(matcher.masked(self._request(True)))
+
+    def _answer_first(self, first: Matcher) -> bool:
+        """False: there is no such answer."""
+        found = first.match(self._request(True), explain=False)
+        if isinstance(found, Match):
+            self._answer_changed(found, None)
+        return isinstance(found, Match)
+
+    def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
         try:
-            made = alter(found, self._request(True), self._shared.on_replay)
+            made = alter(found, self._request(True), hook)
         except ReplayFailed as error:
             self._exchange.refuse("replay_failed", str(error))
         else:
@@ -309,7 +333,7 @@ class Play:
             self._begin(self._send(recording, head, chunked, method))
             return
         body = build_body(response, method, chunked)
-        if is_last and not isinstance(self._shared.answers, Hits):
+        if is_last and self._shared.keeps:
             self._exchange.keep(head, body, self._body, recording.number)
         if self._exchange.answer_whole(head, body):
             return

@@ -20,6 +20,7 @@ import msgspec
 
 from cutthrough.capture.store import StoreError
 from cutthrough.recording.alter import OnReplay
+from cutthrough.recording.answers import Asked, read_answers
 from cutthrough.recording.choice import Choice
 from cutthrough.recording.follower import Follower, Hold
 from cutthrough.recording.keys import Key, Route
@@ -96,6 +97,8 @@ class Player:
         self._counted = 0.0
         self._looks = asyncio.Lock()
         self._failed = ""
+        self._first = "", 0                  # the name of the answers, and their number
+        self._asked: Asked | None = None
 
     @property
     def matcher(self) -> Matcher:
@@ -131,6 +134,7 @@ class Player:
             one.close()
             one.shared.close()
         self._close_lanes()
+        self._close_asked()
         self._nothing.close()
         for far in list(self._held.values()):
             far.close()
@@ -244,10 +248,13 @@ class Player:
             state = read_state(folder)
             self._state_mark, self._state = mark, state
             self._name = state.session or settings.session
+            self._read_first(folder)
         is_new = await self._follow(self._in_force, settings, self._name, changed)
         await self._follow_chosen(settings, changed)
         if changed:
-            self._on_state(self._state.mode)
+            # To record, beside answers: to find nothing but these
+            is_beside = self._state.mode == "record" and self._state.answers
+            self._on_state("cache" if is_beside else self._state.mode)
         if is_new and self._plays(settings):
             await self._in_force.prepare(settings)
         if changed:
@@ -281,6 +288,30 @@ class Player:
             await one.count_hits()
             one.close()
             one.shared.be_ready()
+
+    def _read_first(self, folder: Path) -> None:
+        """Those that were there before keep their places."""
+        name, count = self._first
+        shared = self._in_force.shared
+        if name != self._state.answers:
+            self._close_asked()
+            name, count = self._state.answers, 0
+            shared.first = Matcher() if name else None
+            if name:
+                self._asked = Asked(folder, name)
+                shared.note = self._asked.note
+        if shared.first is not None:
+            answers = read_answers(folder, name)
+            for one in answers[count:]:
+                shared.first.add(one)
+            count = len(answers)
+        self._first = name, count
+
+    def _close_asked(self) -> None:
+        self._in_force.shared.note = None
+        if self._asked is not None:
+            self._asked.close()
+            self._asked = None
 
     def _plays(self, settings: Settings) -> bool:
         mode = self._state.mode

@@ -313,9 +313,9 @@ class Proxy:
             fields=config.recording_redact_fields, query=config.recording_redact_query,
             json=config.recording_redact_json, body=config.recording_redact_body)
 
-    def switch(self, mode: str, session: str) -> None:
-        """Has mode and session come into force. Raises NotReady."""
-        found = self._settled("mode?" + urlencode({"mode": mode, "session": session}))
+    def switch(self, **state: str) -> None:
+        """Has mode, session or answers come into force. Raises NotReady."""
+        found = self._settled("mode?" + urlencode(state))
         if found["errors"]:
             raise NotReady("; ".join(found["errors"]))
 
@@ -338,6 +338,16 @@ class Proxy:
             raise NotReady(f"no answer in {START_S:g} s: "
                            + ", ".join(found["unanswered"]))
         return found
+
+    def under_way(self, since_us: float) -> int:
+        """Requests that have begun since then, and have not ended. Raises NotReady."""
+        try:
+            found = self._listener.connections()
+        except Unanswered as error:
+            raise NotReady(str(error)) from None
+        now_us = time.time_ns() / 1000
+        return sum(one["kind"] == "request" and now_us - one["age"] * 1e6 >= since_us
+                   for one in found)
 
     def warnings(self) -> list[str]:
         """What the error log says of answers that are not recorded."""

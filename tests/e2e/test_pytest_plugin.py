@@ -70,6 +70,99 @@ def test_a_test_answers_its_own_requests_in_order_without_a_network(run):
     assert status == 0, said
 
 
+def test_answers_of_the_test_come_before_recordings_and_are_not_kept(run, make_origin):
+    """In replay a recording came first; with new_episodes the answer was written once
+    more in each run; while a cassette was recorded it was an error."""
+    origin = make_origin(answer(*NUMBERED * 9))
+    base = f"http://127.0.0.1:{origin.port}"
+    text = "".join(f"""
+        @pytest.mark.cassette("{mode}", mode="{mode}")
+        def test_{mode}(cutthrough):
+            print("found", "{mode}", get("{base}/1"))
+            cutthrough.respond("{base}/1", text="made", headers={{"Set-Cookie": "a=b"}})
+            assert get("{base}/1") == "made"
+            cutthrough.respond("{base}/1", text="again")
+            print("found", "{mode}", get("{base}/2"))
+            print("found", "{mode}", get("{base}/2"))
+            answer = urllib.request.urlopen("{base}/1")
+            assert answer.read() == b"again" and "Set-Cookie" not in answer.headers
+            assert [one.verdict for one in cutthrough.requests].count("replayed") >= 2
+    """ for mode in ("once", "new_episodes", "all"))
+    first = run.passes(text)
+    assert len(first) == 9 and len({*first}) == 9
+    assert [len(run.cassette(mode)) for mode in ("once", "new_episodes", "all")
+            ] == [3, 3, 3]
+    assert len(origin.requests) == 9
+    origin.close()
+    text = text.replace('mode="all"', 'mode="none"')
+    assert run.passes(text) == run.passes(text) == first
+    assert [len(run.cassette(mode)) for mode in ("once", "new_episodes", "all")
+            ] == [3, 3, 3]
+
+
+def test_answers_are_given_by_patterns_and_made_of_the_request(run):
+    status, said = run("""
+        def ask(url, body=None, method=None):
+            return urllib.request.urlopen(urllib.request.Request(
+                url, body, method=method)).read().decode()
+
+        def test_patterns(cutthrough):
+            cutthrough.respond("https://api.example.com/v1/items/7", text="seven")
+            cutthrough.respond("https://api.example.com/v1/items/*", text="any")
+            cutthrough.respond("https://b.example.com/search?*", text="found")
+            cutthrough.respond("https://api.example.com/v1/*", method="P*", json={
+                "name": "{{ json.name }}", "id": "{{ request.segments[1] }}"},
+                template=True)
+            assert get("https://api.example.com/v1/items/1/a") == "any"
+            assert get("https://api.example.com/v1/items/7") == "seven"
+            assert get("https://b.example.com/search?q=a&p=2") == "found"
+            said = ask("https://api.example.com/v1/users", b'{"name": "me"}')
+            assert said == '{"name": "me", "id": "users"}'
+
+        def test_nothing_else(cutthrough):
+            cutthrough.respond("https://api.example.com/v1/items/*", text="any")
+            for url in ("https://api.example.com/v1/items/1?a=b",
+                        "https://other.example.com/v1/items/1"):
+                with pytest.raises(OSError):
+                    get(url)
+    """)
+    assert status == 1 and "2 passed, 1 error" in said, said
+    assert "query: 'a=b', wanted exact ''" in said
+    assert "host: 'other.example.com', wanted exact 'api.example.com'" in said
+
+
+def test_a_test_sees_what_was_sent(run, make_origin):
+    origin = make_origin(over_tls(answer(*NUMBERED), origins().sign("DNS:a.example")))
+    text = f"""
+        @pytest.mark.cassette
+        def test_sent(cutthrough):
+            base = "https://a.example:{origin.port}"
+
+            def send(path, method, body):
+                request = urllib.request.Request(
+                    base + path, body, method=method, headers={{
+                        "X-One": path, "Authorization": "Bearer s3cret"}})
+                urllib.request.urlopen(request).read()
+
+            send("/a?b=c", "POST", b'{{"a": 1}}')
+            send("/a?b=d", "POST", b"two")
+            cutthrough.respond(base + "/made", method="PUT", text="made")
+            send("/made", "PUT", b'["made"]')
+            send("/b", "GET", None)
+            one, two, three, four = cutthrough.requests
+            assert [sent.field("X-One") for sent in cutthrough.requests] == [
+                "/a?b=c", "/a?b=d", "/made", "/b"]
+            assert (one.json(), two.body, three.json(), four.body) == (
+                {{"a": 1}}, b"two", ["made"], b"")
+            assert one.field("authorization").startswith("[redacted")
+            assert ("X-One", "/a?b=c") in one.fields and one.field("x-two") == ""
+            print("found", [sent.verdict for sent in cutthrough.requests])
+    """
+    assert run.passes(text) == ["found ['ok', 'ok', 'replayed', 'ok']"]
+    origin.close()
+    assert run.passes(text) == [f"found {['replayed'] * 4}"]
+
+
 def test_a_miss_fails_the_test_with_the_nearest_recording_and_what_differs(
         run, make_origin):
     """The log has room for the first 64 characters of it."""

@@ -3,6 +3,7 @@ that are no code of the test: recorded, and replayed when the origins are gone."
 
 import json
 import os
+import threading
 import time
 from importlib.util import find_spec
 
@@ -291,6 +292,36 @@ def test_a_stream_that_was_not_read_to_its_end_is_a_warning(run, make_origin):
     """)
     assert status == 0, said
     assert "test_inner.test_part: 1 of 1 answers are not recorded" in said
+
+
+@pytest.mark.parametrize(("pause_s", "why"), [
+    (0.05, "1 of 1 answers are not recorded"),
+    (60, "1 requests have not ended: their answers are not recorded")])
+def test_a_stream_that_is_left_while_its_origin_sends_is_a_warning(
+        run, make_origin, pause_s, why):
+    """The test ended before the proxy knew that the client had left."""
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for number in range(400):            # until the proxy closes
+            conn.send(b"data: %d\n\n" % number)
+            if gone.wait(pause_s):
+                return
+
+    gone = threading.Event()
+    origin = make_origin(script)
+    status, said = run(f"""
+        import httpx
+
+        @pytest.mark.cassette
+        def test_part():
+            with httpx.stream("GET", "http://127.0.0.1:{origin.port}/") as answer:
+                for line in answer.iter_lines():
+                    break
+    """)
+    gone.set()
+    assert status == 0, said
+    assert f"test_inner.test_part: {why}" in said, said
 
 
 def test_redaction_is_that_of_the_configuration_in_each_mode(run, make_origin):

@@ -10,9 +10,11 @@ from importlib.util import find_spec
 
 import pytest
 
+from cutthrough.tools.presets import PRESETS
 from tests.support.inner import Inner
 from tests.support.inside import origins, over_tls
 from tests.support.origin import Connection
+from tests.support.proxy import ROOT
 
 ACCOUNT = "acme-0123456789"
 
@@ -165,6 +167,10 @@ def anthropic_events(number: int, words: str) -> Iterator[bytes]:
     yield event("message_delta", usage={"output_tokens": 20},
                 delta={"stop_reason": "end_turn", "stop_sequence": None})
     yield event("message_stop")
+
+
+def test_the_page_has_the_presets():
+    assert PRESETS in (ROOT / "docs/recording.md").read_text()
 
 
 @pytest.mark.parametrize(("vendor", "text", "answers", "events"), [
