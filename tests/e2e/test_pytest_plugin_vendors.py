@@ -200,3 +200,58 @@ def test_a_vendors_client_is_recorded_and_replayed(
         assert key.encode() not in content, path
         if not path.name.startswith("test_inner."):      # the test, compiled too
             assert ACCOUNT.encode() not in content, path
+
+
+def of_github_and_stripe(token: str) -> Callable:
+    """Answers with a token of the app's, and with secrets of payments and webhooks."""
+    def script(conn: Connection) -> None:
+        while conn.read_request():
+            number = len(conn.origin.requests)
+            body = json.dumps({
+                "number": number, "token": f"ghs_{token}", "secret": f"whsec_{token}",
+                "client_secret": f"pi_{number}_secret_{token}"}).encode()
+            conn.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                      f"X-OAuth-Client-Id: {ACCOUNT}\r\nStripe-Account: {ACCOUNT}\r\n"
+                      f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return script
+
+
+def test_github_and_stripe_are_recorded_and_replayed(make_origin, tmp_path):
+    """White space and the order of a form differ in each run, and so do the keys."""
+    run = Inner(tmp_path, "api.github.com", "api.stripe.com")
+    token = os.urandom(16).hex()
+    origin = make_origin(over_tls(of_github_and_stripe(token), origins().sign(
+        "DNS:api.github.com", "DNS:api.stripe.com")))
+    text = f"""
+        import json, uuid
+
+        def ask(host, path, kind, body):
+            key = "sk_live_" + os.environ["TOKEN"]
+            return json.load(urllib.request.urlopen(urllib.request.Request(
+                f"https://{{host}}:{origin.port}{{path}}", body.encode(), {{
+                    "Content-Type": kind, "Authorization": f"Bearer {{key}}",
+                    "Idempotency-Key": str(uuid.uuid4()),
+                    "Stripe-Account": "{ACCOUNT}"}})))["number"]
+
+        @pytest.mark.cassette
+        def test_both():
+            is_first = os.environ["RUN"] == "1"
+            for user in ("a", "b"):
+                print("found", ask(
+                    "api.github.com", "/app/installations/1/access_tokens",
+                    "application/json", json.dumps(
+                        {{"permissions": {{"contents": "read"}}, "user": user}},
+                        indent=4 if is_first else None, sort_keys=is_first)))
+                pairs = ["amount=" + user, "currency=eur"]
+                print("found", ask(
+                    "api.stripe.com", "/v1/payment_intents",
+                    "application/x-www-form-urlencoded",
+                    "&".join(pairs if is_first else pairs[::-1])))
+    """
+    first = run.passes(text, RUN="1", TOKEN=token)
+    assert first == [f"found {number}" for number in range(1, 5)]
+    origin.close()
+    assert run.passes(text, RUN="2", TOKEN="none") == first
+    for path in (tmp_path / "cassettes").rglob("*.json"):
+        content = path.read_text()
+        assert token not in content and ACCOUNT not in content, path
