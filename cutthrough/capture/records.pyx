@@ -63,6 +63,9 @@ cdef class _Open:
     cdef list down
     cdef list pieces
     cdef list timed                         # pieces of an answer, each behind its time
+    cdef list asked                         # bytes of `up` that came before each of these
+    cdef uint64_t head_asked                # … and before the answer's head
+    cdef uint64_t n_up
     cdef int64_t size
 
 
@@ -107,14 +110,17 @@ cdef class Assembly:
                 one = opened[worker, request] = _Open()
             if kind == ring.HEADS:
                 one.heads = payload
+                one.head_asked = one.n_up
             elif kind == ring.UP:
                 one.up = appended(one.up, payload)
+                one.n_up += PyBytes_GET_SIZE(payload)
             elif kind == ring.DOWN:
                 one.down = appended(one.down, payload)
             elif kind == ring.TIMED_DOWN:
                 if PyBytes_GET_SIZE(payload) < 8:
                     raise ValueError("a piece without its time")
                 one.timed = appended(one.timed, payload)
+                one.asked = appended(one.asked, one.n_up)
             elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
                 one.pieces = appended(one.pieces, Piece(
                     kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
@@ -239,6 +245,9 @@ cdef Taped taped_of(bytes payload, _Open parts):
     made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
     made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
     made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    # An answer that begins before the request's end has a place for each piece
+    if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
+        made.head_asked, made.asked = parts.head_asked, parts.asked or []
     made.begun_us, made.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
     made.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
     return made

@@ -10,6 +10,8 @@ cdef class Taped:
     cdef list timed                 # pieces of `down`, each behind its time, an int64
     cdef readonly bytes up
     cdef readonly list pieces
+    cdef readonly list asked
+    cdef readonly uint64_t head_asked
     cdef readonly str reason
     cdef readonly uint64_t up_bytes
     cdef readonly uint64_t down_bytes

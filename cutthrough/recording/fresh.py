@@ -107,7 +107,7 @@ def renew(response: Response, ids: tuple[str, ...]) -> Response:
     ends = [0, *accumulate(len(one.data) for one in response.chunks)]
     fields: Fields = tuple((name, replaced(value)) for name, value in response.fields)
     return msgspec.structs.replace(response, fields=fields, chunks=tuple(
-        Chunk(one.at_us, made[begin:end])
+        msgspec.structs.replace(one, data=made[begin:end])
         for one, (begin, end) in zip(response.chunks, pairwise(ends), strict=True)))
 
 

@@ -4,6 +4,7 @@ A request's head is the one that goes to the origin, Host first and our Via last
 recordings and in requests to be answered alike. Fields of the hop are left out.
 """
 
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +15,8 @@ _HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
         "proxy-authorization", "te", "transfer-encoding", "upgrade"}
 _ITSELF = ("keep-alive", "upgrade")       # that are in _HOP
 _NO_BODY = (204, 304)
+# Not of gRPC-Web, whose request is sent before its answer
+_CALL = re.compile(r"\r\ncontent-type:[ \t]*application/grpc[ \t]*[+;\r]", re.I)
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
@@ -43,6 +46,11 @@ def _of_request(lines: str, known: Known | None) -> Fields:
         if known is not None:
             known[lines] = made
     return made
+
+
+def is_call(head: str) -> bool:
+    """Whether this head of a request is one of gRPC's, whose sides may talk in turn."""
+    return "application/grpc" in head and _CALL.search(head) is not None
 
 
 def read_response(head: str, known: Known | None = None

@@ -27,13 +27,22 @@ from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane
 from cutthrough.recording.model import Pattern, Recording, Request
-from cutthrough.recording.nearest import Nearest, Places, find_nearest
+from cutthrough.recording.nearest import (
+    MOST_CANDIDATES,
+    Nearest,
+    Places,
+    find_nearest,
+    glance,
+    numbers_of,
+)
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 
 # The status of a WebSocket: in the key of its recording, for a page may have its URL
 SWITCHED = 101
 # Lanes that are remembered; the one that was used least recently starts anew
 MOST_LANES = 10_000
+# Recordings of one place that are read at a time, and their bytes
+MOST_READ, MOST_READ_BYTES = 100, 4 << 20
 
 Hold = Callable[[str, list[int]], AbstractContextManager[Lane]]
 
@@ -237,6 +246,32 @@ class Matcher:
             lambda one: self._line(one).route) if explain else None
         return Miss("no recording matches" if self._recordings else
                     "nothing is recorded", nearest)
+
+    def route(self, request: Request) -> Route:
+        return self._line(request).route
+
+    def has_place(self, request: Request) -> bool:
+        """Whether there is a recording of its host and path."""
+        return request.path in self._places.get(request.host, ())
+
+    def recordings_at(self, request: Request, begin: bytes
+                      ) -> tuple[list[Recording], bool]:
+        """Those of its host and path whose requests' bodies begin so, the oldest
+        first; whether these are all. Bounded: the process waits for it."""
+        found: list[Recording] = []
+        size = 0
+        numbers = numbers_of(self._places.get(request.host, {}).get(request.path, ()))
+        for seen, number in enumerate(numbers):
+            packed = self._recordings[number]
+            if seen >= MOST_CANDIDATES:
+                return found, False
+            if begin and glance(packed).body[:len(begin)] != begin:
+                continue
+            size += len(packed)
+            if found and (len(found) >= MOST_READ or size > MOST_READ_BYTES):
+                return found, False
+            found.append(_DECODE(packed))
+        return found, True
 
     def numbers(self) -> list[int]:
         return list(self._recordings)

@@ -53,10 +53,12 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Bytes of a body that came together."""
+    """Bytes of a body that came together. `asked`: bytes of the request's body that had
+    come before, of a call whose sides talk in turn; -1: all, and its end."""
 
     at_us: int
     data: bytes
+    asked: int = -1
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -78,6 +80,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     head_us: int = 0                         # when the head came
     chunks: tuple[Chunk, ...] = ()
     trailers: Fields = ()
+    head_asked: int = -1                     # as of a chunk
+    end_asked: int = -1                      # … of the trailers
     messages: tuple[Message, ...] = ()       # of a WebSocket
     protocol: str = "HTTP/1.1"
 

@@ -16,15 +16,19 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
+from cutthrough.recording.calls import refusal
 from cutthrough.recording.heads import (
     build_head,
     build_trailers,
     has_body,
+    is_call,
     read_request,
     size_of,
 )
+from cutthrough.recording.in_step import InStep
 from cutthrough.recording.matcher import Match, Matcher, Miss
 from cutthrough.recording.model import Message, Recording, Request, Response
+from cutthrough.recording.sluices import PIECE, Sluice, frame, take, write
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
@@ -33,16 +37,6 @@ log = logging.getLogger("cutthrough")
 REPLAYS = 2
 MOST_MISSES = 100                            # that are remembered
 EXPLAINED_S = 0.1
-PIECE = 32768                                # bytes that are written at a time
-
-
-class Sluice(Protocol):
-    """One body, on its way through here."""
-
-    def take(self) -> bytes | None: ...
-    def wait(self, waiter: "asyncio.Future[None]") -> None: ...
-    def write(self, data: bytes) -> bool: ...
-    def finish(self) -> None: ...
 
 
 class Exchange(Protocol):
@@ -53,6 +47,9 @@ class Exchange(Protocol):
     def refuse(self, label: str, text: str) -> None: ...
     def collect_request(self) -> Sluice | None: ...
     def end_of_request(self) -> None: ...
+    def keep_rest(self) -> None: ...
+    def answer_meanwhile(self, head: bytes) -> Sluice: ...
+    def end_as(self, label: str, text: str) -> None: ...
     def send_continue(self) -> None: ...
     def keep(self, head: bytes, body: bytes, sent: bytes, number: int) -> None: ...
     def switch(self, function: Callable[[socket.socket], None]) -> None: ...
@@ -171,23 +168,23 @@ class Shared:
 
 class Play:
     wants_response = False                   # of filters: read by the session
-    __slots__ = ("_body", "_exchange", "_has_body", "_head", "_host", "_minor", "_mode",
-                 "_offers", "_port", "_scheme", "_shared", "_task", "wants_upload")
+    __slots__ = ("_has_body", "_head", "_mode", "_offers", "_port", "_scheme", "_task",
+                 "body", "exchange", "host", "minor", "shared", "wants_upload")
 
     def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
                  host: str, port: int, scheme: str, minor: int, has_body: bool,
                  offers: bool) -> None:
         """`offers`: an upgrade."""
         self._offers = offers
-        self._shared, self._exchange, self._mode = shared, exchange, mode
-        self._head, self._host, self._port = head.decode("latin-1"), host, port
-        self._scheme, self._minor = scheme, minor
+        self.shared, self.exchange, self._mode = shared, exchange, mode
+        self._head, self.host, self._port = head.decode("latin-1"), host, port
+        self._scheme, self.minor = scheme, minor
         self._has_body = self.wants_upload = has_body
-        self._body = b""
+        self.body = b""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._has_body or self._shared.matcher is None:
+        if self._has_body or self.shared.matcher is None:
             self._begin(self._prepare())
         else:
             self._contain_decide()
@@ -205,25 +202,25 @@ class Play:
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._contain(coroutine))
         self._task = task
-        self._shared.tasks.add(task)
-        task.add_done_callback(self._shared.tasks.discard)
+        self.shared.tasks.add(task)
+        task.add_done_callback(self.shared.tasks.discard)
 
     async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
         try:
             await coroutine
         except Exception:
             log.exception("a request could not be replayed")
-            self._exchange.refuse("internal_error", "")
+            self.exchange.refuse("internal_error", "")
 
     def _contain_decide(self) -> None:
         try:
-            self._decide()
+            self.decide()
         except Exception:
             log.exception("a request could not be replayed")
-            self._exchange.refuse("internal_error", "")
+            self.exchange.refuse("internal_error", "")
 
     async def _prepare(self) -> None:
-        shared = self._shared
+        shared = self.shared
         if shared.matcher is None:
             waiter = asyncio.get_running_loop().create_future()
             shared.waiting.add(waiter)
@@ -231,113 +228,136 @@ class Play:
                 await waiter
             finally:
                 shared.waiting.discard(waiter)
-        if self._has_body and not await self._collect():
-            return
-        self._decide()
+        if not self._has_body:
+            self.decide()
+        elif is_call(self._head):
+            await InStep(self).run()
+        elif await self._collect():
+            self.decide()
 
     async def _collect(self) -> bool:
         """Reads the request's body. False: it is too long, and the request refused."""
-        exchange, pieces, size = self._exchange, list[bytes](), 0
+        exchange, pieces, size = self.exchange, list[bytes](), 0
         sluice = exchange.collect_request()
         if sluice is None:
             return False
         exchange.send_continue()
-        while (piece := await _take(sluice)) != b"":
+        while (piece := await take(sluice)) != b"":
             pieces.append(piece)
             size += len(piece)
-            if size > self._shared.most_body:
+            if size > self.shared.most_body:
                 exchange.refuse("recording_missed", "the request's body is longer than "
-                                f"{self._shared.most_body} bytes (recording_body): it "
+                                f"{self.shared.most_body} bytes (recording_body): it "
                                 "is not compared")
                 return False
-        self._body = b"".join(pieces)
+        self.body = b"".join(pieces)
         exchange.end_of_request()
         return True
 
-    def _decide(self) -> None:
-        shared = self._shared
+    def decide(self) -> None:
+        shared = self.shared
         matcher = shared.matcher
         assert matcher is not None
         if shared.first is not None and self._answer_first(shared.first):
-            self._note(matcher)
+            self._tell_asked()
             return
-        found = matcher.match(self._request(shared.wants_fields or self._has_body),
+        found = matcher.match(self.request(shared.wants_fields or self._has_body),
                               explain=False, offers=self._offers)
         if isinstance(found, Miss) and self._mode == REPLAYS:
             known = shared.first if shared.first and not len(matcher) else matcher
             found = shared.told.explain(
-                known, self._request(True), self._offers, found)
+                known, self.request(True), self._offers, found)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
         if isinstance(found, Match) or self._mode == REPLAYS:
-            self._note(matcher)
+            self._tell_asked()
         if isinstance(found, Match):
             shared.answers.count(found.recording.number)
             if found.recording.response.status == 101:
-                self._exchange.switch(partial(self._converse, found))
+                self.exchange.switch(partial(self._converse, found))
             elif changes(found, shared.on_replay):
                 self._answer_changed(found, shared.on_replay)
             else:
                 self._answer(found.recording, found.is_last)
             return
-        self._miss(matcher, found)
+        self.miss(found)
 
-    def _miss(self, matcher: Matcher, miss: Miss) -> None:
-        told = self._shared.told
-        told.missed += 1
+    def miss(self, found: Miss) -> None:
         if self._mode == REPLAYS:
-            told.misses.append(Missed(
-                time.time(), matcher.masked(self._request(True)), miss))
-            self._exchange.refuse("recording_missed", str(miss))
+            self.note(found)
+            self.refuse(str(found))
         else:
-            self._exchange.pass_on()
+            self.shared.told.missed += 1
+            self.exchange.pass_on()
 
-    def _note(self, matcher: Matcher) -> None:
-        if self._shared.note is not None:
-            self._shared.note(matcher.masked(self._request(True)))
+    def note(self, found: Miss) -> None:
+        shared = self.shared
+        assert shared.matcher is not None
+        shared.told.missed += 1
+        shared.told.misses.append(Missed(
+            time.time(), shared.matcher.masked(self.request(True)), found))
+
+    def refuse(self, text: str) -> None:
+        """In the form that the client reads."""
+        if not is_call(self._head):
+            self.exchange.refuse("recording_missed", text)
+            return
+        self.exchange.end_as("recording_missed", text)
+        response = refusal(text)
+        head, chunked = build_head(response, "POST", self.minor)
+        body = build_body(response, "POST", chunked)
+        if not self.exchange.answer_whole(head, body):
+            sluice = self.exchange.answer(head)
+            sluice.write(body)
+            sluice.finish()
+
+    def _tell_asked(self) -> None:
+        shared = self.shared
+        if shared.note is not None and shared.matcher is not None:
+            shared.note(shared.matcher.masked(self.request(True)))
 
     def _answer_first(self, first: Matcher) -> bool:
         """False: there is no such answer."""
-        found = first.match(self._request(True), explain=False)
+        found = first.match(self.request(True), explain=False)
         if isinstance(found, Match):
             self._answer_changed(found, None)
         return isinstance(found, Match)
 
     def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
         try:
-            made = alter(found, self._request(True), hook)
+            made = alter(found, self.request(True), hook)
         except ReplayFailed as error:
-            self._exchange.refuse("replay_failed", str(error))
+            self.exchange.refuse("replay_failed", str(error))
         else:
             self._answer(made, is_last=False)
 
     def _converse(self, found: Match, far: socket.socket) -> None:
-        shared = self._shared
+        shared = self.shared
         task = asyncio.get_running_loop().create_task(play_websocket(
             far, found.recording, found.route, shared.speed, shared.most_body,
-            shared.mask(self._request(True))))
+            shared.mask(self.request(True))))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 
-    def _request(self, fields: bool) -> Any:
-        return read_request(self._head, self._scheme, self._host, self._port,
-                            self._body, fields=fields)
+    def request(self, fields: bool) -> Any:
+        return read_request(self._head, self._scheme, self.host, self._port,
+                            self.body, fields=fields)
 
     def _answer(self, recording: Recording, is_last: bool) -> None:
         response = recording.response
         method = self._head[:self._head.index(" ")]
-        head, chunked = build_head(response, method, self._minor)
-        if takes_time(recording, self._shared.speed):
+        head, chunked = build_head(response, method, self.minor)
+        if takes_time(recording, self.shared.speed):
             self._begin(self._send(recording, head, chunked, method))
             return
         body = build_body(response, method, chunked)
-        if is_last and self._shared.keeps:
-            self._exchange.keep(head, body, self._body, recording.number)
-        if self._exchange.answer_whole(head, body):
+        if is_last and self.shared.keeps:
+            self.exchange.keep(head, body, self.body, recording.number)
+        if self.exchange.answer_whole(head, body):
             return
-        sluice = self._exchange.answer(head)
+        sluice = self.exchange.answer(head)
         if body:
             sluice.write(body)
         sluice.finish()
@@ -345,11 +365,11 @@ class Play:
     async def _send(self, recording: Recording, head: bytes, chunked: bool, method: str
                     ) -> None:
         loop = asyncio.get_running_loop()
-        response, speed = recording.response, self._shared.speed
+        response, speed = recording.response, self.shared.speed
         begun = loop.time() + recording.delay_us / 1e6
         await asyncio.sleep(begun - loop.time()
                             + (response.head_us / 1e6 / speed if speed else 0))
-        sluice = self._exchange.answer(head)
+        sluice = self.exchange.answer(head)
         if has_body(method, response.status):
             for chunk in response.chunks:
                 if speed:
@@ -357,15 +377,17 @@ class Play:
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
                 if chunk.data:
-                    await _write(sluice, chunk.data, chunked)
+                    await write(sluice, chunk.data, chunked)
             if chunked:
                 sluice.write(build_trailers(response.trailers))
         sluice.finish()
 
     async def _send_body(self, sluice: Sluice) -> None:
-        body, self._body = self._body, b""
-        chunked = self._exchange.send_collected()
-        await _write(sluice, body, chunked)
+        body, self.body = self.body, b""
+        chunked = self.exchange.send_collected()
+        await write(sluice, body, chunked)
+        while piece := await take(sluice):   # if it was collected in part
+            await write(sluice, piece, chunked)
         if chunked:
             sluice.write(b"0\r\n\r\n")
         sluice.finish()
@@ -381,7 +403,7 @@ class Misnamed(Play):
         self._why = why
 
     def start(self) -> None:
-        self._exchange.refuse("recording_missed", self._why)
+        self.refuse(self._why)
 
 
 class Absent(Play):
@@ -394,8 +416,7 @@ class Absent(Play):
         self._name = name
 
     def start(self) -> None:
-        assert self._shared.matcher is not None
-        self._miss(self._shared.matcher, Miss(f"there is no session {self._name!r}"))
+        self.miss(Miss(f"there is no session {self._name!r}"))
 
 
 def takes_time(recording: Recording, speed: float) -> bool:
@@ -411,24 +432,3 @@ def build_body(response: Response, method: str, chunked: bool) -> bytes:
         return response.body
     pieces = [one.data for one in response.chunks if one.data]
     return b"".join(map(frame, pieces)) + build_trailers(response.trailers)
-
-
-def frame(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-async def _take(sluice: Sluice) -> bytes:
-    while (piece := sluice.take()) is None:
-        waiter = asyncio.get_running_loop().create_future()
-        sluice.wait(waiter)
-        await waiter
-    return piece
-
-
-async def _write(sluice: Sluice, data: bytes, chunked: bool) -> None:
-    for at in range(0, len(data), PIECE):
-        piece = data[at:at + PIECE]
-        if sluice.write(frame(piece) if chunked else piece):
-            waiter = asyncio.get_running_loop().create_future()
-            sluice.wait(waiter)
-            await waiter

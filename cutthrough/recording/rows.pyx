@@ -74,6 +74,7 @@ cdef class RowMaker:
         cdef list timed = one.timed
         cdef _Known request, response
         if self._masker.reads_bodies or one.pieces or one.was_cut or one.begun_us <= 0 or (
+                one.asked is not None) or (
                 not one.up_lines or not one.down_lines or one.reason != "ok"):
             return None
         for piece in timed:

@@ -1,12 +1,13 @@
 """An exchange out of the ring -> a recording. What is not whole is not recorded."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.messages import Message as Passed
 from cutthrough.capture.messages import read_messages
 from cutthrough.capture.taped import Taped
-from cutthrough.recording.heads import Known, read_request, read_response
+from cutthrough.recording.heads import Known, is_call, read_request, read_response
 from cutthrough.recording.model import (
     Chunk,
     Fields,
@@ -36,17 +37,28 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
     down_bytes = sum([len(piece) for piece in one.down])
     if (len(one.up), down_bytes) != (one.up_bytes, one.down_bytes):
         raise NotWhole("a body is longer than recording_body")
-    up = one.up
-    if up and (
-            one.up_chunked or "chunked" in field_of(one.up_head, "transfer-encoding")):
+    up, places = one.up, None
+    is_chunked = one.up_chunked or (
+        up != b"" and "chunked" in field_of(one.up_head, "transfer-encoding"))
+    head_at, asked_at = one.head_asked, one.asked
+    ended = True
+    if up and is_chunked:
         up, ended = join_chunks(up)
-        if not ended:
-            raise NotWhole("the request's last chunk is missing")
+    if is_call(one.up_head) and (one.asked is not None or not ended):
+        if asked_at is None:
+            head_at, asked_at = len(one.up), [len(one.up)] * len(one.down)
+        up, places = find_places(one, {head_at, *asked_at}, is_chunked)
+    elif not ended:
+        raise NotWhole("the request's last chunk is missing")
     status, reason, protocol, fields = read_response(one.down_head, known)
     if status in CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
-    pieces = list(zip(one.times, one.down, strict=True))
+    pieces, times = list(enumerate(one.down)), one.times
     trailers: Fields = ()
+    head_asked, asked = -1, [-1] * len(pieces)
+    if places is not None and asked_at is not None:
+        head_asked = places[head_at]
+        asked = [places[at] for at in asked_at]
     if one.down_chunked:
         pieces, trailers = unframe(pieces)
     head_us = max(0, one.wait_us)
@@ -57,9 +69,32 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
             head_us=head_us, trailers=trailers, chunks=tuple([
-                Chunk(head_us + max(0, at_us - one.head_at_us), data)
-                for at_us, data in pieces if data])),
+                Chunk(head_us + max(0, times[n] - one.head_at_us), data, asked[n])
+                for n, data in pieces if data]),
+            head_asked=head_asked, end_asked=asked[-1] if asked else head_asked),
         created_us=one.begun_us)
+
+
+def find_places(one: Taped, wanted: set[int], is_chunked: bool
+                ) -> tuple[bytes, dict[int, int]]:
+    """The content of the request's body, and how much of it is in the first so many
+    bytes: -1 for all, and its end. An answer may come before that end, which is not
+    there then."""
+    bounds = sorted(wanted | {0, len(one.up)})
+    pieces = [(end, one.up[begin:end]) for begin, end in pairwise(bounds)]
+    ended = field_of(one.up_head, "content-length") == str(len(one.up))
+    if is_chunked:
+        pieces, _, ended = read_chunks(pieces)
+    places, at = dict.fromkeys(bounds, 0), 0
+    for end, data in pieces:
+        at += len(data)
+        places[end] = at
+    at = 0
+    for end in bounds:                       # a piece may have framing alone
+        at = places[end] = max(at, places[end])
+    if ended:
+        places[len(one.up)] = -1
+    return b"".join([data for _, data in pieces]), places
 
 
 def _of_websocket(one: Taped) -> Recording:
@@ -102,20 +137,29 @@ def field_of(head: str, name: str) -> str:
 
 def unframe(pieces: Iterable[tuple[int, bytes]]
             ) -> tuple[list[tuple[int, bytes]], Fields]:
-    """The content of a body in chunks, each piece with its time, and its trailers.
+    """The content of a body in chunks, each piece with its number, and its trailers.
     Raises NotWhole."""
+    found, trailers, ended = read_chunks(pieces)
+    if not ended:
+        raise NotWhole("the last chunk is missing")
+    return found, trailers
+
+
+def read_chunks(pieces: Iterable[tuple[int, bytes]]
+                ) -> tuple[list[tuple[int, bytes]], Fields, bool]:
+    """As `unframe`, and whether the last chunk is there."""
     found: list[tuple[int, bytes]] = []
     line = bytearray()                       # of a size, or of the trailers
     left, behind, trailers = 0, 0, list[tuple[str, str]]()
     is_last = ended = False
-    for at_us, piece in pieces:
+    for number, piece in pieces:
         at = 0
         while at < len(piece):
             if ended:
                 raise NotWhole("bytes follow the last chunk")
             if left:
                 data = piece[at:at + left]
-                found.append((at_us, data))
+                found.append((number, data))
                 at += len(data)
                 left -= len(data)
                 behind = 0 if left else 1    # its line's end
@@ -139,6 +183,4 @@ def unframe(pieces: Iterable[tuple[int, bytes]]
                 trailers.append((name, value.strip(" \t")))
             else:
                 ended = True
-    if not ended:
-        raise NotWhole("the last chunk is missing")
-    return found, tuple(trailers)
+    return found, tuple(trailers), ended

@@ -338,7 +338,8 @@ cdef int begin_upload(Client c) except -1:
     c._set_state(REQUEST)
     if f.collected:
         chunked, left = False, 0            # nothing more is read
-    f.up = open_sluice(c, True, chunked, left)
+    if f.up is None:                        # else it was read in part: see recorded
+        f.up = open_sluice(c, True, chunked, left)
     f.run.on_upload(f.up)
     return run_sluice(f.up)
 

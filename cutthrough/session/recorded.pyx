@@ -23,6 +23,8 @@ from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, OK, RECORDING_MISSED, REPLAYED
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.chunked_body cimport drop_scan
@@ -35,13 +37,14 @@ from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.response cimport pump_down
-from cutthrough.session.sluice cimport close_sluice, open_sluice, run_sluice
+from cutthrough.session.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
 from cutthrough.session.state cimport HELD, RELAY, REQUEST, RESPONSE
 
 cdef enum:
     HALF_BYTES = 33554432       # of answers and their keys, in each half
     OF_ENTRY = 200              # of one's objects
     MOST_HOST = 253             # octets, of a name
+    MOST_REASON = 64            # of a Decision
 
 
 cdef bint opens_tls(Client c) noexcept:
@@ -297,17 +300,55 @@ cdef class Replay(Filtering):
     def end_of_request(self):
         """The body was taken, whole."""
         cdef Client c = self.client
-        if c is None or c.state != REQUEST:
+        if c is None or self.up is None or not (c.state == REQUEST or c.state == RELAY):
             return
         close_sluice(self.up)
         self.up = None
         self.collected = True
         c.up_open = False
+        if c.state == RELAY:                # it was answered meanwhile
+            return
         try:
             c.poller.take_time()
             wait_for_player(c)
         except BaseException:
             c.poller.contain(c)
+
+    def keep_rest(self):
+        """The rest of a body that was taken in part waits, until it is known where it goes."""
+        cdef Client c = self.client
+        if c is None or c.state != REQUEST:
+            return
+        try:
+            c.poller.take_time()
+            wait_for_player(c)
+        except BaseException:
+            c.poller.contain(c)
+
+    def answer_meanwhile(self, bytes head):
+        """Begins an answer while the request's body still comes. Returns the Sluice for the
+        answer's."""
+        cdef Client c = self.client
+        if c is None or not (c.state == REQUEST or c.state == HELD):
+            return Sluice.__new__(Sluice)
+        self.down = open_sluice(c, False, False, 0)
+        try:
+            c.poller.take_time()
+            c.request.ending = self.ending
+            c.request.origin_persistent = False
+            c._set_state(RELAY)
+            send_head_now(c, head, None)
+        except BaseException:
+            c.poller.contain(c)
+        return self.down if self.down is not None else Sluice.__new__(Sluice)
+
+    def end_as(self, str label, str text):
+        """What is answered from now on ends with this outcome; `text` is logged."""
+        self.ending = OUTCOMES[label]
+        if self.client is not None:
+            self.client.request.ending = self.ending
+            self.client.decision = Decision(
+                False, reason=text.encode("ascii", "replace").decode()[:MOST_REASON])
 
     def switch(self, function):
         """A recording of a WebSocket answers: this function has the other end (see local)."""

@@ -37,3 +37,44 @@ def test_a_websocket_is_its_messages_however_it_ended():
 def test_a_websocket_whose_messages_cannot_be_read_is_not_recorded(data):
     with pytest.raises(NotWhole, match="cannot be read"):
         make_recording(websocket(Piece(False, 500, data)))
+
+
+CALL = "POST /s.T/M HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\r\n"
+UP = b"7\r\n\0\0\0\0\x02ab\r\n6\r\n\0\0\0\0\x01c\r\n0\r\n\r\n"
+
+
+def call(up=UP, head=CALL, **more):
+    """An answer of two pieces and trailers: behind the first message, behind the second
+    one, and at the end."""
+    down = (b"1\r\nx\r\n", b"1\r\ny\r\n", b"0\r\nGrpc-Status: 0\r\n\r\n")
+    return make_recording(taped(
+        down=down, down_chunked=True, up_head=head, up=up, up_chunked=True,
+        up_bytes=len(up), **{"head_asked": 12, "asked": [12, 23, len(up)]} | more))
+
+
+def places(one):
+    answer = one.response
+    return (answer.head_asked, *(each.asked for each in answer.chunks),
+            answer.end_asked)
+
+
+def test_a_call_keeps_where_its_answer_came_between_its_messages():
+    one = call()
+    assert one.request.body == b"\0\0\0\0\x02ab\0\0\0\0\x01c"
+    assert places(one) == (7, 7, 13, -1)
+    assert one.response.trailers == (("Grpc-Status", "0"),)
+
+
+def test_an_answer_to_a_whole_request_has_no_places():
+    assert places(call(asked=None, head_asked=0)) == (-1, -1, -1, -1)
+    assert places(call(head=CALL.replace("/grpc", "/json"))) == (-1, -1, -1, -1)
+
+
+def test_a_call_may_be_answered_before_its_request_has_ended():
+    """Of any other request the rest would be missing."""
+    cut = UP[:UP.index(b"6\r\n")]
+    for more in ({"asked": [len(cut)] * 3}, {"asked": None}):
+        one = call(cut, **more)
+        assert one.request.body == b"\0\0\0\0\x02ab" and places(one) == (7, 7, 7, 7)
+    with pytest.raises(NotWhole, match="the request's last chunk is missing"):
+        call(cut, CALL.replace("/grpc", "/json"))

@@ -1,0 +1,257 @@
+"""A call of gRPC whose sides talk in turn: a recorded answer, in step with its request.
+
+    the client's messages ──> Call: the recordings that began in the same way
+                                └─ one of them has an answer to what has come: Answering
+
+A message is five bytes and its data (gRPC over HTTP/2, "Length-Prefixed-Message"). What
+the origin sent behind the client's nth message is sent behind the nth message that has
+come. If the client goes on in another way, another recording that has begun in the same
+way, both messages and answers, takes the place. Without one the call ends with a status
+and the reason.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from cutthrough.recording.alike import Alike
+from cutthrough.recording.keys import KeyReader
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.model import Recording, Request, Response
+
+PREFIX = 5
+# FAILED_PRECONDITION: clients do not try again
+STATUS = "9"
+MOST_TEXT = 1000                             # of a status' message
+_PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+# In `asked`, and in steps: all messages, and their end
+ALL = -1
+# What a route compares of a whole body, and not of each message
+_OF_WHOLE = ("regex",)
+
+
+class Differs(Exception):
+    """No recording goes on as the client does, with the reason."""
+
+
+class Step(NamedTuple):
+    """What is sent when the client has sent so many messages; ALL: and has ended."""
+
+    messages: int
+    at_us: int
+    data: bytes
+
+
+class Frames:
+    """Messages out of bytes that come in pieces."""
+
+    def __init__(self, most: int) -> None:
+        self._held, self._most = bytearray(), most
+
+    @property
+    def is_amid(self) -> bool:
+        return bool(self._held)
+
+    def take(self, piece: bytes) -> Iterator[bytes]:
+        """Those that are whole now, each with its prefix. Raises Differs."""
+        held = self._held
+        held += piece
+        while len(held) >= PREFIX:
+            end = PREFIX + int.from_bytes(held[1:PREFIX])
+            if end > self._most:
+                raise Differs(f"a message is longer than {self._most} bytes "
+                              "(recording_body)")
+            if len(held) < end:
+                return
+            yield bytes(held[:end])
+            del held[:end]
+
+
+def split(body: bytes) -> list[bytes] | None:
+    """The messages of a body; None: they are none, or not whole."""
+    frames = Frames(len(body) + 1)
+    try:
+        found = list(frames.take(body))
+    except Differs:
+        return None
+    return None if frames.is_amid else found
+
+
+class _Candidate:
+    def __init__(self, recording: Recording, messages: list[bytes], alike: Alike
+                 ) -> None:
+        self.recording, self.messages, self.alike = recording, messages, alike
+        self.steps = make_steps(recording)
+
+    def same(self, number: int, message: bytes) -> bool:
+        if number >= len(self.messages):
+            return False
+        other = self.messages[number]
+        return message == other or (message[0] == other[0] and self.alike.same(
+            message[PREFIX:], other[PREFIX:]))
+
+
+def make_steps(one: Recording) -> list[Step]:
+    """The head without data, the pieces of the body, and the trailers without data."""
+    response = one.response
+    ends = list(accumulate(map(len, split(one.request.body) or ())))
+
+    def messages(asked: int) -> int:
+        return ALL if asked < 0 else bisect_right(ends, asked)
+
+    last = response.chunks[-1].at_us if response.chunks else response.head_us
+    steps = [Step(messages(response.head_asked), response.head_us, b""),
+             *(Step(messages(one.asked), one.at_us, one.data)
+               for one in response.chunks),
+             Step(messages(response.end_asked), last, b"")]
+    # The head is not behind what follows it
+    least = min((one.messages for one in steps if one.messages >= 0), default=ALL)
+    if steps[0].messages == ALL:
+        steps[0] = steps[0]._replace(messages=least)
+    return steps
+
+
+class Call:
+    """The recordings that may answer a call, as its messages come."""
+
+    def __init__(self, matcher: Matcher, request: Request, most: int) -> None:
+        """`request`: without its body. `most`: bytes of a message."""
+        self._matcher, self._request = matcher, matcher.masked(request)
+        self._frames = Frames(most)
+        self._route = matcher.route(request)
+        key = self._route.key
+        self._reader = KeyReader(msgspec.structs.replace(
+            key, body="ignore", paths=(), regexes=()))
+        self._untold: list[bytes] = []       # messages that were not compared yet
+        self.told = 0                        # those that were
+        self._alive: list[_Candidate] | None = None
+        # Otherwise a recording of another path may answer, or one that is not read here
+        self._knows_all = (key.host and key.path and key.body not in _OF_WHOLE
+                           and not matcher.has_patterns)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Nothing is recorded that could answer it, whatever its messages are."""
+        return self._knows_all and not self._matcher.has_place(self._request)
+
+    @property
+    def is_silent(self) -> bool:
+        return not (self.told or self._untold or self._frames.is_amid)
+
+    def take(self, piece: bytes) -> None:
+        """Bytes of the body. Raises Differs."""
+        self._untold.extend(self._frames.take(piece))
+
+    def look(self) -> Recording | None:
+        """A recording that has an answer to what has come; None: none yet. Raises
+        Differs."""
+        before = self._alive
+        if before is None:
+            before = self._alive = self._load()
+        untold, self._untold = self._untold, []
+        for message in untold:
+            alive = [one for one in before if one.same(self.told, message)]
+            if not alive and self._knows_all:
+                raise Differs(self._tell(before, message))
+            before = self._alive = alive
+            self.told += 1
+        return next((one.recording for one in before
+                     if 0 <= one.steps[0].messages <= self.told), None)
+
+    def end(self) -> None:
+        """The client sends no more. Raises Differs."""
+        before = self._alive or []
+        if self._frames.is_amid:
+            raise Differs(f"the request ends amid message {self.told + 1}")
+        self._alive = [one for one in before if len(one.messages) == self.told]
+        if not self._alive:
+            raise Differs(f"the request ends behind message {self.told} of "
+                          f"{len(before[0].messages)} of recording "
+                          f"{before[0].recording.number}" if before else "no message")
+
+    def follow(self, recording: Recording) -> None:
+        """It answers the call from now on."""
+        self._knows_all = True
+        alive = self._alive = self._alive or []
+        if not self.follows(recording):
+            messages = split(recording.request.body) or []
+            alive.append(self._candidate(recording, messages))
+
+    def follows(self, recording: Recording) -> bool:
+        """Whether the client goes on as this one does."""
+        return any(one.recording.number == recording.number
+                   for one in self._alive or ())
+
+    def _load(self) -> list[_Candidate]:
+        """Those that differ in messages alone, as far as they are known."""
+        found: list[_Candidate] = []
+        wanted, _ = self._reader.read(self._request, recorded=False)
+        begin = self._untold[0] if self._untold and (
+            self._route.key.body == "raw") else b""
+        recordings, is_all = self._matcher.recordings_at(self._request, begin)
+        for one in recordings:
+            if one.patterns or self._reader.read(
+                    one.request, recorded=True)[0] != wanted:
+                continue
+            messages = split(one.request.body)
+            if messages is None:
+                self._knows_all = False
+            else:
+                found.append(self._candidate(one, messages))
+        self._knows_all &= is_all
+        return found
+
+    def _candidate(self, one: Recording, messages: list[bytes]) -> _Candidate:
+        return _Candidate(one, messages, Alike(self._route, one.request))
+
+    def _tell(self, before: list[_Candidate], message: bytes) -> str:
+        number = self.told
+        for one in before:
+            if number < len(one.messages):
+                there = one.messages[number]
+                what = one.alike.tell(message[PREFIX:], there[PREFIX:])
+                return (f"message {number + 1} differs from recording "
+                        f"{one.recording.number}: {what or 'its flags'}")
+        if before:
+            return (f"message {number + 1} comes behind the last one of recording "
+                    f"{before[0].recording.number}")
+        return f"no recording of the call has its message {number + 1}"
+
+    def instead(self, sent: bytes) -> Recording | None:
+        """Another one that goes on as the client does, and has begun with `sent`."""
+        return next((one.recording for one in self._alive or ()
+                     if one.recording.response.body.startswith(sent)), None)
+
+
+class Answering:
+    """What is left to be sent of one recording."""
+
+    def __init__(self, recording: Recording, has_head: bool = False, sent: int = 0
+                 ) -> None:
+        """`has_head`: it is out, and `sent` bytes of the body."""
+        self.recording = recording
+        self.left = steps = make_steps(recording)
+        if has_head:
+            del steps[0]
+        while sent and len(steps) > 1:
+            data = steps[0].data
+            if len(data) > sent:
+                steps[0] = steps[0]._replace(data=data[sent:])
+            else:
+                del steps[0]
+            sent -= min(sent, len(data))
+
+
+def refusal(text: str) -> Response:
+    """The answer to a call that no recording answers."""
+    return Response(status=200, fields=(("content-type", "application/grpc"),),
+                    trailers=refusal_trailers(text))
+
+
+def refusal_trailers(text: str) -> tuple[tuple[str, str], ...]:
+    return (("grpc-status", STATUS),
+            ("grpc-message", quote(f"recording_missed: {text}"[:MOST_TEXT], _PLAIN)))
