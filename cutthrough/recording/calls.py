@@ -151,7 +151,11 @@ class Call:
         Differs."""
         before = self._alive
         if before is None:
-            before = self._alive = self._load()
+            if not self._untold and self._frames.is_amid:
+                return None
+            before, is_all = self._load()
+            if self._untold:
+                self._alive, self._knows_all = before, self._knows_all and is_all
         untold, self._untold = self._untold, []
         for message in untold:
             alive = [one for one in before if one.same(self.told, message)]
@@ -176,7 +180,9 @@ class Call:
     def follow(self, recording: Recording) -> None:
         """It answers the call from now on."""
         self._knows_all = True
-        alive = self._alive = self._alive or []
+        if self._alive is None:              # nothing has come yet
+            self._alive, _ = self._load()
+        alive = self._alive
         if not self.follows(recording):
             messages = split(recording.request.body) or []
             alive.append(self._candidate(recording, messages))
@@ -186,8 +192,9 @@ class Call:
         return any(one.recording.number == recording.number
                    for one in self._alive or ())
 
-    def _load(self) -> list[_Candidate]:
-        """Those that differ in messages alone, as far as they are known."""
+    def _load(self) -> tuple[list[_Candidate], bool]:
+        """Those that differ in messages alone and begin with the first one, if it has
+        come; whether these are all."""
         found: list[_Candidate] = []
         wanted, _ = self._reader.read(self._request, recorded=False)
         begin = self._untold[0] if self._untold and (
@@ -199,11 +206,10 @@ class Call:
                 continue
             messages = split(one.request.body)
             if messages is None:
-                self._knows_all = False
+                is_all = False
             else:
                 found.append(self._candidate(one, messages))
-        self._knows_all &= is_all
-        return found
+        return found, is_all
 
     def _candidate(self, one: Recording, messages: list[bytes]) -> _Candidate:
         return _Candidate(one, messages, Alike(self._route, one.request))

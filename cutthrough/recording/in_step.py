@@ -68,9 +68,10 @@ class InStep:
             try:
                 piece = sluice.take()
                 if piece is None:
+                    if call.is_silent and await comes(sluice, SILENCE_S):
+                        continue
                     found = call.look()
-                    if found is not None and not (
-                            call.is_silent and await comes(sluice, SILENCE_S)):
+                    if found is not None:
                         play.body = bytes(body)
                         await self._answer(found, sluice)
                         return
