@@ -1,7 +1,9 @@
 """The matcher: by properties against its slow twin, then its sequences and lanes."""
 
+import contextlib
 import gc
 import gzip
+import importlib.util
 import json
 import tracemalloc
 
@@ -9,6 +11,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
@@ -35,18 +44,64 @@ BODIES = st.one_of(
 QUERIES = st.lists(st.sampled_from(
     ["a=1", "a=2", "b=1", "b=", "c=1", "t=1", "t=2", "%61=1", "d=+"]), max_size=4
     ).map("&".join)
-REQUESTS = st.builds(
-    Request, method=st.sampled_from(["GET", "POST"]), scheme=st.just("http"),
-    host=st.sampled_from(["a", "b"]), port=st.sampled_from([80, 81]),
-    path=st.sampled_from(["/", "/x"]), query=QUERIES, body=BODIES,
-    fields=st.sampled_from([(), (("Accept", "a"),), (("accept", "b"), ("x", "y"))]))
+OPERATIONS = [one.encode() for one in (
+    '{"query": "{ a(x: 1)  b }"}', '{"query": "{ a(x: 1), b # c\\n }"}',
+    '{"query": "query A { a }", "variables": {}}', '{"query": "query A { a }"}',
+    '{"operationName": "A", "query": "query A { a } query B { b }"}',
+    '{"query": "{ a }", "variables": {"n": 1.0}}', '[{"query": "{ a }"}]', "[]",
+    '{"query": "{ a }", "variables": {"n": 2}}',
+    '{"variables": {"n": 1}, "query": "{a }"}', '{"query": 1}')]
+FORMS = [b"a=1&b=2", b"a=1&b=3", b"b=2&a=%31", b"a=2&a=1", b"a=1&a=2", b"t=1&a=1",
+         b"a=1", b"id=7 of 9", b"id=7 of 8", b"id=8"]
+GZIP = ("Content-Encoding", "gzip")
+
+
+@st.composite
+def make_request(draw):
+    method = draw(st.sampled_from(["GET", "POST"]))
+    body, fields = draw(BODIES | st.sampled_from(OPERATIONS + FORMS)), draw(FIELDS)
+    coding = draw(st.sampled_from(["", "", "gzip", "cut"]))
+    if coding:
+        whole = gzip.compress(body, mtime=0)
+        body = whole[:-3] if coding == "cut" else whole
+        fields = (*fields, GZIP)
+    query = draw(QUERIES)
+    if draw(st.booleans()):
+        query = draw(st.sampled_from([
+            "query={a}", "query={+a,+}", "query={a}&variables={%22n%22:1}&a=1",
+            "query={a}&variables={", "query=query+A+{a}&operationName=A"]))
+    return Request(
+        method=method, scheme=draw(st.sampled_from(["http", "https"])),
+        host=draw(st.sampled_from(["a", "b"])), port=draw(st.sampled_from([80, 81])),
+        path=draw(st.sampled_from(["/", "/x"])), query=query, body=body, fields=fields)
+
+
+FIELDS = st.sampled_from([(), (("Accept", "a"),), (("accept", "b"), ("x", "y"))])
+REQUESTS = make_request()
+# Without the extra `recording` there are no JSONPaths
+PATHS = ([(), ("$.a",), ("$.a.b",), ("$.b[*]", "$.a")]
+         if importlib.util.find_spec("jsonpath") else [()])
+HOW = st.one_of(
+    st.sampled_from([{"body": "raw"}, {"body": "ignore"}, {"body": "graphql"},
+                     {"body": "form"}, {"body": "form", "ignored_form": ("t", "b")},
+                     {"body": "regex", "regexes": ("id=(.)",)},
+                     {"body": "regex", "regexes": ("a", "^(.)?1")}]),
+    st.sampled_from(PATHS[1:]).map(lambda paths: {"body": "jsonpath", "paths": paths})
+    if PATHS[1:] else st.nothing(),
+    st.builds(lambda kind, paths: {"body": kind, "ignored_paths": paths},
+              st.sampled_from(["json", "partial_json"]), st.sampled_from(PATHS)))
 KEYS = st.builds(
-    Key, method=st.booleans(), scheme=st.booleans(), host=st.booleans(),
-    port=st.booleans(), path=st.booleans(),
+    lambda how, **more: Key(**how, **more), HOW, method=st.booleans(),
+    scheme=st.booleans(), host=st.booleans(), port=st.booleans(), path=st.booleans(),
     query=st.sampled_from(["exact", "subset", "ignore"]),
-    ignored_query=st.sampled_from([(), ("t",)]),
-    fields=st.sampled_from([(), ("accept",)]),
-    body=st.sampled_from(["raw", "json", "partial_json", "ignore"]))
+    ignored_query=st.sampled_from([(), ("t",), ("t", "*a"), ("%*", "*")]),
+    fields=st.sampled_from([(), ("accept",)]))
+ROUTES = st.builds(
+    Route, key=KEYS, hosts=st.sampled_from([(), ("a",), ("*",)]),
+    paths=st.sampled_from([(), ("/",), ("/*",)]),
+    methods=st.sampled_from([(), ("POST",)]), lane=st.sampled_from(["", "", "accept"]),
+    after=st.sampled_from(["repeat", "cycle", "miss"]))
+STATES = st.dictionaries(st.sampled_from("st"), st.sampled_from("12"), max_size=2)
 
 
 def fill(requests, key):
@@ -61,11 +116,48 @@ def number_of(found):
     return found.recording.number if isinstance(found, Match) else None
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(REQUESTS, min_size=1, max_size=12), REQUESTS, KEYS)
-def test_the_index_finds_what_asking_every_recording_finds(requests, asked, key):
+PARTS = [("method",), ("scheme",), ("host",), ("port",), ("path",), ("query",),
+         ("body", "fields")]
+
+
+def mixed(one, other, names):
+    """One request with these parts of the other."""
+    return msgspec.structs.replace(one, **{name: getattr(other, name)
+                                           for name in names})
+
+
+def respelt(one):
+    """The same in another order, and with another coding."""
+    fields, body = one.fields, one.body
+    query = "&".join(sorted(one.query.split("&"), reverse=True))
+    if GZIP in fields:
+        try:
+            body = gzip.decompress(body)
+        except EOFError:                     # cut
+            return msgspec.structs.replace(one, query=query)
+        fields = tuple(pair for pair in fields if pair != GZIP)
+    with contextlib.suppress(ValueError):
+        body = json.dumps(json.loads(body), sort_keys=True, indent=1).encode()
+    return msgspec.structs.replace(
+        one, query=query, fields=(*fields, GZIP), body=gzip.compress(body, mtime=0))
+
+
+def suited(one, key):
+    """It with each body that such a key reads."""
+    bodies = {"form": FORMS, "regex": FORMS, "graphql": OPERATIONS}.get(key.body, ())
+    return [msgspec.structs.replace(one, body=body, method="POST", fields=())
+            for body in bodies]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=6), REQUESTS, KEYS,
+       st.sets(st.integers(0, 11), max_size=3))
+def test_the_index_finds_what_asking_every_recording_finds(requests, asked, key, more):
+    more_suited = suited(asked, key)
+    requests += [one for at, one in enumerate(more_suited) if at in more]
     matcher, made = fill(requests, key)
-    for one in (asked, *requests):
+    near = [mixed(requests[0], asked, names) for names in PARTS] + more_suited
+    for one in (asked, *requests, *near, *map(respelt, requests)):
         wanted = twin.find(one, made, key)
         matcher.rewind()
         found = matcher.match(one)
@@ -182,8 +274,8 @@ def test_a_websocket_is_no_answer_for_a_page_of_its_url():
         "recording 2 is a WebSocket, which the request does not offer")
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(REQUESTS, min_size=2, max_size=10), KEYS, st.data())
+@settings(max_examples=60, deadline=None)
+@given(st.lists(REQUESTS, min_size=2, max_size=8), KEYS, st.data())
 def test_what_was_removed_is_found_no_more(requests, key, data):
     matcher, made = fill(requests, key)
     gone = data.draw(st.sets(st.sampled_from([one.number for one in made])))
@@ -208,6 +300,93 @@ def test_many_shapes_are_found_by_the_names_they_are_filed_under(shapes, asked):
     matcher, made = fill(map(query, shapes), key)
     wanted = twin.find(query(asked), made, key)
     assert number_of(matcher.match(query(asked))) == (wanted[0] if wanted else None)
+
+
+class Played(RuleBasedStateMachine):
+    """A matcher beside its twin, while recordings come and go."""
+
+    @initialize(routes=st.lists(ROUTES, min_size=1, max_size=3), first=REQUESTS,
+                second=REQUESTS, names=st.sampled_from(PARTS))
+    def begin(self, routes, first, second, names):
+        self.matcher, self.twin = Matcher(routes), twin.Twin(routes)
+        self.last = 0
+        # Few, so that they meet
+        self.asked = [first, mixed(first, second, names), respelt(first), second]
+
+    def pick(self, data):
+        return data.draw(st.sampled_from(self.asked))
+
+    @rule(data=st.data(), times=st.integers(1, 3), sets=st.just({}) | STATES,
+          removes=st.sampled_from([(), (), ("s",)]), requires=st.just({}) | STATES)
+    def add(self, data, times, sets, removes, requires):
+        request = self.pick(data)
+        for _ in range(times):
+            self.last += 1
+            one = recording(self.last, request, sets=sets, removes=removes,
+                            requires=requires)
+            self.matcher.add(one)
+            self.twin.add(one)
+
+    @rule(data=st.data())
+    def add_again(self, data):
+        """A recording that was edited: at its place, with a number that was there."""
+        numbers = self.twin.numbers()
+        if not numbers:
+            return
+        number = data.draw(st.sampled_from(numbers))
+        one = recording(number, self.pick(data))
+        for side in (self.matcher, self.twin):
+            side.remove(number)
+            side.add(one)
+
+    @precondition(lambda self: self.twin.numbers())
+    @rule(data=st.data())
+    def remove(self, data):
+        number = data.draw(st.sampled_from(self.twin.numbers()))
+        self.matcher.remove(number)
+        self.twin.remove(number)
+
+    @rule(data=st.data(), lane=st.sampled_from(["", "a"]), times=st.integers(1, 4))
+    def match(self, data, lane, times):
+        request = self.pick(data)
+        for _ in range(times):
+            found = self.matcher.match(request, lane)
+            assert number_of(found) == self.twin.match(request, lane)
+        if isinstance(found, Match) and found.is_last:
+            self.same_again(request, lane, found)
+        elif isinstance(found, Miss) and found.nearest is not None:
+            assert found.nearest.differences and str(found).isprintable()
+
+    def same_again(self, request, lane, found):
+        assert number_of(self.matcher.match(request, lane)) == found.recording.number
+        assert self.twin.match(request, lane) == found.recording.number
+
+    @rule(lane=st.sampled_from([None, "", "a"]))
+    def rewind(self, lane):
+        self.matcher.rewind(lane)
+        if lane is None:
+            self.twin.lanes.clear()
+        else:
+            self.twin.lanes.pop(lane, None)
+
+    @rule(state=STATES, lane=st.sampled_from(["", "a"]))
+    def set_state(self, state, lane):
+        self.matcher.set_state(state, lane)
+        places, _ = self.twin.lane(lane)
+        self.twin.lanes[lane] = places, dict(state)
+
+    @invariant()
+    def numbers_and_states_are_the_twins(self):
+        if not hasattr(self, "matcher"):
+            return
+        assert sorted(self.matcher.numbers()) == self.twin.numbers()
+        for lane in ("", "a"):
+            assert self.matcher.state(lane) == self.twin.lane(lane)[1]
+
+
+test_sequences_lanes_and_states_are_those_of_the_twin = Played.TestCase
+test_sequences_lanes_and_states_are_those_of_the_twin.settings = settings(
+    max_examples=80, stateful_step_count=25, deadline=None)
 
 
 def test_a_sequence_is_replayed_in_order_and_its_last_answer_stays():
