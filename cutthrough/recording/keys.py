@@ -104,6 +104,7 @@ class KeyReader:
                 raise KeyMistake(f"`{name}` and body = {kind!r} need each other")
         self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
         self._globs = tuple(one for one in key.ignored_query if "*" in one)
+        self._leaves_out = bool(key.ignored_query or key.body == "graphql")
         names = [name for name in PLAIN if getattr(key, name)]
         # Of two names or more it returns a tuple
         self._plain: Callable[[Request], tuple[Hashable, ...]] = (
@@ -120,7 +121,9 @@ class KeyReader:
         parts: Parts = {}
         whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
         if request.query and key.query != "ignore":
-            pairs = self._pairs(request, whole)
+            pairs = split_pairs(request.query)
+            if self._leaves_out:
+                pairs = self._counting(pairs, request, whole)
             if key.query == "exact":
                 base.append(tuple(sorted(pairs, key=_first)))
             else:
@@ -140,11 +143,11 @@ class KeyReader:
 
     def pairs(self, request: Request) -> Pairs:
         """Those of the query that count."""
-        return self._pairs(request, self._whole(request)
-                           if self.key.body == "graphql" else None)
+        return self._counting(
+            split_pairs(request.query), request,
+            self._whole(request) if self.key.body == "graphql" else None)
 
-    def _pairs(self, request: Request, whole: Hashable) -> Pairs:
-        pairs = split_pairs(request.query)
+    def _counting(self, pairs: Pairs, request: Request, whole: Hashable) -> Pairs:
         if self._ignored or self._globs:
             pairs = [pair for pair in pairs if pair[0] not in self._ignored and not any(
                 fnmatchcase(pair[0], one) for one in self._globs)]
