@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 
 
 class Altered(NotImported):
-    """A recording that was imported, but for a part of it: which, and why."""
+    """What an import has left out, as it must: it has not failed."""
 
 
 def part(value: Any, name: str) -> dict[str, Any]:

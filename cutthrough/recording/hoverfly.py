@@ -68,9 +68,18 @@ def read_simulation(data: bytes) -> list[Recording | NotImported]:
     if not isinstance(pairs, list):
         raise NotImported("has no `pairs`")
     made: list[Recording | NotImported] = []
+    seen = set()
     for number, one in enumerate(pairs):
         try:
             pair = read_pair(_SCHEMAS[schema](one))
+            asked = pair.patterns, tuple(sorted(pair.requires.items()))
+            if asked in seen:
+                raise Altered("left out, as hoverfly does: a pair before it has the "
+                              "same request")
+            seen.add(asked)
+        except Altered as error:
+            made.append(Altered(f"pair {number}: {error}"))
+            continue
         except NotImported as error:
             made.append(NotImported(f"pair {number}: {error}"))
             continue
@@ -244,6 +253,8 @@ def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
         host, port = split_authority(value.lower())
         made = [Pattern(part="host", value=host)]
         return [*made, Pattern(part="port", value=port)] if port else made
+    if how == "json" and not value.strip():  # which is equal to itself alone
+        how = "exact"
     if where == "host":                      # of which hoverfly has the port
         where = "authority"
     return [Pattern(part=where, how=how, value=value,

@@ -206,7 +206,8 @@ def read_file(path: Path) -> Iterator[Recording | NotImported]:
     if path.suffix == ".json":
         data = path.read_bytes()
         try:
-            is_cassette = "interactions" in msgspec.json.decode(data)
+            found = msgspec.json.decode(data)
+            is_cassette = isinstance(found, list) or "interactions" in found
         except (msgspec.DecodeError, TypeError):
             is_cassette = False
         yield from read_cassette(data) if is_cassette else read_simulation(data)

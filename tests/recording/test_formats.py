@@ -26,6 +26,7 @@ from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Chunk, Message, Pattern, Recording, Response
 from cutthrough.recording.session import Manifest
 from cutthrough.recording.vcr import read_cassette, write_cassette
+from cutthrough.tools.recordings import read_file
 from tests.capture.dumps import dump, state
 from tests.recording.answers import request
 
@@ -157,3 +158,11 @@ def test_a_dump_is_read_and_its_secrets_are_in_it():
 def test_a_file_of_neither_kind_is_refused():
     with pytest.raises(NotImported):
         list(read_exchanges(io.BytesIO(b"x")))
+
+
+def test_an_old_cassette_of_json_is_no_simulation(tmp_path):
+    """It was refused for what a simulation has, and without what to do."""
+    path = tmp_path / "old.json"
+    path.write_text('[{"request": {}, "response": {}}]')
+    with pytest.raises(NotImported, match=r"vcr\.migration"):
+        list(read_file(path))

@@ -177,6 +177,22 @@ def test_an_empty_table_of_the_query_asks_for_none():
     assert answers(data, request("/"), request("/?a=1")) == ["ok", None]
 
 
+def test_of_pairs_with_one_request_the_first_answers():
+    """They were a sequence."""
+    asked = {"path": exact("/")}
+    made = read_simulation(simulation(
+        pair(asked), pair(asked, body="never"),
+        pair(asked | {"requiresState": {"a": "1"}}, body="state")))
+    assert [one.response.body for one in made if isinstance(one, Recording)] == [
+        b"ok", b"state"]
+    assert isinstance(made[1], Altered) and "pair 1: " in str(made[1])
+
+
+def test_a_document_may_be_none():
+    data = simulation(pair({"body": [{"matcher": "json", "value": ""}]}))
+    assert answers(data, request("/"), request("/", "{}")) == ["ok", None]
+
+
 def test_an_ipv6_destination_is_one():
     data = simulation(pair({"destination": exact("[::1]:8080")}))
     assert answers(data, request("/", host="::1", port=8080), request("/")) == [
