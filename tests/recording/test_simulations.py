@@ -177,6 +177,18 @@ def test_an_empty_table_of_the_query_asks_for_none():
     assert answers(data, request("/"), request("/?a=1")) == ["ok", None]
 
 
+def test_a_sequence_that_hoverfly_has_captured_begins_at_its_first_pair():
+    """All of it was missed."""
+    def nth(number, of, **more):
+        if number < of:
+            more["transitionsState"] = {"sequence:1": str(number + 1)}
+        return pair({"path": exact("/a"), "requiresState": {"sequence:1": str(number)}},
+                    body=f"{number}", **more)
+
+    data = simulation(*[nth(number, 3) for number in (1, 2, 3)])
+    assert answers(data, *[request("/a")] * 5) == ["1", "2", "3", "3", "3"]
+
+
 def test_of_pairs_with_one_request_the_first_answers():
     """They were a sequence."""
     asked = {"path": exact("/")}
