@@ -24,6 +24,13 @@ def add_mode(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="as JSON")
 
 
+def add_bounds(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--count", metavar="N", help="most recordings, oldest out first; "
+                      "0: no limit")
+    verb.add_argument("--age", metavar="DURATION", help="age at which a recording is "
+                      "deleted, such as 7d; 0: never")
+
+
 def add_recordings(verb: argparse.ArgumentParser) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -44,6 +51,24 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     one.add_argument("words", metavar="WORD", nargs="*", help="that must be in it")
     one.add_argument("--limit", type=int, metavar="N", default=100,
                      help="of those with these words, the newest N [100]")
+    one = add("create", "make a session without recordings")
+    add_bounds(one)
+    for name, metavar, text in (
+            ("fields", "FIELD", "fields whose values are not kept"),
+            ("query", "KEY", "keys of URLs and forms, likewise"),
+            ("json", "PATH", "paths in JSON bodies, likewise"),
+            ("body", "REGEX", "expressions whose groups, or matches, are not kept")):
+        one.add_argument(f"--redact-{name}", metavar=metavar, action="append",
+                         help=f"{text}; may be repeated [recording_redact_{name}]")
+    one.add_argument("--comment", metavar="TEXT", default="", help="what it is for")
+    one.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                     help="with what holds if a flag says nothing [CUTTHROUGH_CONFIG]")
+    one = add("set", "set the bounds of a session, and delete what is beyond them")
+    add_bounds(one)
+    one = add("edit", "replace a recording by JSON, as `show` prints it")
+    one.add_argument("number", metavar="NUMBER", type=int)
+    one.add_argument("file", metavar="FILE", help="-: standard input")
+    add("reads", "show who has read a session, the newest first")
     one = add("show", "show a recording as JSON")
     one.add_argument("number", metavar="NUMBER", type=int)
     one.add_argument("--body", choices=("request", "response"), help="print this body "

@@ -3,11 +3,13 @@
     GET    /recordings                the page, which holds no data
     GET    /sessions                  the sessions, and what is in force
     GET    /sessions/NAME             ?search=WORDS&limit=&before=: recordings of one
+    PUT    /sessions/NAME             makes it; PATCH: sets its bounds
     GET    /sessions/NAME/N           one whole; PUT: replaces it; DELETE
     DELETE /sessions/NAME
     GET    /replays                   the last misses, with what is nearest
 
-All but the page take the admin token, reads included. Files, and PostgreSQL, are asked
+All but the page take the admin token, reads included; reads of recordings are in the
+error log, as changes are. Files, and PostgreSQL, are asked
 in threads, two at a time, each for ANSWER_S at most.
 """
 
@@ -17,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -26,11 +28,23 @@ from cutthrough.admin.flows_page import decode, number_of, read_body
 from cutthrough.admin.rights import asker
 from cutthrough.admin.traffic_page import make_page
 from cutthrough.capture.imported import NotImported
+from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
-from cutthrough.recording.folder import pack, unpack
+from cutthrough.config.capture import parse_field, parse_key, parse_path
+from cutthrough.config.values import COUNT, DAY
+from cutthrough.recording import edits
+from cutthrough.recording.folder import pack
+from cutthrough.recording.masking import Redaction
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.places import open_sessions
-from cutthrough.recording.session import AnySession, AnySessions, SessionError
+from cutthrough.recording.recorder import manifest_of
+from cutthrough.recording.session import (
+    AnySession,
+    AnySessions,
+    Manifest,
+    SessionError,
+    is_name,
+)
 
 log = logging.getLogger("cutthrough")
 
@@ -39,7 +53,38 @@ AT_ONCE = 2
 MOST_ROWS, MOST_SESSIONS = 1000, 1000
 # Bytes of a recording that is shown or replaced
 MOST_SHOWN = 16 << 20
+MOST_MANIFEST = 64 << 10
+MOST_AGE_S = 36_500 * DAY
 T = TypeVar("T")
+
+
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """0: none. None: as it was."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=COUNT.high)] | None = None
+    age_s: Annotated[float, msgspec.Meta(ge=0, le=MOST_AGE_S)] | None = None
+
+
+class Given(Bounds, frozen=True, forbid_unknown_fields=True):
+    """Of a new session; None: as configured. `redaction` has keys of Redaction."""
+
+    redaction: Redaction | None = None
+    comment: str = ""
+
+    def manifest(self, configured: Manifest) -> Manifest:
+        """Raises ValueError."""
+        made: dict[str, Any] = {name: value for name in ("count", "age_s") if (
+            value := getattr(self, name)) is not None}
+        if found := self.redaction:
+            made["redaction"] = Redaction(
+                fields=tuple(map(parse_field, found.fields)),
+                query=tuple(map(parse_key, found.query)),
+                json=tuple(map(parse_path, found.json)), body=found.body)
+        return msgspec.structs.replace(configured, comment=self.comment, **made)
+
+
+class ThereIsOne(Exception):
+    """A session of this name."""
 
 
 class Replays(Protocol):
@@ -52,9 +97,12 @@ class Replays(Protocol):
 
 class RecordingsPage:
     def __init__(self, directory: Callable[[], str], url: Callable[[], str],
-                 session: Callable[[], str], replays: Replays) -> None:
-        """The functions return what is configured now; "": no directory, or URL."""
+                 session: Callable[[], str], settings: Callable[[], Recordings],
+                 replays: Replays) -> None:
+        """The functions return what is configured now; "": no directory, or URL.
+        `settings`: of a new session."""
         self._directory, self._url, self._session = directory, url, session
+        self._settings = settings
         self._replays = replays
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -65,6 +113,7 @@ class RecordingsPage:
             web.get("/recordings", self.page),
             web.get("/sessions", self.sessions, allow_head=False),
             web.get(one, self.recordings, allow_head=False),
+            web.put(one, self.create), web.patch(one, self.set_bounds),
             web.delete(one, self.delete_session),
             web.get(number, self.show, allow_head=False),
             web.put(number, self.edit), web.delete(number, self.delete),
@@ -95,6 +144,8 @@ class RecordingsPage:
         words = request.query.get("search", "")
         before = number_of(request, "before", 0)
         rows = await self._of(request, lambda one: one.rows(words, limit, before))
+        self._log(request, f"read {len(rows)} rows" + (
+            f" with {words!r:.100}" if words else "") + " of")
         return web.json_response({
             "recordings": [row._asdict() for row in rows],
             "next": rows[-1].number if len(rows) == limit else None})
@@ -112,21 +163,51 @@ class RecordingsPage:
                 "number": number, "created_us": one.created_us, "recording": pack(one)}
 
         found = await self._of(request, read)
+        self._log(request, f"read recording {number} of")
         return _missing(number) if found is None else web.json_response(found)
 
     # Changes
+
+    async def create(self, request: web.Request) -> web.StreamResponse:
+        folder, name = self._folder(), request.match_info["name"]
+        if not is_name(name):
+            raise ValueError(f"{name!r:.110} is no name of a session")
+        given = decode(await read_body(request, MOST_MANIFEST) or b"{}", Given)
+        made = given.manifest(manifest_of(self._settings()))
+
+        def run() -> None:
+            with contextlib.closing(open_sessions(folder, self._url())) as sessions:
+                if name in sessions.names():
+                    raise ThereIsOne
+                sessions.create(name, made).close()
+
+        try:
+            await self._ask(run)
+        except ThereIsOne:
+            return web.Response(
+                status=409, text=f"there is a session {name!r} already\n")
+        self._log(request, "created")
+        return web.json_response({"created": 1})
+
+    async def set_bounds(self, request: web.Request) -> web.StreamResponse:
+        given = decode(await read_body(request, MOST_MANIFEST), Bounds)
+        until = time.monotonic() + ANSWER_S / 2
+
+        def write(session: AnySession) -> dict[str, Any]:
+            edits.set_bounds(session, given.count, given.age_s, until)
+            return {"count": session.manifest.count, "age_s": session.manifest.age_s,
+                    "recordings": len(session)}
+
+        found = await self._of(request, write)
+        self._log(request, f"set count {found['count']}, age {found['age_s']:g} s of")
+        return web.json_response(found)
 
     async def edit(self, request: web.Request) -> web.StreamResponse:
         number = int(request.match_info["number"])
         table = decode(await read_body(request, MOST_SHOWN), dict[str, Any])
 
-        def write(session: AnySession) -> bool:
-            old = session.get(number)
-            return old is not None and session.edit(msgspec.structs.replace(
-                unpack(table, "the body"), number=number, created_us=old.created_us,
-                hits=old.hits))
-
-        if not await self._of(request, write):
+        if not await self._of(request, lambda one: edits.edit(
+                one, number, table, "the body")):
             return _missing(number)
         self._log(request, f"edited recording {number} of")
         return web.json_response({"edited": 1})
@@ -202,6 +283,7 @@ def describe(sessions: AnySessions, name: str) -> dict[str, Any]:
     try:
         return {"name": name, "recordings": len(session),
                 "created_us": session.manifest.created_us,
+                "count": session.manifest.count, "age_s": session.manifest.age_s,
                 "comment": session.manifest.comment, "bytes": session.size()}
     except (StoreError, OSError) as error:
         return {"name": name, "error": _line(error)}

@@ -46,6 +46,7 @@ from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.admin.recordings_page import RecordingsPage, Replays
 from cutthrough.admin.rights import Tokens
 from cutthrough.capture.query import QueryError
+from cutthrough.capture.settings import Recordings
 from cutthrough.config.administration import AdminToken
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
@@ -91,6 +92,7 @@ class Operations(Protocol):
     def recording_directory(self) -> str: ...
     def recording_url(self) -> str: ...
     def recording_session(self) -> str: ...
+    def recordings(self) -> Recordings: ...
     async def reload(self) -> tuple[str, str]: ...
     def drain(self) -> None: ...
 
@@ -226,6 +228,7 @@ class AdminServer:
             *RecordingsPage(self._operations.recording_directory,
                             self._operations.recording_url,
                             self._operations.recording_session,
+                            self._operations.recordings,
                             self._connections.replays).routes(),
             *BreakpointsPage(self._connections.breakpoints).routes(),
         ])

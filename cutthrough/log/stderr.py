@@ -21,6 +21,7 @@ def use_form(form: str) -> None:
 def _log() -> ErrorLog:
     log = ErrorLog(_form, "")
     logging.basicConfig(handlers=[log])
+    logging.getLogger("cutthrough").setLevel(logging.INFO)   # not of libraries
     return log
 
 

@@ -29,6 +29,8 @@ VERSION = 1
 MOST_PRUNED = 2000
 # Recordings that are read at a time
 PAGE = 100
+# That are kept in the log of reads
+MOST_READS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 encode = msgspec.msgpack.Encoder().encode
@@ -54,6 +56,17 @@ class Row(NamedTuple):
     status: int
     tags: str
     size: int
+
+
+class Read(NamedTuple):
+    """A read that was logged. `host`: "" if the session is a file."""
+
+    at_ms: int
+    uid: int
+    host: str
+    verb: str
+    what: str
+    found: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,6 +130,12 @@ class AnySession(Protocol):
 
     def size(self) -> int:
         """Bytes of the whole."""
+
+    def log(self, verb: str, what: str, found: int) -> None:
+        """Logs, in the session, that this program's user has read so many."""
+
+    def reads(self) -> list[Read]:
+        """The logged reads, newest first; MOST_READS at most."""
 
     def __len__(self) -> int: ...
 

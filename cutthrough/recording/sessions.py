@@ -35,11 +35,13 @@ from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.session import (
     MOST_PRUNED,
+    MOST_READS,
     VERSION,
     AnySession,
     AnySessions,
     Manifest,
     NoSession,
+    Read,
     Row,
     SessionError,
     check_name,
@@ -68,6 +70,9 @@ CREATE TABLE recordings (
     status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
 PRAGMA user_version = {VERSION};
 """
+# Of operators, made with the first
+_READS = ("CREATE TABLE IF NOT EXISTS reads (at_ms INTEGER NOT NULL, uid INTEGER NOT "
+          "NULL, verb TEXT NOT NULL, what TEXT NOT NULL, found INTEGER NOT NULL)")
 _VALUES = "(?, ?, ?, ?, ?, ?, ?)"
 _INSERT = ("INSERT INTO recordings (created_us, hits, method, url, status, tags, data) "
            f"VALUES {_VALUES}")
@@ -326,6 +331,21 @@ class Session(AnySession):
             self._base.execute(
                 "UPDATE recordings SET hits = hits + new.value FROM json_each(?) new "
                 "WHERE number = CAST(new.key AS INTEGER)", (rows,))
+
+    def log(self, verb: str, what: str, found: int) -> None:
+        with transaction(self._base, self._path):
+            self._base.execute(_READS)
+            self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?)", (
+                time.time_ns() // 1_000_000, os.getuid(), verb, what, found))
+            self._base.execute("DELETE FROM reads WHERE rowid <= (SELECT max(rowid) "
+                               "FROM reads) - ?", (MOST_READS,))
+
+    def reads(self) -> list[Read]:
+        with transaction(self._base, self._path):
+            self._base.execute(_READS)
+        return [Read(*row) for row in self._select(
+            "SELECT at_ms, uid, '', verb, what, found FROM reads ORDER BY rowid DESC",
+            ())]
 
     def __len__(self) -> int:
         return int(self._select("SELECT count(*) FROM recordings", ())[0][0])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cutthrough.capture.settings import Recordings, recordings_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
@@ -257,6 +258,10 @@ class Operations:
 
     def recording_session(self) -> str:
         return self._program.generation.config.recording_session
+
+    def recordings(self) -> Recordings:
+        generation = self._program.generation
+        return recordings_of(generation.config, generation.policy)
 
     def _in_force(self) -> int:
         """The oldest generation in force in any worker."""

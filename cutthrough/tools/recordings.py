@@ -10,21 +10,28 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.store import StoreError
-from cutthrough.config.config import ConfigError
-from cutthrough.config.settings import variable_name
+from cutthrough.config.config import OPTIONS, ConfigError
+from cutthrough.config.settings import flag_name, gather, variable_name
+from cutthrough.config.values import parse_value, show_count, show_duration
+from cutthrough.recording import edits
+from cutthrough.recording.documents import KeyMistake, compile_finder
 from cutthrough.recording.exchanges import read_exchanges, write_archive
 from cutthrough.recording.folder import pack, read_folder, write_folder
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
+from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import NAME as MODE
 from cutthrough.recording.modes import State, read_state, write_state
@@ -51,6 +58,8 @@ def run(given: argparse.Namespace) -> int:
         url = find_recordings(given.url_file, os.environ)
         with contextlib.closing(open_sessions(directory, url)) as sessions:
             return _ACTIONS[given.action](sessions, given)
+    except ConfigError:
+        raise
     except (StoreError, NotImported, ValueError) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -109,12 +118,87 @@ def change_mode(directory: str, given: argparse.Namespace) -> int:
     return 0
 
 
+def create(sessions: AnySessions, given: argparse.Namespace) -> int:
+    sessions.create(given.session, manifest_of(given)).close()
+    print(f"session {given.session} created")
+    return 0
+
+
+def manifest_of(given: argparse.Namespace) -> Manifest:
+    """By the flags, and for what they do not say by the configuration, as a session
+    that a proxy makes. Raises ConfigError."""
+    settings = gather({}, os.environ, given.config_file or os.environ.get(
+        "CUTTHROUGH_CONFIG") or None, secrets=False)
+
+    def read(name: str) -> Any:
+        key = f"recording_{name}"
+        return read_flag(given, name, settings[key].value)
+
+    texts = {name: read(f"redact_{name}") for name in ("fields", "query", "json")}
+    body = read("redact_body")
+    for text in body:
+        try:
+            compile_finder(text)
+        except KeyMistake as error:
+            raise ConfigError("command line", "--redact-body", str(error)) from None
+    return Manifest(redaction=Redaction(**texts, body=body), count=read("count"),
+                    age_s=read("age"), comment=given.comment)
+
+
+def read_flag(given: argparse.Namespace, name: str, absent: Any) -> Any:
+    """The value of a flag that is an option of recordings. Raises ConfigError."""
+    text = getattr(given, name)
+    if text is None:
+        return absent
+    try:
+        return parse_value(OPTIONS[f"recording_{name}"].kind, text)
+    except ValueError as error:
+        raise ConfigError("command line", flag_name(name), str(error)) from None
+
+
+def set_bounds(sessions: AnySessions, given: argparse.Namespace) -> int:
+    count, age_s = read_flag(given, "count", None), read_flag(given, "age", None)
+    if count is None and age_s is None:
+        raise ConfigError("command line", "set", "needs --count, --age or both")
+    session = sessions.open(given.session)
+    edits.set_bounds(session, count, age_s, until=math.inf)
+    kept = session.manifest
+    print(f"session {given.session}: count {kept.count}, age "
+          f"{show_duration(kept.age_s)}; {show_count(len(session), 'recording')}")
+    return 0
+
+
+def edit(sessions: AnySessions, given: argparse.Namespace) -> int:
+    data = sys.stdin.buffer.read() if given.file == "-" else Path(
+        given.file).read_bytes()
+    try:
+        table = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotImported(f"{given.file}: {error}") from None
+    if not edits.edit(sessions.open(given.session), given.number, table, given.file):
+        return tell_missing(given)
+    print(f"recording {given.number} of {given.session} replaced")
+    return 0
+
+
+def show_reads(sessions: AnySessions, given: argparse.Namespace) -> int:
+    for one in sessions.open(given.session).reads():
+        at = datetime.fromtimestamp(one.at_ms / 1000, UTC)
+        who = f"uid {one.uid}{f' at {one.host}' if one.host else ''}"
+        print(f"{at.isoformat(timespec='milliseconds')}  {who}  "
+              f"{' '.join(filter(None, (one.verb, one.what)))}  {one.found} found")
+    return 0
+
+
 def list_sessions(sessions: AnySessions, given: argparse.Namespace) -> int:
     if given.session:
-        session = sessions.open(given.session)
-        found: Iterable[Recording] = (
-            session.search(" ".join(given.words), given.limit) if given.words
-            else session.recordings())
+        session, words = sessions.open(given.session), " ".join(given.words)
+        found: Iterable[Recording] = session.recordings()
+        count = len(session)
+        if words:
+            found = list(session.search(words, given.limit))
+            count = len(found)
+        session.log("list", words, count)
         for one in found:
             print(f"{one.number}\t{one.request.method}\t{one.response.status}\t"
                   f"{len(one.response.body)}\t{one.request.url}")
@@ -125,17 +209,23 @@ def list_sessions(sessions: AnySessions, given: argparse.Namespace) -> int:
 
 
 def show(sessions: AnySessions, given: argparse.Namespace) -> int:
-    one = sessions.open(given.session).get(given.number)
+    session = sessions.open(given.session)
+    one = session.get(given.number)
+    session.log("show", str(given.number), int(one is not None))
     if one is None:
-        print(f"cutthrough: there is no recording {given.number} in "
-              f"{given.session!r}", file=sys.stderr)
-        return 1
+        return tell_missing(given)
     if given.body:
         body = one.request.body if given.body == "request" else one.response.body
         sys.stdout.buffer.write(body)
         return 0
     print(json.dumps(pack(one), indent=2, ensure_ascii=False))
     return 0
+
+
+def tell_missing(given: argparse.Namespace) -> int:
+    print(f"cutthrough: there is no recording {given.number} in {given.session!r}",
+          file=sys.stderr)
+    return 1
 
 
 def delete(sessions: AnySessions, given: argparse.Namespace) -> int:
@@ -150,6 +240,7 @@ def delete(sessions: AnySessions, given: argparse.Namespace) -> int:
 
 def export(sessions: AnySessions, given: argparse.Namespace) -> int:
     session = sessions.open(given.session)
+    session.log("export", given.form, len(session))
     target = Path(given.output)
     if given.form in ("json", "yaml"):
         left_out = write_folder(
@@ -217,4 +308,5 @@ def read_file(path: Path) -> Iterator[Recording | NotImported]:
 
 
 _ACTIONS = {"list": list_sessions, "show": show, "delete": delete, "export": export,
-            "import": import_files}
+            "import": import_files, "create": create, "set": set_bounds, "edit": edit,
+            "reads": show_reads}

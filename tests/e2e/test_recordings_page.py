@@ -85,7 +85,8 @@ def test_reading_and_changing_take_the_token(start, folder):
     for method, path in (
             ("GET", "/sessions"), ("GET", "/sessions/default"), ("GET", "/replays"),
             ("GET", "/sessions/default/1"), ("PUT", "/sessions/default/1"),
-            ("DELETE", "/sessions/default/1"), ("DELETE", "/sessions/default")):
+            ("DELETE", "/sessions/default/1"), ("DELETE", "/sessions/default"),
+            ("PUT", "/sessions/new"), ("PATCH", "/sessions/default")):
         assert operator.ask(method, path)[0] == 401, path
     assert operator.ask("GET", "/recordings")[0] == 200
     assert len(Sessions(folder).open("default")) == 1
@@ -134,6 +135,57 @@ def test_an_edit_is_redacted_and_replayed(start, folder, dial):
     wait_until(lambda: client.get("http://127.0.0.1:9/a").status == 502, "deleted")
     assert ask(operator, "DELETE", "/sessions/default")[0] == 200
     wait_until(lambda: client.get("http://127.0.0.1:9/b").status == 502, "deleted")
+
+
+def test_a_session_is_made_and_its_bounds_are_set(start, folder):
+    """PUT of a session was 405, and bounds could be set for new ones alone."""
+    _, operator = start('recording_count = 7\nrecording_redact_query = ["token"]\n')
+    assert ask(operator, "PUT", "/sessions/a", {
+        "age_s": 60, "comment": "for CI", "redaction": {"fields": ["X-Secret"]}}) == (
+            200, {"created": 1})
+    assert ask(operator, "PUT", "/sessions/b")[0] == 200
+    kept = {name: Sessions(folder).open(name).manifest for name in "ab"}
+    assert (kept["a"].count, kept["a"].age_s, kept["a"].comment) == (7, 60, "for CI")
+    assert kept["a"].redaction.fields == ("x-secret",)
+    assert kept["b"].redaction.query == ("token",)
+    session = Sessions(folder).open("b")
+    session.add([made(9), made(9, "/b"), made(9, "/c")])
+    assert ask(operator, "PATCH", "/sessions/b", {"count": 2}) == (
+        200, {"count": 2, "age_s": 0, "recordings": 2})
+    assert [one.request.path for one in session.recordings()] == ["/b", "/c"]
+    for method, path, content, status in (
+            ("PUT", "/sessions/a", None, 409), ("PUT", "/sessions/..a", None, 400),
+            ("PUT", "/sessions/c", {"redaction": {"body": ["("]}}, 400),
+            ("PUT", "/sessions/c", {"redaction": {"json": ["$[0]"]}}, 400),
+            ("PUT", "/sessions/c", {"size": 1}, 400),
+            ("PATCH", "/sessions/b", {"count": -1}, 400),
+            ("PATCH", "/sessions/none", {"count": 1}, 404)):
+        assert ask(operator, method, path, content)[0] == status, (path, content)
+    assert Sessions(folder).names() == ["a", "b"]
+
+
+def test_every_read_is_logged_with_who_has_asked(start, folder):
+    """R59: changes were logged, and reads were not."""
+    fill(folder, made(9))
+    proxy, operator = start()
+    for path in ("/sessions/default", "/sessions/default?search=hello",
+                 "/sessions/default/1", "/sessions"):
+        get(operator, path)
+    assert ask(operator, "GET", "/sessions/default/7")[0] == 404
+    lines = [line.partition("recordings: ")[2] for line in proxy.stderr().splitlines()
+             if " session default" in line and "read" in line]
+    assert lines == [f"127.0.0.1 read {what} of session default" for what in (
+        "1 rows", "1 rows with 'hello'", "recording 1", "recording 7")]
+
+
+def test_a_pattern_that_no_worker_can_use_is_refused(start, folder):
+    """Each worker said so later, and the recording was gone."""
+    fill(folder, made(9))
+    _, operator = start()
+    table = get(operator, "/sessions/default/1")["recording"]
+    table["patterns"] = [{"part": "path", "how": "regex", "value": "("}]
+    status, said = ask(operator, "PUT", "/sessions/default/1", table)
+    assert status == 400 and "is no regular expression" in said
 
 
 def test_hits_and_misses_of_all_workers_are_told(start, folder, dial):

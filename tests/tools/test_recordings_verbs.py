@@ -1,10 +1,13 @@
 """`cutthrough mode` and `cutthrough recordings`, by the files of a directory."""
 
 
+import json
+
 import pytest
 
 from cutthrough.cli import main
 from cutthrough.recording.modes import read_state
+from cutthrough.recording.sessions import Sessions
 from tests.e2e.test_recording import fill, made
 
 VARIABLE = "CUTTHROUGH_RECORDING_DIRECTORY"
@@ -67,3 +70,84 @@ def test_the_directory_of_run_is_found_by_itself(run, monkeypatch, tmp_path):
     fill(theirs, made(9), name="checkout")
     assert run("recordings", "list") == (0, "checkout\t1\n")
     assert run("mode", "replay")[0] == 0 and read_state(theirs).mode == "replay"
+
+
+def opened(folder, name):
+    return Sessions(folder).open(name)
+
+
+def test_a_session_is_made_with_what_is_configured_and_what_flags_say(
+        run, folder, tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text('recording_count = 7\nrecording_redact_query = ["token"]\n')
+    assert run("recordings", "create", "a", "-c", file, "--age", "2d",
+               "--redact-fields", "X-Secret", "--redact-fields", "X-Other",
+               "--comment", "for CI") == (0, "session a created\n")
+    kept = opened(folder, "a").manifest
+    assert (kept.count, kept.age_s, kept.comment) == (7, 2 * 86400, "for CI")
+    assert kept.redaction.fields == ("x-secret", "x-other")
+    assert kept.redaction.query == ("token",)
+    status, said = run("recordings", "create", "a")
+    assert status == 1 and "there is a session 'a' already" in said
+    for words, reason in (
+            (["../b"], "is no name of a session"), (["b", "--age", "5"], "--age: '5'"),
+            (["b", "--redact-body", "("], "--redact-body: '(' is no regular"),
+            (["b", "--redact-json", "$[0]"], "--redact-json: ")):
+        status, said = run("recordings", "create", *words)
+        assert status and reason in said
+    assert Sessions(folder).names() == ["a", "default"]
+
+
+def test_bounds_of_a_session_are_changed_and_hold_at_once(run, folder):
+    """They could be set for new sessions alone."""
+    assert run("recordings", "set", "default", "--count", "1", "--age", "7d") == (
+        0, "session default: count 1, age 168h; 1 recording\n")
+    session = opened(folder, "default")
+    assert [one.request.path for one in session.recordings()] == ["/b"]
+    assert run("recordings", "set", "default", "--count", "0")[1] == (
+        "session default: count 0, age 168h; 1 recording\n")
+    assert opened(folder, "default").manifest.age_s == 7 * 86400
+    assert run("recordings", "set", "default")[0] == 2
+    assert run("recordings", "set", "none", "--count", "1")[0] == 1
+
+
+def test_a_recording_is_edited_as_it_is_shown(run, folder, tmp_path):
+    status, text = run("recordings", "show", "default", "2")
+    table = json.loads(text)
+    table["response"]["status"] = 203
+    table["request"]["fields"] = [["Authorization", "Bearer s3cret"]]
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps(table))
+    before = opened(folder, "default").get(2)
+    assert run("recordings", "edit", "default", "2", file) == (
+        0, "recording 2 of default replaced\n")
+    after = opened(folder, "default").get(2)
+    assert (after.response.status, after.created_us) == (203, before.created_us)
+    assert "s3cret" not in after.request.field("authorization"), "R59"
+    assert run("recordings", "edit", "default", "9", file)[0] == 1
+    for change, reason in (
+            ({"template": True, "response": {**table["response"], "chunks": [
+                {"at_us": 0, "data": {"text": "{{ x"}}]}}, "one.json"),
+            ({"patterns": [{"part": "path", "how": "regex", "value": "("}]},
+             "is no regular expression"),
+            ({"request": 1}, "one.json")):
+        file.write_text(json.dumps(table | change))
+        status, said = run("recordings", "edit", "default", "2", file)
+        assert status == 1 and reason in said
+    file.write_text("[1]")
+    assert run("recordings", "edit", "default", "2", file)[0] == 1
+    assert opened(folder, "default").get(2) == after
+
+
+def test_every_read_is_logged_in_the_session(run, folder, tmp_path):
+    """R59: reads and exports left no line."""
+    run("recordings", "list", "default")
+    run("recordings", "list", "default", "items")
+    run("recordings", "show", "default", "2")
+    run("recordings", "show", "default", "9")
+    run("recordings", "export", "default", tmp_path / "out")
+    _, said = run("recordings", "reads", "default")
+    assert [line.split("  ")[2:] for line in said.splitlines()] == [
+        ["export json", "2 found"], ["show 9", "0 found"], ["show 2", "1 found"],
+        ["list items", "0 found"], ["list", "2 found"]]
+    assert all("  uid " in line for line in said.splitlines())

@@ -1,0 +1,38 @@
+"""What an operator changes in a session, by the verb or the admin listener: the same
+checks for both."""
+
+import time
+from typing import Any
+
+import msgspec
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.documents import KeyMistake
+from cutthrough.recording.folder import unpack
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.session import MOST_PRUNED, AnySession
+
+
+def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> bool:
+    """Replaces a recording; its time and hits stay. `table` has the form of an export,
+    `name` is that of its source. False: there is none. Raises NotImported and
+    StoreError."""
+    made = unpack(table, name)
+    try:
+        Matcher().add(made)                  # as a worker will
+    except KeyMistake as error:
+        raise NotImported(f"{name}: {error}") from None
+    old = session.get(number)
+    return old is not None and session.edit(msgspec.structs.replace(
+        made, number=number, created_us=old.created_us, hits=old.hits))
+
+
+def set_bounds(session: AnySession, count: int | None, age_s: float | None,
+               until: float) -> None:
+    """None: as it was. Deletes what is beyond the bounds now; not after `until`, a time
+    of time.monotonic: the writer deletes the rest. Raises StoreError."""
+    kept = session.manifest
+    session.set_bounds(kept.count if count is None else count,
+                       kept.age_s if age_s is None else age_s)
+    while session.prune() >= MOST_PRUNED and time.monotonic() < until:
+        pass
