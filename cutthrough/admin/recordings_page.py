@@ -33,11 +33,11 @@ from cutthrough.capture.store import StoreError
 from cutthrough.config.capture import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
 from cutthrough.recording import edits
+from cutthrough.recording.book import manifest_of
 from cutthrough.recording.folder import pack
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.places import open_sessions
-from cutthrough.recording.recorder import manifest_of
 from cutthrough.recording.session import (
     AnySession,
     AnySessions,

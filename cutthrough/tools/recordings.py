@@ -44,6 +44,8 @@ from cutthrough.tools.database import find_recordings
 DIRECTORY = variable_name("recording_directory")
 # Recordings of one transaction of `import`
 BATCH = 500
+# Of a recording that is not in an export
+LEFT_OUT = "left out: "
 # Actions that may make the directory
 MAKERS = ("create", "import")
 
@@ -253,10 +255,18 @@ def export(sessions: AnySessions, given: argparse.Namespace) -> int:
                      0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text.getvalue())
+    return tell_export(left_out, len(session), target)
+
+
+def tell_export(left_out: list[tuple[int, str]], total: int, target: Path) -> int:
+    """Says what of `total` recordings is in a file; returns the exit status. `left_out`
+    has numbers and reasons, which begin with LEFT_OUT if the whole recording is."""
     for number, reason in left_out:
         print(f"cutthrough: recording {number}: {reason}", file=sys.stderr)
-    print(f"{len(session)} recordings in {target}")
-    return 0
+    gone = len({number for number, reason in left_out if reason.startswith(LEFT_OUT)})
+    print(f"{total - gone} of {show_count(total, 'recording')} in {target}" if gone else
+          f"{show_count(total, 'recording')} in {target}")
+    return 1 if gone else 0
 
 
 def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:

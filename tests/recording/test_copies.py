@@ -238,3 +238,17 @@ def test_bounds_hold_in_every_session_of_the_database(hosts, tmp_path):
     hosts[1].create("c").put(some_of("c", 3))
     hosts[1].prune()
     assert [len(hosts[0].open(name)) for name in "abc"] == [0, 2, 3]
+
+
+def test_reads_are_logged_in_the_database(hosts):
+    """R59: and go with their session."""
+    session = hosts[0].create("s")
+    session.log("show", "3", 0)
+    hosts[1].open("s").log("export", "yaml", 2)
+    hosts[0].create("other")
+    assert [(one.verb, one.what, one.found) for one in session.reads()] == [
+        ("export", "yaml", 2), ("show", "3", 0)]
+    assert all(one.host for one in session.reads())
+    assert hosts[0].open("other").reads() == []
+    hosts[0].delete("s")
+    assert hosts[0].create("s").reads() == []

@@ -3,11 +3,14 @@
 
 import json
 
+import msgspec
 import pytest
 
 from cutthrough.cli import main
+from cutthrough.recording.model import Pattern
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.sessions import Sessions
+from cutthrough.tools.recordings import LEFT_OUT, tell_export
 from tests.e2e.test_recording import fill, made
 
 VARIABLE = "CUTTHROUGH_RECORDING_DIRECTORY"
@@ -151,3 +154,25 @@ def test_every_read_is_logged_in_the_session(run, folder, tmp_path):
         ["export json", "2 found"], ["show 9", "0 found"], ["show 2", "1 found"],
         ["list items", "0 found"], ["list", "2 found"]]
     assert all("  uid " in line for line in said.splitlines())
+
+
+def test_what_an_export_leaves_out_is_named(run, folder, tmp_path, capsys):
+    """It said "3 recordings", and 2 were written."""
+    session = opened(folder, "default")
+    session.add([made(9, "/c")])
+    one = session.get(3)
+    session.edit(msgspec.structs.replace(one, patterns=(
+        Pattern(part="path", how="glob", value="/c*"),)))
+    session.close()
+    status, _ = run("recordings", "export", "default", tmp_path / "a", "--form", "vcr")
+    assert status == 1
+    cassette = (tmp_path / "a").read_text()
+    assert cassette.count("uri: ") == 2
+    status = tell_export([(3, f"{LEFT_OUT}why"), (1, "without its tags")], 3,
+                         tmp_path / "a")
+    out, err = capsys.readouterr()
+    assert (status, out) == (1, f"2 of 3 recordings in {tmp_path / 'a'}\n")
+    assert err == ("cutthrough: recording 3: left out: why\n"
+                   "cutthrough: recording 1: without its tags\n")
+    assert run("recordings", "export", "default", tmp_path / "b") == (
+        0, f"3 recordings in {tmp_path / 'b'}\n")
