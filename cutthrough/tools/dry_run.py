@@ -5,6 +5,7 @@ snapshot that a worker of this configuration has. No name is resolved and no con
 is made.
 """
 
+import copy
 import ipaddress
 import time
 from typing import NamedTuple
@@ -73,6 +74,13 @@ class DryRun:
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
         self._of_users = names_of_users(config, policy)
         self.has_paths = any(rule.paths for rule in policy.rules)
+        self._way: tuple[str, str] | None = None
+
+    def inside(self, route: str, source: str) -> "DryRun":
+        """Decides about requests inside an intercepted tunnel that went this way."""
+        made = copy.copy(self)
+        made._way = route, source
+        return made
 
     def find_caller(self, user: str, client: str = "127.0.0.1",
                     tlvs: bytes = b"") -> tuple[Caller, str]:
@@ -139,9 +147,10 @@ class DryRun:
             groups=caller.groups, client=caller.client, method=method, address=address,
             opening=opening, tlvs=caller.tlvs, path=path)
         rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
+        route, source = self._way or (answer.route, answer.source)
         return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
-                       answer.opens_floor, answer.limits, answer.source, answer.maybe,
-                       answer.route, answer.waits, answer.faults,
+                       answer.opens_floor, answer.limits, source, answer.maybe,
+                       route, answer.waits, answer.faults,
                        rule.capture if rule else "", rule.tls if rule else "pass",
                        answer.filters, rule.pinned if rule else "",
                        rule.client_certificate if rule else "")

@@ -1,11 +1,13 @@
 """`cutthrough explain`: the decision about one request, and the line that decides.
 
 The steps are those of a request, in their order, with the same parser, rules, resolver
-and floor; the first refusal is the last step. It queries only name servers and the
-hook, and makes no connection. Exit status 0: allowed, 1: refused.
+and floor; the first refusal is the last step. An https:// URL goes by a tunnel: that is
+decided first, and then, if a rule intercepts it, the request inside. It queries only
+name servers and the hook, and makes no connection. Exit status 0: allowed, 1: refused.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +45,8 @@ from cutthrough.wire.target import read_request_target
 
 # The lines about the way
 WAY = ("request", "user", "client", "route", "parent", "source", "verdict")
+# Of a request inside a tunnel, the lines that are the tunnel's
+OF_TUNNEL = ("user", "client", "name", "ports", "route", "parent", "source")
 STATUS = {row.label: row.status for row in TABLE}
 
 
@@ -110,7 +114,9 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
         result.remark = remark(method, target)
     else:
         result.host, result.port = read
-        if outcome == OK:
+        if outcome == OK and is_https(method, target):
+            outcome = await _decide_inside(judge, caller, result, opening)
+        elif outcome == OK:
             outcome = await _decide(judge, caller, result, opening)
     result.outcome, result.status = outcome, STATUS[outcome]
     return result
@@ -124,7 +130,7 @@ def read_target(method: str, target: str) -> tuple[str, int] | str:
         return got
     if got["form"] not in ("absolute", "authority"):
         raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
-                          "for CONNECT nor http://…")
+                          "for CONNECT nor a URL")
     return got["host"], got["port"]
 
 
@@ -139,7 +145,16 @@ def read_path(method: str, target: str) -> bytes | None:
     return path if path[:1] == b"/" else b"/" + path
 
 
+def is_https(method: str, target: str) -> bool:
+    """Whether the request goes by a tunnel of its own."""
+    return method != "CONNECT" and target[:8].lower() == "https://"
+
+
 def _parse_target(method: str, target: str) -> dict[str, Any] | str:
+    if is_https(method, target):            # which no proxy is sent
+        authority = re.split(r"[/?#]", target[8:], maxsplit=1)[0]
+        port = "" if re.search(r":\d*$", authority) else ":443"
+        target = f"http://{authority}{port}{target[8 + len(authority):]}"
     host = target if method == "CONNECT" else "localhost"
     head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     try:
@@ -159,6 +174,28 @@ def remark(method: str, target: str) -> str:
         if not isinstance(read_target(method, f"{host}:443"), str):
             return f"the port is missing: CONNECT {host}:443"
     return ""
+
+
+async def _decide_inside(judge: DryRun, caller: Caller, result: Explanation,
+                         opening: FirstBytes | None) -> str:
+    """Decides about the tunnel, and about the request inside if a rule intercepts."""
+    host = result.host
+    opening = opening or FirstBytes("tls", "" if is_address(host) else host, "")
+    authority = f"[{host}]:{result.port}" if ":" in host else f"{host}:{result.port}"
+    connect = result.connect = Explanation(
+        method="CONNECT", target=authority, user=caller.user, groups=caller.groups,
+        client=caller.client, host=host, port=result.port, floor=result.floor)
+    connect.outcome = await _decide(judge, caller, connect, opening)
+    connect.status = STATUS[connect.outcome]
+    if connect.outcome != OK or not is_opened(connect):
+        return connect.outcome
+    return await _decide(
+        judge.inside(connect.route, connect.source), caller, result, None)
+
+
+def is_opened(connect: Explanation) -> bool:
+    """Whether a rule intercepts this tunnel."""
+    return connect.tls.startswith("intercept")
 
 
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
@@ -307,6 +344,19 @@ def _values(limits: Limits | None) -> dict[str, float]:
 
 def show(result: Explanation, judge: DryRun) -> list[str]:
     """The explanation in lines: a keyword, and its value."""
+    connect = result.connect
+    if connect is None:
+        return _show_one(result, judge)
+    lines = _show_one(connect, judge)
+    if connect.outcome == OK and is_opened(connect):
+        return lines + [line for line in _show_one(result, judge)
+                        if line.split()[0] not in OF_TUNNEL]
+    if connect.outcome == OK:
+        lines.append("inside   not judged: no rule that lets the tunnel pass opens TLS")
+    return lines
+
+
+def _show_one(result: Explanation, judge: DryRun) -> list[str]:
     config = judge.config
     groups = f" (groups: {', '.join(result.groups)})" if result.groups else ""
     lines = [("request", f"{result.method} {result.target}"),

@@ -54,5 +54,6 @@ class Explanation(msgspec.Struct, kw_only=True):
     limit_values: dict[str, float] = {}
     capture: str = ""           # head or full; "": nothing is kept
     report: bool = False
+    connect: "Explanation | None" = None    # of the tunnel that an https:// URL goes by
     outcome: str = OK
     status: int = 0

@@ -237,8 +237,10 @@ def make_explain(read: Configured) -> Tool:
     def explain_request(method: str, target: str, user: str = "",
                         client: str = "127.0.0.1") -> list[str]:
         """Shows how the proxy would decide about a request, by which rule, and why.
-        `target`: host:port for CONNECT, http://... for other methods. It makes no
-        connection, but looks the name up."""
+        `target`: host:port for CONNECT, a URL for other methods. An https:// URL goes
+        by a tunnel: `connect` is the decision about that, the rest that about the
+        request inside, if the tunnel is intercepted. It makes no connection, but
+        looks the name up."""
         judge = DryRun(*read())              # the files as they are now
         result = asyncio.run(explain(judge, method, target, user, client))
         return report(msgspec.to_builtins(result) | {"lines": show(result, judge)})

@@ -1,0 +1,97 @@
+"""explain for https:// URLs: the tunnel, and the request inside it."""
+
+import json
+
+import pytest
+
+from tests.tools.test_explain import ask as ask
+from tests.tools.test_explain import line_of
+from tests.tools.test_explain import log as log
+
+HOST, PASSED, SHUT = "93.184.215.14", "93.184.215.15", "93.184.215.16"
+POLICY = f"""
+[users.alice]
+password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
+
+[[rules]]
+name = "opened"
+action = "allow"
+hosts = ["{HOST}", "site.example"]
+methods = ["CONNECT"]
+tls = "intercept"
+
+[[rules]]
+name = "api"
+action = "allow"
+hosts = ["{HOST}", "site.example"]
+paths = ["/api/**"]
+
+[[rules]]
+name = "passed"
+action = "allow"
+hosts = ["{PASSED}"]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.fixture
+def explain(ask, policy):
+    def run(*argv):
+        status, out, _ = ask("explain", "--policy", str(policy), "--user", "alice",
+                             "--dns-overrides", f"site.example={HOST}", *argv)
+        return status, out.splitlines()
+    return run
+
+
+def test_the_request_inside_is_judged_behind_its_tunnel(explain, policy):
+    """It was refused: bad_target."""
+    status, lines = explain("GET", f"https://{HOST}/api/x?y")
+    assert status == 0
+    assert lines[0] == f"request  CONNECT {HOST}:443"
+    assert "tls      intercept  if it is TLS" in lines
+    at = lines.index(f"request  GET https://{HOST}/api/x?y")
+    assert lines[at - 1] == "verdict  allowed  ok"
+    inside = {line[:9].strip(): line[9:] for line in lines[at:]}
+    assert inside["path"] == "/api/x"
+    assert inside["rule"] == f'ok  allow {line_of(policy, "api")} "api"'
+    assert inside["verdict"] == "allowed  ok"
+    assert not {"user", "name", "ports", "route"} & {*inside}
+
+
+def test_a_request_inside_is_refused_behind_a_tunnel_that_passes(explain):
+    status, lines = explain("GET", "https://Site.Example:443/admin")
+    assert status == 1 and lines[0] == "request  CONNECT site.example:443"
+    assert [line for line in lines if line.startswith("verdict")] == [
+        "verdict  allowed  ok", "verdict  refused 403  path_denied"]
+
+
+def test_a_refused_tunnel_is_the_decision(explain):
+    status, lines = explain("GET", f"https://{SHUT}/api/x")
+    assert status == 1 and lines[0] == f"request  CONNECT {SHUT}:443"
+    assert lines[-1] == "verdict  refused 403  destination_denied"
+    assert sum(line.startswith("verdict") for line in lines) == 1
+
+
+def test_a_tunnel_that_passes_unread_has_no_request(explain):
+    status, lines = explain("GET", f"https://{PASSED}/x")
+    assert status == 0
+    assert lines[-1].startswith("inside   not judged")
+
+
+@pytest.mark.parametrize(("url", "port"), [
+    (f"https://{HOST}", 443), (f"HTTPS://{HOST}:8443?q", 8443),
+    (f"https://{HOST}#x", None), ("https://[::1]/", 443), ("https:///x", None),
+    (f"https://{HOST}:x/", None)])
+def test_the_port_is_443_or_the_urls(explain, url, port):
+    _, lines = explain("GET", url, "--json")
+    told = json.loads(lines[0])
+    if port is None:
+        assert told["outcome"] == "bad_target" and told["connect"] is None
+    else:
+        assert told["connect"]["port"] == told["port"] == port
