@@ -32,7 +32,7 @@ from cutthrough.generation.tls_files import (
 )
 from cutthrough.net.listener import set_transparent
 from cutthrough.net.unix_listener import find_owner
-from cutthrough.policy.source import PolicyError
+from cutthrough.policy.source import PolicyError, Rule
 from cutthrough.process.cpus import pinned_cpus
 
 
@@ -179,16 +179,31 @@ def find_notes(generation: Generation) -> list[str]:
 
 
 def _note_paths(generation: Generation) -> Iterator[str]:
-    """Rules about paths, beside which a tunnel leads to the same hosts."""
+    """Rules about paths, beside which an unread tunnel leads to the same hosts."""
     allowed = generation.config.allowed_ports
+    opened = [rule for rule in generation.policy.rules
+              if rule.tls.startswith("intercept")]
     for rule in generation.policy.rules:
         if not rule.paths or (rule.methods and "CONNECT" not in rule.methods):
+            continue
+        if any(_may_meet(rule, one) for one in opened):
             continue
         if allowed is None or not rule.ports or any(
                 first <= port <= last for first, last in rule.ports
                 for port in allowed):
             yield (f"{rule.source}: `paths` matches no tunnel: other rules decide "
                    "about HTTPS and SOCKS to the same hosts")
+
+
+def _may_meet(one: Rule, other: Rule) -> bool:
+    """Whether some host may be one of both rules, as far as names tell."""
+    return not one.hosts or not other.hosts or any(
+        _covers(a, b) or _covers(b, a) for a in one.hosts for b in other.hosts)
+
+
+def _covers(pattern: str, host: str) -> bool:
+    return pattern in (host, "*") or (
+        pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
 def _note_parents(generation: Generation) -> list[str]:

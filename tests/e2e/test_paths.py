@@ -10,6 +10,7 @@ import pytest
 
 from cutthrough.cli import main
 from tests.e2e.test_policy import LOCAL
+from tests.support.certificates import authority
 from tests.support.client import build_request
 
 pytestmark = pytest.mark.any_loop
@@ -260,5 +261,24 @@ def test_check_says_that_tunnels_go_by_other_rules(tmp_path, capsys, keys, notes
     file.write_text(f'[[rules]]\naction = "deny"\npaths = ["/a"]\n{keys}\n')
     assert main(["check", "--policy", str(file), "--user", "ann", "--password", "x",
                  "--listen", "127.0.0.1:0", "--connect-ports", "443"]) == 0
+    done = capsys.readouterr()
+    assert (done.out + done.err).count("`paths` matches no tunnel") == notes
+
+
+@pytest.mark.parametrize(("keys", "opened", "notes"), [
+    ('hosts = ["a.example"]', "", 0), ('hosts = ["a.example"]', '"*.example"', 0),
+    ('hosts = ["*.example"]', '"a.example"', 0), ("", '"a.example"', 0),
+    ('hosts = ["a.example"]', '"b.example"', 1)])
+def test_check_says_nothing_of_tunnels_that_are_opened(
+        tmp_path, capsys, keys, opened, notes):
+    """Beside interception the note was wrong: the rule holds inside."""
+    file = tmp_path / "policy.toml"
+    hosts = f"hosts = [{opened}]\n" if opened else ""
+    file.write_text(f'[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\n{hosts}'
+                    f'tls = "intercept"\n[[rules]]\naction = "deny"\n'
+                    f'paths = ["/a"]\n{keys}\n')
+    assert main(["check", "--policy", str(file), "--user", "ann", "--password", "x",
+                 "--listen", "127.0.0.1:0", "--connect-ports", "443",
+                 "--intercept-ca", str(authority().folder)]) == 0
     done = capsys.readouterr()
     assert (done.out + done.err).count("`paths` matches no tunnel") == notes
