@@ -3,8 +3,8 @@
 Each item is the state of one flow, a dictionary with the attributes of mitmproxy's
 classes Request, Response and Server. Versions 5 (mitmproxy 4.0, of 2018) and later are
 read: of the keys used here they differ in the address alone. Bodies are bytes of the
-wire, without chunks. Messages of WebSockets, and flows of TCP, UDP and DNS, are not
-exchanges.
+wire, without chunks. Messages of WebSockets are with their flow since mitmproxy 7;
+those that it has dropped are left out. Flows of TCP, UDP and DNS are not exchanges.
 """
 
 import re
@@ -13,7 +13,8 @@ from typing import Any
 
 from cutthrough.capture.bodies import make_body
 from cutthrough.capture.flow import Fields
-from cutthrough.capture.imported import Exchange, Message, NotImported
+from cutthrough.capture.imported import Exchange, Frame, Message, NotImported
+from cutthrough.capture.messages import OPCODES
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.tnetstring import (
     MOST_BYTES,
@@ -75,6 +76,9 @@ class _State:
         value = self._values.get(key)
         return None if value is None else bytes(self._of(key, value, bytes))
 
+    def is_true(self, key: str) -> bool:
+        return self._values.get(key) is True
+
     def whole(self, key: str) -> int:
         return int(self._of(key, self._values.get(key), int))
 
@@ -129,7 +133,31 @@ def make_exchange(flow: _State, redactor: Redactor) -> Exchange:
         response=read_message(response, redactor) if response else Message(),
         status=response.whole("status_code") if response else 0,
         reason_phrase=response.text("reason") if response else "", reason=reason,
-        phases=phases, total_us=max(0, ended - begun), peer=read_peer(server))
+        phases=phases, total_us=max(0, ended - begun), peer=read_peer(server),
+        is_tunnel=flow.has("websocket"),
+        frames=read_frames(flow.part("websocket")) if flow.has("websocket") else None)
+
+
+def read_frames(websocket: _State) -> list[Frame]:
+    """The messages: [opcode, from the client, content, time, dropped, injected]; and
+    the close, which has keys of its own. Raises NotImported."""
+    found = []
+    for one in websocket.items("messages"):
+        match one:
+            case [1 | 2 as opcode, bool(is_up), bytes(content), int() | float() as at,
+                  bool(dropped), *_]:
+                if not dropped:
+                    found.append(Frame(is_up, round(at * 1e6), opcode, content))
+            case _:
+                raise NotImported("has a message of a WebSocket that cannot be read")
+    ended = websocket.us("timestamp_end")
+    if ended is not None and websocket.has("close_code"):
+        code = websocket.whole("close_code")
+        content = code.to_bytes(2, "big") if 0 <= code <= 0xFFFF else b""
+        found.append(Frame(websocket.is_true("closed_by_client"), ended,
+                           OPCODES["close"],
+                           content + websocket.text("close_reason").encode()))
+    return found
 
 
 def read_phases(begun: int, request: _State, response: _State | None, server: _State

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,25 @@ def test_a_flow_is_an_exchange():
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\n")
     assert (one["response_body"], one["response_body_bytes"],
             one["response_content_bytes"]) == ("hello", 5, 5)
+
+
+def test_a_websocket_has_its_messages():
+    """They were left out."""
+    one = row(state(websocket={
+        "messages": [[1, True, b"hi", 1700000000.02, False, False],
+                     [2, False, b"\xff\0", 1700000000.03, False, True],
+                     [1, True, b"dropped", 1700000000.04, True, False]],
+        "closed_by_client": True, "close_code": 1001, "close_reason": "bye",
+        "timestamp_end": 1700000000.05}))
+    assert one["kind"] == "tunnel"
+    first, second, last = json.loads(one["messages"])
+    assert (first["side"], first["kind"], first["text"], first["at_us"]) == (
+        "request", "text", "hi", 1_700_000_000_020_000)
+    assert (second["side"], second["kind"], second["bytes"]) == (
+        "response", "binary", 2)
+    assert (last["side"], last["kind"], last["code"], last["text"]) == (
+        "request", "close", 1001, "bye")
+    assert row(state())["messages"] is None
 
 
 def test_a_connection_from_before_is_no_phase():
@@ -104,6 +124,10 @@ def test_older_versions_are_read():
     (state(request=request(scheme=b"file")), "none of HTTP"),
     (state(request=request(port=99999)), "URL"),
     (state(response=response(status_code=1000)), "status"),
+    (state(websocket={"messages": [[1, True, "text", 1.7e9, False, False]]}),
+     "WebSocket"),
+    (state(websocket={"messages": [[7, True, b"", 1.7e9, False, False]]}), "WebSocket"),
+    (state(websocket={"messages": [[1, True, b"", -5.0, False, False]]}), "time"),
     ([], "no dictionary"), (5, "no dictionary")])
 def test_what_is_no_exchange_is_refused_with_the_reason(one, reason):
     with pytest.raises(NotImported, match=reason):
