@@ -177,6 +177,9 @@ class _Exchange:
     def hold(self, ms: int) -> None:
         pass
 
+    def note_held(self, us: int) -> None:
+        pass
+
     def refuse(self, label: str, text: str) -> None:
         self.outcome, self.text = label, text
         self.done.set()

@@ -30,18 +30,26 @@ class Body(NamedTuple):
     transferred: int | None                  # bytes on the wire, chunks joined
     decoded: int | None                      # bytes of the whole content
     state: str = ""                          # truncated, incomplete, encoded, redacted
+    trailers: str = ""                       # lines, each with its end
 
 
 def make_body(raw: bytes, head: str, seen: int, *, chunked: bool, cut: bool,
               redactor: Redactor) -> Body:
     """`raw`: the kept part of `seen` bytes. `cut`: a piece was lost on the way."""
     whole = seen == len(raw)
-    data, transferred = raw, seen if not chunked else None
-    if chunked:
-        data, ended = join_chunks(raw)
-        if whole:
-            transferred = len(data)
-            whole = ended
+    if not chunked:
+        return make_content(raw, head, seen, whole=whole, cut=cut, redactor=redactor)
+    data, ended, trailers = read_chunks(raw)
+    made = make_content(data, head, len(data) if whole else None, whole=whole and ended,
+                        cut=cut, redactor=redactor)
+    if not trailers:
+        return made
+    text = redactor.head(f"\n{trailers.decode('latin-1')}")     # behind a first line
+    return made._replace(trailers=text[1:])
+
+
+def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool,
+                 cut: bool, redactor: Redactor) -> Body:
     state = "" if whole else "incomplete" if cut else "truncated"
     content, decoded = data, len(data) if whole else None
     coding = find_field(head, "content-encoding").lower()
@@ -67,16 +75,24 @@ def make_body(raw: bytes, head: str, seen: int, *, chunked: bool, cut: bool,
 
 def join_chunks(raw: bytes) -> tuple[bytes, bool]:
     """The data of a chunked body, and whether its last chunk is there."""
+    data, ended, _ = read_chunks(raw)
+    return data, ended
+
+
+def read_chunks(raw: bytes) -> tuple[bytes, bool, bytes]:
+    """The data of a chunked body, whether its last chunk is there, and its trailers, if
+    all of them are there."""
     found: list[bytes] = []
     at = 0
     while match := _CHUNK.match(raw, at):
         size = int(match[1], 16)
         at = match.end()
         if size == 0:
-            return b"".join(found), True
+            end = raw.find(b"\r\n\r\n", at) + 2
+            return b"".join(found), True, raw[at:end] if end > 1 else b""
         found.append(raw[at:at + size])
         at += size + 2
-    return b"".join(found), False
+    return b"".join(found), False, b""
 
 
 def inflate(data: bytes, coding: str) -> tuple[bytes | None, bool]:

@@ -16,6 +16,7 @@ cdef enum:
     T_CLIENT_CIPHER
     T_PEER_CIPHER
     T_HEAD                      # the request's; empty: not known
+    T_DETAIL                    # more than the outcome says: the log's `hook`
     N_TEXTS
 
 cdef enum Flag:
@@ -50,6 +51,9 @@ cdef struct EndRecord:
     uint32_t dns_us
     uint32_t connect_us
     uint32_t send_us
+    uint32_t origin_tls_us
+    uint32_t client_tls_us
+    uint32_t held_us            # by filters and breakpoints, after the request's head
     uint32_t lengths[N_TEXTS]
     uint16_t status
     uint16_t port
@@ -63,3 +67,5 @@ cdef struct EndRecord:
     uint8_t method              # wire's Method
     uint8_t host_kind
     uint8_t protocol            # of a tunnel; 0: not looked at
+    uint8_t client_http         # HTTP's version times ten, as the client speaks it; 0: it does not
+    uint8_t origin_http         # 20: HTTP/2 to the origin; 0: as its head says

@@ -53,6 +53,14 @@ class Flow:
     def response_fields(self) -> Fields:
         return read_fields(self.response_head or "")
 
+    @cached_property
+    def request_trailer_fields(self) -> Fields:
+        return read_fields(f"\n{self.request_trailers or ''}")
+
+    @cached_property
+    def response_trailer_fields(self) -> Fields:
+        return read_fields(f"\n{self.response_trailers or ''}")
+
     @property
     def is_websocket(self) -> bool:
         """The origin agreed to one. Its messages are kept with "full" only."""
@@ -89,9 +97,10 @@ class Flow:
         return datetime.fromtimestamp(self.begun_us / 1e6, UTC)
 
     def as_dict(self) -> dict[str, Any]:
-        """The columns without heads and bodies."""
+        """The columns without heads, bodies and trailers."""
         left_out = {"request_head", "response_head", "request_body", "response_body",
-                    "messages", "bytes", "begun_us", "ended_us"}
+                    "request_trailers", "response_trailers", "messages", "bytes",
+                    "begun_us", "ended_us"}
         return {"time": self.begun.isoformat(timespec="milliseconds")} | {
             key: self._row[key] for key in self._row.keys()
             if key not in left_out and self._row[key] is not None}

@@ -1,7 +1,8 @@
 """Captured exchanges as an HTTP Archive, HAR 1.2 (the W3C's draft of 2012).
 
 A fact that was not measured or kept is -1 or absent, never invented. `time` is the sum
-of the timings that apply; `ssl` does not apply, and would lie in `connect` if it did.
+of the timings that apply; `ssl`, of the handshakes with parents and origin, lies in
+`connect`.
 Tunnels are not in the archive, because their exchanges are not seen. WebSockets
 are, with `_resourceType` and `_webSocketMessages` as Chromium's DevTools export them;
 control frames are ours. Keys of ours begin with an underscore.
@@ -21,7 +22,7 @@ from cutthrough.capture.messages import OPCODES
 
 REDACTED = "[redacted]"
 # Timings that lie in others
-PARTS = ("ssl", "_auth", "_hook")
+PARTS = ("ssl", "_auth", "_hook", "_held", "_client_tls")
 
 
 def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
@@ -57,8 +58,12 @@ def make_entry(flow: Flow) -> dict[str, Any]:
     for key in ("user", "parent"):
         if getattr(flow, key):
             entry[f"_{key}"] = getattr(flow, key)
+    if flow.client_http:
+        entry["_clientHttpVersion"] = show_version(f"HTTP/{flow.client_http}")
     if flow.reason != "ok":
         entry["_error"] = flow.reason
+    if flow.detail:
+        entry["_detail"] = flow.detail
     if flow.is_websocket:
         entry["_resourceType"] = "websocket"
         if flow.messages_state or flow.messages:
@@ -93,21 +98,22 @@ def make_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_timings(flow: Flow) -> dict[str, float]:
-    """Milliseconds. `blocked` is all before the look-up: head, credentials, hook."""
+    """Milliseconds. `blocked` is all before the look-up: head, credentials, hook; and
+    the time in which filters held the messages later."""
     def ms(*parts: int | None) -> float:
         known = [part for part in parts if part is not None]
         return round(sum(known) / 1000, 3) if known else -1
 
     timings = {
-        "blocked": ms(flow.head_us, flow.auth_us, flow.hook_us),
+        "blocked": ms(flow.head_us, flow.auth_us, flow.hook_us, flow.held_us),
         "dns": ms(flow.dns_us),
-        "connect": ms(flow.connect_us),
+        "connect": ms(flow.connect_us, flow.origin_tls_us),
         "send": max(0, ms(flow.send_us)),
         "wait": max(0, ms(flow.wait_us)),
         "receive": max(0, ms(flow.receive_us)),
-        "ssl": -1,
+        "ssl": ms(flow.origin_tls_us),
     }
-    for name in ("auth", "hook"):
+    for name in ("auth", "hook", "held", "client_tls"):
         if getattr(flow, f"{name}_us") is not None:
             timings[f"_{name}"] = ms(getattr(flow, f"{name}_us"))
     return timings
@@ -119,13 +125,15 @@ def make_request(flow: Flow) -> dict[str, Any]:
     request = {
         "method": flow.method,
         "url": flow.url,
-        "httpVersion": line.rpartition(" ")[2] or "HTTP/1.1",
+        "httpVersion": show_version(line.rpartition(" ")[2] or "HTTP/1.1"),
         "cookies": read_cookies(fields),
         "headers": pairs(fields),
         "queryString": pairs(read_query(flow.url.partition("#")[0].partition("?")[2])),
         "headersSize": known(flow.request_head_bytes),
         "bodySize": body_size(flow, "request"),
     }
+    if flow.request_trailers:
+        request["_trailers"] = pairs(flow.request_trailer_fields)
     body = flow.request_body
     if body:
         request["postData"] = make_post(body, flow.request_type)
@@ -153,10 +161,10 @@ def make_response(flow: Flow) -> dict[str, Any]:
         version, _, rest = line.partition(" ")
         text = rest.partition(" ")[2]
         status = int(rest[:3]) if re.match("[0-9]{3}", rest) else status
-    return {
+    response = {
         "status": status,
         "statusText": text,
-        "httpVersion": version,
+        "httpVersion": show_version(version),
         "cookies": read_set_cookies(fields),
         "headers": pairs(fields),
         "content": make_content(flow),
@@ -164,6 +172,14 @@ def make_response(flow: Flow) -> dict[str, Any]:
         "headersSize": known(flow.response_head_bytes),
         "bodySize": body_size(flow, "response"),
     }
+    if flow.response_trailers:
+        response["_trailers"] = pairs(flow.response_trailer_fields)
+    return response
+
+
+def show_version(text: str) -> str:
+    """As browsers write it, with both numbers."""
+    return "HTTP/2.0" if text == "HTTP/2" else text
 
 
 def make_content(flow: Flow) -> dict[str, Any]:

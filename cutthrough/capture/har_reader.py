@@ -64,6 +64,7 @@ class Request(msgspec.Struct, rename="camel"):
     headers_size: Number | None = None
     body_size: Number | None = None
     post_data: Post | None = None
+    trailers: list[Pair] | None = ours("trailers")
 
 
 class Response(msgspec.Struct, rename="camel"):
@@ -75,6 +76,7 @@ class Response(msgspec.Struct, rename="camel"):
     body_size: Number | None = None
     content: Content = msgspec.field(default_factory=Content)
     error: Text = msgspec.field(name="_error", default=None)     # Chromium's, too
+    trailers: list[Pair] | None = ours("trailers")
 
 
 class Timings(msgspec.Struct):
@@ -84,8 +86,11 @@ class Timings(msgspec.Struct):
     send: Number | None = None
     wait: Number | None = None
     receive: Number | None = None
+    ssl: Number | None = None
     auth: Number | None = ours("auth")
     hook: Number | None = ours("hook")
+    held: Number | None = ours("held")
+    client_tls: Number | None = ours("client_tls")
 
 
 class WebSocketMessage(msgspec.Struct):
@@ -112,6 +117,8 @@ class Entry(msgspec.Struct, rename="camel"):
     user: Text = ours("user")
     parent: Text = ours("parent")
     error: Text = ours("error")
+    detail: Text = ours("detail")
+    client_http_version: Text = ours("clientHttpVersion")
     resource_type: Text = ours("resourceType")
     messages: list[WebSocketMessage] | None = ours("webSocketMessages")
     messages_state: Text = ours("messagesState")
@@ -153,7 +160,8 @@ def make_exchange(entry: Entry, number: int, program: object) -> Exchange:
         response=read_response(response, program), status=response.status,
         reason_phrase=response.status_text or "", reason=reason,
         phases=read_phases(entry.timings), total_us=to_us(entry.time), rule=entry.rule,
-        user=entry.user, parent=entry.parent,
+        user=entry.user, parent=entry.parent, detail=entry.detail,
+        client_version=entry.client_http_version or "",
         peer=(entry.peer or "").strip("[]") or None,
         is_tunnel=entry.resource_type == "websocket",
         frames=None if entry.messages is None else list(
@@ -178,14 +186,18 @@ def read_message(message: WebSocketMessage) -> Frame:
 
 
 def read_phases(timings: Timings) -> dict[str, int | None]:
-    """`blocked` is all before the look-up; without our own keys all of it is `head`."""
+    """`blocked` is all before the look-up; without our own keys all of it is `head`.
+    `ssl` lies in `connect`."""
     phases = {name: to_us(getattr(timings, name))
-              for name in ("dns", "connect", "auth", "hook")}
+              for name in ("dns", "connect", "auth", "hook", "held", "client_tls")}
+    phases["origin_tls"] = secured = to_us(timings.ssl)
+    if secured is not None and phases["connect"] is not None:
+        phases["connect"] = max(0, phases["connect"] - secured)
     for name in ("send", "wait", "receive"):     # 0, too, if it is not known
         phases[name] = to_us(getattr(timings, name)) or None
     blocked = to_us(timings.blocked)
     if blocked is not None:
-        blocked -= (phases["auth"] or 0) + (phases["hook"] or 0)
+        blocked -= sum(phases[name] or 0 for name in ("auth", "hook", "held"))
     phases["head"] = blocked
     return phases
 
@@ -195,7 +207,7 @@ def read_request(request: Request) -> Message:
     return Message(
         request.http_version or "", read_pairs(request.headers),
         to_bytes(request.headers_size), read_post(post), to_bytes(request.body_size),
-        state=post.state or "")
+        state=post.state or "", trailers=read_pairs(request.trailers or []))
 
 
 def read_response(response: Response, program: object) -> Message:
@@ -209,7 +221,8 @@ def read_response(response: Response, program: object) -> Message:
     return Message(
         response.http_version or "", fields, to_bytes(response.headers_size), body,
         to_bytes(response.body_size), size,
-        state=(content.comment or "") if program == OURS else "")
+        state=(content.comment or "") if program == OURS else "",
+        trailers=read_pairs(response.trailers or []))
 
 
 def read_pairs(pairs: list[Pair]) -> Fields:

@@ -13,6 +13,13 @@ cdef extern from "Python.h":
                                   int direction) except -2
 
 
+# Fields that HTTP/2 does not have (RFC 9113 section 8.2.2)
+cdef frozenset OF_CONNECTION = frozenset((
+    "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"))
+# The end of a head without content and length, as wire.http2_response makes it
+cdef list ENDED = ["Content-Length: 0", "Connection: close", "", ""]
+
+
 cdef inline uint32_t char_at(str text, Py_ssize_t at) noexcept:
     return PyUnicode_READ_CHAR(text, at)
 
@@ -56,6 +63,26 @@ def find_field(str head not None, str name not None):
             return head[behind:end].strip()
         at = end + 1
     return ""
+
+
+def as_http2(str head not None):
+    """A head of HTTP/2 that was read or is sent as one of HTTP/1.1: with its own version, and
+    without the fields that stood for its frames."""
+    cdef list lines = head.split("\r\n"), kept
+    cdef str line, first = lines[0]
+    cdef Py_ssize_t n = len(lines)
+    if first.startswith("HTTP/1."):
+        kept = ["HTTP/2" + first[8:].rstrip()]
+        if n > 4 and lines[n - 4:] == ENDED:    # in HTTP/2 names are in lower case: it is ours
+            del lines[n - 4]
+    elif first.endswith((" HTTP/1.1", " HTTP/1.0")):
+        kept = [first[:len(first) - 3] + "2"]
+    else:
+        return head
+    for line in lines[1:]:
+        if line.partition(":")[0].rstrip().lower() not in OF_CONNECTION:
+            kept.append(line)
+    return "\r\n".join(kept)
 
 
 def replace_values(str head not None, tuple names not None, str value not None):

@@ -31,6 +31,9 @@ MOST_BYTES = 1 << 53
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _VERSION = re.compile(r"[0-9A-Za-z/.+]{1,20}")
+# As browsers and mitmproxy write them
+_VERSIONS = {"h2": "HTTP/2", "http/2": "HTTP/2", "http/2.0": "HTTP/2",
+             "h3": "HTTP/3", "http/3": "HTTP/3", "http/3.0": "HTTP/3"}
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 Body = str | bytes | None
@@ -51,6 +54,7 @@ class Message:
     body_bytes: int | None = None            # transferred
     content_bytes: int | None = None
     state: str = ""                          # of bodies.Body
+    trailers: Fields = field(default_factory=list)
 
 
 class Frame(NamedTuple):
@@ -79,10 +83,12 @@ class Exchange:
     reason: str = "ok"
     phases: dict[str, int | None] = field(default_factory=dict)
     total_us: int | None = None              # None: the sum of the phases
+    detail: str | None = None
     rule: str | None = None
     user: str | None = None
     parent: str | None = None
     peer: str | None = None
+    client_version: str = ""                 # "": not known
     is_tunnel: bool = False
     frames: list[Frame] | None = None        # None: of no WebSocket, or not kept
     frames_state: str = ""
@@ -124,26 +130,30 @@ def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
         else "request", "method": one.method, "host": host,
         "port": port or _DEFAULT_PORTS[scheme], "url": one.url,
         "status": one.status or None, "reason": text(one.reason) or "ok",
-        "rule": text(one.rule), "reported": 0, "user": text(one.user),
-        "parent": text(one.parent), "client": "", "peer": text(one.peer),
+        "detail": text(one.detail), "rule": text(one.rule), "reported": 0,
+        "user": text(one.user), "parent": text(one.parent), "client": "",
+        "peer": text(one.peer),
         "total_us": total,
         **{f"{name}_us": us for name, us in phases.items()},
         "request_head": redactor.head(request_head),
-        "response_head": response_head and redactor.head(response_head)}
+        "response_head": response_head and redactor.head(response_head),
+        "client_http": number_of(one.client_version),
+        "origin_http": number_of(one.response.version) if response_head else None}
     for side, message in (("request", one.request), ("response", one.response)):
         row |= {
             f"{side}_head_bytes": bounded(message.head_bytes, MOST_BYTES),
             f"{side}_body_bytes": bounded(message.body_bytes, MOST_BYTES),
             f"{side}_content_bytes": bounded(message.content_bytes, MOST_BYTES),
             f"{side}_body_state": message.state or None,
-            f"{side}_body": message.body}
+            f"{side}_body": message.body,
+            f"{side}_trailers": make_trailers(message.trailers, redactor)}
     row["bytes_up"], row["bytes_down"] = (
         (row[f"{side}_head_bytes"] or 0) + (row[f"{side}_body_bytes"] or 0)
         for side in ("request", "response"))
     row["messages"], row["messages_state"] = make_messages(one, redactor)
     row["bytes"] = 400 + sum(len(row[name] or "") for name in (
         "url", "request_head", "response_head", "request_body", "response_body",
-        "messages"))
+        "messages", "request_trailers", "response_trailers"))
     return tuple(row[name] for name in COLUMNS)
 
 
@@ -201,8 +211,22 @@ def make_head(line: str, fields: Fields) -> str:
     return head
 
 
+def make_trailers(fields: Fields, redactor: Redactor) -> str | None:
+    """The lines. Raises NotImported."""
+    lines = make_head("", fields).removesuffix("\r\n")
+    return redactor.head(lines).removeprefix("\r\n") or None
+
+
 def version_of(message: Message) -> str:
-    return message.version if _VERSION.fullmatch(message.version) else "HTTP/1.1"
+    """As a head has it, whoever wrote it in another way."""
+    known = _VERSIONS.get(message.version.lower(), message.version)
+    return known if _VERSION.fullmatch(known) else "HTTP/1.1"
+
+
+def number_of(version: str) -> str | None:
+    """The number alone; None: the text is no version."""
+    known = _VERSIONS.get(version.lower(), version)
+    return known[5:] if re.fullmatch("HTTP/[0-9]([.][0-9])?", known) else None
 
 
 def cut_body(message: Message) -> None:

@@ -25,7 +25,7 @@ from libc.string cimport memcpy, memset, strlen
 from cutthrough.capture.end_record cimport (
     DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_RECORDED, IS_REPORTED,
     IS_REUSED, IS_TUNNEL, IS_WEBSOCKET, N_TEXTS, NOT_CAPTURED, OFFERS_ECH, T_ALPN, T_CLIENT,
-    T_CLIENT_CIPHER, T_HEAD, T_HOST, T_JA4, T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE,
+    T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST, T_JA4, T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE,
     T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED, EndRecord)
 from cutthrough.capture.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
@@ -33,6 +33,7 @@ from cutthrough.capture.ring cimport (
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
@@ -40,6 +41,7 @@ from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.client cimport (
     Client, Observer, carries_tunnel, parent_of, peer_of, worker_of_id)
+from cutthrough.session.filtering cimport Filtering, filtering_of
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.phases cimport Stamps, end_last_phase
 from cutthrough.session.recording_mode cimport is_recorded
@@ -47,7 +49,7 @@ from cutthrough.session.recording_room cimport Room
 from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by
 from cutthrough.wire.http1 cimport HTTP_11, Head, has_token
-from cutthrough.wire.names cimport F_UPGRADE
+from cutthrough.wire.names cimport F_UPGRADE, M_CONNECT
 from cutthrough.wire.openings cimport Opening, alpn_of, server_name
 
 # One direction of a body. `tap` is first: the pump's pointer is to this field.
@@ -252,7 +254,7 @@ cdef class Capture(Observer):
         cdef Agreed peer
         cdef char *at
         cdef int i
-        cdef bytes rule, parent
+        cdef bytes rule, parent, detail
         point(&texts[T_HOST], &end.lengths[T_HOST], client.key)
         end.lengths[T_HOST] -= min(end.lengths[T_HOST], <uint32_t>2)    # the port
         if client.head != NULL and client.request.path_len and (
@@ -264,6 +266,9 @@ cdef class Capture(Observer):
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
             point(&texts[T_RULE], &end.lengths[T_RULE], rule)
             point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
+            detail = None if client.decision is None else (
+                client.decision.reason.encode(errors="replace"))
+            point(&texts[T_DETAIL], &end.lengths[T_DETAIL], detail)
             texts[T_CLIENT] = client_text
             end.lengths[T_CLIENT] = print_address(&client.address, client_text)
             texts[T_PEER] = peer_text
@@ -344,6 +349,10 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
     end.dns_us = stamps.dns_us
     end.connect_us = stamps.connect_us
     end.send_us = stamps.send_us
+    end.origin_tls_us = stamps.origin_tls_us
+    end.client_tls_us = stamps.client_tls_us
+    if c.filtering is not None:
+        leave_out_holding(end, filtering_of(c))
     end.bytes_up = c.relay.up.moved
     end.bytes_down = c.relay.down.moved
     end.status = r.status
@@ -351,6 +360,10 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
     end.client_port = c.address.port
     end.method = r.method
     end.host_kind = r.host_kind
+    if r.method <= M_CONNECT:           # the others came by another protocol
+        end.client_http = 20 if is_stream(&c.sock) else 10 + r.minor
+    if c.origin is not None and is_stream(&c.origin.sock):
+        end.origin_http = 20
     if carries_tunnel(c):
         end.flags |= IS_TUNNEL
     if c.origin is not None and c.origin.reused:
@@ -365,6 +378,15 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
         end.flags |= IS_INTERCEPTED
     elif r.pinned:
         end.flags |= IS_PINNED
+
+
+cdef void leave_out_holding(EndRecord *end, Filtering f) noexcept:
+    """The time in which filters have a message is no sending, and no receiving."""
+    cdef uint32_t up_us = <uint32_t>min(<int64_t>f.up_held_us, end.first_byte_us)
+    end.first_byte_us -= up_us
+    end.send_us -= min(up_us, end.send_us)
+    end.receive_us -= min(<int64_t>f.down_held_us, end.receive_us)
+    end.held_us = f.up_held_us + f.down_held_us
 
 
 cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept:
@@ -400,7 +422,7 @@ cdef void fill_opening(EndRecord *end, const char **texts, const Opening *openin
 
 
 cdef const Agreed *agreed_of(const Socket *s, Agreed *out) noexcept:
-    if s.fd < 0 or s.kind == KERNEL or transport_of(s).describe == NULL:
+    if s.kind == KERNEL or transport_of(s).describe == NULL:
         return NULL
     return out if transport_of(s).describe(s, out) else NULL
 

@@ -10,7 +10,7 @@ from cutthrough.capture.postgres import Tables
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.store import TEXTS, WORDS
 
-VERSION = 2
+VERSION = 3
 # Bytes of an entry's words, and characters of one. A tsvector holds 1 MiB; a longer
 # word is a key or a picture in base64
 MOST_WORDS_BYTES, MOST_WORD = 512 << 10, 64

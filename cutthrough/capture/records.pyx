@@ -13,6 +13,7 @@ from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.end_record cimport EndRecord
 from cutthrough.capture.taped cimport Taped
 from cutthrough.capture.bodies import Body, make_body
+from cutthrough.capture.heads import as_http2
 from cutthrough.capture.messages import Piece, read_websocket
 from cutthrough.capture.redaction import Redactor
 from cutthrough.outcome import TABLE as OUTCOMES
@@ -40,20 +41,21 @@ MOST_OPEN, MOST_OPEN_BYTES = 20_000, 100 << 20
 
 # The columns of a row, in order; store.py has their types
 COLUMNS = (
-    "request", "begun_us", "ended_us", "kind", "method", "host", "port", "url",
-    "status", "reason", "rule", "reported", "user", "client", "client_port", "peer",
-    "peer_port", "parent", "reused", "retried", "bytes_up", "bytes_down",
-    "head_us", "auth_us", "hook_us", "dns_us", "connect_us", "send_us", "wait_us",
-    "receive_us", "total_us", "protocol", "sni", "alpn", "ja4", "tls_version", "ech",
-    "intercepted", "pinned", "client_tls_version", "client_cipher", "peer_tls_version",
-    "peer_cipher", "request_head_bytes", "response_head_bytes", "request_body_bytes",
-    "response_body_bytes", "request_content_bytes", "response_content_bytes",
-    "request_body_state", "response_body_state", "bytes",
-    "request_head", "response_head", "request_body", "response_body",
-    "messages", "messages_state")
+    "request", "begun_us", "ended_us", "kind", "method", "host", "port", "url", "status",
+    "reason", "detail", "rule", "reported", "user", "client", "client_port", "peer",
+    "peer_port", "parent", "reused", "retried", "bytes_up", "bytes_down", "head_us", "auth_us",
+    "hook_us", "dns_us", "connect_us", "origin_tls_us", "send_us", "wait_us", "receive_us",
+    "held_us", "total_us", "client_tls_us", "protocol", "sni", "alpn", "ja4", "tls_version",
+    "ech", "intercepted", "pinned", "client_tls_version", "client_cipher", "peer_tls_version",
+    "peer_cipher", "client_http", "origin_http", "request_head_bytes", "response_head_bytes",
+    "request_body_bytes", "response_body_bytes", "request_content_bytes",
+    "response_content_bytes", "request_body_state", "response_body_state", "bytes",
+    "request_head", "response_head", "request_body", "response_body", "messages",
+    "messages_state", "request_trailers", "response_trailers")
 
 _REASONS = tuple(row.label for row in OUTCOMES)
 _NO_BODY = Body(None, None, None)
+_HTTP = {10: "1.0", 11: "1.1", 20: "2"}
 
 
 cdef class _Open:
@@ -139,7 +141,7 @@ cdef class Assembly:
         cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
         cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
         cdef str user, host, rule, parent, client, peer, sni, alpn, ja4
-        cdef str client_cipher, peer_cipher, up_head, down_head = "", word, url
+        cdef str client_cipher, peer_cipher, up_head, down_head = "", word, url, detail, spoken
         cdef Py_ssize_t up_bytes, down_bytes
         cdef uint64_t size
         cdef int flags
@@ -156,9 +158,15 @@ cdef class Assembly:
         client_cipher = text_of(end, &at, end_record.T_CLIENT_CIPHER)
         peer_cipher = text_of(end, &at, end_record.T_PEER_CIPHER)
         up_head = text_of(end, &at, end_record.T_HEAD)
+        detail = text_of(end, &at, end_record.T_DETAIL)
         if parts.heads is not None:
             up_head, down_head = heads_of(parts.heads, up_head)
         up_bytes, down_bytes = len(up_head), len(down_head)
+        spoken = _HTTP.get(end.origin_http)
+        if spoken is not None:          # its frames compress heads
+            up_bytes = down_bytes = 0
+        elif down_head.startswith("HTTP/1."):
+            spoken = down_head[5:8]
         redactor = self._redactor
         up = down = _NO_BODY
         messages = messages_state = None
@@ -182,6 +190,8 @@ cdef class Assembly:
             down = make_body(b"".join(parts.down or untimed(parts.timed)), down_head, end.body_down,
                              chunked=flags & end_record.DOWN_CHUNKED != 0,
                              cut=flags & end_record.DOWN_CUT != 0, redactor=redactor)
+        if end.origin_http:
+            up_head, down_head = as_http2(up_head), as_http2(down_head)
         up_head = redactor.head(up_head)
         down_head = redactor.head(down_head)
         word, url = request_of(end, host, up_head)
@@ -190,28 +200,31 @@ cdef class Assembly:
         size = 400 + len(up_head) + len(down_head) + len(url) + len(messages or "")
         if up is not _NO_BODY or down is not _NO_BODY:
             size += len(up.content or "") + len(down.content or "")
+            size += len(up.trailers) + len(down.trailers)
         return (
             name, end.end_us - end.total_us, end.end_us,
             "tunnel" if flags & end_record.IS_TUNNEL else "request", word, host, end.port,
-            url, some(end.status), _REASONS[end.outcome], rule,
+            url, some(end.status), _REASONS[end.outcome], detail or None, rule,
             bit(flags, end_record.IS_REPORTED), user or None, client,
             some(end.client_port), peer or None, some(end.peer_port), parent or None,
             bit(flags, end_record.IS_REUSED), bit(flags, end_record.WAS_RETRIED),
             end.bytes_up, end.bytes_down, some(end.head_us), some(end.auth_us),
             some(end.hook_us), some(end.dns_us), some(end.connect_us),
+            some(end.origin_tls_us),
             some(min(<int64_t>end.send_us, end.first_byte_us)
                  if end.send_us and end.first_byte_us else end.send_us),
             max(<int64_t>0, end.first_byte_us - end.send_us) if end.first_byte_us else None,
-            end.receive_us if end.first_byte_us else None, end.total_us,
+            end.receive_us if end.first_byte_us else None, some(end.held_us), end.total_us,
+            some(end.client_tls_us),
             PROTOCOLS[end.protocol] if end.protocol else None, sni or None, alpn or None,
             ja4 or None, version_of(end.tls_version), bit(flags, end_record.OFFERS_ECH),
             bit(flags, end_record.IS_INTERCEPTED), bit(flags, end_record.IS_PINNED),
             version_of(end.client_tls), client_cipher or None, version_of(end.peer_tls),
-            peer_cipher or None,
+            peer_cipher or None, _HTTP.get(end.client_http), spoken,
             some(up_bytes), some(down_bytes), up.transferred, down.transferred,
             up.decoded, down.decoded, up.state or None, down.state or None, size,
             up_head or None, down_head or None, up.content, down.content,
-            messages, messages_state)
+            messages, messages_state, up.trailers or None, down.trailers or None)
 
 
 cdef Taped taped_of(bytes payload, _Open parts):

@@ -29,7 +29,7 @@ from cutthrough.capture.store import (
     split_words,
 )
 
-VERSION = 4
+VERSION = 5
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
 # Between two looks where SQLite does not wait by itself

@@ -31,7 +31,8 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
          "peer", "parent", "protocol", "sni", "alpn", "ja4", "request_body_state",
          "response_body_state", "request_head", "response_head", "tls_version",
          "client_tls_version", "client_cipher", "peer_tls_version", "peer_cipher",
-         "messages", "messages_state")
+         "messages", "messages_state", "detail", "client_http", "origin_http",
+         "request_trailers", "response_trailers")
 
 BYTES = COLUMNS.index("bytes")
 

@@ -62,8 +62,12 @@ class Calls:
         except asyncio.CancelledError:
             raise RuntimeError("cancelled itself") from None
         else:
-            result = await self.within(
-                stage.budget - (time.monotonic() - began), _resume(coroutine, yielded))
+            try:
+                result = await self.within(
+                    stage.budget - (time.monotonic() - began),
+                    _resume(coroutine, yielded))
+            finally:
+                self.exchange.note_held(round((time.monotonic() - began) * 1e6))
         if time.monotonic() - began > stage.budget:
             raise TimeoutError
         return result

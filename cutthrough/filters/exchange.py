@@ -32,6 +32,9 @@ class Exchange(Protocol):
     def hold(self, ms: int) -> None:
         """It waits so long: the deadlines of its connection do not end it."""
 
+    def note_held(self, us: int) -> None:
+        """A function has waited for so long, in which the message did not go on."""
+
     def refuse(self, label: str, text: str) -> None:
         """Ends it with this outcome. `text`: for the reply and the log."""
 

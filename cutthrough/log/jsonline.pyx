@@ -13,7 +13,7 @@ from cutthrough.log.text cimport (
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.linux cimport sockaddr_storage
-from cutthrough.net.multiplex cimport with_descriptor
+from cutthrough.net.multiplex cimport is_stream, with_descriptor
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
@@ -34,9 +34,9 @@ from cutthrough.wire.target cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32
-    # Room for the fields after the URL: 25 of numbers and words, about 720 bytes, a source
+    # Room for the fields after the URL: 29 of numbers and words, about 820 bytes, a source
     # of 150, and the texts of a rule and a hook, cut to what is left
-    MOST_BEHIND = 1470
+    MOST_BEHIND = 1570
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 680           # and for those of a client's handshake
     MOST_CERTIFICATE = 200      # of these, for the name in its certificate
@@ -119,6 +119,14 @@ cdef class JsonLine(Line):
         p = put_phase(put_text(p, b',"dns_ms":'), c.stamps.dns_us)
         p = put_phase(put_text(p, b',"connect_ms":'), c.stamps.connect_us)
         p = put_phase(put_text(p, b',"first_byte_ms":'), c.stamps.first_byte_us)
+        if c.stamps.client_tls_us:
+            p = put_ms(put_text(p, b',"client_tls_ms":'), c.stamps.client_tls_us)
+        if c.stamps.origin_tls_us:
+            p = put_ms(put_text(p, b',"origin_tls_ms":'), c.stamps.origin_tls_us)
+        if is_stream(&c.sock):
+            p = put_text(p, b',"client_http":"2"')
+        if c.origin is not None and is_stream(&c.origin.sock):
+            p = put_text(p, b',"origin_http":"2"')
         p = put_ms(put_text(p, b',"total_ms":'), total_us)
         p = put_text(p, b',"path":"')
         p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")

@@ -17,6 +17,7 @@ them.
 cdef extern from "<errno.h>" nogil:
     int EPROTO
 
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport UNIX_CALLER, Address, from_sockaddr
@@ -24,7 +25,7 @@ from cutthrough.net.buffers cimport head_scratch, scratch
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.multiplex cimport with_descriptor
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, PEER_DONE, read_own_name, skip_peeked, try_peek, try_send)
+    BROKEN, CAN_READ, PEER_DONE, clock_us, read_own_name, skip_peeked, try_peek, try_send)
 from cutthrough.net.transport cimport (
     HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_RESET,
     REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, Socket, open_transport, transport_of)
@@ -63,6 +64,7 @@ cdef int begin_leg(Client c) except -2:
     if open_transport(&c.origin.sock, TLS, parent.tls, parent.server_name) < 0:
         return PARENT_HANDSHAKE         # no context, or no memory
     p.is_shaking = True
+    p.shaking_us = clock_us()
     return go_on_talking(c)
 
 
@@ -73,6 +75,7 @@ cdef int shake(Client c) except -2:
     if got == HANDSHAKE_MORE:
         return STILL_TALKING
     if got == HANDSHAKE_DONE:
+        c.passage.tls_us += <uint32_t>max(<int64_t>1, clock_us() - c.passage.shaking_us)
         agreed.resumed = False
         transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
         note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)

@@ -1,6 +1,6 @@
 """One exchange in the hands of filters."""
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.session.client cimport Client
 from cutthrough.session.sluice cimport Sluice
 from cutthrough.wire.framing cimport Framing
@@ -18,6 +18,8 @@ cdef class Filtering:
     cdef Sluice down
     cdef uint8_t ending         # the Outcome of an answer of theirs
     cdef uint8_t collected      # the request's body was read whole: see recorded
+    cdef uint32_t up_held_us    # time in the functions for the request's body
+    cdef uint32_t down_held_us  # … and for the response
 
     cdef int drop_origin(self) except -1
 

@@ -11,7 +11,7 @@ a filter does can break the framing. A body goes through a sluice, and from ther
 pump. An exchange without filters never comes here.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
@@ -172,6 +172,16 @@ cdef class Filtering:
             c.poller.arm(c, c.silent_ms)
         except BaseException:
             c.poller.contain(c)
+
+    def note_held(self, int64_t us):
+        """A function has waited for so long. With the request's head that is hook_us."""
+        cdef Client c = self.client
+        cdef uint32_t *held_us = &self.down_held_us
+        if c is None or c.state == HELD:
+            return
+        if c.state == REQUEST and self.held is None:
+            held_us = &self.up_held_us
+        held_us[0] = <uint32_t>min(held_us[0] + max(us, <int64_t>0), <int64_t>UINT32_MAX)
 
     cdef int drop_origin(self) except -1:
         cdef Client c = self.client

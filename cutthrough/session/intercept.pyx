@@ -31,22 +31,30 @@ from cutthrough.net.transport cimport (
     HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED, HANDSHAKE_WANTING,
     KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, open_transport, transport_of)
 from cutthrough.outcome cimport (
-    NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED)
+    NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
+    status_of)
+from cutthrough.policy.decision_cache import Decision
 from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.policy.acl cimport REPLAYS
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, is_last
 from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
 from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
+from cutthrough.session.phases cimport end_brief_phase, end_phase
 from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.state cimport HEAD, LINGER, SECURE
+from cutthrough.wire.names cimport M_CONNECT, M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
 
 log = logging.getLogger("cutthrough")
+
+cdef enum:
+    MOST_REASON = 64            # of a Decision
 
 cdef long denied = 0            # certificates of origins that were not accepted
 cdef long silent = 0            # names without a certificate of our own
@@ -96,6 +104,7 @@ cdef int secure_origin(Client c) except -1:
         from cutthrough.net.tls_offer import offer_as   # here: it needs libssl
 
         offer_as(c.origin.sock.fd, inside.offer)
+    end_phase(&c.stamps)                # of a tunnel the wait for its first bytes
     c._set_state(SECURE)
     return go_on_securing(c)
 
@@ -106,12 +115,12 @@ cdef int go_on_securing(Client c) except -1:
     if got == HANDSHAKE_MORE:
         return 0
     if got == -HANDSHAKE_DENIED:
-        log_certificate(<Inside>c.entrance)
-        return fail(c, ORIGIN_CERTIFICATE)
+        return fail_certificate(c)
     if got != HANDSHAKE_DONE:
         return fail(c, outcome_of_alert(
             c, WANTS_CERTIFICATE if got == -HANDSHAKE_WANTING else
             REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS))
+    c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
@@ -138,15 +147,26 @@ cdef int fail(Client c, int outcome) except -1:
     return refuse_opening(c, outcome, alert)
 
 
-cdef int log_certificate(Inside inside) except -1:
+cdef int fail_certificate(Client c) except -1:
+    """Log and reply have the reason; of a tunnel the client gets an alert."""
     global denied
     from cutthrough.net import tls
 
+    cdef bytes name = (<Inside>c.entrance).name
+    cdef bint close = is_last(c)
+    cdef bytes reply
+    cdef int status = status_of(ORIGIN_CERTIFICATE)
+    why = tls.why_denied()
     denied += 1
     if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
         log.warning("origin %s: its certificate is not accepted: %s (%d times so far)",
-                    inside.name.decode(), tls.why_denied(), denied)
-    return 0
+                    name.decode(), why, denied)
+    c.decision = Decision(False, reason=why[:MOST_REASON])
+    if (<Inside>c.entrance).opening == NULL or c.request.method >= M_CONNECT:
+        return fail(c, ORIGIN_CERTIFICATE)
+    reply = reply_with_text(status, label_of(ORIGIN_CERTIFICATE).decode(), c.decision.reason,
+                            close, c.request.method != M_HEAD)
+    return c.reply(ORIGIN_CERTIFICATE, status, reply, len(reply), close)
 
 
 cdef int greet(Client c) except -1:
@@ -158,6 +178,7 @@ cdef int greet(Client c) except -1:
     if not put_transport(c, inside.name):
         return c.abort(OVERLOADED, True)
     c.stages = STAGE_TLS
+    end_phase(&c.stamps)
     c._set_state(HEAD)
     return c.poller.call_again(c)
 

@@ -1,7 +1,7 @@
 """A request's passage through parents, while it has one."""
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.address cimport Address
 from cutthrough.policy.parents cimport Parent, Way
 from cutthrough.wire.target cimport Target
@@ -25,6 +25,8 @@ cdef class Passage:
     cdef uint8_t seeks_parent           # RESOLVE and DIAL are for the parent, not the destination
     cdef uint8_t by_standby             # the connection was ready before the request
     cdef int64_t began_us               # when the parent was dialled
+    cdef int64_t shaking_us             # when this leg's TLS handshake began
+    cdef uint32_t tls_us                # of the handshakes that are done
     cdef Address checked                # the destination's; family 0: the parent resolves it
     cdef Address other                  # one of the other family, not tried yet; family 0: none
     cdef Target target                  # the destination as the last parent gets it

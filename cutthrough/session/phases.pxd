@@ -2,7 +2,8 @@
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
 from cutthrough.net.sysio cimport clock_us
-from cutthrough.session.state cimport AUTH, DECIDE, DIAL, PARENT, RELAY, REQUEST, RESOLVE
+from cutthrough.session.state cimport (
+    AUTH, DECIDE, DIAL, PARENT, RELAY, REQUEST, RESOLVE, SECURE)
 
 # The time that each phase of the request in hand took, in microseconds; 0: it was not begun.
 # A phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines in use for these
@@ -15,8 +16,10 @@ cdef struct Stamps:
     uint32_t auth_us                    # until the credentials are known, right or wrong
     uint32_t hook_us                    # the wait for the policy's hook
     uint32_t dns_us                     # the name's look-up; 0 for an address
-    uint32_t connect_us                 # until there is a connection
+    uint32_t connect_us                 # until there is a connection, without its TLS
     uint32_t send_us                    # of first_byte_us, until all was sent; for an observer
+    uint32_t origin_tls_us              # handshakes with parents and origin, for this request
+    uint32_t client_tls_us              # the client's, if the request began with it
 
 
 # Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
@@ -53,5 +56,7 @@ cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
         stamps.dns_us = end_brief_phase(stamps)
     elif (state == DIAL or state == PARENT) and stamps.connect_us == 0:
         stamps.connect_us = end_brief_phase(stamps)
+    elif state == SECURE:
+        stamps.origin_tls_us += end_brief_phase(stamps)
     elif state >= REQUEST and stamps.first_byte_us == 0:
         stamps.first_byte_us = end_phase(stamps)

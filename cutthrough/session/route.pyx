@@ -13,7 +13,7 @@ Each address is judged before it is dialled, and before an idle connection to it
 
 from functools import partial
 
-from libc.stdint cimport int64_t, uint16_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
 from cutthrough.net.linux cimport ETIMEDOUT
@@ -362,8 +362,13 @@ cdef int go_through(Client c, int outcome) except -1:
 
 
 cdef int reach_origin(Client c) except -1:
+    cdef uint32_t tls_us
     praise_parents(c)
     c.stamps.connect_us = end_brief_phase(&c.stamps)
+    tls_us = min(c.passage.tls_us, c.stamps.connect_us - 1)
+    c.passage.tls_us = 0
+    c.stamps.origin_tls_us += tls_us
+    c.stamps.connect_us -= tls_us
     return secure_origin(c) if c.entrance.is_inside else use_origin(c)
 
 

@@ -25,6 +25,7 @@ from cutthrough.outcome cimport (
     TLS_FAILED, TLS_UNSHARED)
 from cutthrough.session.client cimport Client, rest
 from cutthrough.session.counters cimport BOUND_HANDSHAKES
+from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.pinned cimport note_failure
 from cutthrough.session.shed cimport shed_part
 from cutthrough.session.stage cimport STAGE_TLS, STAGE_TLS_LATE
@@ -66,6 +67,7 @@ cdef bint shake_hands(Client c) except -1:
     spent_us[late] += clock_us() - began_us
     if answer == HANDSHAKE_DONE:
         c.stages &= ~(STAGE_TLS | STAGE_TLS_LATE)
+        c.stamps.client_tls_us = end_brief_phase(&c.stamps)
         return True
     c.stages &= ~STAGE_TLS_LATE
     if answer == HANDSHAKE_MORE:
@@ -73,6 +75,7 @@ cdef bint shake_hands(Client c) except -1:
     else:
         if c.entrance.is_inside:
             note_failure(c, -answer)
+            c.stamps.client_tls_us = end_brief_phase(&c.stamps)
         c.abort(outcome_of(-answer, c.entrance.is_inside), answer == -HANDSHAKE_NO_ROOM)
     return False
 

@@ -17,7 +17,7 @@ The state is HEAD, so the deadline is `head_timeout`. No byte extends it; it beg
 the last stage. A connection in a stage is at rest as if it waited for a head (R32).
 """
 
-from libc.stdint cimport uint8_t, uint16_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport HEAD_BLOCK, Block, bytes_of, give_block, scratch
@@ -186,8 +186,11 @@ cdef bint run_stage(Client c, Row *row) except -1:
 
 
 cdef int begin_requests(Client c) except -1:
-    """The connection starts as if it were accepted now; a request has its own times."""
+    """The connection starts as if it were accepted now; a request has its own times. The
+    first one tells how long the handshake before it took."""
+    cdef uint32_t tls_us = c.stamps.client_tls_us
     memset(&c.stamps, 0, sizeof(c.stamps))
+    c.stamps.client_tls_us = tls_us
     c.since_ms = c.poller.time_ms()
     if c.input != NULL and c.input.start == c.input.end:
         give_block(&c.input)

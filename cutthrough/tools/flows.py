@@ -27,7 +27,8 @@ from cutthrough.tools.replay import replay_flow
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
 # Flows of one transaction of `delete`: the writer of a running proxy waits for its end
 BATCH = 500
-PHASES = ("head", "auth", "hook", "dns", "connect", "send", "wait", "receive", "total")
+PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", "send",
+          "wait", "receive", "held", "total")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -88,7 +89,8 @@ def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     if given.json:
         print(json.dumps({**flow.as_dict(), **{
             name: as_json(getattr(flow, name)) for name in (
-                "request_head", "response_head", "request_body", "response_body")},
+                "request_head", "response_head", "request_body", "response_body",
+                "request_trailers", "response_trailers")},
             **({"messages": flow.messages} if flow.messages else {})}))
         return 0
     if given.body:
@@ -212,6 +214,10 @@ def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:
             fields: Fields = getattr(flow, f"{side}_fields")
             kind, coding = find(fields, "content-type"), find(fields, "grpc-encoding")
             yield from map(safe, show_body(body, kind, view, coding))
+        trailers = getattr(flow, f"{side}_trailers")
+        if trailers:
+            yield ""
+            yield from map(safe, trailers.splitlines())
     if flow.messages:
         yield ""
     for message in flow.messages:

@@ -75,6 +75,13 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                "through; absent: directly"},
     "parent_status": COUNT | {"description": "the status or SOCKS code with which the "
                               "parent refused; absent: it did not"},
+    "client_http": {"const": "2", "description": "the client spoke HTTP/2; absent: "
+                    "HTTP/1, or none"},
+    "origin_http": {"const": "2", "description": "the origin spoke HTTP/2; the same"},
+    "client_tls_ms": MS | {"description": "the client's TLS handshake; in the first "
+                           "request behind it, or the CONNECT that was intercepted"},
+    "origin_tls_ms": MS | {"description": "the TLS handshakes with parents and origin, "
+                           "a phase after connect_ms; absent: none was made"},
     "client_rtt_ms": MS | {"description": "of a tunnel, smoothed, at the end"},
     "client_retransmits": COUNT | {"description": "retransmitted segments of a "
                                                   "tunnel"},
@@ -115,7 +122,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                     "connection, or its CONNECT"},
     "pinned": {"const": True, "description": "a tunnel that passed unopened, because "
                "a client of its network had rejected our certificate"},
-    "hook": {"type": "string", "description": "the reason that the policy's hook gave"},
+    "hook": {"type": "string", "description": "the reason that the policy's hook or a "
+             "filter gave, or why the origin's certificate was not accepted"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},
 }

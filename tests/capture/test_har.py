@@ -31,6 +31,14 @@ FAILED = flow(
 CUT = flow(
     9, reason="origin_reset", response_body="hel", response_body_bytes=3,
     response_content_bytes=None, response_body_state="truncated")
+HTTP2 = flow(
+    13, client_http="2", origin_http="2", origin_tls_us=700, client_tls_us=900,
+    held_us=50, detail="it said so",
+    request_head="POST / HTTP/2\r\nHost: a.test\r\n\r\n",
+    response_head="HTTP/2 200\r\ncontent-type: application/grpc\r\n\r\n",
+    request_head_bytes=None, response_head_bytes=None,
+    request_trailers="X-Sum: 7\r\n",
+    response_trailers="grpc-status: 0\r\ngrpc-message: fine\r\n")
 POOLED = flow(10, dns_us=None, connect_us=None, reused=1)
 ODD = flow(11, response_head="HTTP/1.0 200\r\nSet-Cookie: a=1; Path=/; Secure; "
            "HttpOnly; Expires=Wed, 09-Jun-2027 10:18:14 GMT; SameSite=Lax\r\n"
@@ -61,7 +69,7 @@ WEBSOCKET = flow(
     response_body=None, request_body_bytes=None, response_body_bytes=None,
     request_content_bytes=None, response_content_bytes=None,
     messages=json.dumps(MESSAGES), messages_state="malformed")
-ALL = [flow(), GZIPPED, BINARY, FORM, HEADS, FAILED, CUT, POOLED, ODD, WEBSOCKET]
+ALL = [flow(), GZIPPED, BINARY, FORM, HEADS, FAILED, CUT, POOLED, ODD, WEBSOCKET, HTTP2]
 
 
 def test_every_archive_keeps_to_the_schema():
@@ -87,11 +95,12 @@ def test_entries_are_in_the_order_of_their_begin_and_tunnels_left_out():
 def test_time_is_the_sum_of_what_applies_and_ssl_is_not_added(one):
     entry = make_entry(one)
     timings = entry["timings"]
-    assert timings["ssl"] == -1
+    assert timings["ssl"] == (0.7 if one is HTTP2 else -1)
     assert min(timings["send"], timings["wait"], timings["receive"]) >= 0
     assert entry["time"] == pytest.approx(
         sum(ms for name, ms in timings.items()
-            if ms > 0 and name not in ("ssl", "_auth", "_hook")))
+            if ms > 0 and name not in (
+                "ssl", "_auth", "_hook", "_held", "_client_tls")))
 
 
 def test_phases_are_the_measured_ones():
@@ -100,6 +109,22 @@ def test_phases_are_the_measured_ones():
         "receive": 0.5, "ssl": -1, "_auth": 0.01}
     pooled = make_entry(POOLED)["timings"]
     assert (pooled["dns"], pooled["connect"]) == (-1, -1), "they do not apply"
+
+
+def test_http2_has_its_version_its_handshakes_and_trailers():
+    entry = make_entry(HTTP2)
+    assert {name: entry["timings"][name] for name in (
+        "blocked", "connect", "ssl", "_held", "_client_tls")} == {
+        "blocked": 0.16, "connect": 3.7, "ssl": 0.7, "_held": 0.05, "_client_tls": 0.9}
+    assert (entry["_clientHttpVersion"], entry["_detail"]) == (
+        "HTTP/2.0", "it said so")
+    for side in ("request", "response"):
+        assert entry[side]["httpVersion"] == "HTTP/2.0"
+        assert entry[side]["headersSize"] == -1
+    assert entry["request"]["_trailers"] == [{"name": "X-Sum", "value": "7"}]
+    assert entry["response"]["_trailers"] == [
+        {"name": "grpc-status", "value": "0"},
+        {"name": "grpc-message", "value": "fine"}]
 
 
 def test_sizes_are_of_the_head_the_wire_and_the_content():

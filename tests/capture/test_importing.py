@@ -167,14 +167,32 @@ def test_an_entry_has_what_the_file_says():
     assert one["request_head"] == "GET /x?y=1 HTTP/1.1\r\nHost: a.test\r\n\r\n"
 
 
+@pytest.mark.parametrize(("text", "line", "number"), [
+    ("HTTP/1.1", "HTTP/1.1", "1.1"), ("h2", "HTTP/2", "2"), ("http/2.0", "HTTP/2", "2"),
+    ("HTTP/2", "HTTP/2", "2"), ("h3", "HTTP/3", "3"), ("unknown", "unknown", None),
+    ("", "HTTP/1.1", None)])
+def test_versions_are_read_as_browsers_write_them(text, line, number):
+    one = row(entry(response=response(httpVersion=text)))
+    assert one["origin_http"] == number and one["client_http"] is None
+    assert one["response_head"].startswith(f"{line} 200 ")
+
+
+def test_the_handshake_is_a_part_of_connecting():
+    one = row(entry(timings={"connect": 30, "ssl": 20, "send": 1, "wait": 1,
+                             "receive": 1}))
+    assert (one["connect_us"], one["origin_tls_us"]) == (10_000, 20_000)
+    one = row(entry(timings={"connect": 30, "send": 1, "wait": 1, "receive": 1}))
+    assert (one["connect_us"], one["origin_tls_us"]) == (30_000, None)
+
+
 def test_chromium_has_pseudo_fields_and_joined_ones():
     one = row(entry(
         request=request(httpVersion="http/2.0", headers=[
             {"name": ":method", "value": "GET"}, {"name": "accept", "value": "*/*"}]),
         response=response(httpVersion="http/2.0", statusText="", headers=[
             {"name": "vary", "value": "a\nb"}])))
-    assert one["request_head"] == "GET /x?y=1 http/2.0\r\naccept: */*\r\n\r\n"
-    assert one["response_head"] == "http/2.0 200 \r\nvary: a\r\nvary: b\r\n\r\n"
+    assert one["request_head"] == "GET /x?y=1 HTTP/2\r\naccept: */*\r\n\r\n"
+    assert one["response_head"] == "HTTP/2 200 \r\nvary: a\r\nvary: b\r\n\r\n"
 
 
 def test_chromium_says_why_there_is_no_answer():

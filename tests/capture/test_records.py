@@ -25,22 +25,22 @@ HEAD = b"POST /a HTTP/1.1\r\nHost: a.test\r\nCookie: s3cret\r\n\r\n"
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
 NOT_COUNTED = (1 << 64) - 1
 TEXTS = ("user", "host", "rule", "parent", "client", "peer", "sni", "alpn", "ja4",
-         "client_cipher", "peer_cipher", "head")
+         "client_cipher", "peer_cipher", "head", "detail")
 
 
 def end(*, at=2_000_000, total=15_000, first_byte=12_000, receive=500, up=60, down=100,
         body_up=NOT_COUNTED, body_down=NOT_COUNTED, phases=(100, 10, 0, 0, 300, 20),
-        status=200, port=80, tls=0, sides=(0, 0), flags=0, outcome="ok", method="POST",
-        protocol="", **texts):
+        tls_us=(0, 0), held=0, http=(11, 0), status=200, port=80, tls=0,
+        sides=(0, 0), flags=0, outcome="ok", method="POST", protocol="", **texts):
     """An END as end_record.pxd has it."""
     usual = {"user": b"ann", "host": b"a.test", "rule": b"here", "client": b"127.0.0.1",
              "peer": b"192.0.2.1", "head": HEAD}
     said = [(usual | texts).get(name, b"") for name in TEXTS]
     return struct.pack(
-        "=4q4Q6I12I8H4B4x", at, total, first_byte, receive, up, down, body_up,
-        body_down, *phases, *map(len, said), status, port, 5000, 80, tls, *sides, flags,
-        NAMES[outcome], METHODS.index(method), 0,
-        PROTOCOLS.index(protocol)) + b"".join(said)
+        "=4q4Q6I3I13I8H6B2x", at, total, first_byte, receive, up, down, body_up,
+        body_down, *phases, *tls_us, held, *map(len, said), status, port, 5000, 80, tls,
+        *sides, flags, NAMES[outcome], METHODS.index(method), 0,
+        PROTOCOLS.index(protocol), *http) + b"".join(said)
 
 
 def heads(down=REPLY, up=b""):
@@ -75,6 +75,52 @@ def test_phases_that_did_not_begin_are_absent_and_the_first_byte_is_divided():
     assert row["send_us"] is row["wait_us"] is row["receive_us"] is None
     (row,) = rows((END, 0, 1, end(first_byte=10)))
     assert (row["send_us"], row["wait_us"]) == (10, 0), "it answered before"
+
+
+def test_handshakes_and_holding_have_their_columns():
+    (row,) = rows((END, 0, 1, end(tls_us=(7, 8), held=9, detail=b"why")))
+    assert (row["origin_tls_us"], row["client_tls_us"], row["held_us"],
+            row["detail"]) == (7, 8, 9, "why")
+    (row,) = rows((END, 0, 1, end()))
+    assert row["origin_tls_us"] is row["client_tls_us"] is row["held_us"] is None
+    assert row["detail"] is None
+
+
+@pytest.mark.parametrize(("reply", "http", "version", "head"), [
+    (REPLY, (11, 0), "1.1", REPLY),
+    (REPLY.replace(b"1.1", b"1.0"), (20, 0), "1.0", REPLY.replace(b"1.1", b"1.0")),
+    (b"HTTP/1.1 200 \r\na: b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+     (10, 20), "2", b"HTTP/2 200\r\na: b\r\n\r\n"),
+    (b"HTTP/1.1 200 \r\ncontent-length: 0\r\nConnection: close\r\n\r\n", (20, 20), "2",
+     b"HTTP/2 200\r\ncontent-length: 0\r\n\r\n"),
+    (b"HTTP/1.1 200 \r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+     (0, 20), "2", b"HTTP/2 200\r\n\r\n"),
+])
+def test_each_side_has_its_version_of_http_and_no_field_of_another(
+        reply, http, version, head):
+    (row,) = rows((HEADS, 0, 1, heads(reply)), (END, 0, 1, end(http=http)))
+    assert row["client_http"] == {0: None, 10: "1.0", 11: "1.1", 20: "2"}[http[0]]
+    assert row["origin_http"] == version
+    assert row["response_head"] == head.decode()
+    assert row["request_head"].startswith(
+        f"POST /a HTTP/{'2' if version == '2' else '1.1'}\r\n")
+
+
+def test_without_an_answer_the_version_of_the_origin_is_not_known():
+    (row,) = rows((END, 0, 1, end()))
+    assert row["origin_http"] is None
+
+
+def test_trailers_are_kept_if_all_of_them_are_there():
+    def ended(body):
+        return rows((DOWN, 0, 1, body), (HEADS, 0, 1, heads()), (END, 0, 1, end(
+            body_up=0, body_down=len(body), flags=records.DOWN_CHUNKED)))[0]
+
+    whole = b"2\r\nhi\r\n0\r\nA: b\r\nCookie: s3cret\r\n\r\n"
+    assert ended(whole)["response_trailers"] == "A: b\r\nCookie: [redacted]\r\n"
+    assert ended(whole)["response_body"] == "hi"
+    assert ended(whole[:-1])["response_trailers"] is None
+    assert ended(b"2\r\nhi\r\n0\r\n\r\n")["response_trailers"] is None
 
 
 def test_bodies_are_joined_and_their_chunks_too():
