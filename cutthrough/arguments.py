@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 import cutthrough
-from cutthrough.arguments_flows import add_flows, updates
+from cutthrough.arguments_flows import add_cacert, add_flows, updates
 from cutthrough.arguments_recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
@@ -241,6 +241,7 @@ def add_mcp(verb: argparse.ArgumentParser) -> None:
                       help="its password")
     verb.add_argument("--proxy", metavar="HOST:PORT",
                       help="the proxy for replays, with a database")
+    add_cacert(verb)
 
 
 def add_passwd(verb: argparse.ArgumentParser) -> None:

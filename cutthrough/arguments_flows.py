@@ -90,6 +90,7 @@ def add_replay(action: argparse.ArgumentParser) -> None:
     action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
                         "[none]")
     action.add_argument("--password-file", metavar="FILE", help="its password")
+    add_cacert(action)
     action.add_argument("--method", metavar="METHOD", help="instead of the flow's")
     action.add_argument("--url", metavar="URL", help="instead of the flow's")
     action.add_argument("-H", "--header", metavar="NAME: VALUE", action="append",
@@ -100,6 +101,12 @@ def add_replay(action: argparse.ArgumentParser) -> None:
     action.add_argument("--diff", action="store_true", help="print the differences "
                         "from the captured response; exit 1 if there are any")
     add_json(action)
+
+
+def add_cacert(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--cacert", metavar="FILE", help="authorities in PEM that https "
+                      "requests trust beside the system's [CUTTHROUGH_INTERCEPT_CA, "
+                      "CUTTHROUGH_ORIGIN_CA, and that of `cutthrough ca init`]")
 
 
 def updates(text: str) -> int:

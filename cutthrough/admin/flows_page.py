@@ -58,6 +58,7 @@ class Flows(Protocol):
 
     def capture_database(self) -> str: ...
     def own_proxy(self) -> tuple[str, int] | None: ...
+    def authorities(self) -> str: ...
     def ask(self, query: Query, content: AsyncIterator[bytes] | None = None
             ) -> AbstractAsyncContextManager[tuple[Answer, AsyncIterator[bytes]]]: ...
 
@@ -196,7 +197,8 @@ class FlowsPage:
         try:
             wanted = decode(await read_body(request, MOST_REQUEST), Request)
             return await self._relay(request, self._query(
-                request, "send", request=wanted, proxy=proxy))
+                request, "send", request=wanted, proxy=proxy,
+                authorities=self._flows.authorities()))
         finally:
             self._sending -= 1
 

@@ -269,7 +269,7 @@ def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
 def _send(query: Query) -> Result:
     if query.request is None:
         raise QueryError("no request is given", 400)
-    return _json(send(query.request, query.proxy), 1)
+    return _json(send(query.request, query.proxy, query.authorities), 1)
 
 
 def _import(query: Query, content: bytes) -> Result:

@@ -61,6 +61,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: Annotated[int, msgspec.Meta(ge=0, le=MOST_IMPORT)] = 0     # of a file
     name: str = ""                           # of a file, for the log
     proxy: tuple[str, int] = ("", 0)
+    authorities: str = ""                    # in PEM, beside the system's
     request: Request | None = None
 
 

@@ -2,7 +2,9 @@
 
 So the request is authenticated, judged, limited and logged as any other: there is no
 second way to an origin. The user is one of the proxy's, with its own password; the
-admin token is none. https goes through a CONNECT, and the certificate is verified.
+admin token is none. https goes through a CONNECT, and the certificate is verified: it
+is the origin's, or one of the proxy's authority, because the proxy may intercept its
+own tunnel.
 """
 
 import http.client
@@ -25,15 +27,20 @@ MOST_FIELDS = 200
 OURS = {"connection", "content-length", "expect", "keep-alive", "proxy-authorization",
         "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
+_CERTIFICATE = re.compile(
+    rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def send(request: Request, proxy: tuple[str, int]) -> dict[str, Any]:
-    """The response, whoever made it: `body` in base64, at most MOST_BODY of it. Raises
+def send(request: Request, proxy: tuple[str, int], authorities: str = ""
+         ) -> dict[str, Any]:
+    """The response, whoever made it: `body` in base64, at most MOST_BODY of it.
+    `authorities`: certificates in PEM that are trusted beside the system's. Raises
     QueryError."""
     parts = check(request)
     begun = time.monotonic()
-    connection = connect(request, proxy, parts.scheme, parts.hostname or "",
+    context = make_context(authorities) if parts.scheme == "https" else None
+    connection = connect(request, proxy, context, parts.hostname or "",
                          parts.port or 443)
     try:
         target = request.url if parts.scheme == "http" else (
@@ -45,6 +52,10 @@ def send(request: Request, proxy: tuple[str, int]) -> dict[str, Any]:
         connection.endheaders(request.body or None)
         response = connection.getresponse()
         body = response.read(MOST_BODY + 1)
+    except ssl.SSLCertVerificationError as error:
+        raise QueryError(
+            f"no answer: {error}: it is signed neither by an authority of the system, "
+            "nor by those of --cacert, intercept_ca and origin_ca", 502) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise QueryError(f"no answer: {error or type(error).__name__}", 502) from None
     finally:
@@ -122,13 +133,32 @@ def credentials(request: Request) -> list[tuple[str, str]]:
     return [("Proxy-Authorization", f"Basic {b64encode(pair).decode()}")]
 
 
-def connect(request: Request, proxy: tuple[str, int], scheme: str, host: str,
-            port: int) -> http.client.HTTPConnection:
-    """The connection to the proxy; for https inside a tunnel. It is made at its first
-    use."""
-    if scheme == "http":
+def make_context(authorities: str) -> ssl.SSLContext:
+    """Raises QueryError."""
+    context = ssl.create_default_context()
+    # As the proxy verifies origins: an authority need not be a root
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if authorities:
+        try:
+            context.load_verify_locations(cadata=authorities)
+        except (ssl.SSLError, ValueError) as error:
+            raise QueryError(f"the authorities cannot be read: {error}") from None
+    return context
+
+
+def connect(request: Request, proxy: tuple[str, int], context: ssl.SSLContext | None,
+            host: str, port: int) -> http.client.HTTPConnection:
+    """The connection to the proxy; with a context inside a tunnel. It is made at its
+    first use."""
+    if context is None:
         return http.client.HTTPConnection(*proxy, timeout=TIMEOUT_S)
-    made = http.client.HTTPSConnection(
-        *proxy, timeout=TIMEOUT_S, context=ssl.create_default_context())
+    made = http.client.HTTPSConnection(*proxy, timeout=TIMEOUT_S, context=context)
     made.set_tunnel(host, port, dict(credentials(request)))
     return made
+
+
+def only_certificates(data: bytes) -> str:
+    """The certificates in PEM of a file, without keys and text between them; "": it has
+    none."""
+    return "".join(one.decode("ascii", "replace") + "\n"
+                   for one in _CERTIFICATE.findall(data))

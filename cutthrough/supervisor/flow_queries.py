@@ -19,6 +19,8 @@ from typing import Protocol
 import msgspec
 
 from cutthrough.capture.query import MOST_FRAME, Answer, Query, QueryError
+from cutthrough.capture.send import only_certificates
+from cutthrough.config.files import FileError, read_file
 from cutthrough.generation.generation import Generation
 from cutthrough.process.environment import SIGNALS, worker_environment
 from cutthrough.supervisor.listeners import Listeners
@@ -155,6 +157,18 @@ class FlowQueries:
                     and listener.transparent == "off" and not host.startswith("unix:")):
                 return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
         return None
+
+    def authorities(self) -> str:
+        """Those whose certificates that proxy's tunnels may show, in PEM: its own, and
+        origin_ca's."""
+        files = self._program.generation.interception
+        if files is not None:
+            return only_certificates(files.certificate + b"\n" + files.origin_ca)
+        path = self._program.generation.config.origin_ca
+        try:
+            return only_certificates(read_file(path)) if path else ""
+        except (OSError, FileError) as error:
+            raise QueryError(f"origin_ca: {error}") from None
 
     @contextlib.asynccontextmanager
     async def ask(self, query: Query, content: Content = None) -> AsyncIterator[

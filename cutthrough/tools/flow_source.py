@@ -85,13 +85,14 @@ class ByListener:
 
 
 class ByDatabase:
-    """Flows of a database, a path or a URL. `proxy`: for requests to be sent. `close`
-    ends the process."""
+    """Flows of a database, a path or a URL. `proxy`: for requests to be sent, and the
+    authorities in PEM of its tunnels. `close` ends the process."""
 
-    def __init__(self, database: str, proxy: tuple[str, int] | None = None) -> None:
+    def __init__(self, database: str, proxy: tuple[str, int] | None = None,
+                 authorities: str = "") -> None:
         self._database = database if is_url(database) else os.path.abspath(database)
         self._shown = show_database(self._database)
-        self._proxy = proxy
+        self._proxy, self._authorities = proxy, authorities
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
 
@@ -173,7 +174,8 @@ class ByDatabase:
     def send(self, request: Request) -> dict[str, Any]:
         if self._proxy is None:
             raise Unanswered("no --proxy is given to send it through")
-        return self._object("send", request=request, proxy=self._proxy)
+        return self._object("send", request=request, proxy=self._proxy,
+                            authorities=self._authorities)
 
     def close(self) -> None:
         if self._channel is not None:

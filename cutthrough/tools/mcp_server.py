@@ -37,6 +37,7 @@ from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
 from cutthrough.policy.source import Policy
 from cutthrough.process.selector import Selector
+from cutthrough.tools.authorities import find_authorities
 from cutthrough.tools.console import Listener, Unanswered, find_listener, query_of
 from cutthrough.tools.database import read_url_file
 from cutthrough.tools.dry_run import DryRun
@@ -272,7 +273,8 @@ def run(given: argparse.Namespace, read: Configured | None) -> int:
                               "and --db are both given")
         database = read_url_file(given.db_url_file, "--db-url-file")
     if database:
-        source = ByDatabase(database, read_proxy(given.proxy))
+        source = ByDatabase(database, read_proxy(given.proxy),
+                            find_authorities(given.cacert, os.environ))
     if given.where or (not database and os.environ.get(variable_name("admin"))):
         listener = Listener(*find_listener(given.where, given.token_file, os.environ))
     flows: FlowSource | None = source or (ByListener(listener) if listener else None)

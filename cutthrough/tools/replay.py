@@ -8,6 +8,7 @@ import argparse
 import base64
 import difflib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
+from cutthrough.tools.authorities import find_authorities
 
 # Fields of a response that say nothing about its content
 VARYING = OURS | {"date"}
@@ -42,7 +44,7 @@ def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
     try:
-        response = send(request, proxy)
+        response = send(request, proxy, find_authorities(given.cacert, os.environ))
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1

@@ -81,11 +81,11 @@ def writer(proxy) -> psutil.Process:
     return wait_until(lambda: (found := writers(proxy)) and found[0], "a writer")
 
 
-def flows(database: Path, *words: str) -> subprocess.CompletedProcess:
+def flows(database: Path, *words: str, **environ: str):
     return subprocess.run(
         [sys.executable, "-m", "cutthrough", "flows", *words], cwd=ROOT, text=True,
         stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        env=clean_environment(CUTTHROUGH_CAPTURE_FILE=str(database)))
+        env=clean_environment(CUTTHROUGH_CAPTURE_FILE=str(database), **environ))
 
 
 def counted(proxy) -> dict[str, int]:

@@ -1,17 +1,13 @@
 """`cutthrough flows replay`: a captured request once more, judged by a proxy."""
 
-import http.server
 import json
 import sqlite3
-import ssl
-import threading
 
 import pytest
 
 from tests.capture.flows import row
 from tests.e2e.test_admin_flows import fill
 from tests.e2e.test_capture import POLICY, flows, wait_rows
-from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER
 
 pytestmark = pytest.mark.any_loop
@@ -90,42 +86,6 @@ def test_what_cannot_be_replayed_is_explained(setting):
             ("1", ("--proxy", "127.0.0.1:1"), 1, "no answer")):
         done = flows(database, "replay", number, *words, *more)
         assert done.returncode == status and text in done.stderr, done.stderr
-
-
-class Answering(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.server.heard.append((self.path, self.headers["Proxy-Authorization"]))
-        self.rfile.read(3)
-        self.send_response(200)
-        self.send_header("Content-Length", "6")
-        self.end_headers()
-        self.wfile.write(b"secret")
-
-    def log_message(self, *_):
-        pass
-
-
-def test_https_goes_through_a_tunnel_and_is_verified(setting, monkeypatch):
-    proxy, _, database, words = setting
-    with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*localhost())
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.heard = []
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"https://127.0.0.1:{server.server_port}/a?b"
-        done = flows(database, "replay", "1", *words, "--url", url)
-        assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority().own.certificate))
-        done = flows(database, "replay", "1", *words, "--url", url)
-        assert done.stdout.endswith("\n\nsecret"), done.stderr
-        refused = flows(database, "replay", "1", *words[:2], "--url", url)
-        assert "407" in refused.stderr
-        server.shutdown()
-        thread.join()
-        assert server.heard == [("/a?b", None)]
-    assert proxy.wait_log(4)[3]["method"] == "CONNECT"
 
 
 def test_the_difference_from_the_captured_response_is_shown(setting):
