@@ -6,6 +6,7 @@ from collections.abc import Callable
 from cutthrough.arguments_held import add_held
 
 VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
+FORMS = ("curl", "fetch", "httpx")           # of a copy
 
 AddListener = Callable[[argparse.ArgumentParser, str], None]
 
@@ -44,6 +45,15 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     add_filter(one, 0)
     one.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
                      "readable by its owner alone [standard output]")
+    one.add_argument("--id", metavar="ID", type=updates, default=0,
+                     help="this one alone")
+    one = add("copy", "print the request as a command of curl, or a call")
+    add_number(one)
+    one.add_argument("--as", dest="form", choices=FORMS, default="curl",
+                     help="[curl]")
+    one = add("diff", "print the lines in which two flows differ; exit 1 if they do")
+    add_number(one)
+    one.add_argument("other", metavar="OTHER", type=updates, help="the other's number")
     one = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
     one.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
                      "of mitmproxy or of export, or a file of mitmdump -w; - is "

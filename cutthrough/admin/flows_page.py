@@ -3,6 +3,7 @@
     GET    /flows?filter=&search=&before=&after=&limit= the list
     GET    /flows/live?filter=&after=                   new ones, as server-sent events
     GET    /flows/N /flows/N/request-body /flows/N/response-body /flows/N/messages
+    GET    /flows/N/as/curl|fetch|httpx /flows/N/diff/M the request as a command; lines
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -89,6 +90,10 @@ class FlowsPage:
             web.get(f"{number}/{{side:request|response}}-body", self.body,
                     allow_head=False),
             web.get(f"{number}/messages", self.messages, allow_head=False),
+            web.get(f"{number}/as/{{form:curl|fetch|httpx}}", self.copy,
+                    allow_head=False),
+            web.get(f"{number}/diff/{{other:[0-9]{{1,18}}}}", self.diff,
+                    allow_head=False),
             web.delete("/flows", self.delete), web.post("/flows/send", self.send),
             web.post("/flows/import", self.import_)]
 
@@ -114,6 +119,16 @@ class FlowsPage:
     async def messages(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
             request, "messages", number=int(request.match_info["id"])))
+
+    async def copy(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, "copy", number=int(request.match_info["id"]),
+            form=request.match_info["form"]))
+
+    async def diff(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay(request, self._query(
+            request, "diff", number=int(request.match_info["id"]),
+            other=int(request.match_info["other"])))
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(

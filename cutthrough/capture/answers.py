@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import has_entry, make_archive, make_entry
@@ -203,6 +204,25 @@ def _body(reader: Reader, query: Query) -> Result:
                   name=f"flow-{query.number}-{query.verb}.bin"), _pieces(data)
 
 
+def _copy(reader: Reader, query: Query) -> Result:
+    flow = find(reader, query)
+    if flow.kind == "tunnel":
+        raise QueryError(f"flow {query.number} is a tunnel: there is no request", 409)
+    return _text(copy_as(flow, query.form), f"flow-{query.number}-{query.form}.txt")
+
+
+def _diff(reader: Reader, query: Query) -> Result:
+    one = find(reader, query)
+    other = find(reader, msgspec.structs.replace(query, number=query.other))
+    return _text("".join(f"{line}\n" for line in differences(one, other)),
+                 f"flow-{query.number}-{query.other}.diff")
+
+
+def _text(text: str, name: str) -> Result:
+    return Answer(kind="text/plain", found=1, name=name), _pieces(
+        text.encode(errors="replace"))
+
+
 def _pieces(data: bytes, size: int = 256 << 10) -> Iterator[bytes]:
     for at in range(0, len(data), size):
         yield data[at:at + size]
@@ -285,4 +305,5 @@ def _import(query: Query, content: bytes) -> Result:
 
 _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
     "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
-    "messages": _messages, "har": _har, "delete": _delete, "mark": _mark}
+    "messages": _messages, "har": _har, "delete": _delete, "mark": _mark,
+    "copy": _copy, "diff": _diff}

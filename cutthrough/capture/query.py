@@ -47,12 +47,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`verb` says which of the other fields count."""
 
     verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
-                  "delete", "mark", "send", "import"]
+                  "delete", "mark", "send", "import", "copy", "diff"]
     database: str                            # a path, or a URL with its password
     client: str = ""                         # who asks, for the log of reads
     filter: str = ""
     words: str = ""                          # full-text search
     number: Number = 0                       # of one flow; 0: all that pass
+    other: Number = 0                        # of the flow to compare with
+    form: Literal["curl", "fetch", "httpx"] = "curl"     # of a copy
     before: Number = 0                       # flows below this one, newest first
     after: Number | None = None              # flows above this one, oldest first
     limit: int = 100

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
@@ -102,9 +103,51 @@ def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     return 0
 
 
+def find_flow(reader: Reader, number: int) -> Flow | None:
+    """None: there is none, which is printed."""
+    for row in reader.flows(number=number):
+        return Flow(row)
+    print(f"cutthrough: there is no flow {number}", file=sys.stderr)
+    return None
+
+
+def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flow = find_flow(reader, given.id)
+    reader.log("copy", str(given.id), int(flow is not None))
+    if flow is None:
+        return 1
+    if flow.kind == "tunnel":
+        print(f"cutthrough: flow {flow.id} is a tunnel: there is no request",
+              file=sys.stderr)
+        return 1
+    text = copy_as(flow, given.form)
+    print("\n".join(map(safe, text.split("\n"))) if sys.stdout.isatty() else text,
+          end="")
+    return 0
+
+
+def diff(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    """Exit status 1 if there are differences, as diff(1) has it."""
+    one, other = (find_flow(reader, number) for number in (given.id, given.other))
+    reader.log("diff", f"{given.id} {given.other}", sum(
+        flow is not None for flow in (one, other)))
+    if one is None or other is None:
+        return 2
+    lines = list(differences(one, other))
+    print("\n".join(map(safe, lines)) or "no difference")
+    return int(bool(lines))
+
+
 def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flows = list(_matching(reader, test, given.limit))
-    reader.log("export", " ".join(given.filter), len(flows))
+    if given.id:
+        one = find_flow(reader, given.id)
+        flows = [one] if one is not None else []
+    else:
+        flows = list(_matching(reader, test, given.limit))
+    reader.log("export", str(given.id) if given.id else " ".join(given.filter),
+               len(flows))
+    if given.id and not flows:
+        return 1
     text = json.dumps(make_archive(flows), ensure_ascii=False, indent=1)
     if given.output is None:
         print(text)
@@ -176,6 +219,7 @@ def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 
 
 _ACTIONS = {"list": list_flows, "search": search, "show": show, "export": export,
+            "copy": copy, "diff": diff,
             "delete": delete, "replay": replay, "tag": tag, "reads": reads}
 
 

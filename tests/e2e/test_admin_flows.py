@@ -33,7 +33,8 @@ paths = ["/", "/a/**"]
 capture = "full"
 """
 READS = ("/flows", "/flows/1", "/flows/1/request-body", "/flows/1/response-body",
-         "/flows/1/messages", "/flows.har", "/flows/live", "/%66lows")
+         "/flows/1/messages", "/flows/1/as/curl", "/flows/1/diff/2",
+         "/flows.har", "/flows/live", "/%66lows")
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<b>x<"
 
 
@@ -301,6 +302,20 @@ def test_flows_are_exported(filled):
     assert urls == [f"http://h1.test/{n}" for n in range(1, 11, 2)]
     (one,) = json.loads(get(operator, "/flows.har?id=4")[2])["log"]["entries"]
     assert one["_id"] == "0-4"
+
+
+def test_a_request_is_copied_and_two_are_compared(filled):
+    _, operator = filled
+    status, fields, text = get(operator, "/flows/4/as/curl")
+    assert status == 200 and text.startswith(b"curl ") and b"'http://h0.test/4'" in text
+    assert fields["Content-Type"].startswith("text/plain")
+    assert fields["Content-Security-Policy"].startswith("sandbox;")
+    for form in ("fetch", "httpx"):
+        assert get(operator, f"/flows/4/as/{form}")[2].count(form.encode())
+    assert get(operator, "/flows/4/as/wget")[0] == 404
+    assert get(operator, "/flows/99/as/curl")[0] == 404
+    assert get(operator, "/flows/4/diff/5")[::2] == (200, b"")
+    assert get(operator, "/flows/4/diff/99")[0] == 404
 
 
 # Changes

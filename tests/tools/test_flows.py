@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cutthrough import arguments, cli
-from cutthrough.capture import views
+from cutthrough import arguments_flows, cli
+from cutthrough.capture import copies, views
 from cutthrough.capture.stores import open_reader, open_store
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
@@ -49,7 +49,8 @@ def verbs_of(database):
 
 
 def test_the_views_are_those_of_the_command_line():
-    assert arguments.VIEWS == views.VIEWS
+    assert arguments_flows.VIEWS == views.VIEWS
+    assert arguments_flows.FORMS == copies.FORMS
 
 
 def test_a_body_is_shown_by_its_type(flows):
@@ -130,3 +131,29 @@ def test_a_flow_is_tagged_and_untagged(flows):
     assert json.loads(flows("show", "2", "--json")[1]).get("tag") is None
     assert flows("tag", "9", "--tag", "a") == (
         1, "", "cutthrough: there is no flow 9\n")
+
+
+def test_a_request_is_copied_as_a_command(flows, database):
+    assert flows("copy", "3")[1] == (
+        "curl --globoff --path-as-is \\\n  'http://b.test/' \\\n  -H 'Host: a.test' "
+        "\\\n  -H 'Accept: */*'\n")
+    assert flows("copy", "2", "--as", "fetch")[1].startswith('await fetch("http://')
+    assert "content=b'\\x00\\xff'," in flows("copy", "2", "--as", "httpx")[1]
+    status, _, errors = flows("copy", "9")
+    assert (status, errors) == (1, "cutthrough: there is no flow 9\n")
+    assert verbs_of(database)[-1] == verbs_of(database)[0] == "copy"
+
+
+def test_two_flows_are_compared(flows, database):
+    assert flows("diff", "1", "1")[:2] == (0, "no difference\n")
+    status, out, _ = flows("diff", "1", "3")
+    lines = out.splitlines()
+    assert status == 1 and "+hello" in lines and '-  "a": [' in lines
+    assert not any("request" in line for line in lines)
+    assert flows("diff", "1", "9")[0] == 2 and verbs_of(database)[0] == "diff"
+
+
+def test_one_flow_is_exported(flows):
+    (one,) = json.loads(flows("export", "--id", "3")[1])["log"]["entries"]
+    assert one["request"]["url"] == "http://b.test/"
+    assert flows("export", "--id", "9") == (1, "", "cutthrough: there is no flow 9\n")

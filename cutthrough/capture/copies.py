@@ -1,0 +1,114 @@
+"""A captured request as a command of curl, a call of fetch or of httpx, and the lines
+in which two exchanges differ."""
+
+import difflib
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+
+from cutthrough.capture.flow import Fields, Flow, find
+from cutthrough.capture.query import Request
+from cutthrough.capture.send import replay_of
+from cutthrough.capture.views import show_body
+
+# Lines of each side of a difference: with more of them, none is looked for
+MOST_LINES = 20_000
+
+
+def copy_as(flow: Flow, form: str) -> str:
+    """The same request in one of FORMS. Values that were not kept are named in its
+    first line."""
+    request, left = replay_of(flow)
+    mark = "//" if form == "fetch" else "#"
+    note = f"{mark} not kept: {', '.join(left)}\n" if left else ""
+    return note + _WRITERS[form](request)
+
+
+def _text(body: bytes) -> str | None:
+    """None: it is no text that a shell and JSON can have."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def quote(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def as_curl(request: Request) -> str:
+    words, before = ["curl --globoff --path-as-is"], ""
+    if request.method == "HEAD":
+        words.append("--head")
+    elif request.method != ("POST" if request.body else "GET"):
+        words.append(f"-X {quote(request.method)}")
+    words.append(quote(request.url))
+    words += [f"-H {quote(f'{name}: {value}' if value else f'{name};')}"
+              for name, value in request.fields]
+    if request.body:
+        if not find(list(request.fields), "content-type"):
+            words.append("-H 'Content-Type:'")           # curl would send its own
+        text = _text(request.body)
+        if text is None:
+            before = f"echo {b64encode(request.body).decode()} | base64 -d | "
+            words.append("--data-binary @-")
+        else:
+            words.append(f"--data-raw {quote(text)}")
+    return before + " \\\n  ".join(words) + "\n"
+
+
+def as_fetch(request: Request) -> str:
+    lines = [f"  method: {json.dumps(request.method)},",
+             f"  headers: {json.dumps(request.fields)},"]
+    if request.body:
+        text = _text(request.body)
+        lines.append(f"  body: {json.dumps(text)}," if text is not None else
+                     f'  body: Uint8Array.from(atob("{b64encode(request.body).decode()}'
+                     '"), one => one.charCodeAt(0)),')
+    return "\n".join([f"await fetch({json.dumps(request.url)}, {{", *lines, "});\n"])
+
+
+def as_httpx(request: Request) -> str:
+    lines = [f"    {request.method!r}, {request.url!r},", "    headers=[",
+             *(f"        ({name.encode()!r}, {value.encode('latin-1', 'replace')!r}),"
+               for name, value in request.fields), "    ],"]
+    if request.body:
+        lines.append(f"    content={request.body!r},")
+    return "\n".join(["import httpx", "", "response = httpx.request(", *lines, ")\n"])
+
+
+_WRITERS: dict[str, Callable[[Request], str]] = {
+    "curl": as_curl, "fetch": as_fetch, "httpx": as_httpx}
+FORMS = tuple(_WRITERS)
+
+
+def differences(one: Flow, other: Flow) -> Iterator[str]:
+    """The lines of a unified diff; none: both are equal. Bodies by their types."""
+    for side in ("request", "response"):
+        for part, lines_of in (("head", head_of), ("body", body_of)):
+            yield from compare(lines_of(one, side), lines_of(other, side),
+                               f"flow {one.id}, {side} {part}",
+                               f"flow {other.id}, {side} {part}")
+
+
+def compare(one: list[str], other: list[str], name: str, other_name: str
+            ) -> Iterator[str]:
+    if one == other:
+        return
+    if max(len(one), len(other)) > MOST_LINES:
+        yield from (f"--- {name}", f"+++ {other_name}",
+                    f"(more than {MOST_LINES} lines, and not the same)")
+        return
+    yield from difflib.unified_diff(one, other, name, other_name, lineterm="", n=2)
+
+
+def head_of(flow: Flow, side: str) -> list[str]:
+    return (getattr(flow, f"{side}_head") or "").rstrip().splitlines()
+
+
+def body_of(flow: Flow, side: str) -> list[str]:
+    body = getattr(flow, f"{side}_body")
+    fields: Fields = getattr(flow, f"{side}_fields")
+    return list(show_body(body, find(fields, "content-type"), "auto",
+                          find(fields, "grpc-encoding"))) if body else []
