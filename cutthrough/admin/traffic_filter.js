@@ -1,19 +1,23 @@
 // Completion of the filter: operators, then values that flows in the list have.
 const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL matches"],
-  ["~c", "status is"], ["~t", "content type matches"], ["~tq", "request's type matches"],
+  ["~c", "status is, as 404 or 4xx"], ["~t", "content type matches"], ["~tq", "request's type matches"],
   ["~ts", "response's type matches"], ["~h", "a field matches, as name: value"],
   ["~hq", "a request field matches"], ["~hs", "a response field matches"],
   ["~b", "a body or message matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
   ["~q", "no response"], ["~s", "has a response"], ["~websocket", "is a WebSocket"],
-  ["~program", "was captured by the program"]];
+  ["~tag", "tag matches"], ["~comment", "comment matches"], ["~user", "user matches"],
+  ["~rule", "rule's name matches"], ["~reason", "reason matches"],
+  ["~src", "client's address matches, as 192.0.2.1:5000"],
+  ["~dst", "address behind the proxy matches"], ["~sni", "server name inside a tunnel matches"],
+  ["~ja4", "JA4 inside a tunnel matches"], ["~program", "was captured by the program"]];
 const BARE = new Set(["~q", "~s", "~websocket"]);
 const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
 const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type",
-  "~program": "program"};
+  "~program": "program", "~tag": "tag", "~user": "user", "~rule": "rule", "~reason": "reason"};
 const known = {host: new Map(), method: new Map(), status: new Map(), type: new Map(),
-  program: new Map()};
+  program: new Map(), tag: new Map(), user: new Map(), rule: new Map(), reason: new Map()};
 let hints = [], hintAt = -1, hintFrom = 0;
 
 function learn(flows) {

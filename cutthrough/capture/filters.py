@@ -1,9 +1,11 @@
-"""The filter language: mitmproxy's operators, and ~program.
+"""The filter language: mitmproxy's operators, and ours for decisions, TLS and program.
 
     ~d REGEX  host            ~m REGEX  method         ~u REGEX  URL
     ~c CODE   status          ~t REGEX  content type   ~h REGEX  a field, "name: value"
     ~b REGEX  body, message   ~q        no response    ~s        has a response
     ~websocket  is a WebSocket                         ~program REGEX  its program
+    ~tag ~comment REGEX  of the operator       ~user ~rule ~reason REGEX  the decision
+    ~src ~dst REGEX  addresses, "1.2.3.4:80"   ~sni ~ja4 REGEX  of a tunnel inside
     ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
     !  &  |  ( )              not, and, or; two terms side by side mean and
 
@@ -49,6 +51,17 @@ def _bodies(flow: Flow, *sides: str) -> Iterable[str]:
                         if one["side"] == side)
 
 
+def address_of(host: str | None, port: int | None) -> str:
+    """"": none was kept, or none was dialled."""
+    if not host:
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _column(name: str) -> Callable[[Flow], Iterable[str]]:
+    return lambda flow: [getattr(flow, name, None) or ""]
+
+
 # The texts that each operator searches
 _TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "~d": lambda flow: [flow.host],
@@ -63,8 +76,12 @@ _TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "~b": lambda flow: _bodies(flow, "request", "response"),
     "~bq": lambda flow: _bodies(flow, "request"),
     "~bs": lambda flow: _bodies(flow, "response"),
+    **{f"~{name}": _column(name) for name in (
+        "tag", "comment", "user", "rule", "reason", "sni", "ja4")},
+    "~src": lambda flow: [address_of(flow.client, flow.client_port)],
+    "~dst": lambda flow: [address_of(flow.peer, flow.peer_port)],
     # A column of a shared database alone; empty if the flow was imported
-    "~program": lambda flow: [getattr(flow, "program", "") or ""],
+    "~program": _column("program"),
 }
 _BARE: dict[str, Test] = {
     "~q": lambda flow: not flow.has_response,
@@ -171,8 +188,11 @@ class _Parser:
         self._at += 1
         if token.text != "~c":
             return _search(token.text, value.text)
+        if re.fullmatch("[1-5]xx", value.text, re.I):
+            hundreds = int(value.text[0])
+            return lambda flow: (flow.status or 0) // 100 == hundreds
         if re.fullmatch("[0-9]{1,3}", value.text) is None:
-            raise FilterError(f"~c takes a status, not {value.text!r}")
+            raise FilterError(f"~c takes a status, as 404 or 4xx, not {value.text!r}")
         status = int(value.text)
         return lambda flow: flow.status == status
 

@@ -228,10 +228,12 @@ def print_flows(flows: list[Flow], as_objects: bool) -> None:
         for flow in flows:
             print(json.dumps(flow.as_dict()))
         return
-    rows = [COLUMNS, *((
+    tagged = any(flow.tag for flow in flows)
+    rows = [(*COLUMNS[:-1], *(["TAG"] if tagged else []), COLUMNS[-1]), *((
         str(flow.id), flow.begun.strftime("%H:%M:%S.%f")[:-3], flow.user or "-",
         flow.method, str(flow.status or "-"), flow.reason,
-        f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down), flow.url)
+        f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down),
+        *([flow.tag or "-"] if tagged else []), flow.url)
         for flow in flows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

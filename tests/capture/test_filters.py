@@ -82,3 +82,22 @@ def test_a_request_without_a_response_is_q():
 def test_what_cannot_be_read_is_refused_with_its_reason(text, reason):
     with pytest.raises(FilterError, match=reason):
         parse_filter(text)
+
+
+@pytest.mark.parametrize(("text", "passes"), [
+    ("~user ^ann$", True), ("~user bob", False), ("~rule here", True),
+    ("~reason ^ok$", True), ("~reason denied", False), ("~src ^127.0.0.1:5000$", True),
+    ("~dst 192.0.2.1:80", True), ("~dst 5000", False), ("~sni a.test", True),
+    ("~ja4 ^t13d", True), ("~tag ^odd$", False), ("~comment .", False),
+    ("~c 4xx", False), ("~c 2XX", True)])
+def test_decision_addresses_and_tls(text, passes):
+    one = flow(sni="a.test", ja4="t13d1516h2_8daaf6152771_b186095e22b6")
+    assert parse_filter(text)(one) is passes
+
+
+def test_marks_and_absent_facts():
+    marked = Flow({"tag": "odd", "comment": "see 4712", "client": None, "status": None,
+                   "peer": "::1", "peer_port": 443, "client_port": None})
+    for text in ("~tag ^odd$ & ~comment 4712", "~src ^$", "~dst ^.::1]:443$",
+                 "!~c 4xx"):
+        assert parse_filter(text)(marked), text

@@ -157,3 +157,12 @@ def test_one_flow_is_exported(flows):
     (one,) = json.loads(flows("export", "--id", "3")[1])["log"]["entries"]
     assert one["request"]["url"] == "http://b.test/"
     assert flows("export", "--id", "9") == (1, "", "cutthrough: there is no flow 9\n")
+
+
+def test_tags_are_listed_and_selected(flows):
+    assert "TAG" not in flows("list")[1]
+    flows("tag", "3", "--tag", "odd")
+    lines = flows("list")[1].splitlines()
+    assert lines[0].split()[-2:] == ["TAG", "URL"]
+    assert [line.split()[-2] for line in lines[1:]] == ["odd", "-", "-"]
+    assert len(flows("list", "~tag od & ~user ann")[1].splitlines()) == 2
