@@ -74,8 +74,12 @@ def test_a_tunnel_and_plain_requests_go_through_the_parent(through, dial):
     assert [one.target for one in way.requests] == [
         "127.0.0.1:4711", "127.0.0.1:4711", "/a", "/a"]
     assert len(way.connections) == 2, "the plain requests shared one"
-    assert {(one["parent"], one["reason"], one["path"]) for one in proxy.wait_log(3)
+    lines = proxy.wait_log(3)
+    assert {(one["parent"], one["reason"], one["path"]) for one in lines
             } == {("corp", "ok", "copy")}
+    pooled = next(one for one in lines if one["connect_ms"] is None)
+    for one in lines:
+        assert ("origin_tls_ms" in one) == (one is not pooled)
 
 
 def test_a_request_in_absolute_form_goes_over_tls_with_credentials(
