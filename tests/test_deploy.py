@@ -351,6 +351,16 @@ def test_the_rules_are_what_their_schema_says() -> None:
     assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == RULES
 
 
+def test_lost_captures_raise_an_alert() -> None:
+    """Dropped exchanges were counted, and nobody was told."""
+    matched = {(node.name, matcher.name, matcher.value) for rule in ALERTS
+               for node in parts(promql.parse(rule["expr"]))
+               if isinstance(node, promql.VectorSelector)
+               for matcher in node.matchers.matchers}
+    assert ("cutthrough_capture_exchanges_total", "result",
+            "dropped|partial|unwritten") in matched
+
+
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_to_do_with_labels_that_it_has(rule: dict) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning")
