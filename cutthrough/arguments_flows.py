@@ -61,6 +61,12 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     one.add_argument("--keep-credentials", action="store_true", help="do not redact "
                      "Authorization, Cookie and their kin")
     add_replay(add("replay", "send a captured request once more, through a proxy"))
+    text = "send a new request through a proxy"
+    one = actions.add_parser("send", help=text, description=text, allow_abbrev=False)
+    one.set_defaults(own=one)
+    one.add_argument("url", metavar="URL")
+    add_request(one, "[GET, and POST with a body]", "")
+    add_json(one)
     one = add("tag", "set the tag or the comment of a flow; \"\" removes it")
     add_number(one)
     one.add_argument("--tag", metavar="TEXT")
@@ -95,22 +101,25 @@ def add_json(verb: argparse.ArgumentParser) -> None:
 
 def add_replay(action: argparse.ArgumentParser) -> None:
     add_number(action)
+    action.add_argument("--url", metavar="URL", help="instead of the flow's")
+    add_request(action, "instead of the flow's", ", instead of the flow's")
+    action.add_argument("--diff", action="store_true", help="print the differences "
+                        "from the captured response; exit 1 if there are any")
+    add_json(action)
+
+
+def add_request(action: argparse.ArgumentParser, method: str, body: str) -> None:
     action.add_argument("--proxy", metavar="HOST:PORT", required=True,
                         help="the proxy, a listener for plain HTTP")
     action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
                         "[none]")
     action.add_argument("--password-file", metavar="FILE", help="its password")
     add_cacert(action)
-    action.add_argument("--method", metavar="METHOD", help="instead of the flow's")
-    action.add_argument("--url", metavar="URL", help="instead of the flow's")
+    action.add_argument("--method", metavar="METHOD", help=method)
     action.add_argument("-H", "--header", metavar="NAME: VALUE", action="append",
                         default=[], help="a field, instead of those of this name; "
                         "without a value: none of this name; may be repeated")
-    action.add_argument("--data-file", metavar="FILE", help="the body, instead of the "
-                        "flow's")
-    action.add_argument("--diff", action="store_true", help="print the differences "
-                        "from the captured response; exit 1 if there are any")
-    add_json(action)
+    action.add_argument("--data-file", metavar="FILE", help=f"the body{body}")
 
 
 def add_cacert(verb: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import line_of, show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.tools.database import find_database
-from cutthrough.tools.replay import replay_flow
+from cutthrough.tools.replay import replay_flow, send_new
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
 # Flows of one transaction of `delete`: the writer of a running proxy waits for its end
@@ -34,6 +34,8 @@ PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", 
 
 def run(given: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
+    if given.action == "send":               # it needs no database
+        return send_new(given)
     database = find_database(given.file, given.url_file, os.environ)
     try:
         test = parse_filter(" ".join(getattr(given, "filter", ())))

@@ -1,4 +1,5 @@
-"""`cutthrough flows replay`: a captured request once more, through a proxy.
+"""`cutthrough flows replay` and `send`: a captured request once more, or a new one,
+through a proxy.
 
 The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
 the request as any other.
@@ -35,11 +36,21 @@ def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request to send",
               file=sys.stderr)
         return 1
+    return _send(*edit(*replay_of(flow), given), given, flow)
+
+
+def send_new(given: argparse.Namespace) -> int:
+    """Sends the request of the command line, as replay_flow does."""
+    given.method = given.method or ("GET" if given.data_file is None else "POST")
+    return _send(*edit(Request(url=given.url), [], given), given, None)
+
+
+def _send(request: Request, left: list[str], given: argparse.Namespace,
+          flow: Flow | None) -> int:
     try:
         proxy = split_address(given.proxy)
     except ValueError as error:
         raise ConfigError("command line", "--proxy", str(error)) from None
-    request, left = edit(*replay_of(flow), given)
     if left:
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
@@ -48,7 +59,7 @@ def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    if given.diff:
+    if flow is not None and given.diff:
         lines = list(differences(flow, response))
         print("\n".join(lines) or "no difference")
         return int(bool(lines))

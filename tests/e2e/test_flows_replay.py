@@ -101,3 +101,15 @@ def test_the_difference_from_the_captured_response_is_shown(setting):
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines()[2:] if line[0] in "+-"] == [
         "-404 No", "+200 OK", "-no", "+yes"]
+
+
+def test_a_new_request_is_sent_without_a_database(setting, heard, tmp_path):
+    _, origin, _, words = setting
+    (tmp_path / "body").write_text("new")
+    done = flows("", "send", origin.url("/new"), *words, "-H", "X-New: 1")
+    assert done.stdout.endswith("\n\nyes"), done.stderr
+    done = flows("", "send", origin.url("/new"), *words, "--data-file",
+                 str(tmp_path / "body"))
+    assert done.returncode == 0, done.stderr
+    assert [one.start[:2] for one in heard[1:]] == [["GET", "/new"], ["POST", "/new"]]
+    assert heard[1].get("X-New") == "1" and heard[2].body == b"new"
