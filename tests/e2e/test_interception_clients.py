@@ -183,8 +183,9 @@ def test_100_mib_both_ways(proxy, nginx, client, name, version):
 def test_git_clones_and_pushes(run, proxy, make_origin, tmp_path):
     """3 MB are more than git sends in one piece: it sends chunks, after a question.
 
-    The push is of HTTP/1.1: by HTTP/2 libcurl 7.88 at times sends no END_STREAM behind
+    That push is of HTTP/1.1: by HTTP/2 libcurl 7.88 at times sends no END_STREAM behind
     a body without a length, with both windows open; to nginx, without a proxy, too.
+    A small one goes by HTTP/2.
     """
     root = tmp_path / "served"
     root.mkdir()
@@ -203,7 +204,16 @@ def test_git_clones_and_pushes(run, proxy, make_origin, tmp_path):
     git("-c", "http.version=HTTP/1.1", "-C", "one", "push", "-q", "origin", "HEAD:main")
     git("clone", "-q", url, "two")
     assert (tmp_path / "two" / "file").read_bytes() == data
-    assert ("POST", "/repo.git/git-receive-pack") in inside(proxy, 6)
+    (tmp_path / "two" / "small").write_bytes(data[:1000])
+    git("-C", "two", "add", "small")
+    git("-C", "two", "commit", "-q", "-m", "two")
+    git("-C", "two", "push", "-q", "origin", "HEAD:main")
+    git("-C", "one", "pull", "-q", "origin", "main")
+    assert (tmp_path / "one" / "small").read_bytes() == data[:1000]
+    assert inside(proxy, 10).count(("POST", "/repo.git/git-receive-pack")) >= 2
+    pushes = [one for one in origin.requests if "git-receive-pack" in one.target
+              and one.method == "POST"]
+    assert {one.get("Via")[:2] for one in pushes} == {"1.", "2 "}
     assert "chunked" in [one.framing for one in origin.requests]
 
 
