@@ -3,6 +3,7 @@ certificate for a bad origin (R54)."""
 
 import socket
 import ssl
+import subprocess
 
 import pytest
 
@@ -66,6 +67,20 @@ def test_a_bad_certificate_is_shown_as_bad(start, make_origin, dial, kind, alert
         "CONNECT", "a.example", True)
     assert not origin.requests
     assert "origin a.example: its certificate is not accepted: " in proxy.stderr()
+
+
+@pytest.mark.parametrize("kind", [
+    "expired", "another name", "untrusted", "self-signed"])
+def test_curl_is_told_of_a_bad_certificate(start, make_origin, kind):
+    proxy, origin = start(), make_origin(over_tls(okay, bad(kind)))
+    done = subprocess.run(
+        ["curl", "-sS", "--noproxy", "", "-x", proxy.url, "--cacert",
+         authority().own.certificate, f"https://a.example:{origin.port}/"],
+        capture_output=True, text=True, timeout=60)
+    # curl has a status of its own for this alert
+    assert done.returncode == (60 if kind == "expired" else 35), done
+    proxy.wait_reason("origin_certificate")
+    assert not origin.requests
 
 
 def test_a_revoked_certificate_is_shown_as_revoked(start, make_origin, dial):
