@@ -170,7 +170,7 @@ def anthropic_events(number: int, words: str) -> Iterator[bytes]:
 
 
 def test_the_page_has_the_presets():
-    assert PRESETS in (ROOT / "docs/recording.md").read_text()
+    assert PRESETS in (ROOT / "docs/recording-in-tests.md").read_text()
 
 
 @pytest.mark.parametrize(("vendor", "text", "answers", "events"), [

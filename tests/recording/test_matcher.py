@@ -1,145 +1,34 @@
-"""The matcher: by properties against its slow twin, then its sequences and lanes."""
+"""The matcher: by properties against its slow twin."""
 
-import contextlib
-import gc
 import gzip
-import importlib.util
-import json
-import tracemalloc
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
 from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.index import FEW
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import MOST_LANES, Match, Matcher, Miss
-from cutthrough.recording.model import Pattern, Request
+from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.model import Pattern
 from cutthrough.recording.player import make_route
 from tests.config.test_config import toml
 from tests.recording import twin
 from tests.recording.answers import recording, request
-
-LEAVES = st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, "", "1", "a", "{}", "[1]"])
-DOCUMENTS = st.recursive(LEAVES, lambda inner: st.one_of(
-    st.lists(inner, max_size=3),
-    st.dictionaries(st.sampled_from(["a", "b", "0", "é"]), inner, max_size=3)),
-    max_leaves=6)
-BODIES = st.one_of(
-    st.sampled_from([b"", b"a", b"{", b"x" * 20]),
-    DOCUMENTS.map(lambda value: json.dumps(value).encode()),
-    DOCUMENTS.map(lambda value: json.dumps(
-        value, indent=1, ensure_ascii=False).encode()))
-QUERIES = st.lists(st.sampled_from(
-    ["a=1", "a=2", "b=1", "b=", "c=1", "t=1", "t=2", "%61=1", "d=+"]), max_size=4
-    ).map("&".join)
-OPERATIONS = [one.encode() for one in (
-    '{"query": "{ a(x: 1)  b }"}', '{"query": "{ a(x: 1), b # c\\n }"}',
-    '{"query": "query A { a }", "variables": {}}', '{"query": "query A { a }"}',
-    '{"operationName": "A", "query": "query A { a } query B { b }"}',
-    '{"query": "{ a }", "variables": {"n": 1.0}}', '[{"query": "{ a }"}]', "[]",
-    '{"query": "{ a }", "variables": {"n": 2}}',
-    '{"variables": {"n": 1}, "query": "{a }"}', '{"query": 1}')]
-FORMS = [b"a=1&b=2", b"a=1&b=3", b"b=2&a=%31", b"a=2&a=1", b"a=1&a=2", b"t=1&a=1",
-         b"a=1", b"id=7 of 9", b"id=7 of 8", b"id=8"]
-GZIP = ("Content-Encoding", "gzip")
-
-
-@st.composite
-def make_request(draw):
-    method = draw(st.sampled_from(["GET", "POST"]))
-    body, fields = draw(BODIES | st.sampled_from(OPERATIONS + FORMS)), draw(FIELDS)
-    coding = draw(st.sampled_from(["", "", "gzip", "cut"]))
-    if coding:
-        whole = gzip.compress(body, mtime=0)
-        body = whole[:-3] if coding == "cut" else whole
-        fields = (*fields, GZIP)
-    query = draw(QUERIES)
-    if draw(st.booleans()):
-        query = draw(st.sampled_from([
-            "query={a}", "query={+a,+}", "query={a}&variables={%22n%22:1}&a=1",
-            "query={a}&variables={", "query=query+A+{a}&operationName=A"]))
-    return Request(
-        method=method, scheme=draw(st.sampled_from(["http", "https"])),
-        host=draw(st.sampled_from(["a", "b"])), port=draw(st.sampled_from([80, 81])),
-        path=draw(st.sampled_from(["/", "/x"])), query=query, body=body, fields=fields)
-
-
-FIELDS = st.sampled_from([(), (("Accept", "a"),), (("accept", "b"), ("x", "y"))])
-REQUESTS = make_request()
-# Without the extra `recording` there are no JSONPaths
-PATHS = ([(), ("$.a",), ("$.a.b",), ("$.b[*]", "$.a")]
-         if importlib.util.find_spec("jsonpath") else [()])
-HOW = st.one_of(
-    st.sampled_from([{"body": "raw"}, {"body": "ignore"}, {"body": "graphql"},
-                     {"body": "form"}, {"body": "form", "ignored_form": ("t", "b")},
-                     {"body": "regex", "regexes": ("id=(.)",)},
-                     {"body": "regex", "regexes": ("a", "^(.)?1")}]),
-    st.sampled_from(PATHS[1:]).map(lambda paths: {"body": "jsonpath", "paths": paths})
-    if PATHS[1:] else st.nothing(),
-    st.builds(lambda kind, paths: {"body": kind, "ignored_paths": paths},
-              st.sampled_from(["json", "partial_json"]), st.sampled_from(PATHS)))
-KEYS = st.builds(
-    lambda how, **more: Key(**how, **more), HOW, method=st.booleans(),
-    scheme=st.booleans(), host=st.booleans(), port=st.booleans(), path=st.booleans(),
-    query=st.sampled_from(["exact", "subset", "ignore"]),
-    ignored_query=st.sampled_from([(), ("t",), ("t", "*a"), ("%*", "*")]),
-    fields=st.sampled_from([(), ("accept",)]))
-ROUTES = st.builds(
-    Route, key=KEYS, hosts=st.sampled_from([(), ("a",), ("*",)]),
-    paths=st.sampled_from([(), ("/",), ("/*",)]),
-    methods=st.sampled_from([(), ("POST",)]), lane=st.sampled_from(["", "", "accept"]),
-    after=st.sampled_from(["repeat", "cycle", "miss"]))
-STATES = st.dictionaries(st.sampled_from("st"), st.sampled_from("12"), max_size=2)
-
-
-def fill(requests, key):
-    made = [recording(number, one) for number, one in enumerate(requests, 1)]
-    matcher = Matcher([Route(key=key)])
-    for one in made:
-        matcher.add(one)
-    return matcher, made
-
-
-def number_of(found):
-    return found.recording.number if isinstance(found, Match) else None
-
-
-PARTS = [("method",), ("scheme",), ("host",), ("port",), ("path",), ("query",),
-         ("body", "fields")]
-
-
-def mixed(one, other, names):
-    """One request with these parts of the other."""
-    return msgspec.structs.replace(one, **{name: getattr(other, name)
-                                           for name in names})
-
-
-def respelt(one):
-    """The same in another order, and with another coding."""
-    fields, body = one.fields, one.body
-    query = "&".join(sorted(one.query.split("&"), reverse=True))
-    if GZIP in fields:
-        try:
-            body = gzip.decompress(body)
-        except EOFError:                     # cut
-            return msgspec.structs.replace(one, query=query)
-        fields = tuple(pair for pair in fields if pair != GZIP)
-    with contextlib.suppress(ValueError):
-        body = json.dumps(json.loads(body), sort_keys=True, indent=1).encode()
-    return msgspec.structs.replace(
-        one, query=query, fields=(*fields, GZIP), body=gzip.compress(body, mtime=0))
+from tests.recording.requests import (
+    FORMS,
+    KEYS,
+    OPERATIONS,
+    PARTS,
+    REQUESTS,
+    fill,
+    mixed,
+    number_of,
+    respelt,
+)
 
 
 def suited(one, key):
@@ -300,210 +189,6 @@ def test_many_shapes_are_found_by_the_names_they_are_filed_under(shapes, asked):
     matcher, made = fill(map(query, shapes), key)
     wanted = twin.find(query(asked), made, key)
     assert number_of(matcher.match(query(asked))) == (wanted[0] if wanted else None)
-
-
-class Played(RuleBasedStateMachine):
-    """A matcher beside its twin, while recordings come and go."""
-
-    @initialize(routes=st.lists(ROUTES, min_size=1, max_size=3), first=REQUESTS,
-                second=REQUESTS, names=st.sampled_from(PARTS))
-    def begin(self, routes, first, second, names):
-        self.matcher, self.twin = Matcher(routes), twin.Twin(routes)
-        self.last = 0
-        # Few, so that they meet
-        self.asked = [first, mixed(first, second, names), respelt(first), second]
-
-    def pick(self, data):
-        return data.draw(st.sampled_from(self.asked))
-
-    @rule(data=st.data(), times=st.integers(1, 3), sets=st.just({}) | STATES,
-          removes=st.sampled_from([(), (), ("s",)]), requires=st.just({}) | STATES)
-    def add(self, data, times, sets, removes, requires):
-        request = self.pick(data)
-        for _ in range(times):
-            self.last += 1
-            one = recording(self.last, request, sets=sets, removes=removes,
-                            requires=requires)
-            self.matcher.add(one)
-            self.twin.add(one)
-
-    @rule(data=st.data())
-    def add_again(self, data):
-        """A recording that was edited: at its place, with a number that was there."""
-        numbers = self.twin.numbers()
-        if not numbers:
-            return
-        number = data.draw(st.sampled_from(numbers))
-        one = recording(number, self.pick(data))
-        for side in (self.matcher, self.twin):
-            side.remove(number)
-            side.add(one)
-
-    @precondition(lambda self: self.twin.numbers())
-    @rule(data=st.data())
-    def remove(self, data):
-        number = data.draw(st.sampled_from(self.twin.numbers()))
-        self.matcher.remove(number)
-        self.twin.remove(number)
-
-    @rule(data=st.data(), lane=st.sampled_from(["", "a"]), times=st.integers(1, 4))
-    def match(self, data, lane, times):
-        request = self.pick(data)
-        for _ in range(times):
-            found = self.matcher.match(request, lane)
-            assert number_of(found) == self.twin.match(request, lane)
-        if isinstance(found, Match) and found.is_last:
-            self.same_again(request, lane, found)
-        elif isinstance(found, Miss) and found.nearest is not None:
-            assert found.nearest.differences and str(found).isprintable()
-
-    def same_again(self, request, lane, found):
-        assert number_of(self.matcher.match(request, lane)) == found.recording.number
-        assert self.twin.match(request, lane) == found.recording.number
-
-    @rule(lane=st.sampled_from([None, "", "a"]))
-    def rewind(self, lane):
-        self.matcher.rewind(lane)
-        if lane is None:
-            self.twin.lanes.clear()
-        else:
-            self.twin.lanes.pop(lane, None)
-
-    @rule(state=STATES, lane=st.sampled_from(["", "a"]))
-    def set_state(self, state, lane):
-        self.matcher.set_state(state, lane)
-        places, _ = self.twin.lane(lane)
-        self.twin.lanes[lane] = places, dict(state)
-
-    @invariant()
-    def numbers_and_states_are_the_twins(self):
-        if not hasattr(self, "matcher"):
-            return
-        assert sorted(self.matcher.numbers()) == self.twin.numbers()
-        for lane in ("", "a"):
-            assert self.matcher.state(lane) == self.twin.lane(lane)[1]
-
-
-test_sequences_lanes_and_states_are_those_of_the_twin = Played.TestCase
-test_sequences_lanes_and_states_are_those_of_the_twin.settings = settings(
-    max_examples=80, stateful_step_count=25, deadline=None)
-
-
-def test_a_sequence_is_replayed_in_order_and_its_last_answer_stays():
-    matcher, _ = fill([request("/a")] * 3 + [request("/b")], Key())
-    found = [matcher.match(request("/a")) for _ in range(5)]
-    assert [one.recording.number for one in found] == [1, 2, 3, 3, 3]
-    assert [(one.place, one.of) for one in found[:3]] == [(0, 3), (1, 3), (2, 3)]
-
-
-@pytest.mark.parametrize(("after", "wanted"), [
-    ("repeat", [1, 2, 2, 2, 2]), ("cycle", [1, 2, 1, 2, 1]),
-    ("miss", [1, 2, None, None, None])])
-def test_a_route_says_what_follows_the_last_recording(after, wanted):
-    matcher = Matcher([Route(after=after)])
-    for number in (1, 2):
-        matcher.add(recording(number, request()))
-    assert [number_of(matcher.match(request())) for _ in range(5)] == wanted
-
-
-def test_a_sequence_that_is_used_up_says_so():
-    matcher = Matcher([Route(after="miss")])
-    matcher.add(recording(7, request()))
-    matcher.match(request())
-    assert str(matcher.match(request())) == (
-        "recording 7 matches, and has been replayed as often as it was recorded: "
-        "1 time")
-
-
-def test_each_lane_has_a_place_of_its_own():
-    matcher, _ = fill([request()] * 3, Key())
-    order = [number_of(matcher.match(request(), lane)) for lane in "abaabb"]
-    assert order == [1, 1, 2, 3, 2, 3]
-    matcher.rewind("a")
-    assert [number_of(matcher.match(request(), lane)) for lane in "ab"] == [1, 3]
-
-
-def test_a_route_takes_the_lane_from_a_field():
-    matcher = Matcher([Route(lane="x-test")])
-    for number in (1, 2):
-        matcher.add(recording(number, request()))
-    asked = [request(fields=(("X-Test", name),)) for name in ("a", "b", "a")]
-    assert [number_of(matcher.match(one)) for one in asked] == [1, 1, 2]
-
-
-def test_the_lane_that_was_used_least_recently_is_forgotten():
-    matcher, _ = fill([request()] * 2, Key())
-    for number in range(MOST_LANES + 1):
-        matcher.match(request(), str(number))
-    assert number_of(matcher.match(request(), str(MOST_LANES))) == 2
-    assert number_of(matcher.match(request(), "0")) == 1
-
-
-def test_a_recording_that_is_added_later_continues_its_sequence():
-    matcher, _ = fill([request()], Key())
-    matcher.match(request())
-    matcher.add(recording(2, request()))
-    assert number_of(matcher.match(request())) == 2
-
-
-def test_a_removed_group_leaves_no_place_to_its_successor():
-    matcher, _ = fill([request()], Key())
-    matcher.match(request())
-    matcher.remove(1)
-    for number in (2, 3):
-        matcher.add(recording(number, request()))
-    assert number_of(matcher.match(request())) == 2
-
-
-def test_a_recording_that_was_edited_has_a_place_of_its_own():
-    matcher = Matcher([Route(paths=("/b",), after="miss"), Route(after="miss")])
-    for path in ("/a", "/b"):                # of another route
-        matcher.add(recording(1, request(path)))
-        assert number_of(matcher.match(request(path))) == 1
-        matcher.remove(1)
-    matcher.add(recording(1, request("/b")))
-    assert number_of(matcher.match(request("/b"))) == 1
-
-
-def test_sequences_of_several_routes_have_places_of_their_own():
-    matcher = Matcher([Route(paths=("/a",), after="miss"), Route(after="miss")])
-    matcher.set_state({"x": "1"})
-    for number, path in enumerate(("/a", "/b"), 1):
-        matcher.add(recording(number, request(path), requires={"x": "1"}))
-        assert number_of(matcher.match(request(path))) == number
-
-
-@pytest.mark.parametrize("key", [
-    Key(), Key(query="subset"), Key(body="json"), Key(body="partial_json")])
-def test_a_recording_takes_little_more_memory_than_its_bytes(key):
-    """Each worker has a whole session. 100 000 requests of 75 bytes took 261 MiB."""
-    made = [recording(number, request(f"/a?page={number}", f'{{"a": [{number}, 1]}}'))
-            for number in range(1, 3001)]
-    own = sum(len(msgspec.msgpack.encode(one)) for one in made)
-    matcher = Matcher([Route(key=key)])
-    matcher.add(recording(0, request()))     # what is imported at the first one
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for one in made:
-            matcher.add(one)
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert (taken - own) / len(made) < 500
-
-
-def test_state_chooses_among_recordings_and_is_changed_by_them():
-    matcher = Matcher()
-    matcher.add(recording(1, request("/basket")))
-    matcher.add(recording(2, request("/basket"), requires={"basket": "full"}))
-    matcher.add(recording(3, request("/add"), sets={"basket": "full"}))
-    matcher.add(recording(4, request("/clear"), removes=("basket",)))
-    asked = ["/basket", "/add", "/basket", "/clear", "/basket"]
-    found = [number_of(matcher.match(request(path))) for path in asked]
-    assert found == [1, 3, 2, 4, 1]
-    matcher.match(request("/add"), "a")
-    assert (matcher.state("a"), matcher.state()) == ({"basket": "full"}, {})
 
 
 def test_the_first_route_that_applies_counts_for_both_sides():
