@@ -54,7 +54,9 @@ LAST = (1 << 63) - 1
 # Within a session's age, for what has become too old: each reads the whole session
 LOOKS = 100
 
-TABLES = Tables("cutthrough_recordings", VERSION, f"""
+# Of the tables: 2 has `reads`
+TABLES_VERSION = 2
+TABLES = Tables("cutthrough_recordings", TABLES_VERSION, f"""
 CREATE SCHEMA IF NOT EXISTS cutthrough_recordings;
 CREATE TABLE cutthrough_recordings.state (
     version bigint NOT NULL, name text NOT NULL, key_check bytea);
@@ -78,7 +80,7 @@ CREATE TABLE cutthrough_recordings.reads (
     at_ms bigint NOT NULL, uid bigint NOT NULL, host text NOT NULL, verb text NOT NULL,
     what text NOT NULL, found bigint NOT NULL);
 INSERT INTO cutthrough_recordings.state
-    VALUES ({VERSION}, gen_random_uuid()::text);
+    VALUES ({TABLES_VERSION}, gen_random_uuid()::text);
 """, "has no recorded sessions")
 
 _OF = "FROM cutthrough_recordings.recordings WHERE session = %s"
