@@ -34,6 +34,9 @@ BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
 PARTS = ("method", "scheme", "host", "port", "path")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
+# With commas of their own; parse_text refuses a line end in one
+_REGEXES = _TEXTS._replace(metavar="REGEX", separator="\n")
+_JSONPATHS = _TEXTS._replace(metavar="PATH", separator="\n")
 # Keys of a route, and with which kinds of bodies they have an effect
 _OF_BODIES = {
     "body_paths": ("jsonpath",), "body_regexes": ("regex",), "ignored_form": ("form",),
@@ -111,13 +114,13 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         choice(*BODIES), "how the body is compared", "raw: octet by octet",
         swapped=True)] = "raw"
     body_paths: Annotated[tuple[str, ...], Option(
-        _TEXTS._replace(metavar="PATH"), "of body = \"jsonpath\": what counts", "none",
+        _JSONPATHS, "of body = \"jsonpath\": what counts", "none",
         swapped=True)] = ()
     body_regexes: Annotated[tuple[str, ...], Option(
-        _TEXTS._replace(metavar="REGEX"), "of body = \"regex\": likewise, their groups",
+        _REGEXES, "of body = \"regex\": likewise, their groups",
         "none", swapped=True)] = ()
     ignored_paths: Annotated[tuple[str, ...], Option(
-        _TEXTS._replace(metavar="PATH"), "JSONPaths in the body that do not count",
+        _JSONPATHS, "JSONPaths in the body that do not count",
         "none", swapped=True)] = ()
     ignored_form: Annotated[tuple[str, ...], Option(
         _TEXTS._replace(metavar="KEY"), "keys of a form that do not count", "none",
@@ -134,7 +137,7 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         "the recording: the dates of an answer, and when its cookies expire", "none: "
         "the same bytes", swapped=True)] = ()
     refresh_ids: Annotated[tuple[str, ...], Option(
-        _TEXTS._replace(metavar="FIELD|PATH"), "fields, and JSONPaths in the body, "
+        _JSONPATHS._replace(metavar="FIELD|PATH"), "fields, and JSONPaths in the body, "
         "whose values are new identifiers in each replay", "none", swapped=True)] = ()
 
     def __post_init__(self) -> None:
@@ -205,7 +208,7 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         Kind("PATH", parse_path, many=True), "paths in JSON bodies, likewise", "none",
         swapped=True, of_program=True)] = ()
     recording_redact_body: Annotated[tuple[str, ...], Option(
-        _TEXTS._replace(metavar="REGEX"), "expressions whose groups, or matches, are "
+        _REGEXES, "expressions whose groups, or matches, are "
         "not kept of bodies", "none", swapped=True, of_program=True)] = ()
     recording_hooks: Annotated[str, Option(
         TEXT._replace(metavar="MODULE:CLASS"), "class with `on_record`, `on_replay` or "

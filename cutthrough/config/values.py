@@ -32,6 +32,7 @@ class Kind(NamedTuple):
     words: Mapping[str, Any] = {}            # texts with a special value
     noun: str = ""                           # in docs/config.md; "": the metavar
     typed: str = "str"                       # type of a value or item, in `Options`
+    separator: str = ","                     # between the items of a list in one text
 
 
 _SECONDS = {"d": DAY, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -372,7 +373,7 @@ def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
             raise ValueError("takes one value, not a list")
         return kind.words[given] if given in kind.words else _parse_one(kind, given)
     texts = [given] if isinstance(given, str) else list(given)
-    items = [item.strip() for text in texts for item in text.split(",")]
+    items = [item.strip() for text in texts for item in text.split(kind.separator)]
     items = [item for item in items if item]
     if len(items) == 1 and items[0] in kind.words:
         return kind.words[items[0]]
@@ -405,7 +406,7 @@ def show_value(kind: Kind, value: Any) -> str:
     for word, meaning in kind.words.items():
         if value == meaning:
             return word
-    return ",".join(map(kind.show, value)) if kind.many else kind.show(value)
+    return kind.separator.join(map(kind.show, value)) if kind.many else kind.show(value)
 
 
 # The same for typed values: those of a TOML file, and of a caller.

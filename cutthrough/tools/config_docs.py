@@ -34,7 +34,8 @@ of that name. An empty variable counts as absent.
 - time: numbers with units, `100ms`, `10s`, `1m30s`, `1.5h`, `1d`; or `0`.
 - size: bytes, as `512B`, `64KiB`, `1MiB`, `1GiB` or a plain number. `10M`, `10m` and
   `10MB` are `10MiB`, as in nginx, HAProxy and squid.
-- list: items with commas between them, a repeated flag, or a TOML array.
+- list: items with commas between them, a repeated flag, or a TOML array. Between
+  expressions and JSONPaths, which have commas of their own, are line ends.
 - secrets: also from a file that has the secret as its only line: `password_file` for
   `password`.
 - paths: relative to the working directory, in all sources.

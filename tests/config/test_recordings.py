@@ -5,6 +5,9 @@ import re
 import pytest
 
 from cutthrough.cli import main
+from cutthrough.config.config import OPTIONS
+from cutthrough.config.settings import load
+from cutthrough.config.values import parse_value, show_value
 
 POLICY = """
 [[rules]]
@@ -79,3 +82,19 @@ def test_a_directory_that_is_a_file_is_refused(check, tmp_path):
             2, "cutthrough: proxy.toml:4: recording_directory: Not a directory")
     assert check("", tmp_path / "new" / "one") == (0, "")
     assert not (tmp_path / "new").exists(), "a check makes no directory"
+
+
+def test_an_expression_keeps_its_commas(tmp_path):
+    """`'a{1,2}'` became the expressions `a{1` and `2}`, which are valid: what it was to
+    remove from bodies was kept."""
+    file = tmp_path / "proxy.toml"
+    file.write_text(f'recording_directory = "{tmp_path}"\n'
+                    "recording_redact_body = ['a{1,2}', 'b']\n[recording_routes.x]\n"
+                    'body = "jsonpath"\nbody_paths = ["$[0,1]", "$.a"]\n'
+                    'refresh_ids = ["x-id", "$[0,1]"]\n')
+    config = load(file=str(file))
+    assert config.recording_redact_body == ("a{1,2}", "b")
+    assert config.recording_routes[0].body_paths == ("$[0,1]", "$.a")
+    assert config.recording_routes[0].refresh_ids == ("x-id", "$[0,1]")
+    kind = OPTIONS["recording_redact_body"].kind
+    assert parse_value(kind, show_value(kind, ("a{1,2}", "b"))) == ("a{1,2}", "b")
