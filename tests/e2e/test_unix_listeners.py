@@ -172,7 +172,7 @@ def test_the_owner_is_set_by_name_or_number(start, text, path):
     status = os.stat(path)
     assert (status.st_uid, status.st_gid) == (65534, 12345)
     line = proxy.reload(text + 'owner = "no-such-user"\n')
-    assert "reload refused" in line and "listeners[0].owner: no such user" in line
+    assert "reload refused" in line and "listeners.owner: no such user" in line
     proxy.reload(text + 'owner = ":54321"\n')
     assert os.stat(path).st_gid == 54321
 
