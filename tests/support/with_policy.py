@@ -6,6 +6,7 @@ import msgspec
 
 from cutthrough.config.config import Config
 from cutthrough.config.settings import load
+from cutthrough.generation.generation import Mistake
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.supervisor.run import run
 
@@ -24,6 +25,9 @@ class Sources:
     def read(self) -> tuple[Config, Policy]:
         policy = msgspec.json.decode(sys.argv[1], type=Policy)
         return load(sys.argv[2:]), policy
+
+    def blame(self, error: Mistake) -> Mistake:
+        return error
 
 
 if __name__ == "__main__":
