@@ -80,14 +80,23 @@ _WITH_WORDS = "flows.id IN (SELECT rowid FROM words WHERE words MATCH ?)"
 
 
 def make_file(path: str) -> None:
-    """Makes the file, or checks that only its owner may read it. Raises OSError."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Makes the file, or checks that only its owner may read it. Raises OSError.
+
+    A file that is there is not opened: POSIX ends all locks of a process on a file when
+    any descriptor of it is closed, and without SQLite's another program that closes the
+    database would delete the log of changes that is in use here. O_PATH has no locks.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                         | os.O_CLOEXEC, 0o600))
+        return
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "is not a regular file", path)
         if stat.S_IMODE(found.st_mode) & 0o077:
-            os.fchmod(fd, 0o600)
+            os.chmod(f"/proc/self/fd/{fd}", 0o600)
     finally:
         os.close(fd)
 

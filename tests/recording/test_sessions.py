@@ -6,6 +6,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -373,4 +375,25 @@ def test_a_session_that_has_settled_can_be_copied_without_its_log(files, tmp_pat
     copied = other.open("a")
     assert [one.request.host for one in copied.recordings()] == ["a.example"]
     copied.close()
+    session.close()
+
+
+def test_a_program_that_closes_a_session_leaves_the_log_of_those_that_have_it_open(
+        tmp_path):
+    """Whoever opened a session twice, as a worker does that counts hits, lost SQLite's
+    locks of the first: another program deleted the log, and what was recorded then was
+    lost, or ended with "disk I/O error"."""
+    path = tmp_path / "one.session"
+    session = Sessions(tmp_path).create("one")
+    session.put([recording(0, request("/1"))])
+    Sessions(tmp_path).open("one").close()
+    subprocess.run(
+        [sys.executable, "-c", "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1])\n"
+         "base.execute('SELECT count(*) FROM recordings').fetchone()\nbase.close()",
+         str(path)], check=True)
+    assert path.with_name("one.session-wal").exists()
+    session.put([recording(0, request("/2"))])
+    session.close()
+    session = Sessions(tmp_path).open("one")
+    assert [one.request.path for one in session.recordings()] == ["/1", "/2"]
     session.close()
