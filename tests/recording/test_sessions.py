@@ -388,7 +388,8 @@ def test_a_program_that_closes_a_session_leaves_the_log_of_those_that_have_it_op
     session.put([recording(0, request("/1"))])
     Sessions(tmp_path).open("one").close()
     subprocess.run(
-        [sys.executable, "-c", "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1])\n"
+        [sys.executable, "-c", "import sqlite3, sys\n"
+         "base = sqlite3.connect(sys.argv[1])\n"
          "base.execute('SELECT count(*) FROM recordings').fetchone()\nbase.close()",
          str(path)], check=True)
     assert path.with_name("one.session-wal").exists()
