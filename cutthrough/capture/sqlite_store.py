@@ -5,6 +5,7 @@ after the rows are in, when there is time for it.
 """
 
 import contextlib
+import errno
 import functools
 import operator
 import os
@@ -93,6 +94,10 @@ def make_file(path: str) -> None:
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "is not a regular file", path)
         if stat.S_IMODE(found.st_mode) & 0o077:
