@@ -234,7 +234,7 @@ class _Running:
         while left := self._proxy.under_way(self._begun_us):
             if time.monotonic() > until:
                 break
-            time.sleep(0.02)                 # between looks
+            time.sleep(0.02)                 # until it is asked again
         return left
 
     def _keep(self, cassette: Path, found: list[Request], has_passed: bool) -> None:
@@ -316,6 +316,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     if report.when == "call":                # one that fails as expected, ends as usual
+        # pytest reports one that fails as expected as skipped, with this attribute
         item.stash[_PASSED] = report.passed or hasattr(report, "wasxfail")
 
 

@@ -18,7 +18,14 @@ import msgspec
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.foreign import make_request
-from cutthrough.recording.model import Chunk, Pattern, Recording, Request, Response
+from cutthrough.recording.model import (
+    Chunk,
+    Part,
+    Pattern,
+    Recording,
+    Request,
+    Response,
+)
 from cutthrough.recording.templates import check
 
 SUFFIX = ".answers"
@@ -41,11 +48,12 @@ def make_answer(url: str, method: str, status: int, document: Any, text: str,
         body, kind = text.encode(), "text/plain; charset=utf-8"
     fields = {"Content-Type": kind} if kind else {}
     fields |= {**headers, **({} if template else {"Content-Length": str(len(body))})}
-    wanted = {"method": method, "scheme": asked.scheme, "host": asked.host,
-              "port": str(asked.port), "path": asked.path, "query": asked.query}
+    wanted: dict[Part, str] = {
+        "method": method, "scheme": asked.scheme, "host": asked.host,
+        "port": str(asked.port), "path": asked.path, "query": asked.query}
     made = Recording(
         request=asked, patterns=tuple(
-            Pattern(part=part, how="glob" if "*" in value else "exact", value=value)  # type: ignore[arg-type]
+            Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
             for part, value in wanted.items()),
         response=Response(status=status, fields=tuple(fields.items()),
                           chunks=(Chunk(0, body),) if body else ()),

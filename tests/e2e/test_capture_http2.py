@@ -162,7 +162,7 @@ def test_handshakes_are_phases_of_their_own(start, make_origin, dial, database):
     secured = over_tls(answer(CLOSING))
 
     def late(conn: Connection) -> None:
-        time.sleep(DELAY_S)             # what the origin does before its handshake
+        time.sleep(DELAY_S)             # of the origin: what is measured
         secured(conn)
 
     proxy, origin = start("head"), make_origin(late)

@@ -374,7 +374,7 @@ def test_a_test_that_fails_leaves_the_cassette_as_it_was(run, make_origin):
             get("http://127.0.0.1:{origin.port}/a")
             assert not os.environ.get("FAILS")
             if os.environ.get("SKIPS"):
-                pytest.skip("in its middle")
+                pytest.skip("in its middle")     # of the inner run: what is tested
             get("http://127.0.0.1:{origin.port}/b")
     """ for mode in modes)
     for word in ("FAILS", "SKIPS"):
@@ -394,7 +394,7 @@ def test_the_cassette_of_a_test_that_fails_as_expected_is_kept(run, make_origin)
     origin = make_origin(answer(*NUMBERED))
     text = f"""
         @pytest.mark.cassette("one")
-        @pytest.mark.xfail
+        @pytest.mark.xfail                   # of the inner run: what is tested
         def test_one():
             get("http://127.0.0.1:{origin.port}/")
             assert False

@@ -20,6 +20,7 @@ from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
 
 PYTHON = HOME / "mitmproxy/bin/python"
+# With the other judges mitmproxy and VCR.py are 600 MB, which a verb of make installs
 pytestmark = pytest.mark.skipif(
     not PYTHON.exists(), reason="make har-judges runs it")
 
