@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 import cutthrough
-from cutthrough.arguments_flows import add_cacert, add_flows, updates
+from cutthrough.arguments_flows import add_cacert, add_flows, add_inspect, updates
 from cutthrough.arguments_recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import add_flags, flag_name, no_such_option
@@ -33,6 +33,7 @@ VERBS = {
     "mode": "show or change the mode of recordings, of a running proxy too",
     "recordings": "list, show, delete, export or import recorded answers",
     "run": "run a command behind a proxy that records its requests and replays them",
+    "inspect": "open, keep and show what a command, a shell or a browser sends",
     "mcp": "serve tools for a model over MCP, by standard input and output",
     "version": "print the version",
 }
@@ -56,7 +57,7 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "flows", "mode", "recordings", "run", *CONSOLE)
+            "flows", "mode", "recordings", "run", "inspect", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -86,6 +87,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
             add_recordings(verb)
         elif name == "run":
             add_run(verb)
+        elif name == "inspect":
+            add_inspect(verb)
         elif name == "mcp":
             add_mcp(verb)
         elif name in CONSOLE:

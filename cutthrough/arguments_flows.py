@@ -133,3 +133,24 @@ def updates(text: str) -> int:
     if number < 0:                           # the countdown would never reach zero
         raise ValueError
     return number
+
+
+def add_inspect(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--listen", metavar="ADDRESS", help="where clients connect "
+                      "[127.0.0.1:8888; a free port for a COMMAND]")
+    verb.add_argument("--admin", metavar="ADDRESS", help="of the page /traffic "
+                      "[127.0.0.1:9090; none for a COMMAND]")
+    verb.add_argument("--file", metavar="FILE", help="the database of what passes "
+                      "[flows.db in DIR]")
+    verb.add_argument("--directory", metavar="DIR", help="of what stays the same from "
+                      "start to start, such as the password "
+                      "[~/.local/state/cutthrough/inspect]")
+    verb.add_argument("--ca", metavar="DIR", help="the authority; made if there is "
+                      "none [~/.local/share/cutthrough/ca]")
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="options of the proxy, such as capture_credentials")
+    verb.add_argument("--env", action="store_true", help="print the variables of a "
+                      "shell whose programs go through it, and end")
+    verb.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER,
+                      help="a command and its arguments, after --; without one it "
+                      "serves until it is stopped")

@@ -182,6 +182,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.run import run as run_command
 
             return run_command(given)
+        if given.verb == "inspect":
+            from cutthrough.tools.inspection import run as run_inspection
+
+            return run_inspection(given)
         if given.verb == "flows" and given.action in HELD:
             from cutthrough.tools.held import run as run_held
 

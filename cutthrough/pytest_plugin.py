@@ -99,8 +99,9 @@ class _Running:
 
         from cutthrough.recording.session import Manifest
         from cutthrough.recording.sessions import Sessions
+        from cutthrough.tools.behind import environment, make_bundle
         from cutthrough.tools.presets import presets
-        from cutthrough.tools.run import Proxy, environment, make_bundle
+        from cutthrough.tools.run import Proxy
 
         directory = folder / "sessions"
         self._sessions, self._directory = Sessions(directory), directory

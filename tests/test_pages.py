@@ -125,7 +125,7 @@ def examples() -> dict[str, tuple[str, str]]:
                 before = ""
             else:
                 found[name] = (text, "")
-                before = text if page.name != "README.md" else ""
+                before = text
     return found
 
 
@@ -168,9 +168,9 @@ def test_an_example_can_be_used_as_pasted(
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
     words = ["check", *(["-c", "c.toml"] if config else []),
              *(["--policy", "p.toml"] if policy else [])]
+    (tmp_path / "password").write_text("a password\n")
     # Elsewhere the user is defined in the text
     if not request.node.callspec.id.startswith(("README", "policy", "migration")):
-        (tmp_path / "password").write_text("a password\n")
         words += ["--user", "ann", "--password-file", "password"]
     status = main(words)
     assert (status, capsys.readouterr().err) == (0, "")

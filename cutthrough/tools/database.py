@@ -4,6 +4,7 @@ a file or a URL.
 A URL has a password, so it comes from a file or the environment: ps shows flags.
 """
 
+import os
 from collections.abc import Mapping
 
 from cutthrough.config.config import ConfigError
@@ -14,12 +15,27 @@ FILE, URL, URL_FILE = map(variable_name, (
     "capture_file", "capture_url", "capture_url_file"))
 RECORDING_URL, RECORDING_URL_FILE = map(variable_name, (
     "recording_url", "recording_url_file"))
+# Of `cutthrough inspect`, in its directory
+FLOWS = "flows.db"
+
+
+def state_directory(name: str, environ: Mapping[str, str]) -> str:
+    """In the user's state directory (XDG Base Directory Specification)."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        home = environ.get("HOME") or os.path.expanduser("~")
+        state = os.path.join(home, ".local", "state")
+    return os.path.join(state, "cutthrough", name)
+
+
+def default_flows(environ: Mapping[str, str]) -> str:
+    return os.path.join(state_directory("inspect", environ), FLOWS)
 
 
 def find_database(file: str | None, url_file: str | None, environ: Mapping[str, str]
                   ) -> str:
-    """By the flags --file and --url-file, or the variables that `serve` reads. Raises
-    ConfigError."""
+    """By the flags --file and --url-file, or the variables that `serve` reads, or the
+    file of `cutthrough inspect` if there is one. Raises ConfigError."""
     if file and url_file:
         raise ConfigError("command line", "--url-file", "and --file are both given")
     if file:
@@ -31,6 +47,8 @@ def find_database(file: str | None, url_file: str | None, environ: Mapping[str, 
     if path := environ.get(URL_FILE):
         return read_url_file(path, URL_FILE, "environment")
     if path := environ.get(FILE):
+        return path
+    if os.path.exists(path := default_flows(environ)):
         return path
     raise ConfigError("command line", "--file", "is missing: give the file of "
                       f"capture_file or, with --url-file, of capture_url_file; or set "

@@ -39,7 +39,7 @@ from cutthrough.recording.places import open_sessions
 from cutthrough.recording.session import AnySession, AnySessions, Manifest, check_name
 from cutthrough.recording.sessions import SUFFIX
 from cutthrough.recording.vcr import read_cassette, write_cassette
-from cutthrough.tools.database import find_recordings
+from cutthrough.tools.database import find_recordings, state_directory
 
 DIRECTORY = variable_name("recording_directory")
 # Recordings of one transaction of `import`
@@ -76,9 +76,7 @@ def find_directory(given: argparse.Namespace, may_make: bool) -> str:
     if not directory:
         source, key, directory = "environment", DIRECTORY, os.environ.get(DIRECTORY, "")
     if not directory:
-        from cutthrough.tools.run import default_recordings
-
-        directory = default_recordings()
+        directory = state_directory("recordings", os.environ)
         if not os.path.isdir(directory):
             raise ConfigError(
                 "command line", "--directory", "is missing: give the directory of "

@@ -2,21 +2,15 @@
 which records its requests and replays them.
 
     COMMAND ── http_proxy, roots ──> cutthrough serve ──> the session's file, origins
-
-The proxy is a session of processes of its own, so that ^C reaches the command alone.
 """
 
 import argparse
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
-import re
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,14 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
-from cutthrough.ca.roots import VARIABLES, find_sources, merge
-from cutthrough.ca.store import (
-    CERTIFICATE,
-    default_directory,
-    read_certificate,
-    write_file,
-)
-from cutthrough.ca.verb import encode, make
+from cutthrough.ca.store import default_directory
 from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load, variable_name
@@ -41,14 +28,21 @@ from cutthrough.config.values import parse_admin
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.session import check_name
 from cutthrough.recording.sessions import SUFFIX, Sessions
+from cutthrough.tools.behind import (
+    NOT_FOUND,
+    START_S,
+    NotReady,
+    Serving,
+    environment,
+    follow,
+    make_bundle,
+)
 from cutthrough.tools.console import Listener, Unanswered
+from cutthrough.tools.database import state_directory
 from cutthrough.tools.presets import presets
 
 # The status if the command has succeeded, and some request had no recording
 MISSED = 3
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
-START_S, STOP_S = 30.0, 20.0
-PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 DIRECTORY, CONFIG = variable_name("recording_directory"), variable_name("config")
 # VCR.py's modes, and ours of a rule; "once" depends on the session
 MODES = {"new_episodes": "cache", "none": "replay", "all": "record"}
@@ -59,14 +53,6 @@ action = "allow"
 tls = "intercept"
 recording = "{mode}"
 """
-_PORT = re.compile(r"listening on 127\.0\.0\.1:(\d+)")
-_FORWARDED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
-              signal.SIGUSR1, signal.SIGUSR2}
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python; the command decides itself
-_BY_KERNEL = 0x80                            # SI_KERNEL: of the terminal
-_DEATH = 1                                   # PR_SET_PDEATHSIG
-
-
 # What is said of each, by method and URL, the newest first
 Misses = dict[tuple[str, str], list[str]]
 
@@ -89,7 +75,7 @@ def run(given: argparse.Namespace) -> int:
         print(f"cutthrough: {command[0]}: not found", file=sys.stderr)
         return NOT_FOUND
     directory = Path(given.directory or os.environ.get(DIRECTORY)
-                     or default_recordings()).absolute()
+                     or state_directory("recordings", os.environ)).absolute()
     try:
         with tempfile.TemporaryDirectory(prefix="cutthrough-run-") as folder:
             return run_in(Path(folder), directory, given, path, command)
@@ -179,14 +165,6 @@ def tell(name: str, mode: str, ended: Ended, recorded: int, status: int, dropped
     return MISSED if ended.missed else 1 if ended.died else 0
 
 
-def default_recordings() -> str:
-    """In the user's state directory (XDG Base Directory Specification)."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):
-        state = os.path.expanduser("~/.local/state")
-    return os.path.join(state, "cutthrough", "recordings")
-
-
 def mode_of(mode: str, sessions: Sessions, name: str) -> str:
     if mode == "once":
         return "replay" if name in sessions.names() else "record"
@@ -203,38 +181,6 @@ def count(sessions: Sessions, name: str) -> int:
         session.close()
 
 
-def make_bundle(directory: Path, authority: str, path: Path, roots: bool = True
-                ) -> None:
-    """Makes the authority if there is none. `roots`: with those of the system, for a
-    client that dials by itself too. Raises AuthorityError and OSError."""
-    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)     # another run may make it just now
-        if not os.path.lexists(os.path.join(authority, CERTIFICATE)):
-            make(authority)
-    finally:
-        os.close(lock)
-    own = read_certificate(authority)
-    data = encode(own, "pem")
-    if roots:
-        data, _ = merge(encode(own, "der"), find_sources(str(path), os.environ))
-    write_file(str(path), data, 0o644, True)
-
-
-def environment(inherited: Mapping[str, str], url: str, bundle: Path
-                ) -> dict[str, str]:
-    """What the command gets: proxy and roots, by the variables of most programs."""
-    found = {name: value for name, value in inherited.items()
-             if name.lower() != "no_proxy"}
-    for name in PROXIES:
-        found[name] = found[name.upper()] = url
-    found["no_proxy"] = found["NO_PROXY"] = ""
-    found |= dict.fromkeys(VARIABLES, str(bundle))
-    # Node.js asks no proxy without it, since 24
-    found["NODE_USE_ENV_PROXY"] = "1"
-    return found
-
-
 def is_path(where: str) -> bool:
     """Can it be the place of an admin listener?"""
     try:
@@ -243,16 +189,12 @@ def is_path(where: str) -> bool:
         return False
 
 
-class NotReady(Exception):
-    """The proxy has not started, with its own words."""
-
-
 class Proxy:
     """`cutthrough serve`, on a free port of loopback. Raises NotReady and OSError."""
 
     def __init__(self, folder: Path, directory: Path, session: str, mode: str,
                  authority: str, config: str | None) -> None:
-        self._log, self._errors = folder / "access.log", folder / "errors"
+        self._log = folder / "access.log"
         policy = folder / "policy.toml"
         policy.write_text(_POLICY.format(mode=mode))
         password, token = secrets.token_hex(12), secrets.token_hex(12)
@@ -269,42 +211,15 @@ class Proxy:
             "recording-url": "",             # cassettes are this host's
             "access-log": self._log, "access-log-format": "json"}
         self._listener = Listener(where, token)
-        libc = ctypes.CDLL(None)
-
-        def end_with_parent() -> None:
-            libc.prctl(_DEATH, signal.SIGTERM)
-
         given = [f"--{name}={value}" for name, value in flags.items()]
-        environ = {**os.environ, variable_name("user"): "run",
-                   variable_name("password"): password,
+        environ = {variable_name("user"): "run", variable_name("password"): password,
                    variable_name("admin_token"): token}
-        self._given = given, environ, config
+        self._given = given, {**os.environ, **environ}, config
         self._tail: BinaryIO | None = None
         self._begun = b""                    # of a line
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cutthrough", "serve",
-                 *(["-c", config] if config else []), *given],
-                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                start_new_session=True, preexec_fn=end_with_parent,
-                env=environ)
-        try:
-            self.url = f"http://run:{password}@127.0.0.1:{self._wait()}"
-        except BaseException:
-            self._process.kill()
-            self._process.wait()
-            raise
-
-    def _text(self) -> str:
-        return self._errors.read_text(errors="replace")
-
-    def _wait(self) -> int:
-        until = time.monotonic() + START_S
-        while (found := _PORT.search(self._text())) is None:
-            if self._process.poll() is not None or time.monotonic() > until:
-                raise NotReady(f"the proxy has not started: {self._text().strip()}")
-            time.sleep(0.01)            # between looks for the line
-        return int(found[1])
+        self._serving = Serving([*(["-c", config] if config else []), *given], environ,
+                                folder / "errors")
+        self.url = f"http://run:{password}@127.0.0.1:{self._serving.port}"
 
     def redaction(self) -> Redaction:
         """What its configuration has, for sessions that others make."""
@@ -329,9 +244,9 @@ class Proxy:
             try:
                 found = self._listener.read("POST", f"/{path}", "unanswered")
             except Unanswered as error:
-                died = self._process.poll() is not None
-                raise NotReady(f"the proxy has ended: {self._text().strip()}" if died
-                               else str(error)) from None
+                raise NotReady(
+                    f"the proxy has ended: {self._serving.text.strip()}"
+                    if self._serving.has_ended else str(error)) from None
             if not found["unanswered"] or time.monotonic() > until:
                 break
         if found["unanswered"]:
@@ -351,7 +266,7 @@ class Proxy:
 
     def warnings(self) -> list[str]:
         """What the error log says of answers that are not recorded."""
-        return [line for line in self._text().splitlines()
+        return [line for line in self._serving.text.splitlines()
                 if " is not recorded: " in line or "cannot be written" in line]
 
     def new_lines(self) -> list[dict[str, Any]]:
@@ -382,15 +297,9 @@ class Proxy:
         return found
 
     def stop(self) -> Ended:
-        died = "" if self._process.poll() is None else self._text().strip()
+        died = self._serving.text.strip() if self._serving.has_ended else ""
         misses = self.misses()
-        if self._process.returncode is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        self._serving.stop()
         lines: list[dict[str, Any]] = []
         if self._log.exists():
             lines = [*map(json.loads, self._log.read_text(errors="replace"
@@ -423,27 +332,3 @@ def explain(lines: Sequence[Mapping[str, Any]], misses: Misses) -> list[str]:
         known = misses.get(key_of(line["method"], url_of(line)))
         told.append(known.pop(0) if known else line.get("hook") or "")
     return told[::-1]
-
-
-def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:
-    """Runs the command, passes signals on, and returns its status as a shell does."""
-    watched = _FORWARDED | {signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    try:
-        try:
-            number = os.posix_spawn(path, command, environ, setsigmask=before,
-                                    setsigdef=_IGNORED)
-        except OSError as error:
-            print(f"cutthrough: {path}: {error.strerror}", file=sys.stderr)
-            return NOT_EXECUTABLE
-        while True:
-            info = signal.sigwaitinfo(watched)
-            if info.si_signo == signal.SIGCHLD:
-                found, status = os.waitpid(number, os.WNOHANG)
-                if found:
-                    code = os.waitstatus_to_exitcode(status)
-                    return 128 - code if code < 0 else code
-            elif info.si_code != _BY_KERNEL:     # else the terminal has told it too
-                os.kill(number, info.si_signo)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

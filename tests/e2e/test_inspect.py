@@ -1,0 +1,117 @@
+"""`cutthrough inspect`: everything that passes is opened and kept, in one command."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.support.inside import certificate, okay, origins, over_tls
+from tests.support.nginx import free_port
+from tests.support.programs import need
+from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def home(directory):
+    return directory("home")
+
+
+@pytest.fixture
+def environ(home):
+    return clean_environment(
+        HOME=str(home), CUTTHROUGH_DNS_OVERRIDES="a.example=127.0.0.1",
+        CUTTHROUGH_ORIGIN_CA=str(origins().own.certificate))
+
+
+@pytest.fixture
+def run(environ):
+    def do(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, env=environ,
+            capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+    return do
+
+
+@pytest.fixture
+def urls(make_origin):
+    """Of an origin without TLS and of one with it."""
+    certificate()
+    return (f"http://127.0.0.1:{make_origin(okay).port}/a",
+            f"https://a.example:{make_origin(over_tls(okay)).port}/b")
+
+
+def kept(run):
+    """Method, URL, status and the response's body of each flow, the oldest first."""
+    status, out, errors = run("flows", "export")
+    assert status == 0, errors
+    entries = json.loads(out)["log"]["entries"]
+    return [(one["request"]["method"], one["request"]["url"], one["response"]["status"],
+             one["response"]["content"].get("text")) for one in entries
+            if one["request"]["method"] != "CONNECT"]
+
+
+def test_what_a_command_sends_is_opened_and_kept(run, urls, home):
+    need("curl")
+    status, out, errors = run("inspect", "--", "curl", "-sS", *urls)
+    assert (status, out) == (0, "okok"), errors
+    assert "2 more in" not in errors         # the CONNECT is one, too
+    assert f"3 more in {home}/" in errors and errors.rstrip().endswith(" flows list")
+    assert kept(run) == [("GET", url, 200, "ok") for url in urls]
+    folder = home / ".local/state/cutthrough/inspect"
+    for name in ("password", "token", "flows.db", "policy.toml"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600, name
+
+
+@pytest.mark.parametrize("words,status,why", [
+    (("--", "false"), 1, "0 more in"),
+    (("--", "no-such-command"), 127, "no-such-command: not found"),
+    (("--listen", "127.0.0.1:0", "--", "true"), 2, "takes no --listen"),
+    (("--listen", "nowhere"), 2, "nowhere"),
+    (("-c", "/none.toml", "--", "true"), 1, "/none.toml"),
+])
+def test_its_status_is_the_command_s_or_it_says_why_not(run, words, status, why):
+    found, _, errors = run("inspect", *words)
+    assert found == status and why in errors
+
+
+def test_without_a_command_it_serves_a_shell_and_shows_the_page(run, urls, environ):
+    need("curl")
+    port, admin = free_port(), free_port()
+    where = ("--listen", f"127.0.0.1:{port}")
+    with subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "inspect", *where, "--admin",
+             f"127.0.0.1:{admin}"], cwd=ROOT, env=environ, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            printed = ""
+            while "serving" not in printed and "listening on" not in printed:
+                printed += process.stderr.readline()
+            status, exports, errors = run("inspect", *where, "--env")
+            assert status == 0, errors
+            done = subprocess.run(
+                ["sh", "-c", 'eval "$1"; curl -sS "$2" "$3"', "sh", exports, *urls],
+                env=environ, capture_output=True, text=True, timeout=30)
+            assert done.stdout == "okok", done.stderr
+            token = printed.partition("token ")[2].split()[0]
+            page = f"http://127.0.0.1:{admin}"
+            assert f"{page}/traffic" in printed
+            wait_until(lambda: len(flows(page, token)) == 3, "all three are shown")
+            assert urls[1] in [one["url"] for one in flows(page, token)]
+            with urllib.request.urlopen(f"{page}/ca.pem", timeout=10) as found:
+                assert b"BEGIN CERTIFICATE" in found.read()
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert run("inspect", *where, "--env")[1] == exports     # also the next time
+
+
+def flows(page, token):
+    request = urllib.request.Request(
+        f"{page}/flows", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=10) as found:
+        return json.load(found)["flows"]
