@@ -208,8 +208,8 @@ def test_the_database_is_named_by_a_file_or_the_environment(tmp_path):
     assert find_database(None, None, {URL_FILE: str(path)}) == found
     assert find_database(None, None, {FILE: "d"}) == "d"
     path.write_text("postgresql://a:s3cret/@b/c")
-    for given in ((None, None, {"HOME": str(tmp_path)}), ("d", "e", {}), (None, str(path), {}),
-                  (None, None, {URL: "mysql://s3cret"}),
+    for given in ((None, None, {"HOME": str(tmp_path)}), ("d", "e", {}),
+                  (None, str(path), {}), (None, None, {URL: "mysql://s3cret"}),
                   (None, str(tmp_path / "none"), {})):
         with pytest.raises(ConfigError) as caught:
             find_database(*given)
