@@ -15,6 +15,8 @@ cdef struct Header:
     uint64_t unwritten          # exchanges that it could not write
     uint64_t forgotten          # exchanges whose parts it had no memory for
     uint64_t fails              # 1: it cannot write what is recorded
+    uint64_t turn               # the end of what it reads in this turn
+    uint64_t name               # random, so that a store knows the ring again; 0: it has none
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin
@@ -73,5 +75,7 @@ cdef class Ring:
     cdef object memory          # keeps it alive
     cdef uint64_t read_to       # the consumer's: the next record to read
     cdef set open               # exchanges of which it has read records, and no END
+    cdef uint64_t again         # where the last turn of a killed consumer ended; 0: done with
+    cdef readonly bint is_again # what was read last is that turn
 
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1

@@ -5,6 +5,9 @@ RING_BYTES: int
 class Ring:
     in_use: int
     unread: int
+    turn: int
+    name: int
+    is_again: bool
     def __init__(self, memory: Any, wake_fd: int = -1) -> None: ...
     def counts(self) -> dict[str, int]: ...
     def hold(self, most: int) -> None: ...

@@ -18,6 +18,8 @@ The consumer is woken by a byte through a pipe, but only after it has announced 
 under load no system call is made here.
 """
 
+import secrets
+
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -188,6 +190,8 @@ cdef class Ring:
         self.producer.wake_fd = wake_fd
         self.read_to = self.producer.header.tail
         self.open = set()
+        if self.read_to < self.producer.header.turn <= self.producer.header.head:
+            self.again = self.producer.header.turn
 
     def counts(self):
         """Numbers of exchanges by result, since the ring was made."""
@@ -216,12 +220,13 @@ cdef class Ring:
 
     def read(self, Py_ssize_t most):
         """Returns (kind, worker, request, payload) of the next records, some `most` bytes of
-        them; []: there are none. `release` gives their room back.
+        them; []: there are none. `release` gives their room back. After a consumer that was
+        killed, these are first the records of its last turn that are still there.
 
         A record that cannot be one ends the reading: the ring is taken as empty."""
         cdef uint64_t head = load_position(&self.producer.header.head)
         cdef uint64_t at = self.read_to
-        cdef uint64_t end = min(head, at + <uint64_t>most)
+        cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
         cdef Record *record
         cdef list found = []
         while at < end:
@@ -241,8 +246,23 @@ cdef class Ring:
                 else:
                     self.open.add((record.worker, record.request))
             at += record.size
-        self.read_to = at
+        self.read_to = self.producer.header.turn = at
+        self.is_again, self.again = self.again != 0, 0
+        if self.is_again and not found:         # all of them are erased
+            return self.read(most)
         return found
+
+    @property
+    def turn(self):
+        """The end of what was read last: bytes since the ring was made."""
+        return self.read_to
+
+    @property
+    def name(self):
+        """Of this ring, until it is unmapped everywhere."""
+        if not self.producer.header.name:
+            self.producer.header.name = secrets.randbits(62) + 1
+        return self.producer.header.name
 
     def release(self):
         """Erases the records that were read, and gives their room back: a secret is in this

@@ -18,7 +18,7 @@ from cutthrough.recording.making import Maker
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.rows import RowMaker
-from cutthrough.recording.session import Manifest, NoSession
+from cutthrough.recording.session import Manifest, NoSession, Turn
 from cutthrough.recording.sessions import SUFFIX, Session, Sessions
 from cutthrough.recording.taping import make_recording
 
@@ -51,15 +51,15 @@ class Book:
         self._written = 0.0                  # 0: the session's file has all of it
         self._pruned = time.monotonic()
 
-    def write(self, taped: list[Taped]) -> int:
+    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
         """Returns how many could not be written."""
         if not (self._maker.has_hook or self.waiting or self._failed):
-            return self._write_rows(taped)
+            return self._write_rows(taped, turn)
         known: Known = {}
         made = [found for one in taped if (found := self._maker.make(one, known))]
-        return self._put(made) if made or self.waiting else 0
+        return self._put(made, turn) if made or self.waiting else 0
 
-    def _write_rows(self, taped: list[Taped]) -> int:
+    def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
         """As `write`: only what is rare becomes a Recording, and what must wait."""
         known: Known = {}
         try:
@@ -84,7 +84,7 @@ class Book:
         try:
             session.put_rows([
                 session.row(row) if isinstance(row, Recording) else row
-                for row in rows])
+                for row in rows], turn)
         except StoreError as error:
             return self._wait([one if isinstance(one, Recording) else
                                make_recording(one, known) for one in kept], error)
@@ -93,9 +93,11 @@ class Book:
         self._written = time.monotonic()
         return 0
 
-    def _put(self, made: list[Recording]) -> int:
+    def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind those that could not be written before. Returns how many
         are lost."""
+        if self.waiting:                     # which are of no turn
+            turn = None
         waiting, self.waiting = self.waiting + made, []
         if self._failed and time.monotonic() - self._tried < AGAIN_S:
             return self._keep(waiting)
@@ -106,7 +108,7 @@ class Book:
         except (OSError, ValueError, StoreError) as error:
             return self._wait(waiting, error)
         try:
-            session.put(waiting)
+            session.put(waiting, turn)
         except StoreError as error:
             return self._wait(waiting, error)
         except ValueError as error:          # of one of them: it would fail again

@@ -16,7 +16,7 @@ from cutthrough.recording.choice import Choice
 from cutthrough.recording.making import Maker
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.retention import Retention
-from cutthrough.recording.session import SessionError
+from cutthrough.recording.session import SessionError, Turn
 from cutthrough.recording.sessions import SUFFIX
 
 log = logging.getLogger("cutthrough")
@@ -38,10 +38,10 @@ class Recorder:
         self._unread = ""
         self._lost = 0
 
-    def write(self, taped: list[Taped]) -> int:
-        """Returns how many could not be written."""
+    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
+        """Returns how many could not be written. `turn`: of which `taped` is all."""
         if not self._choice.is_free:
-            return self.book().write(taped) + self._cut()
+            return self.book().write(taped, turn) + self._cut()
         groups: dict[str, list[Taped]] = {}
         for one in taped:
             try:
@@ -49,7 +49,7 @@ class Recorder:
                     self._choice.of(one.up_head, one.user), []).append(one)
             except SessionError as error:
                 self._maker.leave_out(one, error)
-        lost = sum(self.book(name).write(group) for name, group in groups.items())
+        lost = sum(self.book(name).write(group, turn) for name, group in groups.items())
         return lost + self._cut()
 
     def _cut(self) -> int:

@@ -58,6 +58,15 @@ class Row(NamedTuple):
     size: int
 
 
+class Turn(NamedTuple):
+    """What a writer takes out of a ring at once. `end`: in bytes since the ring was
+    made. `is_again`: a writer that was killed had taken the same."""
+
+    ring: int
+    end: int
+    is_again: bool
+
+
 class Read(NamedTuple):
     """A read that was logged. `host`: "" if the session is a file."""
 

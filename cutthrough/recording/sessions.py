@@ -44,12 +44,14 @@ from cutthrough.recording.session import (
     Read,
     Row,
     SessionError,
+    Turn,
     check_name,
     encode,
     masked,
     read,
     read_manifest,
 )
+from cutthrough.recording.turns import take
 
 SUFFIX = ".session"
 KEY_BYTES = 32
@@ -162,17 +164,22 @@ class Session(AnySession):
             self._prune(MOST_PRUNED + len(kept))
         return kept
 
-    def put(self, recordings: Iterable[Recording]) -> None:
-        self.put_rows([*map(self._values, masked(self.masker, recordings))])
+    def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
+        self.put_rows([*map(self._values, masked(self.masker, recordings))], turn)
 
     def row(self, one: Recording) -> tuple[object, ...]:
         """Redacted, for `put_rows`."""
         return self._values(*masked(self.masker, [one]))
 
-    def put_rows(self, rows: list[tuple[object, ...]]) -> None:
-        """Adds recordings of which rows were made, redacted, for this session."""
+    def put_rows(self, rows: list[tuple[object, ...]], turn: Turn | None = None
+                 ) -> None:
+        """Adds recordings of which rows were made, redacted, for this session. `turn`:
+        of which they are all that this session gets; if a writer that was killed has
+        added them, nothing is added."""
         whole = len(rows) - len(rows) % MANY
         with self._changed():
+            if turn is not None and not take(self._base, turn):
+                return
             for at in range(0, whole, MANY):
                 self._base.execute(_INSERT_MANY, [*chain.from_iterable(
                     rows[at:at + MANY])])

@@ -30,7 +30,7 @@ from cutthrough.recording.making import Maker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
-from cutthrough.recording.session import NoSession
+from cutthrough.recording.session import NoSession, Turn
 
 log = logging.getLogger("cutthrough")
 
@@ -69,8 +69,9 @@ class SharedRecorder:
 
     # In the writer's thread.
 
-    def write(self, taped: list[Taped]) -> int:
-        """Returns how many are lost."""
+    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
+        """Returns how many are lost. `turn`: what a killed writer had queued is lost
+        with it, so nothing is written twice."""
         known: Known = {}
         made = [found for one in taped if (found := self._maker.make(one, known))]
         return self._put(made) if made else 0

@@ -16,6 +16,7 @@ from cutthrough.capture.settings import Recordings
 from cutthrough.capture.taped import Taped
 from cutthrough.capture.writer import Writer, serve
 from cutthrough.recording.recorder import Recorder
+from cutthrough.recording.session import Turn
 
 if TYPE_CHECKING:
     from cutthrough.recording.shared_recorder import SharedRecorder
@@ -48,7 +49,8 @@ class RecordingWriter(Writer):
 
     def on_taped(self, taped: list[Taped], ring: Ring) -> None:
         if self._recorder is not None:
-            lost = self._recorder.write(taped)
+            lost = self._recorder.write(taped, Turn(
+                ring.name, ring.turn, ring.is_again))
             if lost:
                 ring.add_unwritten(lost)
             self.tell_workers()

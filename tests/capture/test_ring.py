@@ -163,3 +163,22 @@ def test_records_that_must_not_be_lost_wait_in_memory_and_keep_their_order(memor
             count += 1
         ring.settle()
     assert ring.settle() and found == [*range(count)]
+
+
+def test_after_a_kill_the_next_consumer_first_takes_the_same_turn(memory):
+    """A store knows it again, and what it has of it is not there twice."""
+    producer, killed = Ring(memory), Ring(memory)
+    for number in range(10):
+        put(producer, END, 0, number, bytes(1000))
+    assert len(killed.read(4000)) == 4 and not killed.is_again
+    killed.release()
+    assert len(killed.read(3000)) == 3       # and it is killed before it releases them
+    put(producer, END, 0, 10, bytes(1000))
+    successor = Ring(memory)
+    assert [request for _, _, request, _ in successor.read(RING_BYTES)] == [4, 5, 6]
+    assert successor.is_again and successor.turn == killed.turn
+    assert successor.name == killed.name != Ring(mmap.mmap(-1, RING_BYTES)).name
+    successor.release()
+    assert len(successor.read(RING_BYTES)) == 4 and not successor.is_again
+    successor.release()
+    assert not Ring(memory).read(RING_BYTES)

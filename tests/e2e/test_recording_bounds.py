@@ -331,7 +331,7 @@ def test_a_killed_writer_loses_neither_what_was_answered_nor_what_is_under_way(
     session.close()
 
 
-def test_no_answer_is_lost_when_the_writer_is_killed_under_load(
+def test_no_answer_is_lost_or_doubled_when_the_writer_is_killed_under_load(
         start, folder, make_origin, dial):
     origin = make_origin(answer(ANSWER))
     proxy = start("record", refusing(100, "60s"), "workers = 2")
@@ -345,9 +345,9 @@ def test_no_answer_is_lost_when_the_writer_is_killed_under_load(
     wait_until(lambda: recorded(folder) >= load.statuses[200],
                lambda: f"{recorded(folder)} of {load.statuses}")
     session = Sessions(folder).open("default")
-    paths = {one.request.path for one in session.recordings()}
+    paths = sorted(one.request.path for one in session.recordings())
     session.close()
-    assert paths == {f"/{number}" for number in range(load.statuses[200])}
+    assert paths == sorted(f"/{number}" for number in range(load.statuses[200]))
 
 
 def test_requests_are_refused_while_their_session_cannot_be_written(

@@ -1,5 +1,7 @@
 """The writer's part of recordings: which file each goes into."""
 
+import sqlite3
+
 import msgspec
 import pytest
 
@@ -7,8 +9,10 @@ from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
 from cutthrough.recording import book as books
 from cutthrough.recording import recorder as recorders
+from cutthrough.recording import turns
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.recorder import Recorder
+from cutthrough.recording.session import Turn
 from cutthrough.recording.sessions import Session, Sessions
 from tests.recording.exchanges import taped
 
@@ -51,6 +55,32 @@ def test_a_batch_goes_into_as_many_sessions_as_it_names(recorder, folder):
     assert found(folder) == {"x": ["/1", "/3"], "y": ["/2"], "a": ["/4"]}
 
 
+def test_what_a_killed_writer_has_added_is_not_added_again(folder):
+    """It is killed when it has written one of a turn's two sessions."""
+    settings = msgspec.structs.replace(SETTINGS, directory=str(folder))
+    killed = Recorder(settings)
+    assert killed.write(of("x", 1), Turn(7, 1000, False)) == 0
+    assert killed.write(of("x", 2, 3), Turn(7, 2000, False)) == 0
+    killed.close()
+    successor = Recorder(settings)
+    both = of("x", 2) + of("y", 4) + of("x", 3)
+    assert successor.write(both, Turn(7, 2000, True)) == 0
+    assert found(folder) == {"x": ["/1", "/2", "/3"], "y": ["/4"]}
+    # Another ring's turn that ends at the same place, and the next one of this ring
+    assert successor.write(of("x", 5), Turn(8, 2000, True)) == 0
+    assert successor.write(of("x", 6), Turn(7, 3000, False)) == 0
+    assert found_in(folder, "x") == ["/1", "/2", "/3", "/5", "/6"]
+    successor.close()
+
+
+def test_turns_of_few_rings_are_remembered(recorder, folder, monkeypatch):
+    monkeypatch.setattr(turns, "MOST", 3)
+    for ring in range(10):
+        assert recorder.write(of("x", ring), Turn(ring, 1, False)) == 0
+    with sqlite3.connect(folder / "x.session") as base:
+        assert base.execute("SELECT count(*) FROM turns").fetchone()[0] <= 3
+
+
 def test_files_that_were_not_used_for_long_are_closed(recorder, folder, monkeypatch):
     monkeypatch.setattr(recorders, "MOST_OPEN", 3)
     for turn in range(2):
@@ -74,7 +104,7 @@ def test_what_waits_for_many_sessions_is_bounded_as_for_one(
         recorder, folder, monkeypatch):
     monkeypatch.setattr(books, "MOST_WAITING", 10)
 
-    def fail(_session, _rows):
+    def fail(_session, _rows, _turn):
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:

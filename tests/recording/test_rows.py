@@ -148,7 +148,7 @@ def test_rows_and_recordings_are_written_in_their_order(recorder):
 def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, caplog):
     session = recorder.book().open()
 
-    def fail(rows):
+    def fail(rows, _turn):
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
@@ -164,7 +164,7 @@ def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, c
 
 
 def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
-    def fail(rows):
+    def fail(rows, _turn):
         raise ValueError("too long")
 
     with monkeypatch.context() as patch:
