@@ -11,6 +11,7 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.end_record cimport EndRecord
+from cutthrough.capture.ring cimport Kind     # this form is seen when it changes
 from cutthrough.capture.taped cimport Taped
 from cutthrough.capture.bodies import Body, make_body
 from cutthrough.capture.heads import as_http2
@@ -94,7 +95,7 @@ cdef class Assembly:
         cdef dict opened = self._open
         cdef _Open one
         cdef bytes payload
-        cdef int kind
+        cdef Kind kind
         for record in records:
             kind, worker, request, payload = record
             if kind == ring.END:
