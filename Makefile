@@ -92,8 +92,7 @@ handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replac
 
 browser: build/built.native ## the live page and the page Traffic in Chromium; it and Firefox as clients; installed if missing (270 MB to load)
 	scripts/bootstrap.sh browser
-	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_page.py \
-		tests/e2e/test_traffic_actions.py tests/e2e/test_traffic_messages.py \
+	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_*.py \
 		tests/e2e/test_recordings_page.py tests/e2e/test_browsers.py \
 		tests/e2e/test_interception_browsers.py $(PYTEST_ARGS)
 

@@ -1,13 +1,18 @@
 // One flow: its parts as tabs. Bodies are fetched when a tab shows them: each read is logged.
 const PHASES = [["head_us", "read the head"], ["auth_us", "authenticate"],
   ["hook_us", "policy hook"], ["dns_us", "resolve"], ["connect_us", "connect"],
-  ["send_us", "send"], ["wait_us", "wait for the first byte"], ["receive_us", "receive"]];
+  ["origin_tls_us", "TLS behind the proxy"], ["send_us", "send"],
+  ["wait_us", "wait for the first byte"], ["receive_us", "receive"]];
+const CLIENT_TLS = ["client_tls_us", "TLS with the client"];
+const HELD = ["held_us", "held by filters, breakpoints"];
 const TABS = [["request", "request"], ["response", "response"], ["timing", "timing"],
   ["messages", "messages"], ["decision", "decision, TLS"], ["notes", "notes"]];
-const DECISION = [["rule", "rule"], ["reason", "reason"], ["reported", "reported only"],
+const DECISION = [["rule", "rule"], ["reason", "reason"], ["detail", "why"],
+  ["reported", "reported only"],
   ["user", "user"], ["client", "client"], ["client_port", "client's port"],
   ["host", "host"], ["port", "port"], ["peer", "address"], ["peer_port", "its port"],
   ["parent", "parent"], ["reused", "connection reused"], ["retried", "retried"],
+  ["client_http", "HTTP with the client"], ["origin_http", "HTTP behind the proxy"],
   ["bytes_up", "bytes up"], ["bytes_down", "bytes down"], ["request", "identifier"],
   ["time", "begun"]];
 const TLS = [["intercepted", "intercepted"], ["pinned", "passed: pinned"],
@@ -97,11 +102,11 @@ function showTab(name = tab) {
     messages: showMessages, notes: showNotes}[tab] ?? showMessage)(tab));
 }
 
-// The request or the response
-function headNode(head) {
+// The request or the response. Trailers have no first line
+function headNode(head, isTrailers = false) {
   const pre = make("pre");
   head.trimEnd().split(/\r?\n/).forEach((line, i) => {
-    const at = i ? line.indexOf(":") : -1;
+    const at = i || isTrailers ? line.indexOf(":") : -1;
     if (at > 0) pre.append(make("span", line.slice(0, at), "name"), line.slice(at) + "\n");
     else pre.append(make("b", line), "\n");
   });
@@ -122,6 +127,12 @@ function showMessage(side) {
     parts.push(place);
     showBody(place, side);
   }
+  const trailers = flow[side + "_trailers"];
+  if (trailers) {
+    const node = headNode(trailers, true);
+    node.id = side + "-trailers";
+    parts.push(make("h2", "trailers"), node);
+  }
   return parts;
 }
 async function readBody(side) {
@@ -141,13 +152,19 @@ async function showBody(place, side) {
   }
 }
 
-// Timing: each phase begins where the one before it ends
+// Timing: each phase begins where the one before it ends. The client's handshake comes before
+// its first request, and in an interception after the origin's. When a message was held is not
+// known: that row is the last, and only outlined
 function showTiming() {
-  const known = PHASES.filter(([field]) => flow[field] !== undefined);
-  const whole = Math.max(flow.total_us, known.reduce((sum, [field]) => sum + flow[field], 0), 1);
+  const isBefore = !(flow.kind === "tunnel" && flow.intercepted), after = [...PHASES];
+  after.splice(isBefore ? 0 : 1 + PHASES.findIndex(([field]) => field === "origin_tls_us"), 0,
+    CLIENT_TLS);
+  const known = [...after, HELD].filter(([field]) => flow[field] !== undefined);
+  const sum = known.reduce((us, [field]) => us + flow[field], 0);
+  const all = flow.total_us + (isBefore ? flow.client_tls_us ?? 0 : 0), whole = Math.max(all, sum, 1);
   let at = 0;
   const made = table(known.map(([field, name]) => {
-    const bar = make("i");
+    const bar = make("i", undefined, field === "held_us" ? "loose" : "");
     bar.style.marginLeft = 100 * at / whole + "%";
     bar.style.width = 100 * flow[field] / whole + "%";
     at += flow[field];
@@ -158,8 +175,13 @@ function showTiming() {
     tr.cells[2].setAttribute("aria-hidden", "true");
   }
   made.id = "waterfall";
-  return [made, make("p", `${duration(flow.total_us)} in all. Phases that did not happen, or `
-    + "were not measured, have no row.", "soft")];
+  const words = [`${duration(flow.total_us)} in all`
+    + (all > sum ? `, ${duration(all - sum)} of it in no phase.` : ".")];
+  if (isBefore && flow.client_tls_us !== undefined)
+    words.push("The client's handshake was before that.");
+  if (flow.held_us !== undefined) words.push("At which time a message was held is not known.");
+  words.push("Phases that did not happen, or were not measured, have no row.");
+  return [made, make("p", words.join(" "), "soft")];
 }
 
 function rowsOf(fields) {

@@ -182,6 +182,8 @@ def _show(reader: Reader, query: Query) -> Result:
     for side in ("request", "response"):
         shown[f"{side}_head"] = getattr(flow, f"{side}_head")
         shown[f"{side}_type"] = getattr(flow, f"{side}_type")
+        if trailers := getattr(flow, f"{side}_trailers"):
+            shown[f"{side}_trailers"] = trailers
         body = getattr(flow, f"{side}_body")
         shown[f"{side}_body"] = "none" if not body else (
             "text" if isinstance(body, str) else "bytes")

@@ -177,6 +177,7 @@ def test_handshakes_are_phases_of_their_own(start, make_origin, dial, database):
     assert own["send_us"] < DELAY_S * 1e6
     assert spare["origin_tls_us"] is spare["client_tls_us"] is None, "made before"
     assert own["client_tls_us"] is None
+    assert connect["intercepted"], "the page shows that handshake after the origin's"
     timings = exported(database)["/own"]["timings"]
     assert timings["ssl"] == own["origin_tls_us"] / 1000
     assert timings["connect"] == pytest.approx(

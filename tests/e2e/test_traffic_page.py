@@ -3,7 +3,6 @@
 LIVE_PAGE_PICTURES=docs writes the pictures of docs/traffic.md there.
 """
 
-import base64
 import gzip
 import json
 import threading
@@ -28,9 +27,6 @@ pytestmark = [pytest.mark.any_loop,
 ]
 
 AXE = find_spec("axe_core_python")
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
-    "RU5ErkJggg==")
 HOSTILE = "<img src=x onerror=\"pwned=1\"><script>pwned=1</script>"
 
 
@@ -283,31 +279,6 @@ def test_a_tunnels_tls_and_an_event_streams_messages(page):
     decision = page.tab("decision")
     assert "server name\ta.test" in decision and "JA4\tt13d1516h2_" in decision
     assert "its content is not captured" in page.tab("response")
-
-
-def test_an_image_and_a_body_of_bytes_are_shown(page):
-    def head(kind):
-        return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n"
-
-    page.fill(row(1, response_head=head("image/png"), response_body=PIXEL),
-              row(2, response_head=head("image/png"), response_body=b"\x00none"),
-              row(3, response_head=head("application/x-odd"),
-                  response_body=bytes(range(256)) * 100))
-    page.enter()
-    page.wait_rows(3)
-    page.open(2)
-    page.tab("response")
-    wait_until(lambda: "1 × 1" in page.view("response", "image"), "the picture")
-    page.open(1)
-    wait_until(lambda: "cannot be read as an image" in page.text("#panel"), "a word")
-    page.browser.faults.clear()
-    page.open(0)
-    shown = page.view("response", "hex")
-    assert shown.count("\n") == 1024 and "more: " in shown
-    page.browser.click("#response-body .shown button")
-    assert page.text("#response-body .shown").rstrip().splitlines()[-1].startswith(
-        "000063f0  f0 f1")
-    assert page.browser.faults == []
 
 
 def test_what_is_captured_is_never_run(page):
