@@ -6,7 +6,7 @@ from collections.abc import Callable
 from cutthrough.arguments_held import add_held
 
 VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
-FORMS = ("curl", "fetch", "httpx")           # of a copy
+FORMS = ("curl", "fetch", "httpx", "json")           # of a copy
 
 AddListener = Callable[[argparse.ArgumentParser, str], None]
 
@@ -47,7 +47,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
                      "readable by its owner alone [standard output]")
     one.add_argument("--id", metavar="ID", type=updates, default=0,
                      help="this one alone")
-    one = add("copy", "print the request as a command of curl, or a call")
+    one = add("copy", "print the request as a command of curl, a call, or JSON")
     add_number(one)
     one.add_argument("--as", dest="form", choices=FORMS, default="curl",
                      help="[curl]")

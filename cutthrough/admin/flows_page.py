@@ -3,7 +3,8 @@
     GET    /flows?filter=&search=&before=&after=&limit= the list
     GET    /flows/live?filter=&after=                   new ones, as server-sent events
     GET    /flows/N /flows/N/request-body /flows/N/response-body /flows/N/messages
-    GET    /flows/N/as/curl|fetch|httpx /flows/N/diff/M the request as a command; lines
+    GET    /flows/N/as/curl|fetch|httpx|json            the request as a command
+    GET    /flows/N/diff/M                              the lines in which both differ
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -90,7 +91,7 @@ class FlowsPage:
             web.get(f"{number}/{{side:request|response}}-body", self.body,
                     allow_head=False),
             web.get(f"{number}/messages", self.messages, allow_head=False),
-            web.get(f"{number}/as/{{form:curl|fetch|httpx}}", self.copy,
+            web.get(f"{number}/as/{{form:curl|fetch|httpx|json}}", self.copy,
                     allow_head=False),
             web.get(f"{number}/diff/{{other:[0-9]{{1,18}}}}", self.diff,
                     allow_head=False),

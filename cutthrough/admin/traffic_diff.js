@@ -1,52 +1,29 @@
-// Two flows, line by line.
-const MOST_CELLS = 4000000;
+// Two flows, line by line: the proxy compares them, and the page shows its unified diff.
 let comparedWith = null;
 
-// The lines as [mark, line]: " " in both, "-" of `a` alone, "+" of `b` alone
-function compareLines(a, b) {
-  let start = 0, endA = a.length, endB = b.length;
-  while (start < endA && start < endB && a[start] === b[start]) start++;
-  while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) { endA--; endB--; }
-  const n = endA - start, m = endB - start, found = a.slice(0, start).map(line => [" ", line]);
-  if (n * m > MOST_CELLS) {             // too long to align
-    found.push(...a.slice(start, endA).map(line => ["-", line]),
-      ...b.slice(start, endB).map(line => ["+", line]));
-  } else {
-    // Lengths of the longest common subsequences of the rests
-    const width = m + 1, common = new Uint16Array((n + 1) * width);
-    for (let i = n - 1; i >= 0; i--)
-      for (let j = m - 1; j >= 0; j--)
-        common[i * width + j] = a[start + i] === b[start + j]
-          ? common[(i + 1) * width + j + 1] + 1
-          : Math.max(common[(i + 1) * width + j], common[i * width + j + 1]);
-    let i = 0, j = 0;
-    while (i < n || j < m) {
-      if (i < n && j < m && a[start + i] === b[start + j]) {
-        found.push([" ", a[start + i]]);
-        i++; j++;
-      } else if (i < n && (j === m || common[(i + 1) * width + j] >= common[i * width + j + 1]))
-        found.push(["-", a[start + i++]]);
-      else found.push(["+", b[start + j++]]);
-    }
+// A line of a hunk is known by the numbers in the hunk's first line: one that begins with
+// "-- " is no head of a part when it is deleted
+function diffNodes(text) {
+  const nodes = [], first = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/;
+  let pre = null, old = 0, fresh = 0;
+  for (const line of text.split("\n").slice(0, -1)) {
+    const hunk = old + fresh ? null : first.exec(line);
+    if (hunk) {
+      old = Number(hunk[1] ?? 1);
+      fresh = Number(hunk[2] ?? 1);
+      pre = make("pre");
+      nodes.push(make("p", line, "soft"), pre);
+    } else if (old + fresh) {
+      const sign = line[0];
+      pre.append(sign === "+" ? make("ins", line) : sign === "-" ? make("del", line)
+        : line + "\n");
+      old -= sign !== "+";
+      fresh -= sign !== "-";
+    } else if (line.startsWith("--- ")) nodes.push(make("h2", line.split(", ").slice(1).join(", ")));
+    else if (!line.startsWith("+++ ")) nodes.push(make("p", line));
   }
-  return [...found, ...a.slice(endA).map(line => [" ", line])];
+  return nodes;
 }
-function differences(a, b) {
-  const pre = make("pre"), lines = compareLines(a, b);
-  for (const [sign, line] of lines)
-    pre.append(sign === " " ? `  ${line}\n` : make(sign === "+" ? "ins" : "del", `${sign} ${line}`));
-  return lines.some(([sign]) => sign !== " ") ? pre : make("p", "equal", "soft");
-}
-async function linesOf(one, side) {
-  const kind = one[side + "_body"];
-  if (kind === "none") return [];
-  const data = new Uint8Array(await (await ask(`flows/${one.id}/${side}-body`)).arrayBuffer());
-  if (kind !== "text") return hexLines(data.subarray(0, 65536)).split("\n");
-  const text = decoded(data);
-  return ((/json/i.test(one[side + "_type"]) ? pretty(text) : null) ?? text).split(/\r?\n/);
-}
-const headLines = head => (head ?? "").trimEnd().split(/\r?\n/).filter(Boolean);
-
 async function compare() {
   if (!flow) return;
   if (comparedWith === null || comparedWith.id === flow.id) {
@@ -55,20 +32,15 @@ async function compare() {
     showCompare();
     return;
   }
-  const a = comparedWith, b = flow, parts = [];
+  const a = comparedWith, b = flow;
   comparedWith = null;
   showCompare();
   $("note").textContent = "";
   $("diff-title").textContent = `#${a.id} and #${b.id}`;
   try {
-    for (const side of ["request", "response"]) {
-      parts.push(make("h2", side), differences(headLines(a[side + "_head"]),
-        headLines(b[side + "_head"])));
-      parts.push(make("h2", side + " body"), differences(await linesOf(a, side),
-        await linesOf(b, side)));
-    }
-  } catch (error) { parts.push(make("p", error.message, "bad")); }
-  $("diff").replaceChildren(...parts);
+    const text = await (await ask(`flows/${a.id}/diff/${b.id}`)).text();
+    $("diff").replaceChildren(...text ? diffNodes(text) : [make("p", "equal", "soft")]);
+  } catch (error) { $("diff").replaceChildren(make("p", error.message, "bad")); }
   $("diff-dialog").showModal();
 }
 function showCompare() {

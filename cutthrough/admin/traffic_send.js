@@ -1,13 +1,15 @@
 // Replay with edits, and compose. The proxy sends the request, as one of its user's.
 let keptBody = null;            // bytes that are no text: sent as they are
 
-function openSend(title, {method, url, fields, left, body, isText}) {
-  keptBody = body && !isText ? body : null;
+// `body`: base64, as the proxy takes it
+function openSend(title, {method, url, fields, body}, left = []) {
+  const data = fromBase64(body), isText = !data.includes(0) && isUtf8(data);
+  keptBody = isText ? null : data;
   $("send-title").textContent = title;
   $("send-method").value = method;
   $("send-url").value = url;
   $("send-fields").value = fields.map(([name, value]) => `${name}: ${value}`).join("\n");
-  $("send-body").value = body && isText ? decoded(body) : "";
+  $("send-body").value = isText ? decoded(data) : "";
   $("send-body").placeholder = keptBody
     ? `${bytes(keptBody.length)} that are no text; they are sent if this stays empty` : "";
   $("send-left").textContent = left.length ? `Not kept, and left out: ${left.join(", ")}.` : "";
@@ -23,11 +25,12 @@ async function replay() {
     return;
   }
   try {
-    openSend(`Replay of #${flow.id}`, await requestOf(flow));
+    const {request, left} = await (await ask(`flows/${flow.id}/as/json`)).json();
+    openSend(`Replay of #${flow.id}`, request, left);
   } catch (error) { $("note").textContent = error.message; }
 }
 function compose() {
-  openSend("Compose a request", {method: "GET", url: "http://", fields: [], left: [], body: null});
+  openSend("Compose a request", {method: "GET", url: "http://", fields: [], body: ""});
 }
 function readFields(text) {
   return text.split("\n").filter(line => line.trim()).map(line => {
@@ -48,7 +51,7 @@ async function sendNow() {
       method: $("send-method").value.trim(), url: $("send-url").value.trim(),
       fields: readFields($("send-fields").value), body: toBase64(data),
       user: $("send-user").value, password: $("send-password").value})})).json();
-    const body = Uint8Array.from(atob(answer.body), one => one.charCodeAt(0));
+    const body = fromBase64(answer.body);
     const type = /^content-type:\s*(.*)$/im.exec(answer.head)?.[1] ?? "";
     const place = make("div");
     $("send-note").textContent = `${answer.status}, ${answer.ms.toFixed(1)} ms`

@@ -210,7 +210,10 @@ def _copy(reader: Reader, query: Query) -> Result:
     flow = find(reader, query)
     if flow.kind == "tunnel":
         raise QueryError(f"flow {query.number} is a tunnel: there is no request", 409)
-    return _text(copy_as(flow, query.form), f"flow-{query.number}-{query.form}.txt")
+    text = copy_as(flow, query.form)
+    if query.form == "json":
+        return Answer(found=1), [text.encode()]
+    return _text(text, f"flow-{query.number}-{query.form}.txt")
 
 
 def _diff(reader: Reader, query: Query) -> Result:

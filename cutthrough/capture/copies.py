@@ -1,10 +1,12 @@
-"""A captured request as a command of curl, a call of fetch or of httpx, and the lines
-in which two exchanges differ."""
+"""A captured request as a command of curl, a call of fetch or of httpx, or as
+`/flows/send` takes it; and the lines in which two exchanges differ."""
 
 import difflib
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+
+import msgspec
 
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.query import Request
@@ -17,8 +19,10 @@ MOST_LINES = 20_000
 
 def copy_as(flow: Flow, form: str) -> str:
     """The same request in one of FORMS. Values that were not kept are named in its
-    first line."""
+    first line; in JSON they are a list, `left`."""
     request, left = replay_of(flow)
+    if form == "json":
+        return msgspec.json.encode({"request": request, "left": left}).decode() + "\n"
     mark = "//" if form == "fetch" else "#"
     note = f"{mark} not kept: {', '.join(left)}\n" if left else ""
     return note + _WRITERS[form](request)
@@ -80,7 +84,7 @@ def as_httpx(request: Request) -> str:
 
 _WRITERS: dict[str, Callable[[Request], str]] = {
     "curl": as_curl, "fetch": as_fetch, "httpx": as_httpx}
-FORMS = tuple(_WRITERS)
+FORMS = (*_WRITERS, "json")
 
 
 def differences(one: Flow, other: Flow) -> Iterator[str]:

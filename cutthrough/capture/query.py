@@ -54,7 +54,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     words: str = ""                          # full-text search
     number: Number = 0                       # of one flow; 0: all that pass
     other: Number = 0                        # of the flow to compare with
-    form: Literal["curl", "fetch", "httpx"] = "curl"     # of a copy
+    form: Literal["curl", "fetch", "httpx", "json"] = "curl"     # of a copy
     before: Number = 0                       # flows below this one, newest first
     after: Number | None = None              # flows above this one, oldest first
     limit: int = 100

@@ -304,14 +304,6 @@ def test_flows_are_exported(filled):
     assert one["_id"] == "0-4"
 
 
-def test_a_request_is_copied_and_two_are_compared(filled):
-    _, operator = filled
-    _, fields, text = get(operator, "/flows/4/as/curl")
-    assert b"'http://h0.test/4'" in text and "Content-Security-Policy" in fields
-    for path, found in (("4/as/wget", 404), ("4/diff/5", 200), ("4/diff/99", 404)):
-        assert get(operator, f"/flows/{path}")[0] == found, path
-
-
 # Changes
 
 

@@ -59,19 +59,31 @@ def test_two_flows_are_compared(page):
               row(2, response_head=head, response_body='{"a":1,"b":3}'))
     page.enter()
     page.wait_rows(2)
-    page.open(1)
+    assert compared(page, 1, 0) == (["response body"], ['-  "b": 2', '+  "b": 3'])
+    page.picture("diff")
+    page.browser.run("$('diff-dialog').close()")
+    page.fill(row(3, response_body="a\n-- x\n"), row(4, response_body="a\n++ y\n"))
+    page.wait_rows(4)
+    assert compared(page, 1, 0) == (["response body"], ["--- x", "+++ y"])
+    page.browser.run("$('diff-dialog').close()")
+    page.fill(row(5, response_body="a\n++ y\n"))
+    page.wait_rows(5)
+    assert compared(page, 1, 0) == ([], []) and page.text("#diff") == "equal"
+    assert page.browser.faults == []
+
+
+def compared(page, one, other):
+    """The parts in which the flows at these places differ, and the lines."""
+    number = page.open(one)
     page.browser.click("#compare")
     assert "choose another" in page.text("#note")
-    page.open(0)
-    assert page.text("#compare") == "diff with #1"
+    page.open(other)
+    assert page.text("#compare") == f"diff with #{number}"
     page.browser.click("#compare")
     wait_until(lambda: page.browser.run("$('diff-dialog').open"), "the diff")
-    changed = page.browser.run(
-        "[...document.querySelectorAll('#diff ins, #diff del')]"
-        ".map(one => one.textContent)")
-    assert changed == ['-   "b": 2', '+   "b": 3']
-    assert page.text("#diff").count("equal") == 3
-    page.picture("diff")
+    return tuple(page.browser.run(
+        f"[...document.querySelectorAll('{names}')].map(one => one.textContent)")
+        for names in ("#diff h2", "#diff ins, #diff del"))
 
 
 def test_a_request_is_copied_as_a_command_that_repeats_it(

@@ -139,6 +139,10 @@ def test_a_request_is_copied_as_a_command(flows, database):
         "\\\n  -H 'Accept: */*'\n")
     assert flows("copy", "2", "--as", "fetch")[1].startswith('await fetch("http://')
     assert "content=b'\\x00\\xff'," in flows("copy", "2", "--as", "httpx")[1]
+    assert json.loads(flows("copy", "2", "--as", "json")[1]) == {
+        "request": {"url": "http://a.test/a?b=c%20d", "method": "POST", "fields": [
+            ["Content-Type", "a/b"]], "body": "AP8=", "user": "", "password": ""},
+        "left": []}
     status, _, errors = flows("copy", "9")
     assert (status, errors) == (1, "cutthrough: there is no flow 9\n")
     assert verbs_of(database)[-1] == verbs_of(database)[0] == "copy"
