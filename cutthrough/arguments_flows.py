@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from cutthrough.arguments_held import add_held
 
-VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
+VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
+         "msgpack")
 FORMS = ("curl", "fetch", "httpx", "json")           # of a copy
 
 AddListener = Callable[[argparse.ArgumentParser, str], None]

@@ -3,6 +3,7 @@
     GET    /flows?filter=&search=&before=&after=&limit= the list
     GET    /flows/live?filter=&after=                   new ones, as server-sent events
     GET    /flows/N /flows/N/request-body /flows/N/response-body /flows/N/messages
+    …?view=json                                         the same as text for a person
     GET    /flows/N/as/curl|fetch|httpx|json            the request as a command
     GET    /flows/N/diff/M                              the lines in which both differ
     GET    /flows.har?filter=                           an HTTP Archive
@@ -115,11 +116,13 @@ class FlowsPage:
 
     async def body(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
-            request, request.match_info["side"], number=int(request.match_info["id"])))
+            request, request.match_info["side"], number=int(request.match_info["id"]),
+            view=request.query.get("view", "")))
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
-            request, "messages", number=int(request.match_info["id"])))
+            request, "messages", number=int(request.match_info["id"]),
+            view=request.query.get("view", "")))
 
     async def copy(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(
@@ -214,6 +217,7 @@ class FlowsPage:
             wanted = decode(await read_body(request, MOST_REQUEST), Request)
             return await self._relay(request, self._query(
                 request, "send", request=wanted, proxy=proxy,
+                view=request.query.get("view", ""),
                 authorities=self._flows.authorities()))
         finally:
             self._sending -= 1

@@ -23,7 +23,7 @@ const TLS = [["intercepted", "intercepted"], ["pinned", "passed: pinned"],
   ["tls_version", "version offered"], ["ech", "offers ECH"]];
 const TRUTHS = new Set(["reported", "reused", "retried", "ech", "intercepted", "pinned"]);
 
-let flow = null, tab = "request", bodies = {};
+let flow = null, tab = "request";
 let wanted = null;              // the flow that is to be open; null: none is
 
 function make(tag, text, className) {
@@ -75,7 +75,6 @@ async function openDetail(id) {
   }
   if (wanted !== id) return;            // another one was chosen, or this one closed
   flow = found;
-  bodies = {};
   $("detail").hidden = false;
   $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`;
   mark();
@@ -125,7 +124,10 @@ function showMessage(side) {
     const place = make("div");
     place.id = side + "-body";
     parts.push(place);
-    showBody(place, side);
+    const of = flow;
+    viewBody(place, {views: of[side + "_views"], type: of[side + "_type"],
+      read: () => readBody(of, side),
+      show: async view => (await ask(`flows/${of.id}/${side}-body?view=${view}`)).text()});
   }
   const trailers = flow[side + "_trailers"];
   if (trailers) {
@@ -135,21 +137,11 @@ function showMessage(side) {
   }
   return parts;
 }
-async function readBody(side) {
-  const of = flow;
-  bodies[side] ??= ask(`flows/${of.id}/${side}-body`).then(answer => answer.arrayBuffer())
-    .then(buffer => new Uint8Array(buffer));
-  return bodies[side];
-}
-async function showBody(place, side) {
-  const of = flow;
-  place.textContent = "…";
-  try {
-    const data = await readBody(side);
-    if (flow === of) viewBody(place, data, of[side + "_type"], of[side + "_body"] === "text");
-  } catch (error) {
-    place.replaceChildren(make("p", error.message, "bad"));
-  }
+// Once for a flow: each read is logged
+function readBody(of, side) {
+  of.bodies ??= {};
+  return of.bodies[side] ??= ask(`flows/${of.id}/${side}-body`)
+    .then(answer => answer.arrayBuffer()).then(buffer => new Uint8Array(buffer));
 }
 
 // Timing: each phase begins where the one before it ends. The client's handshake comes before

@@ -11,12 +11,8 @@ function contentNode(message) {
   const place = make("div");
   if (message.base64 !== undefined) {
     const data = fromBase64(message.base64);
-    if (data.length) place.append(...VIEWS.hex(data));
-  } else if (message.text) {
-    const text = message.text.length < MOST_TEXT ? pretty(message.text) : null;
-    place.append(...pieces(text !== null && /^\s*[[{]/.test(message.text) ? text : message.text,
-      MOST_TEXT));
-  }
+    if (data.length) place.append(...hexNodes(data));
+  } else if (message.text) place.append(...pieces(message.shown ?? message.text, MOST_TEXT));
   if (message.code !== undefined) place.prepend(make("p", `code ${message.code}`));
   if (message.state) place.append(make("p", message.state, "soft"));
   return place;
@@ -56,7 +52,7 @@ function showMessages() {
       : "No messages: those of WebSockets and of server-sent events are kept, if the rule has "
         + 'capture = "full".', "soft")];
   }
-  ask(`flows/${flow.id}/messages`).then(answer => answer.json()).then(found => {
+  ask(`flows/${flow.id}/messages?view=json`).then(answer => answer.json()).then(found => {
     if (flow === of) place.replaceChildren(...messageTable(found));
   }).catch(error => place.replaceChildren(make("p", error.message, "bad")));
   return [make("h2", `${flow.messages} messages` + (state ? `, ${state}` : "")), place];

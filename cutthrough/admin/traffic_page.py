@@ -16,8 +16,13 @@ SCRIPTS = ("traffic_list.js", "traffic_filter.js", "traffic_detail.js",
            "traffic_copy.js", "traffic_send.js", "traffic_holds.js", "traffic.js")
 
 
+# Of a preview of HTML, which has no rights, and inherits the rest of the policy
+FRAMES = "; frame-src blob:"
+
+
 async def show_page(request: web.Request) -> web.StreamResponse:
     text, policy = make_page()
+    policy += FRAMES
     return web.Response(text=text, content_type="text/html",
                         headers={"Content-Security-Policy": policy})
 

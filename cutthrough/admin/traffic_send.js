@@ -47,7 +47,7 @@ async function sendNow() {
   $("send-result").replaceChildren();
   try {
     const data = text ? new TextEncoder().encode(text) : keptBody ?? new Uint8Array();
-    const answer = await (await ask("flows/send", {method: "POST", body: JSON.stringify({
+    const answer = await (await ask("flows/send?view=auto", {method: "POST", body: JSON.stringify({
       method: $("send-method").value.trim(), url: $("send-url").value.trim(),
       fields: readFields($("send-fields").value), body: toBase64(data),
       user: $("send-user").value, password: $("send-password").value})})).json();
@@ -57,7 +57,10 @@ async function sendNow() {
     $("send-note").textContent = `${answer.status}, ${answer.ms.toFixed(1)} ms`
       + (answer.truncated ? ", body truncated" : "");
     $("send-result").replaceChildren(make("h2", "response"), headNode(answer.head), place);
-    if (body.length) viewBody(place, body, type, !body.includes(0) && isUtf8(body));
+    if (body.length) viewBody(place, {
+      // Of the others the proxy has sent the first one alone
+      views: answer.views.filter((view, i) => i === 0 || view === "text" || view === "hex"),
+      type, read: async () => body, show: async () => answer.shown});
   } catch (error) {
     $("send-note").textContent = error.message;
     $("send-note").className = "bad";

@@ -8,27 +8,38 @@ logged in the database before its answer (R59).
 import io
 import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from cutthrough.capture.bodies import as_text
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
-from cutthrough.capture.flow import Flow
+from cutthrough.capture.flow import Flow, read_fields
+from cutthrough.capture.flow import find as flow_find
 from cutthrough.capture.har import has_entry, make_archive, make_entry
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
+from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
 from cutthrough.capture.send import send
 from cutthrough.capture.store import BODIES, NoStore, Reader, StoreError
 from cutthrough.capture.stores import open_reader
+from cutthrough.capture.views import VIEWS, indent_json, show_body, views_of
 from cutthrough.config.database import show_database
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5
 # Rows read in one statement: during a long one the log of changes is not emptied
 BATCH = 500
+# Characters of a view: a hostile body of 1 MiB can be indented to many times its length
+MOST_SHOWN = 4 << 20
+# Bytes that are written at a time
+PIECE = 256 << 10
+# The view of HTML that is HTML again
+PREVIEW = "preview"
 # Characters of a tag and of a comment
 MOST_TAG, MOST_COMMENT = 64, 2000
 
@@ -187,19 +198,45 @@ def _show(reader: Reader, query: Query) -> Result:
         body = getattr(flow, f"{side}_body")
         shown[f"{side}_body"] = "none" if not body else (
             "text" if isinstance(body, str) else "bytes")
+        if body:
+            shown[f"{side}_views"] = shown_views(body, getattr(flow, f"{side}_type"))
     shown["messages"] = len(flow.messages)
     return _json(shown, 1)
 
 
+def shown_views(body: str | bytes, kind: str) -> list[str]:
+    found = views_of(body, kind)
+    return [*found, PREVIEW] if found[0] == "html" else found
+
+
 def _messages(reader: Reader, query: Query) -> Result:
-    return _json(find(reader, query).messages, 1)
+    """With a view, text in JSON is also there as it is shown."""
+    found = find(reader, query).messages
+    left = MOST_SHOWN if query.view else 0
+    for message in found:
+        text = message.get("text", "")
+        if left and text.lstrip()[:1] in ("{", "["):
+            message["shown"] = "\n".join(bound(indent_json(text), left))
+            left = max(0, left - len(message["shown"]))
+    return _json(found, 1)
 
 
 def _body(reader: Reader, query: Query) -> Result:
+    if query.view not in ("", *VIEWS, PREVIEW):
+        raise QueryError(f"view: {query.view!r} is none of "
+                         f"{', '.join((*VIEWS, PREVIEW))}", 400)
     flow = find(reader, query)
     body = getattr(flow, f"{query.verb}_body")
     if body is None:
         raise QueryError(f"no body of this {query.verb} is kept", 404)
+    if query.view == PREVIEW:
+        body = make_preview(body if isinstance(body, str) else body.decode("latin-1"))
+    elif query.view:
+        fields = getattr(flow, f"{query.verb}_fields")
+        lines = show_body(body, flow_find(fields, "content-type"), query.view,
+                          flow_find(fields, "grpc-encoding"))
+        return Answer(kind="text/plain", found=1,
+                      name=f"flow-{query.number}-{query.verb}.txt"), _lines(lines)
     data = body.encode() if isinstance(body, str) else body
     # Never its own type: a browser that opens the address must not run it
     return Answer(kind="application/octet-stream", found=1,
@@ -228,7 +265,30 @@ def _text(text: str, name: str) -> Result:
         text.encode(errors="replace"))
 
 
-def _pieces(data: bytes, size: int = 256 << 10) -> Iterator[bytes]:
+def bound(lines: Iterable[str], most: int = MOST_SHOWN) -> Iterator[str]:
+    """At most so many characters of them, or a line more."""
+    for line in lines:
+        yield line[:most]
+        most -= len(line) + 1
+        if most <= 0:
+            yield "(more is not shown)"
+            return
+
+
+def _lines(lines: Iterable[str]) -> Iterator[bytes]:
+    piece: list[str] = []
+    size = 0
+    for line in bound(lines):
+        piece.append(f"{line}\n")
+        size += len(line) + 1
+        if size >= PIECE:
+            yield "".join(piece).encode(errors="replace")
+            piece.clear()
+            size = 0
+    yield "".join(piece).encode(errors="replace")
+
+
+def _pieces(data: bytes, size: int = PIECE) -> Iterator[bytes]:
     for at in range(0, len(data), size):
         yield data[at:at + size]
 
@@ -294,7 +354,23 @@ def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
 def _send(query: Query) -> Result:
     if query.request is None:
         raise QueryError("no request is given", 400)
-    return _json(send(query.request, query.proxy, query.authorities), 1)
+    found = send(query.request, query.proxy, query.authorities)
+    if query.view:
+        add_view(found)
+    return _json(found, 1)
+
+
+def add_view(found: dict[str, Any]) -> None:
+    """Adds the views of a response that was sent for, and the first one's text."""
+    data = b64decode(found["body"])
+    fields = read_fields(found["head"])
+    kind = flow_find(fields, "content-type")
+    text = as_text(data, kind, whole=not found["truncated"])
+    body = data if text is None else text
+    found["views"] = views_of(body, kind) if body else []
+    if found["views"]:
+        found["shown"] = "\n".join(bound(show_body(
+            body, kind, found["views"][0], flow_find(fields, "grpc-encoding"))))
 
 
 def _import(query: Query, content: bytes) -> Result:

@@ -55,6 +55,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: Number = 0                       # of one flow; 0: all that pass
     other: Number = 0                        # of the flow to compare with
     form: Literal["curl", "fetch", "httpx", "json"] = "curl"     # of a copy
+    view: str = ""                           # of a body or messages; "": as they are
     before: Number = 0                       # flows below this one, newest first
     after: Number | None = None              # flows above this one, oldest first
     limit: int = 100

@@ -1,5 +1,5 @@
-"""Bodies and messages as lines for a person: JSON indented, frames of gRPC,
-MessagePack, or hex.
+"""Bodies and messages as lines for a person: JSON, HTML and XML indented, the fields
+of forms, frames of gRPC, MessagePack, or hex.
 
 A view never fails: if a body is not in the form that its type promises, a line says so
 and the bytes are shown in hex. JSON is not parsed but indented, token by token, so
@@ -11,25 +11,34 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from cutthrough.capture.forms import is_multipart, show_form
+from cutthrough.capture.markup import show_markup
 from cutthrough.capture.protobuf import Malformed, show_message
 
-VIEWS = ("auto", "text", "json", "hex", "grpc", "protobuf", "msgpack")
+VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
+         "msgpack")
 # Bytes in hex, and bytes of a message that is inflated
 MOST_HEX, MOST_MESSAGE = 16 << 10, 1 << 20
 MOST_LINE = 64                               # bytes of a message in hex
+MOST_INDENT = 100                            # levels
 
 _JSON = re.compile(r'\s*("(?:[^"\\]|\\.)*"?|[][{},:]|[^\s][^\s\][{},:"]*)', re.S)
 _BY_TYPE = (
     (re.compile(r"application/grpc\b|application/grpc[-+]", re.I), "grpc"),
     (re.compile(r"[/+.-](protobuf|proto)\b", re.I), "protobuf"),
     (re.compile(r"[/+.-](msgpack|messagepack)\b", re.I), "msgpack"),
-    (re.compile(r"[/+]json\b", re.I), "json"))
+    (re.compile(r"[/+](x-)?(nd)?json\b", re.I), "json"),
+    (re.compile(r"application/x-www-form-urlencoded$|multipart/", re.I), "form"),
+    (re.compile(r"(text/html|application/xhtml\+xml)$", re.I), "html"),
+    (re.compile(r"[/+]xml$", re.I), "xml"))
+# Others than that of the type that may help
+_TEXT_TOO, _BYTES_TOO = ("text", "json", "hex"), ("hex", "protobuf", "msgpack")
 
 
 def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
@@ -44,6 +53,13 @@ def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
         case "json":
             yield from indent_json(
                 body if isinstance(body, str) else body.decode("latin-1"))
+        case "form":
+            yield from attempt(
+                lambda data: show_form(data, kind, show_part), data, "a form")
+        case "html" | "xml":
+            yield from show_markup(
+                body if isinstance(body, str) else body.decode("latin-1"),
+                chosen == "html")
         case "hex":
             yield from dump_hex(data)
         case "grpc":
@@ -83,7 +99,19 @@ def choose(body: str | bytes, kind: str) -> str:
     return "text" if isinstance(body, str) else "hex"
 
 
-def attempt(show: Callable[[bytes], list[str]], data: bytes, name: str
+def views_of(body: str | bytes, kind: str) -> list[str]:
+    """Those that may help, the one of its type first."""
+    return list(dict.fromkeys((choose(body, kind), *(
+        _TEXT_TOO if isinstance(body, str) else _BYTES_TOO))))
+
+
+def show_part(body: str | bytes, kind: str) -> Iterator[str]:
+    """A part of a form. Parts in parts are shown as they came, however deep."""
+    return show_body(body, kind, "auto" if not is_multipart(kind) else (
+        "text" if isinstance(body, str) else "hex"))
+
+
+def attempt(show: Callable[[bytes], Iterable[str]], data: bytes, name: str
             ) -> Iterator[str]:
     try:
         yield from show(data)
@@ -104,29 +132,35 @@ def dump_hex(data: bytes) -> Iterator[str]:
 
 
 def indent_json(text: str) -> Iterator[str]:
+    """Also several values, one after another: each begins a line."""
     depth = 0
     line = ""
-    opened = False                           # the last token opened something
-    for token in _JSON.findall(text):
+    opened = ended = False                   # the last token opened or ended a value
+    for match in _JSON.finditer(text):
+        token = match[1]
         if token in ("}", "]"):
             depth = max(0, depth - 1)
             if not opened:
                 yield line
-                line = "  " * depth
+                line = indent(depth)
             line += token
-            opened = False
+            opened, ended = False, True
             continue
-        if opened:
+        if opened or (ended and token not in (",", ":")):
             yield line
-            line = "  " * depth
-        opened = token in ("{", "[")
+            line = indent(depth)
+        opened, ended = token in ("{", "["), token not in ("{", "[", ",", ":")
         depth += opened
         line += ": " if token == ":" else token
         if token == ",":
             yield line
-            line = "  " * depth
+            line = indent(depth)
     if line.strip():
         yield line
+
+
+def indent(depth: int) -> str:
+    return "  " * min(depth, MOST_INDENT)
 
 
 def show_frames(data: bytes, kind: str, coding: str) -> Iterator[str]:

@@ -106,7 +106,7 @@ class Tools:
                   ) -> list[str]:
         """Shows one captured request: decision, rule, phases in microseconds, heads,
         and of each body and of its messages at most `most` characters. `view`: auto,
-        text, json, hex, grpc, protobuf or msgpack."""
+        text, json, form, html, xml, hex, grpc, protobuf or msgpack."""
         if view not in VIEWS:
             raise ToolError(f"view: {view!r} is none of {', '.join(VIEWS)}")
         shown, flow = read_flow(self.source, id)

@@ -51,6 +51,17 @@ def test_json_is_indented_as_it_came():
         '      "d": "x, y: {"', "    }", "  ]", "}"]
 
 
+def test_values_one_after_another_begin_lines():
+    """Before, numbers of two lines became one number."""
+    assert show('{"a":1}\n2\n3 "x"\n[]', "application/x-ndjson") == [
+        "{", '  "a": 1', "}", "2", "3", '"x"', "[]"]
+
+
+def test_deep_json_is_not_indented_without_end():
+    """Before, 1 MiB of [ became terabytes."""
+    assert sum(map(len, show("[" * 10_000, "a/json"))) < 3_000_000
+
+
 def test_json_that_is_cut_is_shown_to_its_end():
     assert show('{"a":[1,"b', "application/problem+json") == [
         "{", '  "a": [', "    1,", '    "b']

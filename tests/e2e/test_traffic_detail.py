@@ -1,6 +1,7 @@
 """The page "Traffic" in a real browser: the phases of a flow, and views of bodies."""
 
 import base64
+import json
 
 import pytest
 
@@ -108,3 +109,73 @@ def test_an_image_and_a_body_of_bytes_are_shown(page):
     assert page.text("#response-body .shown").rstrip().splitlines()[-1].startswith(
         "000063f0  f0 f1")
     assert page.browser.faults == []
+
+
+def test_grpc_and_forms_are_shown_without_a_definition(page):
+    form = ("POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n")
+    page.fill(row(
+        1, request_head=form, request_body=b"--b\r\nContent-Disposition: form-data; "
+        b"name=up; filename=f\r\n\r\n\xff\r\n--b--",
+        response_head="HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\n\r\n",
+        response_body=b"\0\0\0\0\7\x0a\5hello\0\0\0\0\2\x10\1"))
+    page.enter()
+    page.wait_rows(1)
+    page.open()
+    assert page.view("request", "form").startswith(
+        'up: (file "f", 1 bytes)\n    00000000  ff')
+    page.tab("response")
+    assert page.view("response", "grpc") == (
+        'frame 1: 7 bytes\n1: "hello"\nframe 2: 2 bytes\n2: 1\n')
+    assert page.view("response", "protobuf").startswith("(is not a message of protobuf")
+    assert page.browser.faults == []
+
+
+def test_html_is_previewed_without_scripts_and_without_the_network(page, make_origin):
+    """Everything that a page could load by itself would ask this origin."""
+    origin = make_origin()
+    there = origin.url("/leak")
+    body = "".join((
+        f"<link rel=preconnect href={there}><link rel=stylesheet href={there}>",
+        f"<base href={there}><meta http-equiv=refresh content='0;url={there}'>",
+        f"<h1 style='background:url({there})'>Head</h1><script src={there}></script>",
+        f"<script>pwned=1</script><img src={there} onerror=pwned=1>",
+        f"<iframe src={there}></iframe><object data={there}></object>",
+        f"<video src={there} autoplay></video>",
+        f"<form action={there}><button autofocus>go</button></form>",
+        f"<a href={there} ping={there}>a link</a>"))
+    page.fill(row(1, response_body=body, response_head="HTTP/1.1 200 OK\r\n"
+                  "Content-Type: text/html\r\n\r\n"))
+    page.enter()
+    page.wait_rows(1)
+    page.open()
+    page.tab("response")
+    assert page.view("response", "html").startswith("<link rel=preconnect")
+    page.view("response", "preview")
+    assert page.browser.run("document.querySelector('iframe').sandbox.value") == ""
+    assert page.browser.run("document.querySelector('iframe').contentDocument") is None
+    shown = wait_until(page.browser.frame_text, "the preview")
+    assert "Head" in shown and "a link" in shown
+    page.picture("preview")
+    assert origin.connections == []
+    assert page.browser.run("typeof pwned") == "undefined"
+    assert not any("/leak" in url for url in page.browser.requested)
+    assert page.browser.faults == []
+
+
+def test_even_a_page_that_is_not_cleaned_loads_and_runs_nothing_in_the_preview(
+        page, make_origin):
+    """The frame and the policy alone are enough: without the proxy's part, too."""
+    origin = make_origin()
+    page.enter()
+    hostile = (f"<link rel=stylesheet href={origin.url('/a')}>"
+               f"<img src={origin.url('/b')}>"
+               f"<script>top.pwned=1</script><script src={origin.url('/c')}></script>"
+               f"<meta http-equiv=refresh content='0;url={origin.url('/d')}'>bare")
+    page.browser.run(
+        "loaded = false; VIEWS.preview({show: async () => " + json.dumps(hostile) + "})"
+        ".then(nodes => { nodes[0].onload = () => { loaded = true; };"
+        " document.body.append(...nodes); })")
+    wait_until(lambda: "bare" in page.browser.frame_text(), "the frame")
+    wait_until(lambda: page.browser.run("loaded"), "all that it would load")
+    assert page.browser.run("typeof pwned") == "undefined"
+    assert origin.connections == []

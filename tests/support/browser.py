@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,16 @@ def wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def texts_of(node: dict[str, Any], is_inside: bool) -> Iterator[str]:
+    """The texts below a node; outside of frames only those of frames."""
+    if is_inside and node["nodeName"] == "#text":
+        yield node["nodeValue"]
+    for one in node.get("children", ()):
+        yield from texts_of(one, is_inside)
+    if "contentDocument" in node:
+        yield from texts_of(node["contentDocument"], True)
 
 
 class Browser:
@@ -159,6 +169,23 @@ class Browser:
 
     def text(self, selector: str) -> str:
         return self.run(f"document.querySelector({json.dumps(selector)}).innerText")
+
+    def frame_text(self) -> str:
+        """The text of the page's frames, also if they have a process of their own."""
+        own, texts = self._session, []
+        known = self.send("Target.getTargets")["targetInfos"]
+        frames = [one["targetId"] for one in known if one["type"] == "iframe"]
+        try:
+            for target in (None, *frames):
+                if target is not None:
+                    self._session = own
+                    self._session = self.send("Target.attachToTarget", targetId=target,
+                                              flatten=True)["sessionId"]
+                root = self.send("DOM.getDocument", depth=-1, pierce=True)["root"]
+                texts += list(texts_of(root, target is not None))
+        finally:
+            self._session = own
+        return "".join(texts)
 
     def type(self, selector: str, text: str) -> None:
         """Types into a field, replacing its contents."""

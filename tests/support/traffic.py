@@ -83,6 +83,8 @@ class Page:
         self.browser.run(
             f"[...document.querySelectorAll('{place} .bar button')]"
             f".find(one => one.textContent === '{name}').click()")
+        wait_until(lambda: not self.browser.run(
+            f"document.querySelector('{place} .shown').ariaBusy"), "the view")
         return self.text(f"{place} .shown")
 
     def picture(self, name, whole=False):
