@@ -6,6 +6,7 @@
     …?view=json                                         the same as text for a person
     GET    /flows/N/as/curl|fetch|httpx|json            the request as a command
     GET    /flows/N/diff/M                              the lines in which both differ
+    GET    /flows/counts                                captured and lost, in numbers
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -19,7 +20,7 @@ All take the admin token, reads included, and each read is logged in the databas
 import asyncio
 import collections
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ import msgspec
 from aiohttp import web
 
 from cutthrough.admin.cross_site import PROTECTED, watcher_key
+from cutthrough.admin.metrics import CAPTURE_RESULTS, Reading
 from cutthrough.admin.rights import asker
 from cutthrough.admin.traffic_page import show_page
 from cutthrough.capture.query import (
@@ -74,8 +76,9 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FlowsPage:
-    def __init__(self, flows: Flows) -> None:
+    def __init__(self, flows: Flows, read_counters: Callable[[], Reading]) -> None:
         self._flows = flows
+        self._read_counters = read_counters
         self._watchers: collections.Counter[str] = collections.Counter()
         self._sending = self._importing = 0
 
@@ -85,6 +88,7 @@ class FlowsPage:
             web.get("/traffic", show_page),
             web.get("/flows", self.list, allow_head=False),
             web.get("/flows/live", self.live, allow_head=False),
+            web.get("/flows/counts", self.counts, allow_head=False),
             web.get("/flows.har", self.archive, allow_head=False),
             web.get(number, self.show, allow_head=False),
             web.patch(number, self.mark),
@@ -109,6 +113,12 @@ class FlowsPage:
         return await self._relay(request, self._query(
             request, "list", words=request.query.get("search", ""), limit=limit,
             before=number_of(request, "before", 0), after=after))
+
+    async def counts(self, request: web.Request) -> web.StreamResponse:
+        """Since the program's start, as the metric has them."""
+        reading = self._read_counters()
+        return web.json_response({result: reading.total(f"capture:{result}")
+                                  for result in CAPTURE_RESULTS})
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         return await self._relay(request, self._query(

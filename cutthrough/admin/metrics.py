@@ -33,6 +33,8 @@ NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 NO_DEATHS: Mapping[int, int] = {}
 NO_CERTIFICATES: Mapping[str, int] = {}
 
+#: What becomes of exchanges that rules capture.
+CAPTURE_RESULTS = ("captured", "dropped", "partial", "unwritten")
 #: The kinds of connections closed to make room, by bound.
 AT_REST = ("stranger", "head", "guest")
 SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
@@ -291,8 +293,8 @@ def _services(r: Reading) -> Iterator[Metric]:
                    r.total("log_dropped"))
     yield _labelled("capture_exchanges", "Exchanges that a rule captures; partial: "
                     "heads and pieces of bodies that found no room.", "result",
-                    {result: r.total(f"capture:{result}") for result in (
-                        "captured", "dropped", "partial", "unwritten")})
+                    {result: r.total(f"capture:{result}")
+                     for result in CAPTURE_RESULTS})
     yield _labelled("recording_requests", "Requests that a rule records; waited: for "
                     "the writer; passed: they went on unrecorded.", "result",
                     {result: r.total(f"recording:{result}") for result in (

@@ -1,5 +1,6 @@
 // What ties the parts together: the token, loading, the live stream, exports, deletions.
-const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, MOST_IMPORT_MIB = 64;
+const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, LOST_MS = 5000, MOST_IMPORT_MIB = 64;
+const LOST = ["dropped", "unwritten", "partial"];
 let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
 
 class Refusal extends Error {
@@ -42,6 +43,7 @@ async function reload() {
   $("filter").removeAttribute("aria-invalid");
   if (!$("token").value) return showState("enter the admin token");
   showState("loading");
+  showLost(mine);
   try {
     let page = await readPage(mine, {limit: FIRST_PAGE});
     if (applied.search) showState("search results; not live");
@@ -61,6 +63,16 @@ async function reload() {
       if (error.status === 0 || error.status >= 500) again(mine, reload);
     }
   }
+}
+// How many captured requests the list cannot have
+async function showLost(mine) {
+  try {
+    const counts = await (await ask("flows/counts", {signal: mine.signal})).json();
+    const text = LOST.filter(name => counts[name])
+      .map(name => `${counts[name].toLocaleString("en")} ${name}`).join(", ");
+    if ($("lost").textContent !== text) $("lost").textContent = text;
+  } catch { /* the list says what is wrong */ }
+  setTimeout(() => { if (!mine.signal.aborted) showLost(mine); }, LOST_MS);
 }
 async function readPage(mine, fields) {
   const page = await (await ask("flows?" + query({...applied, ...fields}),

@@ -34,7 +34,7 @@ capture = "full"
 """
 READS = ("/flows", "/flows/1", "/flows/1/request-body", "/flows/1/response-body",
          "/flows/1/messages", "/flows/1/as/curl", "/flows/1/diff/2",
-         "/flows.har", "/flows/live", "/%66lows")
+         "/flows.har", "/flows/live", "/flows/counts", "/%66lows")
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<b>x<"
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from cutthrough.capture.stores import open_store
 from tests.capture.flows import row
+from tests.e2e.test_capture import writer
+from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM
 from tests.support.client import USER
 from tests.support.origin import answer
@@ -152,6 +154,38 @@ def test_who_has_scrolled_away_keeps_the_rows_in_view(page):
     page.fill(*(row(n) for n in range(300, 350)))
     wait_until(lambda: page.text("#count") == "250 flows", "more")
     assert page.browser.run(middle) == before
+
+
+def test_captured_requests_that_are_lost_are_counted(page, make_origin, dial):
+    """Before, metrics and an alert alone told of them."""
+    page.enter()
+    origin = make_origin(answer(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + b"x" * 400_000))
+    client = dial(page.proxy)
+    assert client.get(origin.url()).status == 200
+    page.wait_rows(1)
+    assert page.text("#lost") == ""
+    stopped = writer(page.proxy)
+    stopped.suspend()
+    try:
+        for _ in range(40):                 # 16 MB, twice the ring
+            assert client.get(origin.url()).status == 200
+    finally:
+        stopped.resume()
+    # A ring without room for bodies has some for ends: they are partial
+    wait_until(lambda: page.text("#lost").endswith(" partial"),
+               lambda: page.text("#lost"))
+
+    def told():
+        counts = json.loads(page.operator.ask(
+            "GET", "/flows/counts", Authorization=f"Bearer {TOKEN}")[1])
+        assert counts.keys() == {"captured", "dropped", "unwritten", "partial"}
+        shown = [f"{counts[name]:,} {name}" for name in (
+            "dropped", "unwritten", "partial") if counts[name]]
+        return page.text("#lost") == ", ".join(shown)
+
+    wait_until(told, lambda: page.text("#lost"))
+    assert page.browser.faults == []
 
 
 def test_a_hundred_thousand_rows_scroll_while_five_hundred_a_second_come(page, capsys):
