@@ -217,6 +217,7 @@ function showNotes() {
       await ask(`flows/${of.id}`, {method: "PATCH", body: JSON.stringify(marks)});
       Object.assign(of, marks);
       changeFlow(of.id, marks);
+      learnOne(marks);
       note.textContent = "saved";
     } catch (error) { note.textContent = error.message; }
   });

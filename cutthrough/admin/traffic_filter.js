@@ -15,18 +15,25 @@ const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
 const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type",
-  "~program": "program", "~tag": "tag", "~user": "user", "~rule": "rule", "~reason": "reason"};
-const known = {host: new Map(), method: new Map(), status: new Map(), type: new Map(),
-  program: new Map(), tag: new Map(), user: new Map(), rule: new Map(), reason: new Map()};
+  "~program": "program", "~tag": "tag", "~comment": "comment", "~user": "user",
+  "~rule": "rule", "~reason": "reason"};
+const known = Object.fromEntries(Object.values(VALUES).map(field => [field, new Map()]));
+const counted = new Set();      // flows: another filter reads them again
 let hints = [], hintAt = -1, hintFrom = 0;
 
 function learn(flows) {
+  if (counted.size > MOST_ROWS) counted.clear();
   for (const flow of flows) {
-    for (const field in known) {
-      const value = flow[field], map = known[field];
-      if (value !== undefined && (map.has(value) || map.size < MOST_VALUES))
-        map.set(value, (map.get(value) ?? 0) + 1);
-    }
+    if (counted.has(flow.id)) continue;
+    counted.add(flow.id);
+    learnOne(flow);
+  }
+}
+function learnOne(fields) {
+  for (const field in known) {
+    const value = fields[field], map = known[field];
+    if (value !== undefined && value !== "" && (map.has(value) || map.size < MOST_VALUES))
+      map.set(value, (map.get(value) ?? 0) + 1);
   }
 }
 // A value as an argument: a regular expression, quoted if the language needs it

@@ -70,50 +70,6 @@ def test_flows_appear_as_they_are_captured(page, make_origin, dial):
     assert page.browser.faults == []
 
 
-def test_a_filter_is_completed_and_applied(page):
-    page.fill(*(row(n, host=f"h{n % 3}.test", url=f"http://h{n % 3}.test/{n}",
-                    status=404 if n == 5 else 200) for n in range(1, 10)))
-    page.enter()
-    page.wait_rows(9)
-    page.browser.click("#filter")
-    hints = "[...document.querySelectorAll('#hints b')].map(one => one.textContent)"
-    assert page.browser.run(hints)[:3] == ["~d", "~m", "~u"]
-    page.browser.key(*DOWN)
-    page.browser.key(*ENTER)
-    assert page.browser.run("$('filter').value") == "~d "
-    assert page.browser.run(hints) == ["h0.test", "h2.test", "h1.test"]
-    page.browser.key(*DOWN)
-    page.browser.key(*DOWN)
-    page.browser.key(*ENTER)
-    assert page.browser.run("$('filter').value") == "~d h2.test "
-    assert page.browser.run(hints)[:2] == ["&", "|"]
-    page.browser.key(*DOWN)
-    page.browser.key(*ENTER)
-    page.browser.send("Input.insertText", text="!~c")
-    page.browser.send("Input.insertText", text=" ")
-    assert set(page.browser.run(hints)) == {"200", "404"}
-    page.browser.send("Input.insertText", text="404")
-    page.browser.key(*ESCAPE)
-    page.browser.key(*ENTER)
-    page.wait_rows(2)
-    assert page.urls() == ["http://h2.test/8", "http://h2.test/2"]
-    page.fill(row(20, host="h2.test", url="http://h2.test/20"), row(21))
-    page.wait_rows(3)
-    assert page.urls()[0] == "http://h2.test/20", "the stream is filtered, too"
-    assert page.browser.faults == []
-
-
-def test_a_filter_that_cannot_be_read_is_explained(page):
-    page.fill(row(1))
-    page.enter()
-    page.apply("~c many")
-    page.wait_note("#filter-error", "~c takes a status")
-    assert page.browser.run("$('filter').ariaInvalid") == "true"
-    page.apply("~c 200")
-    page.wait_rows(1)
-    assert page.text("#filter-error") == ""
-
-
 def test_words_are_searched(page):
     page.fill(row(1, response_body="a needle"), row(2))
     page.enter()

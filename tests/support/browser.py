@@ -57,6 +57,7 @@ class Browser:
         self.requested: list[str] = []
         self._number = 0
         self._credentials: dict[str, str] = {}
+        self._chooser = 0               # the field whose chooser of files is open
         with open(directory / "said", "wb") as said:
             # No sandbox: it needs user namespaces, which containers do not allow
             self._process = subprocess.Popen(
@@ -136,6 +137,8 @@ class Browser:
             self.faults.append(json.dumps(told["args"]))
         elif method == "Network.requestWillBeSent":
             self.requested.append(told["request"]["url"])
+        elif method == "Page.fileChooserOpened":
+            self._chooser = told["backendNodeId"]
         elif method == "Fetch.requestPaused":
             self._post("Fetch.continueRequest", requestId=told["requestId"])
         elif method == "Fetch.authRequired":
@@ -222,6 +225,15 @@ class Browser:
         """Clicks the middle of the element."""
         self.move(selector)
         self.press(*self.place(selector))
+
+    def choose(self, selector: str, *paths: Path) -> None:
+        """Clicks what opens a chooser of files, and chooses these."""
+        self._chooser = 0
+        self.send("Page.setInterceptFileChooserDialog", enabled=True)
+        self.click(selector)
+        wait_until(lambda: self.run("0") or self._chooser, "a chooser of files")
+        self.send("DOM.setFileInputFiles", files=list(map(str, paths)),
+                  backendNodeId=self._chooser)
 
     def key(self, name: str, code: int, text: str = "") -> None:
         """Presses and releases one key, by its name and its virtual code."""
