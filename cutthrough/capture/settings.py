@@ -23,6 +23,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]
     json: tuple[str, ...]
     body: tuple[str, ...]                    # expressions
+    cuts: str = "streams"                    # what is recorded if it is left early
     hooks: str                               # module:class
     code: str                                # a hash of it: another needs a new process
 
@@ -77,5 +78,5 @@ def recordings_of(config: Config, policy: Policy) -> Recordings:
         count=config.recording_count, age=config.recording_age,
         fields=config.recording_redact_fields, query=config.recording_redact_query,
         json=config.recording_redact_json, body=config.recording_redact_body,
-        hooks=config.recording_hooks,
+        cuts=config.recording_cut, hooks=config.recording_hooks,
         code="" if code is None else hashlib.sha256(code.text).hexdigest())

@@ -191,6 +191,11 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         SIZE._replace(high=64 << 20), "most bytes of a body that is recorded, or "
         "compared; an answer with a longer one passes unrecorded", "our choice: the "
         "answers of APIs", swapped=True)] = 4 << 20
+    recording_cut: Annotated[Literal["streams", "any", "none"], Option(
+        choice("streams", "any", "none"), "answers without a length that are recorded "
+        "as cut if their client or origin leaves early; streams: of events, or of "
+        "lines of JSON", "streams: they often have no other end", swapped=True)
+        ] = "streams"
     recording_count: Annotated[int, Option(
         COUNT, "most recordings of a new session, oldest out first; 0: no limit",
         "0: a session is kept as recorded", swapped=True, of_program=True)] = 0

@@ -102,6 +102,7 @@ def lost(one: Recording) -> Iterator[str]:
     """What such a file has not, of a recording that is in it."""
     for name, value in (("trailers", one.response.trailers), ("tags", one.tags),
                         ("changes of the state", one.sets or one.removes),
+                        ("cut", one.response.is_cut),
                         ("delay", one.delay_us)):
         if value:
             yield f"without its {name}: the file has no place for that"

@@ -99,7 +99,7 @@ def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool
     length = find(fields, "content-length")
     drops, framing = False, ""
     if has_body(method, status) and (
-            response.trailers or length != str(size_of(response))):
+            response.trailers or response.is_cut or length != str(size_of(response))):
         drops = length != ""
         framing = "Transfer-Encoding: chunked\r\n" if minor else ""
     elif length and not length.isdigit():

@@ -156,7 +156,9 @@ class InStep:
                 await write(down, step.data, chunked)
                 sent += step.data
             else:
-                if chunked:
+                if answering.recording.response.is_cut:
+                    exchange.end_short()
+                elif chunked:
                     down.write(build_trailers(answering.recording.response.trailers))
                 down.finish()
 

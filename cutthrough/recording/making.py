@@ -16,9 +16,10 @@ OnRecord = Callable[[Recording], Recording | None]
 
 
 class Maker:
-    def __init__(self, hooks: str) -> None:
-        """`hooks`: module:class; "": there are none."""
+    def __init__(self, hooks: str, cuts: str) -> None:
+        """`hooks`: module:class; "": there are none. `cuts`: as of make_recording."""
         self._on_record = find_hook(hooks)
+        self._cuts = cuts
         self._partial = 0
 
     @property
@@ -28,7 +29,7 @@ class Maker:
     def make(self, one: Taped, known: Known) -> Recording | None:
         """None: it is not recorded."""
         try:
-            found: Any = make_recording(one, known)
+            found: Any = make_recording(one, known, self._cuts)
             if self._on_record is not None:
                 found = self._on_record(found)
             if found is None or isinstance(found, Recording):

@@ -84,6 +84,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     end_asked: int = -1                      # … of the trailers
     messages: tuple[Message, ...] = ()       # of a WebSocket
     protocol: str = "HTTP/1.1"
+    is_cut: bool = False                     # a stream that was left before its end
 
     @property
     def body(self) -> bytes:

@@ -49,6 +49,7 @@ class Exchange(Protocol):
     def end_of_request(self) -> None: ...
     def keep_rest(self) -> None: ...
     def answer_meanwhile(self, head: bytes) -> Sluice: ...
+    def end_short(self) -> None: ...
     def end_as(self, label: str, text: str) -> None: ...
     def send_continue(self) -> None: ...
     def keep(self, head: bytes, body: bytes, sent: bytes, number: int) -> None: ...
@@ -378,7 +379,9 @@ class Play:
                         await asyncio.sleep(wait_s)
                 if chunk.data:
                     await write(sluice, chunk.data, chunked)
-            if chunked:
+            if response.is_cut:
+                self.exchange.end_short()
+            elif chunked:
                 sluice.write(build_trailers(response.trailers))
         sluice.finish()
 
@@ -420,8 +423,10 @@ class Absent(Play):
 
 
 def takes_time(recording: Recording, speed: float) -> bool:
-    """Its answer is not sent at once, or not in one piece."""
-    return bool(speed or recording.delay_us or size_of(recording.response) > PIECE)
+    """Its answer is not sent at once, or not in one piece, or not whole."""
+    response = recording.response
+    return bool(speed or recording.delay_us or response.is_cut
+                or size_of(response) > PIECE)
 
 
 def build_body(response: Response, method: str, chunked: bool) -> bytes:

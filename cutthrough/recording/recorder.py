@@ -31,7 +31,7 @@ class Recorder:
     def __init__(self, settings: Recordings) -> None:
         self._settings = settings
         self._choice = Choice(settings.session_field, settings.session_user)
-        self._maker = Maker(settings.hooks)
+        self._maker = Maker(settings.hooks, settings.cuts)
         self._retention = Retention(settings.directory)
         self._books: dict[str, Book] = {}    # the last used is the last
         self._name = settings.session

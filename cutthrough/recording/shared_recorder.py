@@ -49,7 +49,7 @@ END_S = 9.0
 class SharedRecorder:
     def __init__(self, settings: Recordings) -> None:
         self._settings = settings
-        self._maker = Maker(settings.hooks)
+        self._maker = Maker(settings.hooks, settings.cuts)
         self._name = self._failed = ""
         # For what both threads change: _failed, and the next four
         self._there = threading.Condition()

@@ -1,5 +1,8 @@
-"""An exchange out of the ring -> a recording. What is not whole is not recorded."""
+"""An exchange out of the ring -> a recording. What is not whole is not recorded, except
+a stream whose client, or origin, has left: it is recorded as cut.
+"""
 
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -20,17 +23,30 @@ from cutthrough.recording.model import (
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
 CONDITIONAL = (206, 304)
+# How an exchange ends that is left before its end, by whom or what ever
+LEFT = ("client_closed", "client_reset", "origin_reset", "response_truncated",
+        "idle_timeout", "write_timeout", "lifetime", "drained", "stopped", "cut")
+# What a stream is made of by its media type: the end of the last one that is whole
+_LINE = re.compile(rb".*\n", re.S)
+_STREAMS = {
+    "text/event-stream": re.compile(rb".*(?:\r\n\r\n|\n\n|\r\r)", re.S),
+    "application/x-ndjson": _LINE, "application/ndjson": _LINE,
+    "application/jsonl": _LINE, "application/stream+json": _LINE}
+
+Pieces = list[tuple[int, bytes]]             # each with its number
 
 
 class NotWhole(ValueError):
     """It cannot be played again, with the reason."""
 
 
-def make_recording(one: Taped, known: Known | None = None) -> Recording:
-    """With its secrets. `known`: of heads; None: of none. Raises NotWhole."""
+def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
+                   ) -> Recording:
+    """With its secrets. `known`: of heads; None: of none. `cuts`: what may be recorded
+    as cut (recording_cut). Raises NotWhole."""
     if one.pieces:
         return _of_websocket(one)
-    if one.reason != "ok":
+    if one.reason != "ok" and (one.reason not in LEFT or not one.down_head):
         raise NotWhole(f"it ended as {one.reason}")
     if one.was_cut or not one.up_head or not one.down_head:
         raise NotWhole("the ring had no room for all of it")
@@ -51,6 +67,9 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
     elif not ended:
         raise NotWhole("the request's last chunk is missing")
     status, reason, protocol, fields = read_response(one.down_head, known)
+    left = one.reason != "ok"
+    if left:
+        _judge_left(one, fields, cuts)
     if status in CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
     pieces, times = list(enumerate(one.down)), one.times
@@ -60,7 +79,12 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
         head_asked = places[head_at]
         asked = [places[at] for at in asked_at]
     if one.down_chunked:
-        pieces, trailers = unframe(pieces)
+        pieces, trailers, is_whole = read_chunks(pieces)
+        left = left and not is_whole
+        if not (left or is_whole):
+            raise NotWhole("the last chunk is missing")
+    if left:
+        pieces = _whole_part(pieces, _kind(fields))
     head_us = max(0, one.wait_us)
     return Recording(
         request=read_request(
@@ -71,8 +95,38 @@ def make_recording(one: Taped, known: Known | None = None) -> Recording:
             head_us=head_us, trailers=trailers, chunks=tuple([
                 Chunk(head_us + max(0, times[n] - one.head_at_us), data, asked[n])
                 for n, data in pieces if data]),
-            head_asked=head_asked, end_asked=asked[-1] if asked else head_asked),
+            head_asked=head_asked, end_asked=asked[-1] if asked else head_asked,
+            is_cut=left),
         created_us=one.begun_us)
+
+
+def _judge_left(one: Taped, fields: Fields, cuts: str) -> None:
+    """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
+    that is not found there."""
+    is_stream = _kind(fields) in _STREAMS
+    length = field_of(one.up_head, "content-length")
+    if cuts == "none" or (cuts == "streams" and not is_stream) or (
+            find(fields, "content-length")) or is_call(one.up_head) or (
+            length and length != str(len(one.up))):
+        raise NotWhole(f"it ended as {one.reason}")
+    if find(fields, "content-encoding").lower() not in ("", "identity"):
+        raise NotWhole(f"it ended as {one.reason}, and what came of it has a coding")
+
+
+def _kind(fields: Fields) -> str:
+    return find(fields, "content-type").partition(";")[0].strip().lower()
+
+
+def _whole_part(pieces: Pieces, kind: str) -> Pieces:
+    """Without the event, or the line, that is not whole: it is none to its client."""
+    if kind not in _STREAMS:
+        return pieces
+    match = _STREAMS[kind].match(b"".join([data for _, data in pieces]))
+    left, kept = match.end() if match else 0, Pieces()
+    for number, data in pieces:
+        kept.append((number, data[:left]))
+        left -= len(kept[-1][1])
+    return kept
 
 
 def find_places(one: Taped, wanted: set[int], is_chunked: bool

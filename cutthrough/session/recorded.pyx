@@ -306,16 +306,10 @@ cdef class Replay(Filtering):
         self.up = None
         self.collected = True
         c.up_open = False
-        if c.state == RELAY:                # it was answered meanwhile
-            return
-        try:
-            c.poller.take_time()
-            wait_for_player(c)
-        except BaseException:
-            c.poller.contain(c)
+        self.keep_rest()                    # unless it was answered meanwhile
 
     def keep_rest(self):
-        """The rest of a body that was taken in part waits, until it is known where it goes."""
+        """What is left of a body, if any, waits until it is known where the request goes."""
         cdef Client c = self.client
         if c is None or c.state != REQUEST:
             return
@@ -341,6 +335,11 @@ cdef class Replay(Filtering):
         except BaseException:
             c.poller.contain(c)
         return self.down if self.down is not None else Sluice.__new__(Sluice)
+
+    def end_short(self):
+        """The answer at hand is not whole: behind its body the connection is closed."""
+        if self.client is not None:
+            self.client.request.closing = True
 
     def end_as(self, str label, str text):
         """What is answered from now on ends with this outcome; `text` is logged."""

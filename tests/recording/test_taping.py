@@ -19,6 +19,42 @@ def test_an_answer_to_a_condition_is_not_recorded(status):
         make_recording(taped(f"HTTP/1.1 {status}\r\n\r\n"))
 
 
+EVENTS = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
+LEFT = {"reason": "client_reset", "head": EVENTS}
+
+
+@pytest.mark.parametrize(("down", "body"), [
+    ((b"data: 0\n", b"\ndata", b": 1\n\nda"), b"data: 0\n\ndata: 1\n\n"),
+    ((b"data: 0\r\n\r\n:",), b"data: 0\r\n\r\n"),
+    ((b"data: 0\n",), b""), ((), b"")])
+def test_of_a_stream_that_is_left_the_whole_events_are_kept(down, body):
+    """A secret that is cut would not be found in the rest of its event."""
+    answer = make_recording(taped(down=down, **LEFT)).response
+    assert answer.is_cut and answer.body == body
+    assert not any(one.data == b"" for one in answer.chunks)
+
+
+def test_a_stream_whose_last_chunk_has_come_is_whole():
+    pieces = (b"9\r\ndata: 0\n\n\r\n", b"0\r\n\r\n")
+    for count, is_cut in ((2, False), (1, True)):
+        answer = make_recording(taped(
+            down=pieces[:count], down_chunked=True, **LEFT)).response
+        assert (answer.is_cut, answer.body) == (is_cut, b"data: 0\n\n")
+
+
+@pytest.mark.parametrize("more", [
+    {"up_head": "POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "up": b"half",
+     "up_bytes": 4},
+    {"head": EVENTS.replace("\r\n\r\n", "\r\nContent-Length: 90\r\n\r\n")},
+    {"head": EVENTS.replace("\r\n\r\n", "\r\nContent-Encoding: br\r\n\r\n")},
+    {"head": "HTTP/1.1 200 OK\r\n\r\n"}, {"reason": "recording_too_large"}])
+def test_what_else_has_not_ended_is_not_recorded(more):
+    with pytest.raises(NotWhole, match="it ended as "):
+        make_recording(taped(down=(b"data: 0\n\n",), **LEFT | more))
+    with pytest.raises(NotWhole, match="it ended as "):
+        make_recording(taped(down=(b"data: 0\n\n",), **LEFT), None, "none")
+
+
 def websocket(*pieces, **more):
     size = [sum(len(one.data) for one in pieces if one.is_up == up) for up in (1, 0)]
     return taped("HTTP/1.1 101 Switching Protocols\r\n\r\n", (), reason="client_reset",
