@@ -229,12 +229,7 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
             yield ConfigError("", "recording_routes", "has no effect without "
                               "recording_directory")
         for name in ("recording_session_field", "recording_session_user"):
-            if not getattr(self, name):
-                continue
-            if not self.recording_directory:
+            if getattr(self, name) and not self.recording_directory:
                 yield ConfigError("", name, "has no effect without recording_directory")
-            if self.recording_url:
-                yield ConfigError("", name, "has no place beside recording_url: only "
-                                  "the session in force is copied to each host")
         if self.recording_url and (reason := check_url(self.recording_url)):
             yield ConfigError("", "recording_url", reason)

@@ -365,9 +365,16 @@ class PostgresSessions(AnySessions):
         self._due: dict[str, float] = {}     # when to look for what has become too old
 
     def names(self) -> list[str]:
+        return sorted(self.heads())
+
+    def heads(self) -> dict[str, tuple[str, int]]:
+        """By name, the identity of each session, and its last change."""
         with self._base.cursor() as cursor:
-            cursor.execute("SELECT name FROM cutthrough_recordings.sessions")
-            return sorted(row["name"] for row in cursor)
+            cursor.execute(
+                "SELECT state.name AS base, id, sessions.name, changes FROM "
+                "cutthrough_recordings.sessions, cutthrough_recordings.state")
+            return {row["name"]: (f"{row['base']}/{row['id']}", row["changes"])
+                    for row in cursor}
 
     def create(self, name: str, manifest: Manifest | None = None) -> PostgresSession:
         made = msgspec.structs.replace(

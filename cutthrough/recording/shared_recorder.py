@@ -6,6 +6,7 @@ A thread asks the database, so that captures go on whatever the network does. Wh
 cannot send waits, within the bounds of any recorder; the writer waits for room as long
 as the database takes what it gets, for ROOM_S. What waits when the writer is killed is
 lost. The session in force is copied also if nothing is recorded: workers replay copies.
+If requests choose their sessions, all of the database are copied (chosen_copies).
 """
 
 import itertools
@@ -21,16 +22,20 @@ from cutthrough.recording.book import (
     AGAIN_S,
     MOST_WAITING,
     PRUNE_S,
+    NotMade,
     count_fitting,
     manifest_of,
 )
+from cutthrough.recording.choice import Choice
+from cutthrough.recording.chosen_copies import ChosenCopies
 from cutthrough.recording.copies import Copy, drop_copy, open_copy
 from cutthrough.recording.heads import Known
 from cutthrough.recording.making import Maker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
-from cutthrough.recording.session import NoSession, Turn
+from cutthrough.recording.recorder import MOST_SESSIONS
+from cutthrough.recording.session import NoSession, SessionError, Turn
 
 log = logging.getLogger("cutthrough")
 
@@ -50,6 +55,7 @@ class SharedRecorder:
     def __init__(self, settings: Recordings) -> None:
         self._settings = settings
         self._maker = Maker(settings.hooks, settings.cuts)
+        self._choice = Choice(settings.session_field, settings.session_user)
         self._name = self._failed = ""
         # For what both threads change: _failed, and the next four
         self._there = threading.Condition()
@@ -59,8 +65,9 @@ class SharedRecorder:
         self._sending: list[tuple[str, Recording]] = []
         self._lost = 0
         self._sessions: PostgresSessions | None = None
-        self._shared: PostgresSession | None = None      # the one in force
-        self._copy: Copy | None = None
+        self._opened: dict[str, PostgresSession] = {}
+        self._copy: Copy | None = None                   # of the one in force
+        self._chosen = ChosenCopies(settings.directory)
         self._not_copied: Exception | None = None
         self._not_sent: Exception | None = None
         self._counted = self._pruned = time.monotonic()
@@ -73,12 +80,22 @@ class SharedRecorder:
         """Returns how many are lost. `turn`: what a killed writer had queued is lost
         with it, so nothing is written twice."""
         known: Known = {}
-        made = [found for one in taped if (found := self._maker.make(one, known))]
+        made = []
+        for one in taped:
+            try:
+                name = self._choice.of(
+                    one.up_head, one.user) if self._choice.is_free else ""
+            except SessionError as error:
+                self._maker.leave_out(one, error)
+                continue
+            if found := self._maker.make(one, known):
+                made.append((name, found))
         return self._put(made) if made else 0
 
-    def _put(self, made: list[Recording]) -> int:
+    def _put(self, made: list[tuple[str, Recording]]) -> int:
+        """Each with the session that its request chose; "": that in force."""
         try:
-            name = self._in_force()
+            in_force = self._in_force()
         except (OSError, ValueError) as error:
             log.error("%d recordings are lost: %s", len(made), error)
             return len(made)
@@ -88,7 +105,7 @@ class SharedRecorder:
                     len(self._queue) + len(made) > MOST_WAITING) and (
                     left := until - time.monotonic()) > 0:
                 self._there.wait(left)
-            self._queue += [(name, one) for one in made]
+            self._queue += [(name or in_force, one) for name, one in made]
             self._cut_queue()
             self._there.notify_all()
         return self.take_lost()
@@ -127,7 +144,9 @@ class SharedRecorder:
                 elif not self._queue and not self._closing:
                     self._there.wait(POLL_S)
                 is_last = self._closing
-                self._sending, self._queue = self._queue, []
+                # In the order of each session, and each at once
+                self._sending = sorted(self._queue, key=itemgetter(0))
+                self._queue = []
                 self._there.notify_all()
             self._work()
             if is_last and (self._failed or not self._queue):
@@ -150,6 +169,9 @@ class SharedRecorder:
             return
         try:
             self._follow()
+            if self._choice.is_free:
+                self._follow_chosen()
+            self._keep_house()
             if self._not_copied:
                 log.warning("recordings: sessions of the database are copied again")
             self._not_copied = None
@@ -168,38 +190,49 @@ class SharedRecorder:
         if self._sessions is None:
             self._sessions = PostgresSessions(
                 self._settings.url, self._settings.directory)
-        if name != self._name:
-            return self._sessions.open(name)
-        if self._shared is None:
-            self._shared = self._sessions.open(name)
-        return self._shared
+        if name not in self._opened:
+            self._opened[name] = self._sessions.open(name)
+        return self._opened[name]
 
     def _make(self, name: str) -> PostgresSession:
+        """Raises NotMade, too."""
         try:
             return self._open(name)
         except NoSession:
             assert self._sessions is not None
-            return self._sessions.create(name, manifest_of(self._settings))
+            if name != self._name and len(self._sessions.heads()) >= MOST_SESSIONS:
+                raise NotMade(f"the database has {MOST_SESSIONS} sessions, and "
+                              "requests make no more") from None
+            self._opened[name] = self._sessions.create(
+                name, manifest_of(self._settings))
+            return self._opened[name]
 
     def _send(self, name: str, recordings: list[Recording]) -> None:
-        session = self._make(name)
         try:
+            session = self._make(name)
             try:
                 session.put(recordings)
             except NoSession:                # it was deleted since it was opened
-                self._shared = None
+                self._opened.pop(name, None)
                 self._make(name).put(recordings)
+        except NotMade as error:
+            self._lose(recordings, error)
         except StoreAway:
             raise
-        except (StoreError, ValueError) as error:    # of one of them: it would again
-            log.error("%d recordings are lost: %s", len(recordings), error)
-            with self._there:
-                self._lost += len(recordings)
+        except (StoreError, ValueError) as error:
+            if name not in self._opened:     # it would be so for all of them
+                raise
+            self._lose(recordings, error)    # of one of them: it would be so again
         with self._there:
             del self._sending[:len(recordings)]
             if self._failed:
                 log.warning("recordings are written again")
             self._not_sent, self._failed = None, ""
+
+    def _lose(self, recordings: list[Recording], error: Exception) -> None:
+        log.error("%d recordings are lost: %s", len(recordings), error)
+        with self._there:
+            self._lost += len(recordings)
 
     def _wait_with(self, error: Exception) -> None:
         """What could not be sent waits again, before all else."""
@@ -216,27 +249,42 @@ class SharedRecorder:
         try:
             shared = self._open(self._name)
         except NoSession:
+            self._leave()
             drop_copy(self._settings.directory, self._name)
-            raise
+            return
         if self._copy is None:
             self._copy = open_copy(self._settings.directory, self._name, shared)
         for _ in range(STEPS):
             if not self._copy.follow(shared):
                 break
-        now = time.monotonic()
-        if now - self._counted >= HITS_S or self._closing:
-            self._counted = now
+        if self._is_due():
             self._copy.tell_hits(shared)
+
+    def _is_due(self) -> bool:
+        """Is it time to report hits?"""
+        return self._closing or time.monotonic() - self._counted >= HITS_S
+
+    def _follow_chosen(self) -> None:
+        assert self._sessions is not None
+        self._chosen.follow(self._sessions, self._name)
+        if self._is_due():
+            self._chosen.tell_hits(self._sessions)
+
+    def _keep_house(self) -> None:
+        now = time.monotonic()
+        if self._is_due():
+            self._counted = now
         if now - self._pruned >= PRUNE_S:
             self._pruned = now
             assert self._sessions is not None
             self._sessions.prune()
-            self._shared = None              # its bounds may be others
+            self._opened.clear()             # their bounds may be others
 
     def _leave(self) -> None:
         if self._copy is not None:
             self._copy.close()
-        self._copy = self._shared = None
+        self._copy = None
+        self._opened.clear()
 
 
 def is_news(error: Exception, before: Exception | None) -> bool:

@@ -296,7 +296,8 @@ def test_a_stream_that_was_not_read_to_its_end_is_in_its_cassette(run, make_orig
         assert status == 0 and "not recorded" not in said, said
     assert len(origin.connections) == 1
     (name,) = run.cassette("test_inner.test_part")
-    held = json.loads((run.folder / "cassettes/test_inner.test_part" / name).read_text())
+    folder = run.folder / "cassettes/test_inner.test_part"
+    held = json.loads((folder / name).read_text())
     assert held["response"]["is_cut"]
 
 
