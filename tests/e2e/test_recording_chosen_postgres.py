@@ -25,7 +25,7 @@ def asks(client, url, name, body):
 
 @pytest.fixture
 def hosts(start, ask, make_origin, dial):
-    """Host a has recorded two sessions, and b replays; the URL, and its origin's end."""
+    """Host a has recorded two sessions, which b replays; the URL."""
     origin = make_origin(tell_who)
     first, second = start("a", config=FIELD), start("b", "replay", FIELD)
     for name in NAMES:
