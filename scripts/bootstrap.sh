@@ -192,6 +192,7 @@ if [ "$what" = test ]; then
         need firefox-esr has firefox-esr
         need nodejs has node
         need npm has npm
+        need node-ws test -d /usr/share/nodejs/ws # a WebSocket of Node, and its proxy agent
     fi
     if [ $guest = yes ]; then
         need qemu-system-x86 has qemu-system-x86_64

@@ -24,10 +24,12 @@ import pytest
 
 from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
+from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
 from tests.support.outcomes import missing, write_part
+from tests.support.programs import Programs
 from tests.support.proxy import Proxy, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
@@ -153,6 +155,12 @@ def nginx(directory: Callable[[str], Path]) -> Iterator[Nginx]:
         pytest.skip("nginx is not installed")
     with contextlib.closing(Nginx(directory("nginx"))) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def programs(directory: Callable[[str], Path]) -> Programs:
+    """Clients of many languages, which trust the proxy's authority."""
+    return Programs(directory("programs"), authority().own.certificate)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ and replayed when their origins are gone, one after another and two at once."""
 import contextlib
 import hashlib
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.support.certificates import authority
 from tests.support.inside import HERE, NAMES, certificate, config, origins, over_tls
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Connection
-from tests.support.programs import need
+from tests.support.programs import need, run_behind
 from tests.support.proxy import Proxy
 from tests.support.site import FETCH, LOADED, WHOLE, Site
 from tests.support.wait import wait_until
@@ -88,16 +87,10 @@ def stage(directory, loop_name, opened):
 def run(tmp_path):
     """Runs a program through the proxy in a directory of its own."""
     def start(proxy: Proxy, place: str, *words: str, trust: str, **more: str) -> str:
-        need(words[0])
         folder = tmp_path / place
         folder.mkdir(exist_ok=True)
-        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        done = subprocess.run(
-            words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=60, env={
-                "PATH": os.environ["PATH"], "HOME": str(folder), "no_proxy": "",
-                "GIT_CONFIG_NOSYSTEM": "1", trust: str(authority().own.certificate),
-                **dict.fromkeys(names, proxy.url), **more})
+        done = run_behind(proxy.url, folder, *words, trust=trust,
+                          trusted=authority().own.certificate, **more)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
     return start

@@ -6,6 +6,7 @@ AssertionError is raised in the test, when the origin is closed.
 """
 
 import contextlib
+import queue
 import socket
 import threading
 from collections.abc import Callable
@@ -71,6 +72,16 @@ def answer_and_close(*pieces: bytes) -> Script:
         conn.send(*pieces)
 
     return script
+
+
+def send_events(conn: Connection, events: "queue.Queue[bytes]") -> None:
+    """Answers with server-sent events, each when it comes out of the queue; b"": the
+    last."""
+    conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+              b"Transfer-Encoding: chunked\r\n\r\n")
+    for event in iter(events.get, b""):
+        conn.send(b"%x\r\n%s\r\n" % (len(event), event))
+    conn.send(b"0\r\n\r\n")
 
 
 def echo(conn: Connection) -> None:

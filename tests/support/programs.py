@@ -7,9 +7,11 @@ the version of HTTP ("1.1" or "2"), the status, and the SHA-256 of the body. The
 is that of $https_proxy; whom the program trusts, the variable of its kind says.
 """
 
+import functools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,26 @@ http.request({host: proxy.hostname, port: proxy.port, method: 'CONNECT',
   }).end();
 """
 
+# URL: each message comes back as it was sent. Debian has both packages: node-ws
+NODE_WEBSOCKET = """
+const WebSocket = require('ws'), {HttpsProxyAgent} = require('https-proxy-agent');
+const crypto = require('crypto'), assert = require('assert');
+const socket = new WebSocket(process.argv[1],
+  {agent: new HttpsProxyAgent(process.env.https_proxy)});
+const sent = ['text', crypto.randomBytes(70_000), crypto.randomBytes(1_000_000), ''];
+let count = 0;
+socket.on('open', () => sent.forEach(message => socket.send(message)));
+socket.on('message', (data, isBinary) => {
+  const message = sent[count++];
+  assert.deepStrictEqual(isBinary ? data : data.toString(), message);
+  if (count === sent.length) socket.ping();
+});
+socket.on('pong', () => socket.close(1000));
+socket.on('close', code => console.log(count, code));
+"""
+#: Where Debian has packages of Node; Node of another source does not look there.
+NODE_PACKAGES = "/usr/share/nodejs"
+
 GO = """
 package main
 
@@ -210,6 +232,64 @@ public class Fetch {
     }
 }
 """
+
+
+SHELL = {"curl": (CURL, "CURL_CA_BUNDLE"), "wget": (WGET, "WGET_CA")}
+PYTHON = {"urllib": (URLLIB, "SSL_CERT_FILE"),
+          "requests": (REQUESTS, "REQUESTS_CA_BUNDLE"),
+          "httpx": (HTTPX, "SSL_CERT_FILE"),
+          "aiohttp": (AIOHTTP, "SSL_CERT_FILE")}
+JAVA_FLAGS = ("-Xshare:auto", "-Djdk.http.auth.tunneling.disabledSchemes=",
+              "-Djavax.net.ssl.trustStorePassword=changeit")
+
+
+class Programs:
+    """The programs by their names. Go's program and Java's trust store are made in
+    `home` when a test needs them; the trust store has the authority `trusted`."""
+
+    def __init__(self, home: Path, trusted: Path) -> None:
+        self._home, self._trusted = home, trusted
+
+    def command(self, name: str) -> tuple[tuple[str, ...], str]:
+        """Its first words, and the variable that names the authority. Skips the test
+        if the program is not installed."""
+        if name in SHELL:
+            need(name)
+            text, trust = SHELL[name]
+            return ("sh", "-c", text, "sh"), trust
+        if name in PYTHON:
+            text, trust = PYTHON[name]
+            return (sys.executable, "-c", text), trust
+        if name == "node":
+            return ("node", "-e", NODE), "NODE_EXTRA_CA_CERTS"
+        if name == "go":
+            return (self._go,), "SSL_CERT_FILE"
+        need("javac")
+        (self._home / "Fetch.java").write_text(JAVA)
+        return ("java", *JAVA_FLAGS, f"-Djavax.net.ssl.trustStore={self._java_trust}",
+                str(self._home / "Fetch.java")), "TRUSTED"
+
+    @functools.cached_property
+    def _go(self) -> str:
+        return build_go(GO, self._home)
+
+    @functools.cached_property
+    def _java_trust(self) -> str:
+        return trust_of_java(self._trusted, self._home)
+
+
+def run_behind(proxy_url: str, folder: Path, *words: str, trust: str, trusted: Path,
+               **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in `folder`; `trust` is the variable for the authority `trusted`.
+    Skips the test if the program is not installed."""
+    need(words[0])
+    names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    return subprocess.run(
+        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=60, check=False, env={
+            "PATH": os.environ["PATH"], "HOME": str(folder), "no_proxy": "",
+            "GIT_CONFIG_NOSYSTEM": "1", trust: str(trusted),
+            **dict.fromkeys(names, proxy_url), **more})
 
 
 def need(*programs: str) -> None:
