@@ -1,15 +1,16 @@
-"""Interception that cannot be: whose fault it is shows, and nobody gets a good
-certificate for a bad origin (R54)."""
+"""Interception that cannot be: the reason shows whose fault it is (R54).
+
+Bad certificates of origins, one by one: test_interception_bad_origins.py.
+"""
 
 import socket
 import ssl
-import subprocess
 
 import pytest
 
+from tests.support.bad_origins import bad_certificate
 from tests.support.certificates import (
     Authority,
-    TlsSocket,
     authority,
     client_context,
 )
@@ -25,8 +26,6 @@ from tests.support.inside import (
     over_tls,
 )
 from tests.support.origin import Connection, stall
-from tests.support.proxy import ROOT
-from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -37,65 +36,6 @@ def start(start_policy):
             text = text.replace(str(authority().folder), str(ca.folder))
         return start_policy(policy, text)
     return make
-
-
-def bad(kind: str):
-    """A certificate that must not be accepted."""
-    if kind == "expired":
-        return certificate(days=-1)
-    if kind == "another name":
-        return certificate("DNS:b.example")
-    if kind == "no name":
-        return origins().sign(subject="/CN=other")
-    other = Authority("stranger")
-    if kind == "untrusted":
-        return other.sign("DNS:a.example")
-    return other.own                         # self-signed
-
-
-@pytest.mark.parametrize(("kind", "alert"), [
-    ("expired", "CERTIFICATE_EXPIRED"), ("another name", "BAD_CERTIFICATE"),
-    ("no name", "BAD_CERTIFICATE"), ("untrusted", "UNKNOWN_CA"),
-    ("self-signed", "UNKNOWN_CA")])
-def test_a_bad_certificate_is_shown_as_bad(start, make_origin, dial, kind, alert):
-    """R54: an alert, before the client has got any certificate."""
-    proxy, origin = start(), make_origin(over_tls(okay, bad(kind)))
-    with pytest.raises(ssl.SSLError, match=alert):
-        enter(proxy, dial(proxy), origin.port)
-    record = proxy.wait_reason("origin_certificate")
-    assert (record["method"], record["host"], record["intercepted"]) == (
-        "CONNECT", "a.example", True)
-    assert not origin.requests
-    assert "origin a.example: its certificate is not accepted: " in proxy.stderr()
-
-
-@pytest.mark.parametrize("kind", [
-    "expired", "another name", "untrusted", "self-signed"])
-def test_curl_is_told_of_a_bad_certificate(start, make_origin, kind):
-    proxy, origin = start(), make_origin(over_tls(okay, bad(kind)))
-    done = subprocess.run(
-        ["curl", "-sS", "--noproxy", "", "-x", proxy.url, "--cacert",
-         authority().own.certificate, f"https://a.example:{origin.port}/"],
-        capture_output=True, text=True, timeout=60)
-    # curl has a status of its own for this alert
-    assert done.returncode == (60 if kind == "expired" else 35), done
-    proxy.wait_reason("origin_certificate")
-    assert not origin.requests
-
-
-def test_a_revoked_certificate_is_shown_as_revoked(start, make_origin, dial):
-    """R54: and the next one of that authority is accepted."""
-    revoked, good = origins().sign("DNS:a.example"), origins().sign("DNS:b.example")
-    proxy = start(more=f'origin_crl = "{origins().revoke(revoked)}"\n')
-    origin = make_origin(over_tls(okay, revoked))
-    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REVOKED"):
-        enter(proxy, dial(proxy), origin.port)
-    proxy.wait_reason("origin_certificate")
-    assert not origin.requests
-    assert "its certificate is not accepted: certificate revoked" in proxy.stderr()
-    other = make_origin(over_tls(okay, good))
-    client = enter(proxy, dial(proxy), other.port, "b.example")
-    assert ask(client, host="b.example").body == b"ok"
 
 
 def test_a_reload_reads_the_list_of_revoked_certificates(start, make_origin, dial):
@@ -134,34 +74,10 @@ def test_sessions_with_origins_are_resumed_for_the_same_name_alone(
     assert ask(client, "POST", host="b.example").body == b"ok"
     assert resumed == [False, True, True, False]
     # Whoever has the origin's certificate, and not its keys, verifies anew
-    other = make_origin(over_tls(script, bad("untrusted")))
+    other = make_origin(over_tls(script, bad_certificate("untrusted")))
     with pytest.raises(ssl.SSLError):
         enter(proxy, dial(proxy), other.port)
     proxy.wait_reason("origin_certificate")
-
-
-def test_an_origin_with_a_weak_group_is_refused(start, make_origin, dial):
-    """TLS 1.2 with Diffie-Hellman over 1024 bits and nothing else: no group of finite
-    fields is offered."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*origins().sign("DNS:a.example", kind="rsa"))
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("DHE-RSA-AES128-GCM-SHA256:@SECLEVEL=0")
-    context.load_dh_params(ROOT / "tests" / "support" / "weak_dh.pem")
-
-    def weak(conn: Connection) -> None:
-        with pytest.raises(ssl.SSLError) as failure:
-            TlsSocket(conn.sock, context, server_side=True).shake()
-        told.append(str(failure.value))
-
-    told: list[str] = []
-    proxy, origin = start(), make_origin(weak)
-    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
-        enter(proxy, dial(proxy), origin.port)
-    record = proxy.wait_reason("origin_tls")
-    assert (record["host"], record["intercepted"]) == ("a.example", True)
-    wait_until(lambda: told, "the origin's end of the handshake")
-    assert "NO_SHARED_CIPHER" in told[0]
 
 
 def test_a_list_of_revoked_certificates_needs_authorities(start_policy, tmp_path):
@@ -193,6 +109,7 @@ def test_a_later_bad_certificate_is_a_502(start, make_origin, dial):
     reply = ask(client)
     assert reply.status == 502
     assert "tls_certificate_error" in reply.all("proxy-status")[0]
+    assert b"origin_certificate" in reply.body and b"has expired" in reply.body
     assert proxy.wait_reason("origin_certificate")["method"] == "GET"
 
 
