@@ -1,5 +1,6 @@
 """The real program, real servers and raw clients; once per event loop, unless a test is
 marked `any_loop`: what it asks is decided elsewhere, and the other loop says it again.
+So it is with the supervisor, whose loop is asyncio's own beside workers of either.
 
 `proxy` is shared by the tests of a session, `start_proxy` makes one of a test's own.
 Both check at their end that the workers hold no more descriptors than before, after

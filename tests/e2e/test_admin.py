@@ -37,6 +37,7 @@ def start(loop_name, directory, opened):
 
 # What it tells
 
+@pytest.mark.any_loop
 def test_off_is_the_default(loop_name, directory, opened):
     proxy = opened.enter_context(Proxy(directory("proxy"), loop=loop_name))
     assert "admin" not in proxy.stderr()
@@ -45,12 +46,14 @@ def test_off_is_the_default(loop_name, directory, opened):
     assert before <= set(proxy.ports)
 
 
+@pytest.mark.any_loop
 def test_health_and_readiness(start):
     _proxy, operator = start()
     assert operator.get("/healthz") == "ok\n"
     assert operator.get("/readyz") == "serving\n"
 
 
+@pytest.mark.any_loop
 def test_it_is_not_ready_while_it_drains(start, make_origin, dial):
     proxy, operator = start()
     tunnel = some_tunnels(proxy, make_origin(echo), dial, 1)[0]
@@ -61,6 +64,7 @@ def test_it_is_not_ready_while_it_drains(start, make_origin, dial):
     assert proxy.wait_exit() == 0
 
 
+@pytest.mark.any_loop
 def test_it_is_not_ready_while_no_worker_is(start):
     """A balancer sent callers, who waited for workers that died again and again."""
     proxy, operator = start()
@@ -97,6 +101,7 @@ def test_a_tunnel_is_listed_as_the_log_will_have_it(start, make_origin, dial):
         "peer": "127.0.0.1"}
 
 
+@pytest.mark.any_loop
 def test_a_request_and_an_idle_connection_are_told_apart(start, make_origin, dial):
     proxy, operator = start()
     idle = dial(proxy)
@@ -120,6 +125,7 @@ SELECTED = [
 ]
 
 
+@pytest.mark.any_loop
 def test_selectors_choose(start, make_origin, dial):
     proxy, operator = start()
     some_tunnels(proxy, make_origin(echo), dial, 2)
@@ -127,6 +133,7 @@ def test_selectors_choose(start, make_origin, dial):
         assert len(operator.connections(query)) == count, query
 
 
+@pytest.mark.any_loop
 def test_many_may_ask_at_once(start, make_origin, dial):
     """Each has its own answer, whoever else asks before that is there."""
     proxy, operator = start("workers = 2\n")
@@ -136,6 +143,7 @@ def test_many_may_ask_at_once(start, make_origin, dial):
         assert set(found) == {3}
 
 
+@pytest.mark.any_loop
 def test_a_selector_that_is_none_is_refused(start):
     _, operator = start()
     for query in ("usr=me", "older=soon", "bytes=1KiB", "state=tunnle", "kind=x",
@@ -144,6 +152,7 @@ def test_a_selector_that_is_none_is_refused(start):
         assert status == 400 and text
 
 
+@pytest.mark.any_loop
 def test_socket_options_asked_for_and_in_force_are_shown(start):
     proxy, operator = start("workers = 2\n")
     text = operator.get("/config")
@@ -156,6 +165,7 @@ def test_socket_options_asked_for_and_in_force_are_shown(start):
     tomllib.loads(text)
 
 
+@pytest.mark.any_loop
 def test_the_configuration_is_shown_without_secrets(start):
     _proxy, operator = start('head_timeout = "7s"\n')
     text = operator.get("/config")
@@ -184,6 +194,7 @@ def test_endings_come_as_they_are_logged(start, make_origin, dial):
         made.close()
 
 
+@pytest.mark.any_loop
 def test_nobody_is_told_after_the_last_watcher_has_gone(start, make_origin, dial):
     proxy, operator = start()
     pipes = proxy.census()
@@ -199,6 +210,7 @@ def test_nobody_is_told_after_the_last_watcher_has_gone(start, make_origin, dial
     assert "rror" not in proxy.stderr(), "who closes the page leaves no traceback"
 
 
+@pytest.mark.any_loop
 def test_a_watcher_that_reads_nothing_is_cut_off(
         loop_name, directory, opened, make_origin, dial):
     """It kept what it did not read, and every worker writing, until it went."""
@@ -222,6 +234,7 @@ def test_a_watcher_that_reads_nothing_is_cut_off(
     assert "rror" not in proxy.stderr()
 
 
+@pytest.mark.any_loop
 def test_watchers_are_bounded(start):
     _proxy, operator = start()
     watching = []
@@ -267,6 +280,7 @@ def test_a_cut_reaches_every_worker_within_200_ms(start, make_origin, dial):
     assert min(tries) < 0.2, f"{min(tries) * 1000:.0f} ms"
 
 
+@pytest.mark.any_loop
 def test_only_what_was_meant_is_cut(start, make_origin, dial):
     proxy, operator = start()
     first, second = some_tunnels(proxy, make_origin(echo), dial, 2)
@@ -279,6 +293,7 @@ def test_only_what_was_meant_is_cut(start, make_origin, dial):
     assert [one["id"] for one in operator.connections()] == [newest["id"]]
 
 
+@pytest.mark.any_loop
 def test_who_does_not_answer_is_named(start, make_origin, dial):
     """Its tunnels ran on, and the answer said no more than how many others were cut."""
     proxy, operator = start()
@@ -328,6 +343,7 @@ def test_what_drains_in_the_program_before_is_listed_and_cut(start, make_origin,
         end(new)
 
 
+@pytest.mark.any_loop
 def test_a_request_that_is_cut_is_told_so(start, make_origin, dial):
     proxy, operator = start()
     client = dial(proxy)
@@ -341,6 +357,7 @@ def test_a_request_that_is_cut_is_told_so(start, make_origin, dial):
     assert proxy.wait_reason("cut")["status"] == 503
 
 
+@pytest.mark.any_loop
 def test_a_cut_without_a_selector_is_refused(start, make_origin, dial):
     proxy, operator = start()
     some_tunnels(proxy, make_origin(echo), dial, 1)
@@ -349,6 +366,7 @@ def test_a_cut_without_a_selector_is_refused(start, make_origin, dial):
     assert operator.cut("all=true") == 1
 
 
+@pytest.mark.any_loop
 def test_a_reload_and_what_refuses_it(start):
     proxy, operator = start()
     proxy.write_config(f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
@@ -369,6 +387,7 @@ def test_a_reload_and_what_refuses_it(start):
     assert then[stamp] == now[stamp]
 
 
+@pytest.mark.any_loop
 def test_workers_that_die_are_counted(start):
     """One that died each minute was on standard error, and nowhere else."""
     proxy, operator = start()
@@ -382,6 +401,7 @@ def test_workers_that_die_are_counted(start):
     assert operator.metrics()['worker_deaths_total{worker="0"}'] == 1, "not those told"
 
 
+@pytest.mark.any_loop
 def test_a_drain_ends_the_program(start):
     proxy, operator = start()
     assert operator.ask("POST", "/drain", **AUTHORIZED)[0] == 202

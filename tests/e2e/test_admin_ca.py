@@ -10,6 +10,8 @@ from cutthrough.cli import main
 from tests.support.admin import AUTHORIZED, administered
 from tests.support.certificates import authority
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.fixture
 def ca(tmp_path):

@@ -16,6 +16,8 @@ from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator, administered
 from tests.support.inside import okay
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 WORKERS = 2
 
 

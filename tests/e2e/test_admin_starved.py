@@ -7,6 +7,8 @@ import pytest
 from tests.support.admin import SAMPLE, administered
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 class Supervisor:
     """What `exhaust` looks at of a proxy."""

@@ -10,6 +10,8 @@ from tests.support.client import PASSWORD, USER
 from tests.support.origin import OK, answer
 from tests.support.proxy import ROOT, Proxy, clean_environment
 
+pytestmark = pytest.mark.any_loop
+
 LISTENER = """[[listeners]]
 address = "127.0.0.1:0"
 certificates = ["{0}.pem"]

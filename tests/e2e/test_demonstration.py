@@ -45,6 +45,7 @@ def test_origin_form_goes_to_the_origin(demonstration, nginx, dial):
     assert client.get("/index.html", auth=None, host="x").status == 407
 
 
+@pytest.mark.any_loop
 def test_absolute_form_and_connect_are_served_beside_it(
     demonstration, nginx, dial, make_origin
 ):
@@ -54,6 +55,7 @@ def test_absolute_form_and_connect_are_served_beside_it(
     assert dial(proxy).connect(elsewhere.authority, auth=DEMONSTRATION).status == 200
 
 
+@pytest.mark.any_loop
 def test_an_origin_form_target_gets_the_origins_host(demonstration, nginx, dial):
     proxy = demonstration("--origin", f"http://{nginx.authority}")
     reply = dial(proxy).get("/echo-host", auth=DEMONSTRATION, host="anything.example")
@@ -68,6 +70,7 @@ def test_it_ends_with_status_0(demonstration, number):
     assert "Traceback" not in proxy.stderr()
 
 
+@pytest.mark.any_loop
 def test_it_takes_the_environment_too(demonstration, nginx, dial):
     proxy = demonstration(CUTTHROUGH_ORIGIN=f"http://{nginx.authority}")
     assert dial(proxy).get("/1k", auth=DEMONSTRATION, host="x").body == nginx.payload(
@@ -75,6 +78,7 @@ def test_it_takes_the_environment_too(demonstration, nginx, dial):
     )
 
 
+@pytest.mark.any_loop
 def test_demonstration_credentials_serve_loopback_only(directory):
     """R29."""
     import sys
@@ -93,6 +97,7 @@ def test_demonstration_credentials_serve_loopback_only(directory):
     assert "loopback" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.any_loop
 def test_it_stays_until_it_is_told_to_stop(demonstration, dial):
     proxy = demonstration()
     client = dial(proxy)
@@ -101,6 +106,7 @@ def test_it_stays_until_it_is_told_to_stop(demonstration, dial):
     assert proxy.process.poll() is None
 
 
+@pytest.mark.any_loop
 @pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
 def test_the_fields_wrk_command_reaches_the_origin(demonstration, nginx):
     """Every request that wrk counts is one that the origin has logged."""
@@ -130,6 +136,7 @@ def test_the_fields_wrk_command_reaches_the_origin(demonstration, nginx):
     assert 0 < count <= arrived <= count + 10, done.stdout
 
 
+@pytest.mark.any_loop
 @pytest.mark.skipif(not shutil.which("siege"), reason="siege is not installed")
 def test_the_fields_siege_command_reaches_the_origin(demonstration, nginx, tmp_path):
     proxy = demonstration(

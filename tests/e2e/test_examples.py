@@ -11,6 +11,8 @@ from tests.support.client import USER
 from tests.support.origin import echo
 from tests.support.proxy import ROOT, clean_environment
 
+pytestmark = pytest.mark.any_loop
+
 
 def blocks_of(page: str) -> list[str]:
     text = (ROOT / "docs" / page).read_text()

@@ -11,6 +11,8 @@ from tests.support.breakpoints import send, starter
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.fixture
 def start(start_policy):

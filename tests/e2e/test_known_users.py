@@ -20,6 +20,8 @@ from tests.support.proxy import Proxy
 from tests.support.stream import Message
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 NAMES = ("ann", "bob", "eve")
 
 

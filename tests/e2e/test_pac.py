@@ -14,6 +14,8 @@ from tests.e2e.test_succession import end, successor_of
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 PLAIN = ('workers = 2\nlisten = ["127.0.0.1:0"]\n'
          '[[listeners]]\naddress = "127.0.0.1:0"\n')
 PAC = PLAIN + 'pac = true\npac_direct = ["direct.example"]\n'
@@ -27,7 +29,6 @@ def read(port: int, path: str = "/proxy.pac", method: str = "GET",
         return client.read_response(method)
 
 
-@pytest.mark.any_loop
 def test_the_file_names_the_proxy_as_the_browser_has_reached_it(start):
     proxy = start(PAC)
     _, port = proxy.ports
@@ -109,7 +110,6 @@ def test_a_file_that_is_too_long_is_refused_with_its_place(start):
     assert "reload refused" in line and "at most 12288 can be served" in line
 
 
-@pytest.mark.any_loop
 def test_a_worker_that_is_replaced_keeps_the_file_of_its_own_listener():
     """The new generation has no second listener, and the old worker is not done."""
     options = {"user": USER, "password": PASSWORD, "access_log": "off",

@@ -11,6 +11,8 @@ from tests.support.lines import read_line
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.fixture
 def start(start_policy):

@@ -11,6 +11,8 @@ from tests.support.origin import answer
 from tests.support.proxy import ROOT
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 RULE = """
     [[rules]]
     action = "allow"

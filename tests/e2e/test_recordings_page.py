@@ -13,6 +13,8 @@ from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
 from tests.support.browser import PROGRAM, Browser
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 AXE = find_spec("axe_core_python")
 HOSTILE = "<img src=x onerror=pwned=1>"
 in_browser = [
@@ -250,10 +252,7 @@ class Page:
 
 
 @pytest.fixture
-def page(start, opened, directory, loop_name):
-    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
-        pytest.skip("the page knows no event loop")
-
+def page(start, opened, directory):
     def run(scheme="light", size=(1280, 900)):
         proxy, operator = start()
         browser = opened.enter_context(Browser(directory("browser")))

@@ -29,6 +29,7 @@ def pids(proxy) -> set[int]:
     return {worker.pid for worker in proxy.workers()}
 
 
+@pytest.mark.any_loop
 def test_a_reload_is_told_in_one_line_with_what_differs(start):
     proxy = start()
     assert proxy.reload('head_timeout = "2s"\nmax_body = "1MiB"\n') == (
@@ -37,6 +38,7 @@ def test_a_reload_is_told_in_one_line_with_what_differs(start):
         "generation 3: no changes")
 
 
+@pytest.mark.any_loop
 def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, dial):
     """The supervisor waited in open(2), for ever: no reload, no signal, no worker."""
     proxy = start()
@@ -53,6 +55,7 @@ def test_a_configuration_that_is_a_pipe_refuses_the_reload(start, make_origin, d
     assert proxy.hup() == "generation 2: no changes"
 
 
+@pytest.mark.any_loop
 def test_rules_are_counted_by_what_they_say_and_not_where(start, tmp_path):
     """A rule put in above made every rule below it one that went and one that came."""
     policy = tmp_path / "policy.toml"
@@ -84,6 +87,7 @@ def test_a_timeout_that_changed_holds_for_the_next_connection(start, dial):
     assert pids(proxy) == before, "the worker took it over"
 
 
+@pytest.mark.any_loop
 def test_a_password_that_changed_is_the_only_one_that_counts(start, make_origin, dial):
     proxy, origin = start(), make_origin()
     client = dial(proxy)
@@ -93,6 +97,7 @@ def test_a_password_that_changed_is_the_only_one_that_counts(start, make_origin,
     assert dial(proxy).get(origin.url()).status == 407
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("mistake, reason", [
     ('head_timeut = "1s"', "head_timeut: no such option; did you mean head_timeout?"),
     ('head_timeout = "1"', "head_timeout: '1' is not a duration"),
@@ -116,6 +121,7 @@ def test_a_mistake_changes_nothing(start, make_origin, dial, mistake, reason):
     assert pids(proxy) == before
 
 
+@pytest.mark.any_loop
 def test_a_file_that_is_empty_brings_no_demonstration_credentials(start, dial):
     """R29: a disk that was full left it so, and the whole world knew the password."""
     proxy = start()
@@ -288,6 +294,7 @@ def test_what_was_answered_is_in_force_in_every_worker(administer, make_origin):
     assert len(pids(proxy) - before) == 3, "and new workers are there"
 
 
+@pytest.mark.any_loop
 def test_a_refused_reload_is_answered_with_its_reason(administer):
     proxy, operator = administer()
     proxy._config.write_text("head_timeut = 1\n")
@@ -296,6 +303,7 @@ def test_a_refused_reload_is_answered_with_its_reason(administer):
              "head_timeut: no such option; did you mean head_timeout?\n")
 
 
+@pytest.mark.any_loop
 def test_a_worker_that_is_late_is_named_and_so_is_its_coming(administer, make_origin):
     proxy, operator = administer()
     origin, pid = make_origin(), proxy.worker.pid
@@ -318,6 +326,7 @@ def test_a_worker_that_is_late_is_named_and_so_is_its_coming(administer, make_or
     assert status(proxy, origin, "another") == 200
 
 
+@pytest.mark.any_loop
 def test_two_reloads_at_once_are_two_generations_in_order(administer):
     proxy, operator = administer()
     pid = proxy.worker.pid
@@ -350,6 +359,7 @@ def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
     assert status(proxy, origin, "another") == 200
 
 
+@pytest.mark.any_loop
 def test_a_worker_that_cannot_be_started_is_not_in_force(start):
     """The one before took over what it could, and that was told as done."""
     proxy = start()
@@ -393,6 +403,7 @@ def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):
     assert status(proxy, origin, "another") == 200
 
 
+@pytest.mark.any_loop
 def test_more_workers_than_there_is_room_for_are_refused(start, make_origin, dial):
     """Slots without a worker had a socket, and their callers waited for ever."""
     proxy, origin = start("workers = 2\n"), make_origin()

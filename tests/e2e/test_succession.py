@@ -110,6 +110,7 @@ def test_nobody_is_refused_while_programs_follow_one_another(
     end(new)
 
 
+@pytest.mark.any_loop
 def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial):
     proxy, origin = start(), make_origin()
     proxy.write_config('head_timeut = "1s"\n')
@@ -122,6 +123,7 @@ def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial)
     assert successor_of(proxy).is_running(), "and the next try may succeed"
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_while_a_successor_starts_neither_stays(
         start, directory, opened, number):
@@ -151,6 +153,7 @@ def test_told_to_end_while_a_successor_starts_neither_stays(
     assert "does not answer" not in proxy.stderr()
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("begins", ["", "nonsense"])
 def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
         start, directory, begins):
@@ -229,6 +232,7 @@ def heard(sock: socket.socket, wanted: str) -> list[str]:
     return lines
 
 
+@pytest.mark.any_loop
 def test_a_manager_that_does_not_listen_stops_nothing(
         start, manager, make_origin, dial):
     """Its queue is full after ten datagrams (net.unix.max_dgram_qlen)."""
@@ -238,6 +242,7 @@ def test_a_manager_that_does_not_listen_stops_nothing(
     assert proxy.process.wait(60) == 0
 
 
+@pytest.mark.any_loop
 def test_the_service_manager_is_told(start, manager):
     environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "1000000"}
     proxy = start(env=environment)
@@ -255,6 +260,7 @@ def test_the_service_manager_is_told(start, manager):
     heard(manager, "STOPPING=1")
 
 
+@pytest.mark.any_loop
 def test_a_successor_feeds_the_watchdog(start, manager):
     """systemd killed it: WATCHDOG_PID named the program before it."""
     environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "1000000"}
@@ -271,6 +277,7 @@ def test_a_successor_feeds_the_watchdog(start, manager):
     end(new)
 
 
+@pytest.mark.any_loop
 def test_an_abstract_socket_is_told_too(start):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind("")
@@ -280,6 +287,7 @@ def test_an_abstract_socket_is_told_too(start):
         heard(sock, "READY=1")
 
 
+@pytest.mark.any_loop
 def test_sockets_of_the_service_manager_are_the_listeners(
         tmp_path, make_origin, dial, loop_name):
     """Descriptor 3, and LISTEN_PID is the process that is started."""
@@ -316,6 +324,7 @@ def test_sockets_of_the_service_manager_are_the_listeners(
         assert process.wait(60) == 0
 
 
+@pytest.mark.any_loop
 def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, opened):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

@@ -134,6 +134,7 @@ def test_bulk_goes_both_ways(start, text, path, make_origin, opened):
     assert got == data
 
 
+@pytest.mark.any_loop
 def test_a_stale_file_is_replaced_and_another_program_s_is_not(start, text, path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
@@ -148,6 +149,7 @@ def test_a_stale_file_is_replaced_and_another_program_s_is_not(start, text, path
     assert not is_there(path)
 
 
+@pytest.mark.any_loop
 def test_a_file_that_is_no_socket_stays(start, text, path):
     with open(path, "w") as file:
         file.write("mine")
@@ -156,6 +158,7 @@ def test_a_file_that_is_no_socket_stays(start, text, path):
     assert open(path).read() == "mine"
 
 
+@pytest.mark.any_loop
 def test_a_reload_changes_the_mode_of_an_open_socket(start, text, path):
     proxy = start(text + 'mode = "600"\n')
     inode = os.stat(path).st_ino
@@ -166,6 +169,7 @@ def test_a_reload_changes_the_mode_of_an_open_socket(start, text, path):
 
 
 # chown(2): another user's name needs CAP_CHOWN
+@pytest.mark.any_loop
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 def test_the_owner_is_set_by_name_or_number(start, text, path):
     proxy = start(text + 'owner = "nobody:12345"\n')
@@ -199,6 +203,7 @@ def test_the_socket_stays_over_a_reload_and_an_upgrade(
     assert not is_there(path), "the new program's last act"
 
 
+@pytest.mark.any_loop
 def test_a_new_program_that_fails_leaves_the_old_one_its_file(start, text, path):
     proxy = start(text)
     proxy.write_config(text + 'mode = "666"\n[[listeners]]\naddress = "unix:/no/dir"\n')
@@ -208,6 +213,7 @@ def test_a_new_program_that_fails_leaves_the_old_one_its_file(start, text, path)
         assert client.get("http://127.0.0.1:1/").status == 502
 
 
+@pytest.mark.any_loop
 def test_a_removed_listener_takes_its_file_along(start, text, path):
     proxy = start(text)
     proxy.reload('workers = 2\nlisten = ["127.0.0.1:0"]\n')
@@ -217,6 +223,7 @@ def test_a_removed_listener_takes_its_file_along(start, text, path):
         assert client.get("http://127.0.0.1:1/").status == 502
 
 
+@pytest.mark.any_loop
 def test_an_upgrade_removes_the_file_of_a_listener_that_is_gone(start, text, path):
     proxy = start(text)
     proxy.write_config('workers = 2\nlisten = ["127.0.0.1:0"]\n')
@@ -229,6 +236,7 @@ def test_an_upgrade_removes_the_file_of_a_listener_that_is_gone(start, text, pat
 # What stands for an address
 
 
+@pytest.mark.any_loop
 def test_rules_by_network_do_not_match_a_caller_without_an_address(
         start, text, path, directory, make_origin):
     policy = directory("policy") / "policy.toml"
@@ -243,6 +251,7 @@ def test_rules_by_network_do_not_match_a_caller_without_an_address(
     assert proxy.wait_reason("destination_denied")["client"] == ME
 
 
+@pytest.mark.any_loop
 def test_bounds_of_a_client_count_a_user_of_one_socket(start, text, path, opened):
     start("max_connections_per_client = 2\n" + text)
     held = [opened.enter_context(Client(0, path)) for _ in range(2)]
@@ -252,6 +261,7 @@ def test_bounds_of_a_client_count_a_user_of_one_socket(start, text, path, opened
                lambda: "an answer")
 
 
+@pytest.mark.any_loop
 def test_guesses_wait_by_user_of_the_socket(start, text, path):
     proxy = start(text)
     with Client(0, path) as client:
@@ -261,6 +271,7 @@ def test_guesses_wait_by_user_of_the_socket(start, text, path):
     assert {one["client"] for one in proxy.wait_log(3)} == {ME}
 
 
+@pytest.mark.any_loop
 def test_operators_find_it_by_its_name(
         start, text, path, make_origin, opened, directory):
     token = directory("token") / "token"
@@ -275,6 +286,7 @@ def test_operators_find_it_by_its_name(
     client.close()
 
 
+@pytest.mark.any_loop
 def test_a_load_balancer_on_this_host_names_clients(start, text, path, make_origin):
     """R50: the file's permissions say who may send a header."""
     proxy = start('address_floor = "off"\nconnect_ports = "any"\n' + text
@@ -290,6 +302,7 @@ def test_a_load_balancer_on_this_host_names_clients(start, text, path, make_orig
 # Real clients
 
 
+@pytest.mark.any_loop
 def test_curl_calls_the_socket(start, text, path, make_origin):
     """With --unix-socket curl knows of no proxy: the absolute form has to be given."""
     proxy, url = start(text), make_origin().url()

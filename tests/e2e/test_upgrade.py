@@ -51,6 +51,7 @@ def test_a_matching_101_makes_a_tunnel(proxy, make_origin, dial):
     assert record["url"] == origin.url("/chat")
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("n", [1, 400, 4000])
 def test_the_log_has_the_path_and_the_method_of_a_tunnel(proxy, make_origin, dial, n):
     origin, client = make_origin(upgrade), dial()
@@ -75,6 +76,7 @@ def test_bytes_behind_the_offer_wait_for_the_101(proxy, make_origin, dial):
     assert client.read_exact(17) == b"origin firstEARLY"
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize(
     ("offer", "switch"),
     [
@@ -105,6 +107,7 @@ def test_a_101_that_answers_no_offer_is_a_502(proxy, make_origin, dial, offer, s
     proxy.wait_reason("upgrade_failed")
 
 
+@pytest.mark.any_loop
 def test_a_101_that_cannot_be_read_is_a_502(proxy, make_origin, dial):
     """R18: not a byte of it had gone out, and the client was reset."""
     names = b"Connection: Upgrade" + b", x" * 1025
@@ -116,6 +119,7 @@ def test_a_101_that_cannot_be_read_is_a_502(proxy, make_origin, dial):
     proxy.wait_reason("bad_response")
 
 
+@pytest.mark.any_loop
 def test_an_offer_that_is_not_taken_is_a_request(proxy, make_origin, dial):
     """After a 200 the connection speaks HTTP on."""
     origin = make_origin()
@@ -124,6 +128,7 @@ def test_an_offer_that_is_not_taken_is_a_request(proxy, make_origin, dial):
         assert client.get(origin.url(), *OFFER).body == b"ok"
 
 
+@pytest.mark.any_loop
 def test_an_offer_that_is_refused_leaves_no_raw_mode(proxy, make_origin, dial):
     def script(conn):
         conn.read_request()
@@ -139,6 +144,7 @@ def test_an_offer_that_is_refused_leaves_no_raw_mode(proxy, make_origin, dial):
     assert after.requests[0].target == "/next"
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("version", ["HTTP/1.0"])
 def test_http_1_0_cannot_offer(proxy, make_origin, dial, version):
     """RFC 9110 section 7.8: an Upgrade in a 1.0 request is ignored."""
@@ -219,6 +225,7 @@ H2C = (
     "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
 
 
+@pytest.mark.any_loop
 def test_an_upgrade_has_to_be_allowed_as_a_kind_of_its_own(
     start_policy, make_origin, dial
 ):
@@ -236,6 +243,7 @@ def test_an_upgrade_has_to_be_allowed_as_a_kind_of_its_own(
     assert "upgrade" not in proxy.wait_log(2)[1]
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("methods", ['methods = ["UPGRADE"]', "",
                                      'methods = ["CONNECT", "UPGRADE"]'])
 def test_an_upgrade_that_is_allowed_is_a_tunnel(
@@ -250,6 +258,7 @@ def test_an_upgrade_that_is_allowed_is_a_tunnel(
     assert plain.status == (200 if not methods else 403)
 
 
+@pytest.mark.any_loop
 def test_a_rule_that_denies_get_denies_no_upgrade(start_policy, make_origin, dial):
     proxy = start_policy("""
         default = "report"
@@ -261,6 +270,7 @@ def test_a_rule_that_denies_get_denies_no_upgrade(start_policy, make_origin, dia
     assert dial(proxy).get(make_origin(upgrade).url(), *OFFER).status == 101
 
 
+@pytest.mark.any_loop
 def test_h2c_is_a_plain_request(start_policy, make_origin, dial):
     """Clients offer it unasked (curl --http2, Java); no peer passes it on."""
     proxy = start_policy(RULE + 'methods = ["GET"]')
@@ -272,6 +282,7 @@ def test_h2c_is_a_plain_request(start_policy, make_origin, dial):
     assert "upgrade" not in proxy.wait_log(1)[0]
 
 
+@pytest.mark.any_loop
 def test_of_several_offers_h2c_is_left_out(proxy, make_origin, dial):
     origin = make_origin(upgrade)
     client = dial()
@@ -280,6 +291,7 @@ def test_of_several_offers_h2c_is_left_out(proxy, make_origin, dial):
     assert origin.requests[0].get("Upgrade") == "WebSocket"
 
 
+@pytest.mark.any_loop
 def test_a_101_to_h2c_is_no_answer_to_an_offer(proxy, make_origin, dial):
     def script(conn):
         conn.read_head()

@@ -68,6 +68,7 @@ def test_a_user_of_the_file_passes_and_is_named_in_the_log(start, make_origin, d
     assert b"authorization" not in origin.received.lower()
 
 
+@pytest.mark.any_loop
 def test_wrong_unknown_and_demonstration_credentials_are_refused_alike(
     start, make_origin, dial
 ):
@@ -81,6 +82,7 @@ def test_wrong_unknown_and_demonstration_credentials_are_refused_alike(
     assert not origin.connections
 
 
+@pytest.mark.any_loop
 def test_each_request_of_a_connection_is_its_own_users(start, make_origin, dial):
     """R23: also where the hash has to be computed between the two."""
     proxy, origin = start(), make_origin()
@@ -127,6 +129,7 @@ def test_a_client_that_resets_while_it_waits_is_gone(start, make_origin, dial):
     assert not origin.connections
 
 
+@pytest.mark.any_loop
 def test_policy_is_asked_after_the_hash_and_not_before(start, make_origin, dial):
     proxy = start("--max-body", "1KiB", "--connect-ports", "443")
     authority = make_origin().authority
@@ -185,6 +188,7 @@ def test_a_drains_deadline_does_not_wait_for_a_hash(
     assert [record["reason"] for record in proxy.log()] == ["drained"]
 
 
+@pytest.mark.any_loop
 def test_a_reload_forgets_whose_record_changed(
     start_proxy, users_file, make_origin, dial
 ):
@@ -201,6 +205,7 @@ def test_a_reload_forgets_whose_record_changed(
     assert dial(proxy).get(origin.url(), auth=WRONG).status == 200
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("algorithm", ["bcrypt", "argon2", "sha512"])
 def test_passwd_makes_a_user_that_passes(start_proxy, tmp_path, make_origin, dial,
                                          algorithm):
@@ -232,6 +237,7 @@ def test_one_credential_is_hashed_once_for_all_who_wait(loop_name, users_file):
     run(loop_name, main)
 
 
+@pytest.mark.any_loop
 def test_a_users_time_ends_in_the_middle_of_a_connection(loop_name, tmp_path):
     """R23: what was verified a moment ago does not outlive the user."""
     log = tmp_path / "log"
