@@ -206,3 +206,16 @@ $("remove-one").addEventListener("click", () => {
 });
 for (const node of document.querySelectorAll("[data-closes]"))
   node.addEventListener("click", () => $(node.dataset.closes).close());
+
+// `cutthrough inspect` prints an address with the secrets behind #, where no server sees them
+function takeSecrets() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (!given.has("token")) return;
+  history.replaceState(null, "", location.pathname);
+  $("token").value = given.get("token");
+  $("send-user").value = given.get("user") ?? "";
+  $("send-password").value = given.get("password") ?? "";
+  reload();
+}
+addEventListener("hashchange", takeSecrets);
+takeSecrets();

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
@@ -149,12 +150,16 @@ def describe(place: Place, address: str, admin: str) -> str:
 Everything that goes through {place.url(address)}
 is opened, and kept in {place.flows}
 
-  see it    http://{admin}/traffic
-            token {place.token}
+  see it    http://{admin}/traffic#{secrets_of(place)}
   a shell   eval "$({command})"
   others    trust {os.path.join(place.authority, CERTIFICATE)}
             http://{admin}/ca has it, and how
 """
+
+
+def secrets_of(place: Place) -> str:
+    """What the page reads from its own address, and takes away there."""
+    return urlencode({"token": place.token, "user": USER, "password": place.password})
 
 
 def written(address: str) -> str:

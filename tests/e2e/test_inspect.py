@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -97,9 +98,10 @@ def test_without_a_command_it_serves_a_shell_and_shows_the_page(run, urls, envir
                 ["sh", "-c", 'eval "$1"; curl -sS "$2" "$3"', "sh", exports, *urls],
                 env=environ, capture_output=True, text=True, timeout=30)
             assert done.stdout == "okok", done.stderr
-            token = printed.partition("token ")[2].split()[0]
             page = f"http://127.0.0.1:{admin}"
-            assert f"{page}/traffic" in printed
+            secrets = parse_qs(printed.partition(f"{page}/traffic#")[2].split()[0])
+            (token,) = secrets["token"]
+            assert f"{secrets['user'][0]}:{secrets['password'][0]}@" in exports
             wait_until(lambda: len(flows(page, token)) == 3, "all three are shown")
             assert urls[1] in [one["url"] for one in flows(page, token)]
             with urllib.request.urlopen(f"{page}/ca.pem", timeout=10) as found:

@@ -57,6 +57,19 @@ def test_nothing_is_shown_without_the_token(page):
             } == {f"127.0.0.1:{page.operator.where}"}, "no outside requests"
 
 
+def test_an_address_with_the_secrets_behind_it_opens_the_page(page):
+    """As `cutthrough inspect` prints it."""
+    page.fill(row(1))
+    where = f"http://127.0.0.1:{page.operator.where}/traffic"
+    secrets = f"token={TOKEN}&user=ann&password=a%2Bb"
+    page.browser.send("Page.navigate", url=f"{where}#{secrets}")
+    page.wait_rows(1)
+    assert page.browser.run("location.href") == where
+    assert page.browser.run("[$('send-user').value, $('send-password').value]") == [
+        "ann", "a+b"]
+    assert page.browser.faults == []
+
+
 def test_flows_appear_as_they_are_captured(page, make_origin, dial):
     page.enter()
     origin = make_origin()
