@@ -15,7 +15,7 @@ AddListener = Callable[[argparse.ArgumentParser, str], None]
 def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def add(name: str, text: str) -> argparse.ArgumentParser:
+    def add(name: str, text: str, admin: bool = True) -> argparse.ArgumentParser:
         made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
         made.set_defaults(own=made)
         made.add_argument("--file", metavar="FILE", help="database that capture_file "
@@ -23,10 +23,19 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
         made.add_argument("--url-file", metavar="FILE", help="file with the URL of "
                           "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
                           "CUTTHROUGH_CAPTURE_URL]")
+        if admin:
+            add_admin(made)
+        else:
+            made.set_defaults(admin=None)
         return made
 
     one = add("list", "list captured flows, newest first")
     add_filter(one, 100)
+    add_json(one)
+    one = add("follow", "list flows as they are captured, until it is interrupted")
+    add_filter(one)
+    one.add_argument("-n", "--lines", type=updates, metavar="N", default=10,
+                     help="begin with the newest N [10]")
     add_json(one)
     one = add("show", "show all of one flow")
     add_number(one)
@@ -77,14 +86,23 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
                      help="this one; may be repeated")
     one.add_argument("--all", action="store_true", help="every flow")
-    add("reads", "list who has read the database")
+    add("reads", "list who has read the database", admin=False)
     add_held(actions, add_listener)
 
 
-def add_filter(verb: argparse.ArgumentParser, limit: int) -> None:
+def add_admin(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH",
+                      help="by the admin listener there, not from a database")
+    verb.add_argument("--token-file", metavar="FILE", help="file with its token "
+                      "[CUTTHROUGH_ADMIN_TOKEN_FILE, or the token in "
+                      "CUTTHROUGH_ADMIN_TOKEN]")
+
+
+def add_filter(verb: argparse.ArgumentParser, limit: int | None = None) -> None:
     verb.add_argument("filter", metavar="FILTER", nargs="*",
                       help="as ~d host, ~c 404, !~m GET; docs/capture.md")
-    add_limit(verb, limit)
+    if limit is not None:
+        add_limit(verb, limit)
 
 
 def add_limit(verb: argparse.ArgumentParser, limit: int) -> None:

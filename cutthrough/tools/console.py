@@ -9,7 +9,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -75,12 +75,34 @@ class Listener:
         if len(content) > MOST_ANSWER:
             raise Unanswered(f"{self._where}: {path}: more than {MOST_ANSWER} bytes")
         if answer.status >= 400:
-            line = content[:4 * MOST_TOLD].decode(errors="replace").strip()
-            said = UNSAFE.sub("?", line.partition("\n")[0])[:MOST_TOLD]
-            if answer.status == 401:
-                said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"
-            raise Unanswered(f"{self._where}: {answer.status}: {said}")
+            self._refuse(answer.status, content)
         return content
+
+    def lines(self, path: str, patience_s: float = PATIENCE_S * 3) -> Iterator[bytes]:
+        """The lines of a stream as they come; it has signs of life. Raises
+        Unanswered."""
+        connection = self._connect(patience_s)
+        fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request("GET", path, None, fields)
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                self._refuse(answer.status, answer.read(4 * MOST_TOLD))
+            while line := answer.readline():
+                yield line
+        except OSError as error:
+            raise Unanswered(f"{self._where}: {error.strerror or error}") from None
+        except http.client.HTTPException:
+            raise Unanswered(f"{self._where}: the stream was cut off") from None
+        finally:
+            connection.close()
+
+    def _refuse(self, status: int, content: bytes) -> None:
+        line = content[:4 * MOST_TOLD].decode(errors="replace").strip()
+        said = UNSAFE.sub("?", line.partition("\n")[0])[:MOST_TOLD]
+        if status == 401:
+            said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"
+        raise Unanswered(f"{self._where}: {status}: {said}")
 
     def _connect(self, patience_s: float) -> http.client.HTTPConnection:
         if not self._where.startswith("unix:"):

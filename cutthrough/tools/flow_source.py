@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -202,10 +203,13 @@ def read_flow(source: FlowSource, number: int) -> tuple[dict[str, Any], Flow]:
     for side in SIDES:
         kind = facts.pop(f"{side}_body", "none")
         row[f"{side}_body"] = None
+        for name in ("type", "views"):       # are made of the columns
+            row.pop(f"{side}_{name}", None)
         if kind in ("text", "bytes"):
             data = source.body(number, side)
             row[f"{side}_body"] = data.decode(errors="replace") if (
                 kind == "text") else data
+    row["begun_us"] = round(datetime.fromisoformat(row["time"]).timestamp() * 1e6)
     if row["messages"]:
         row["messages"] = source.messages(number)
     return facts, Flow(row)

@@ -8,16 +8,19 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from cutthrough.capture.answers import select
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
+from cutthrough.capture.query import MOST_ROWS, Query
 from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import line_of, show_body
@@ -26,6 +29,10 @@ from cutthrough.tools.database import find_database
 from cutthrough.tools.replay import replay_flow, send_new
 
 COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "URL")
+# Of a line that comes alone
+WIDTHS = (6, 12, 10, 7, 6, 14, 8, 9, 0)
+# Between two looks for new flows
+LOOK_S = 0.2
 # Flows of one transaction of `delete`: the writer of a running proxy waits for its end
 BATCH = 500
 PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", "send",
@@ -82,13 +89,43 @@ def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     return 0
 
 
+def follow(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    """The newest flows, and then each that is captured, until it is interrupted."""
+    newest, text = reader.newest(), " ".join(given.filter)
+    reader.log("watch", text, 0)
+    if not given.json:
+        print_line(None)
+    found = list(_matching(reader, test, given.lines)) if given.lines else []
+    for flow in reversed(found):
+        if flow.id <= newest:                # a newer one comes again below
+            follow_one(flow, given.json)
+    while True:
+        flows, last = select(reader, Query(
+            verb="watch", database="", filter=text, after=newest), MOST_ROWS)
+        newest = last or newest
+        for flow in flows:
+            follow_one(flow, given.json)
+        if not flows:
+            time.sleep(LOOK_S)               # nobody tells of a new row
+
+
+def follow_one(flow: Flow, as_object: bool) -> None:
+    if as_object:
+        print(json.dumps(flow.as_dict()), flush=True)
+    else:
+        print_line(flow)
+
+
 def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     flows = list(map(Flow, reader.flows(number=given.id)))
     reader.log("show", str(given.id), len(flows))
     if not flows:
         print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
         return 1
-    flow = flows[0]
+    return print_flow(flows[0], given)
+
+
+def print_flow(flow: Flow, given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps({**flow.as_dict(), **{
             name: as_json(getattr(flow, name)) for name in (
@@ -122,10 +159,13 @@ def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request",
               file=sys.stderr)
         return 1
-    text = copy_as(flow, given.form)
+    print_text(copy_as(flow, given.form))
+    return 0
+
+
+def print_text(text: str) -> None:
     print("\n".join(map(safe, text.split("\n"))) if sys.stdout.isatty() else text,
           end="")
-    return 0
 
 
 def diff(reader: Reader, given: argparse.Namespace, test: Test) -> int:
@@ -150,15 +190,19 @@ def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
                len(flows))
     if given.id and not flows:
         return 1
-    text = json.dumps(make_archive(flows), ensure_ascii=False, indent=1)
-    if given.output is None:
+    write_text(json.dumps(make_archive(flows), ensure_ascii=False, indent=1),
+               given.output)
+    return 0
+
+
+def write_text(text: str, path: str | None) -> None:
+    """To a file, or to standard output."""
+    if path is None:
         print(text)
-        return 0
-    fd = os.open(given.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-                 0o600)
+        return
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:
         file.write(text + "\n")
-    return 0
 
 
 def import_flows(database: str, given: argparse.Namespace) -> int:
@@ -174,12 +218,18 @@ def import_flows(database: str, given: argparse.Namespace) -> int:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
             refused = True
             continue
-        for reason in result.reasons:
-            print(safe(f"cutthrough: {name}: {reason}"), file=sys.stderr)
-        print(f"{name}: {result.added} imported, {result.known} were there, "
-              f"{result.refused} refused")
-        refused |= result.refused > 0
+        refused |= print_import(name, result.added, result.known, result.refused,
+                                result.reasons)
     return int(refused)
+
+
+def print_import(name: str, added: int, known: int, refused: int,
+                 reasons: Iterable[str]) -> bool:
+    """Returns whether an exchange was refused."""
+    for reason in reasons:
+        print(safe(f"cutthrough: {name}: {reason}"), file=sys.stderr)
+    print(f"{name}: {added} imported, {known} were there, {refused} refused")
+    return refused > 0
 
 
 def delete(reader: Reader, given: argparse.Namespace, test: Test) -> int:
@@ -220,9 +270,9 @@ def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     return replay_flow(flows[0], given)
 
 
-_ACTIONS = {"list": list_flows, "search": search, "show": show, "export": export,
-            "copy": copy, "diff": diff,
-            "delete": delete, "replay": replay, "tag": tag, "reads": reads}
+_ACTIONS = {"list": list_flows, "search": search, "follow": follow, "show": show,
+            "export": export, "copy": copy, "diff": diff, "delete": delete,
+            "replay": replay, "tag": tag, "reads": reads}
 
 
 def print_flows(flows: list[Flow], as_objects: bool) -> None:
@@ -231,16 +281,34 @@ def print_flows(flows: list[Flow], as_objects: bool) -> None:
             print(json.dumps(flow.as_dict()))
         return
     tagged = any(flow.tag for flow in flows)
-    rows = [(*COLUMNS[:-1], *(["TAG"] if tagged else []), COLUMNS[-1]), *((
-        str(flow.id), flow.begun.strftime("%H:%M:%S.%f")[:-3], flow.user or "-",
-        flow.method, str(flow.status or "-"), flow.reason,
-        f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down),
-        *([flow.tag or "-"] if tagged else []), flow.url)
-        for flow in flows)]
+    rows = [(*COLUMNS[:-1], *(["TAG"] if tagged else []), COLUMNS[-1])]
+    for flow in flows:
+        *cells, url = cells_of(flow)
+        rows.append((*cells, *([flow.tag or "-"] if tagged else []), url))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print(safe("  ".join(cell.ljust(width) for cell, width in
                              zip(row, widths, strict=True)).rstrip()))
+
+
+def cells_of(flow: Flow) -> tuple[str, ...]:
+    """Of COLUMNS."""
+    return (str(flow.id), flow.begun.strftime("%H:%M:%S.%f")[:-3], flow.user or "-",
+            flow.method, str(flow.status or "-"), flow.reason,
+            f"{flow.total_us / 1000:.1f}", str(flow.bytes_up + flow.bytes_down),
+            flow.url)
+
+
+def print_line(flow: Flow | None) -> None:
+    """A line that comes alone, at once; None: the heads of the columns."""
+    cells = COLUMNS if flow is None else cells_of(flow)
+    print(safe("  ".join(cell.ljust(width) for cell, width in
+                         zip(cells, WIDTHS, strict=True))), flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
 
 
 def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:

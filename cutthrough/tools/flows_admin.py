@@ -1,0 +1,201 @@
+"""`cutthrough flows … --admin`: the same actions by the admin listener, with its token.
+
+Filters and searches run there, and bodies come with the flows that are shown. It knows
+no file, so nobody needs the rights of the database.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.query import MOST_IMPORT, MOST_ROWS
+from cutthrough.config.config import ConfigError
+from cutthrough.tools.console import Listener, Unanswered, find_listener
+from cutthrough.tools.flow_source import ANSWER_S, ByListener, read_flow
+from cutthrough.tools.flows import (
+    print_flow,
+    print_flows,
+    print_import,
+    print_line,
+    print_lines,
+    print_text,
+    safe,
+    write_text,
+)
+from cutthrough.tools.replay import replay_flow
+
+# The listener gives an import two minutes
+IMPORT_S = 130.0
+# Characters of a file's name that it takes
+MOST_NAME = 200
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs one of the actions; returns the exit status. Raises ConfigError."""
+    for name in ("file", "url_file"):
+        if getattr(given, name):
+            refuse(f"--{name.replace('_', '-')}", "and --admin are both given")
+    listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
+    try:
+        return _ACTIONS[given.action](listener, given)
+    except Unanswered as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
+
+
+def refuse(flag: str, why: str) -> None:
+    raise ConfigError("command line", flag, why)
+
+
+def fetch(listener: Listener, method: str, path: str, body: bytes | None = None,
+          patience_s: float = ANSWER_S, **query: object) -> bytes:
+    said = urlencode({name: value for name, value in query.items() if value},
+                     quote_via=quote)
+    return listener.fetch(method, f"{path}?{said}" if said else path, body, patience_s)
+
+
+def filter_of(given: argparse.Namespace) -> str:
+    return " ".join(given.filter)
+
+
+def pages(listener: Listener, filter_: str, words: str, limit: int
+          ) -> Iterator[dict[str, Any]]:
+    """The newest flows, newest first; `limit` of them, 0: all."""
+    source = ByListener(listener)
+    before = found = 0
+    while True:
+        page = source.list(filter=filter_, words=words, before=before,
+                           limit=min(limit - found, MOST_ROWS) if limit else MOST_ROWS)
+        yield page
+        found += len(page["flows"])
+        before = page["next"]
+        if not before or (limit and found >= limit):
+            return
+
+
+def flow_of(row: dict[str, Any]) -> Flow:
+    """A row of the list as a flow: what a line of a table shows."""
+    begun = datetime.fromisoformat(row["time"]).timestamp()
+    return Flow({**dict.fromkeys(("user", "status", "tag")), **row,
+                 "begun_us": round(begun * 1e6), "total_us": row["ms"] * 1000,
+                 "bytes_up": row["bytes"], "bytes_down": 0})
+
+
+def list_flows(listener: Listener, given: argparse.Namespace) -> int:
+    words = " ".join(getattr(given, "words", ()))
+    rows = [row for page in pages(listener, filter_of(given), words, given.limit)
+            for row in page["flows"]]
+    if given.json:
+        print_lines(map(json.dumps, rows))
+    else:
+        print_flows(list(map(flow_of, rows)), False)
+    return 0
+
+
+def follow(listener: Listener, given: argparse.Namespace) -> int:
+    filter_ = filter_of(given)
+    found = list(pages(listener, filter_, "", given.lines or 1))
+    rows = [row for page in found for row in page["flows"]][:given.lines]
+    if not given.json:
+        print_line(None)
+    for row in reversed(rows):
+        print_row(row, given.json)
+    query = urlencode({"filter": filter_, "after": found[0]["newest"]}, quote_via=quote)
+    for line in listener.lines(f"/flows/live?{query}"):
+        if line.startswith(b"data: "):
+            for row in json.loads(line[6:]):
+                print_row(row, given.json)
+    raise Unanswered("the stream has ended")
+
+
+def print_row(row: dict[str, Any], as_object: bool) -> None:
+    if as_object:
+        print(json.dumps(row), flush=True)
+    else:
+        print_line(flow_of(row))
+
+
+def show(listener: Listener, given: argparse.Namespace) -> int:
+    return print_flow(read_flow(ByListener(listener), given.id)[1], given)
+
+
+def copy(listener: Listener, given: argparse.Namespace) -> int:
+    print_text(fetch(listener, "GET", f"/flows/{given.id}/as/{given.form}").decode())
+    return 0
+
+
+def diff(listener: Listener, given: argparse.Namespace) -> int:
+    """Exit status 2 if one of the flows is not there, as diff(1) has it."""
+    try:
+        text = fetch(listener, "GET", f"/flows/{given.id}/diff/{given.other}").decode()
+    except Unanswered as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 2
+    print_lines(map(safe, text.splitlines() or ["no difference"]))
+    return int(bool(text))
+
+
+def export(listener: Listener, given: argparse.Namespace) -> int:
+    if given.limit:
+        refuse("--limit", "is not for --admin: an archive has all that pass")
+    content = fetch(listener, "GET", "/flows.har", filter=filter_of(given), id=given.id)
+    if given.id and not json.loads(content)["log"]["entries"]:
+        raise Unanswered(f"there is no flow {given.id} that an archive can have")
+    write_text(content.decode().rstrip("\n"), given.output)
+    return 0
+
+
+def import_flows(listener: Listener, given: argparse.Namespace) -> int:
+    if given.keep_credentials:
+        refuse("--keep-credentials", "is not for --admin")
+    refused = False
+    for name in given.files:
+        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+            content = file.read(MOST_IMPORT + 1)
+        try:
+            if len(content) > MOST_IMPORT:
+                raise Unanswered(f"is longer than {MOST_IMPORT >> 20} MiB: import it "
+                                 "where the database is")
+            result = json.loads(fetch(
+                listener, "POST", "/flows/import", content, IMPORT_S,
+                name=os.path.basename(name)[:MOST_NAME]))
+        except Unanswered as error:
+            print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
+            refused = True
+            continue
+        refused |= print_import(name, result["imported"], result["known"],
+                                result["refused"], result["reasons"])
+    return int(refused)
+
+
+def delete(listener: Listener, given: argparse.Namespace) -> int:
+    if given.id:
+        found = sum(ByListener(listener).delete(number)["deleted"]
+                    for number in given.id)
+    else:
+        found = json.loads(fetch(
+            listener, "DELETE", "/flows", filter=filter_of(given),
+            all="true" if given.all else ""))["deleted"]
+    print(f"{found} deleted")
+    return int(found < len(given.id))
+
+
+def tag(listener: Listener, given: argparse.Namespace) -> int:
+    ByListener(listener).mark(given.id, given.tag, given.comment)
+    return 0
+
+
+def replay(listener: Listener, given: argparse.Namespace) -> int:
+    return replay_flow(read_flow(ByListener(listener), given.id)[1], given)
+
+
+_ACTIONS: dict[str, Callable[[Listener, argparse.Namespace], int]] = {
+    "list": list_flows, "search": list_flows, "follow": follow, "show": show,
+    "copy": copy, "diff": diff, "export": export, "import": import_flows,
+    "delete": delete, "tag": tag, "replay": replay}

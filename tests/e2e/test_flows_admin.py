@@ -1,0 +1,202 @@
+"""`cutthrough flows` by the admin listener, and `follow` both ways."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from cutthrough import cli
+from tests.capture.flows import row
+from tests.capture.test_importing import archive, entry
+from tests.e2e.test_admin_flows import database as database
+from tests.e2e.test_admin_flows import fill, reads
+from tests.e2e.test_admin_flows import start as start
+from tests.support.admin import TOKEN
+from tests.support.client import PASSWORD, USER
+from tests.support.origin import answer
+from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+GRPC = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\n\r\n"
+JSON = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+# Their answers are the same from the database and by the listener
+SAME = (
+    ("list",), ("list", "~d", "h1"), ("list", "--limit", "2"), ("list", "~c", "999"),
+    ("list", "--limit", "0"), ("search", "needle"), ("search", "needle", "--filter",
+    "~c 200"), ("show", "1"), ("show", "2", "--view", "hex"), ("show", "3"),
+    ("show", "1", "--json"), ("show", "2", "--body", "response"), ("show", "4"),
+    ("copy", "1"), ("copy", "3", "--as", "json"), ("diff", "1", "1"),
+    ("diff", "1", "2"))
+
+
+@pytest.fixture
+def operator(start, database):
+    """Of a proxy whose database has five flows."""
+    _, operator = start()
+    wait_until(database.exists, "the writer's file")
+    fill(database, [
+        row(1, host="h1.test", response_head=JSON, response_body='{"a":[1]}',
+            request_trailers="X-Sum: 7\r\n", client_http="2", detail="why",
+            client_tls_us=5, request_body="needle"),
+        row(2, response_head=GRPC, response_body=b"\0\0\0\0\2\x08\x05"),
+        row(3, method="POST", request_body=b"\0\xff", host="h1.test"),
+        row(4, kind="tunnel", status=101, messages=json.dumps([{
+            "at_us": 1, "side": "request", "kind": "text", "bytes": 2, "text": "hi"}])),
+        row(5)])
+    return operator
+
+
+@pytest.fixture
+def flows(tmp_path, capfdbinary):
+    """Runs an action; returns exit status, output and errors."""
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+
+    def run(where, *words):
+        status = cli.main(["flows", *words, *words_of(where, token)])
+        out, errors = capfdbinary.readouterr()
+        return status, out.decode("latin-1"), errors.decode()
+    return run
+
+
+def words_of(where, token):
+    """`where`: an operator, or a database."""
+    if hasattr(where, "where"):
+        return ["--admin", f"127.0.0.1:{where.where}", "--token-file", str(token)]
+    return ["--file", str(where)]
+
+
+def test_the_listener_answers_as_the_database_does(operator, database, flows):
+    for words in SAME:
+        found = flows(operator, *words)
+        assert found == flows(database, *words), words
+        assert not found[2]
+    out = flows(operator, "export")[1]
+    assert json.loads(out) == json.loads(flows(database, "export")[1])
+    out = flows(operator, "export", "--id", "3")[1]
+    assert json.loads(out) == json.loads(flows(database, "export", "--id", "3")[1])
+    rows = list(map(json.loads, flows(operator, "list", "--json")[1].splitlines()))
+    assert [one["id"] for one in rows] == [5, 4, 3, 2, 1]
+    assert ("127.0.0.1", "copy", "3", 1) in reads(database), "logged with its client"
+
+
+def test_flows_are_changed_by_the_listener(operator, flows, tmp_path):
+    assert flows(operator, "tag", "2", "--tag", "odd") == (0, "", "")
+    assert len(flows(operator, "list", "~tag odd")[1].splitlines()) == 2
+    assert flows(operator, "delete", "--id", "1", "--id", "9") == (1, "1 deleted\n", "")
+    assert flows(operator, "delete", "~d", "h1")[1] == "1 deleted\n"
+    made, odd, long = tmp_path / "a.har", tmp_path / "odd", tmp_path / "long"
+    made.write_bytes(archive(entry()))
+    odd.write_text("none")
+    with long.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    status, out, errors = flows(operator, "import", str(odd), str(long), str(made))
+    assert (status, out) == (1, f"{made}: 1 imported, 0 were there, 0 refused\n")
+    assert "400: the file is neither" in errors and "longer than 64 MiB" in errors
+    out = tmp_path / "out.har"
+    assert flows(operator, "export", "~u x.y=1", "-o", str(out))[0] == 0
+    assert len(json.loads(out.read_text())["log"]["entries"]) == 1
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert flows(operator, "delete", "--all")[1] == "4 deleted\n"
+
+
+def test_a_flow_of_the_listener_is_replayed(start, make_origin, dial, flows, tmp_path):
+    proxy, operator = start()
+    origin = make_origin(answer(HELLO))
+    assert dial(proxy).get(origin.url("/a")).status == 200
+    wait_until(lambda: flows(operator, "show", "1")[0] == 0, "the flow")
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    status, out, _ = flows(operator, "replay", "1", "--proxy",
+                           f"127.0.0.1:{proxy.port}", "--user", USER,
+                           "--password-file", str(secret), "--diff")
+    assert (status, len(origin.requests)) == (0, 2), out
+
+
+@pytest.mark.parametrize("words", [
+    ("show", "9"), ("copy", "4"), ("export", "--id", "9"), ("tag", "9", "--tag", "a"),
+    ("list", "~x"), ("follow", "~x"), ("diff", "1", "9")])
+def test_a_refusal_is_told(operator, flows, words):
+    status, out, errors = flows(operator, *words)
+    assert status == (2 if words[0] == "diff" else 1) and out == ""
+    assert errors.startswith("cutthrough: ") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [
+    ("list", "--file", "x"), ("export", "--limit", "3"),
+    ("import", "x", "--keep-credentials"), ("list", "--url-file", "x")])
+def test_what_is_not_for_the_listener_is_refused(operator, flows, words):
+    status, _, errors = flows(operator, *words)
+    assert status == 2 and words[-2].removeprefix("x") in errors
+
+
+def test_without_its_token_the_listener_says_nothing(operator, capfd):
+    assert cli.main(["flows", "list", "--admin", f"127.0.0.1:{operator.where}"]) == 1
+    assert "give the token with --token-file" in capfd.readouterr().err
+
+
+@contextlib.contextmanager
+def following(where, tmp_path, *words):
+    """The lines of `follow`, a list that grows, and the process."""
+    lines = []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cutthrough", "flows", "follow", *words,
+         *words_of(where, tmp_path / "token")], cwd=ROOT, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=clean_environment())
+
+    def read():
+        for line in process.stdout:
+            lines.append(line.split())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield lines, process
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("by_listener", [True, False])
+def test_flows_are_followed_as_they_come(operator, database, flows, tmp_path,
+                                         by_listener):
+    where = operator if by_listener else database
+    with following(where, tmp_path, "~c 200 & !~d h1", "-n", "1") as (lines, process):
+        wait_until(lambda: len(lines) == 2, lambda: process.poll())
+        assert lines[0][:2] == ["ID", "TIME"] and lines[1][0] == "5"
+        fill(database, [row(6, host="h1.test"), row(7, url="http://new\x1b.test/"),
+                        row(8, status=404)])
+        wait_until(lambda: len(lines) == 3, lambda: str(lines))
+        fill(database, [row(9)])
+        wait_until(lambda: len(lines) == 4, lambda: str(lines))
+        assert [line[0] for line in lines[2:]] == ["7", "9"]
+        assert lines[2][-1] == "http://new?.test/" and lines[2][2:5] == [
+            "ann", "GET", "200"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+    with following(where, tmp_path, "--json", "-n", "0") as (lines, process):
+        wait_until(lambda: [one[1] for one in reads(database)].count("watch") == 2,
+                   "its begin")
+        fill(database, [row(10)])
+        wait_until(lambda: lines, lambda: process.poll())
+        assert json.loads(" ".join(lines[0]))["id"] == 10
+
+
+@pytest.mark.usefixtures("flows")          # they write the token
+def test_a_stream_that_ends_is_told(operator, tmp_path):
+    with following(operator, tmp_path) as (lines, process):
+        wait_until(lambda: len(lines) == 6, lambda: str(lines))
+        operator.ask("POST", "/drain", Authorization=f"Bearer {TOKEN}")
+        assert process.wait(30) == 1
+        assert process.stderr.read().startswith("cutthrough: ")
