@@ -25,12 +25,11 @@ def read_sum(stream, size: int) -> str:
     digest = hashlib.sha256(stream.pending)
     left = size - len(stream.pending)
     stream.pending.clear()
-    buffer = bytearray(BLOCK)
     while left:
-        got = stream.sock.recv_into(buffer, min(left, BLOCK))
-        assert got, f"the stream ended {left} bytes early"
-        digest.update(memoryview(buffer)[:got])
-        left -= got
+        data = stream.sock.recv(min(left, BLOCK))
+        assert data, f"the stream ended {left} bytes early"
+        digest.update(data)
+        left -= len(data)
     return digest.hexdigest()
 
 

@@ -129,7 +129,10 @@ class Firefox:
                       wait="complete")
         except CommandError as error:
             found = re.search(r"NS_ERROR_\w+", str(error))
-            return found[0] if found else str(error)
+            name = found[0] if found else str(error)
+            if name == "NS_ERROR_GENERATE_FAILURE":     # of TLS: the page says which
+                return self.run("document.getNetErrorInfo().errorCodeString")
+            return name
         return ""
 
     def run(self, script: str) -> Any:
