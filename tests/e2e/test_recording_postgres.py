@@ -195,9 +195,14 @@ def test_requests_go_on_while_the_server_is_away(
     assert client.get(origin.url("/before")).status == 200
     replays(other, origin.url("/before"))
     postgres.kill()
-    assert client.get(origin.url("/while")).status == 200
+    names = ["before"]
+
+    def request() -> None:
+        assert client.get(origin.url("/while")).status == 200
+        names.append("while")
+    request()
     first.told("recordings cannot be written: postgresql://")
-    takes_less(0.5, lambda: client.get(origin.url("/while")), "a request")
+    takes_less(0.5, request, "a request")       # on a busy machine it takes several
     second.told("what is in the directory is replayed")
     assert other.get(origin.url("/before")).body == b"hello"
     assert "postgresql://" in first.run("recordings", "list").stderr
@@ -207,7 +212,8 @@ def test_requests_go_on_while_the_server_is_away(
     first.told("recordings are written again")
     second.told("sessions of the database are copied again")
     replays(other, origin.url("/while"))
-    assert [url.rpartition("/")[2] for url, in ask()] == ["before", "while", "while"]
+    wait_until(lambda: len(ask()) >= len(names), first.proxy.stderr)
+    assert [url.rpartition("/")[2] for url, in ask()] == names
     assert first.proxy.stderr().count("cannot be written") == 1, "once"
     assert first.counted("unwritten") == 0
 
