@@ -5,6 +5,8 @@ import pytest
 from cutthrough.capture.filters import FilterError, parse_filter
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.stores import open_store
+from cutthrough.tools.flow_source import ByDatabase
 from tests.capture.flows import flow, row
 from tests.capture.test_har import WEBSOCKET
 
@@ -101,3 +103,46 @@ def test_marks_and_absent_facts():
     for text in ("~tag ^odd$ & ~comment 4712", "~src ^$", "~dst ^.::1]:443$",
                  "!~c 4xx"):
         assert parse_filter(text)(marked), text
+
+
+JA4 = "t13d1516h2_8daaf6152771_b186095e22b6"
+ROWS = [
+    row(1, sni="a.test", ja4=JA4),
+    row(2, user=None, rule="Übung", reason="path_denied", status=404, client="::1",
+        client_port=5001, peer=None, peer_port=None),
+    row(3, user="bob", rule=None, reason="connection_refused", status=503,
+        peer="2001:db8::1", peer_port=443, sni="b.test"),
+    row(4, kind="tunnel", user="Ann", status=None, response_head=None, client=None,
+        client_port=None, sni="", ja4=JA4.upper())]
+MARKS = [(1, "odd", None), (2, "Odd; two", "see 4712"), (3, None, "one\nTwo lines")]
+#: The flows that pass, newest first
+FOUND = {
+    "~tag odd": [2, 1], "~tag ^odd$": [1], "!~tag .": [4, 3], "~comment 4712": [2],
+    "~comment '^two lines$'": [3], "~user ^ann$": [4, 1], "!~user .": [2],
+    "~rule übung": [2], "~rule ^$": [3], "~reason ^ok$": [4, 1], "~reason denied": [2],
+    "~src ^127.0.0.1:5000$": [3, 1], "~src '^.::1]:5001$'": [2], "~src ^$": [4],
+    "~dst :80$": [4, 1], "~dst '^.2001:db8::1]:443$'": [3], "~dst ^$": [2],
+    "~sni test": [3, 1], "~sni ^$": [4, 2], "~ja4 ^t13d": [4, 1], "!~ja4 .": [3, 2],
+    "~c 4xx": [2], "~c 5XX": [3], "!~c 2xx": [4, 3, 2],
+    "~c 2xx ~tag odd | ~comment lines & ~user bob": [3, 1]}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def source(request, tmp_path):
+    """The same flows of either store, as an operator reads them."""
+    where = str(tmp_path / "flows.db") if request.param == "sqlite" else (
+        request.getfixturevalue("postgres").make())
+    store = open_store(where, 100, 0, 0.0, "here")
+    store.write(ROWS)
+    store.close()
+    made = ByDatabase(where)
+    yield made
+    made.close()
+
+
+def test_both_stores_have_the_same_answers(source):
+    for number, tag, comment in MARKS:
+        source.mark(number, tag, comment)
+    found = {text: [one["id"] for one in source.list(
+        filter=text, words="", before=0, limit=10)["flows"]] for text in FOUND}
+    assert found == FOUND
