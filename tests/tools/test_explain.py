@@ -7,12 +7,12 @@ import pytest
 
 from cutthrough.cli import main
 from cutthrough.doctor.ssrf_cases import NOWHERE, disguises
-from cutthrough.generation.policy_files import load_rules
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy
 from cutthrough.tools.log_reader import LogReader
 from cutthrough.tools.suggest import suggest
 from cutthrough.wire.target import read_authority
+from tests.tools.explaining import entry, line_of
 
 POLICY = """
 [users.alice]
@@ -50,23 +50,6 @@ OVERRIDES = ("site.example=198.51.100.1", "site.example=10.9.9.9",
 
 
 @pytest.fixture
-def policy(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text(POLICY)
-    return path
-
-
-@pytest.fixture
-def ask(capsys):
-    """The status and what was printed."""
-    def run(*argv):
-        status = main(argv)
-        done = capsys.readouterr()
-        return status, done.out, done.err
-    return run
-
-
-@pytest.fixture
 def explain(ask, policy):
     """The lines of an explanation as {word: [text]}."""
     def run(*argv, user="alice"):
@@ -78,11 +61,6 @@ def explain(ask, policy):
             words.setdefault(line[:9].strip(), []).append(line[9:])
         return status, words
     return run
-
-
-def line_of(policy, name):
-    rules = load_rules(str(policy)).rules
-    return next(rule.source for rule in rules if rule.name == name)
 
 
 def test_an_allowed_request_is_told_with_rule_address_and_limits(explain, policy):
@@ -239,22 +217,6 @@ def test_the_hook_is_asked_and_says_so(ask, tmp_path, monkeypatch):
 
 
 # What a past log says of another policy.
-
-def entry(reason="ok", user="alice", method="CONNECT", host="site.example", port=443,
-          **more):
-    return {"reason": reason, "client": "127.0.0.1", "user": user, "method": method,
-            "host": host, "port": port, "peer": None} | more
-
-
-@pytest.fixture
-def log(tmp_path):
-    def write(*entries):
-        path = tmp_path / "access.json"
-        lines = [one if isinstance(one, str) else json.dumps(one) for one in entries]
-        path.write_text("\n".join((*lines, "")))
-        return str(path)
-    return write
-
 
 @pytest.fixture
 def replay(ask, policy, log):

@@ -4,15 +4,10 @@ import json
 
 import pytest
 
-from tests.tools.test_explain import ask as ask
-from tests.tools.test_explain import line_of
-from tests.tools.test_explain import log as log
+from tests.tools.explaining import ALICE, line_of
 
 HOST, PASSED, SHUT = "93.184.215.14", "93.184.215.15", "93.184.215.16"
-POLICY = f"""
-[users.alice]
-password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
-
+POLICY = ALICE + f"""
 [[rules]]
 name = "opened"
 action = "allow"
@@ -34,18 +29,11 @@ hosts = ["{PASSED}"]
 
 
 @pytest.fixture
-def policy(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text(POLICY)
-    return path
-
-
-@pytest.fixture
-def explain(ask, policy):
+def explain(explain):
+    """The status and the lines."""
     def run(*argv):
-        status, out, _ = ask("explain", "--policy", str(policy), "--user", "alice",
-                             "--dns-overrides", f"site.example={HOST}", *argv)
-        return status, out.splitlines()
+        status, _, printed = explain(f"--dns-overrides=site.example={HOST}", *argv)
+        return status, printed.splitlines()
     return run
 
 

@@ -4,15 +4,10 @@ import re
 
 import pytest
 
-from tests.tools.test_explain import ask as ask
-from tests.tools.test_explain import entry, line_of
-from tests.tools.test_explain import log as log
+from tests.tools.explaining import ALICE, entry, line_of
 
 JA4 = "t13d1516h2_8daaf6152771_e5627efa2ab1"
-POLICY = """
-[users.alice]
-password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
-
+POLICY = ALICE + """
 [lists]
 bad = ["t13d1516h2_*_*"]
 
@@ -39,23 +34,6 @@ hosts = ["93.184.215.14"]
 protocol = ["ssh"]
 """
 HOST = "93.184.215.14"
-
-
-@pytest.fixture
-def policy(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text(POLICY)
-    return path
-
-
-@pytest.fixture
-def explain(ask, policy):
-    def run(*argv):
-        status, out, err = ask("explain", "--policy", str(policy), "--user", "alice",
-                               *argv)
-        words = {line[:9].strip(): line[9:] for line in out.splitlines()}
-        return status, words, err
-    return run
 
 
 def test_without_the_first_bytes_the_decision_is_open(explain, policy):
@@ -122,10 +100,7 @@ def test_a_log_is_replayed_with_its_first_bytes(ask, policy, log):
                          "first bytes that are not in the log"]
 
 
-TLVS = """
-[users.alice]
-password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
-
+TLVS = ALICE + """
 [[rules]]
 name = "endpoint"
 action = "allow"

@@ -4,14 +4,9 @@ import json
 
 import pytest
 
-from tests.tools.test_explain import ask as ask
-from tests.tools.test_explain import entry, line_of
-from tests.tools.test_explain import log as log
+from tests.tools.explaining import ALICE, entry, line_of
 
-POLICY = """
-[users.alice]
-password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
-
+POLICY = ALICE + """
 [[rules]]
 name = "api"
 action = "allow"
@@ -19,22 +14,6 @@ hosts = ["93.184.215.14"]
 paths = ["/api/**"]
 """
 HOST = "93.184.215.14"
-
-
-@pytest.fixture
-def policy(tmp_path):
-    path = tmp_path / "policy.toml"
-    path.write_text(POLICY)
-    return path
-
-
-@pytest.fixture
-def explain(ask, policy):
-    def run(*argv):
-        status, out, _ = ask("explain", "--policy", str(policy), "--user", "alice",
-                             *argv)
-        return status, {line[:9].strip(): line[9:] for line in out.splitlines()}, out
-    return run
 
 
 def test_a_path_decides_and_is_shown_as_it_is_compared(explain, policy):
