@@ -1,6 +1,6 @@
-"""Captured exchanges over the admin listener: who may read, what is read, what is sent.
+"""Captured exchanges over the admin listener: access, reading, changes and sending.
 
-Rows are made by the writer's own Store, or by requests that a rule captures.
+The writer's own Store makes the rows, or a rule captures requests.
 """
 
 import base64
@@ -101,7 +101,7 @@ def reads(database):
     return found
 
 
-# Who may read (R59)
+# Access (R59)
 
 
 def test_no_flow_is_read_without_the_token(filled, database):
@@ -268,7 +268,7 @@ def test_a_flow_has_everything_but_its_bodies(start, make_origin, dial, database
 
 
 def test_a_body_is_a_file_that_nothing_runs(start, make_origin, dial, database):
-    """A captured page of another site would else run in the listener's origin."""
+    """Else the page of another site would run in the listener's origin."""
     proxy, operator = start()
     dial(proxy).get(make_origin(answer(HELLO)).url("/"))
     wait_rows(database)
@@ -365,7 +365,7 @@ def test_a_request_is_sent_by_the_proxy_under_its_policy(
     assert row["method"] == "PUT" and row["user"] == USER and row["rule"] == "seen"
     assert row["request_body"] == b"\x00new" and "X-Odd: 1\r\n" in row["request_head"]
     assert "Content-Length: 4\r\n" in row["request_head"]
-    # What the user may not do, the operator may not either
+    # The operator has the rights of this user, and no more
     status, found = send(operator, url=origin.url("/b"), user=USER, password=PASSWORD)
     assert (status, found["status"]) == (200, 403)
     assert proxy.wait_log(2)[1]["reason"] == "path_denied"
@@ -381,7 +381,7 @@ def test_the_admin_token_is_no_user_of_the_proxy(start, make_origin):
 
 
 def test_a_listener_without_credentials_is_not_used(start, make_origin):
-    """By its address this host would be whoever that listener trusts."""
+    """Such a listener would trust the operator's requests by this host's address."""
     _, operator = start('[[listeners]]\naddress = "127.0.0.1:0"\nauth = "none"\n')
     status, text = send(operator, url=make_origin().url())
     assert status == 409 and text.startswith("there is no listener")

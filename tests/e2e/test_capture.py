@@ -1,4 +1,4 @@
-"""Capture by rule, end to end: what is kept, what is left out, and what must go on."""
+"""Capture by rule, end to end: rows and bodies, secrets, bounds, and failures."""
 
 import gzip
 import json
@@ -95,7 +95,7 @@ def counted(proxy) -> dict[str, int]:
         r'^cutthrough_capture_exchanges_total\{result="(\w+)"\} (\S+)$', text, re.M)}
 
 
-# What is kept
+# Rows and bodies
 
 
 def test_a_request_is_kept_with_its_heads_phases_and_decision(
@@ -118,7 +118,7 @@ def test_a_request_is_kept_with_its_heads_phases_and_decision(
         "id=s3cret", "[redacted]").removesuffix("hello")
     assert first["response_head_bytes"] == len(HELLO) - 5
     assert first["request_body"] is None and first["response_body"] is None
-    # The phases are the log's, in microseconds, and add up to less than all
+    # The phases are those of the log, in microseconds; their sum is below the total
     for phase in ("head", "connect"):
         assert first[f"{phase}_us"] / 1000 == pytest.approx(line[f"{phase}_ms"])
     assert first["dns_us"] is None and first["send_us"] >= 1
@@ -228,7 +228,7 @@ def test_nothing_is_kept_without_a_rule_that_says_so(
     assert row["port"] == origin.port
 
 
-# What is left out
+# Secrets and bounds of bodies
 
 
 def check_secrets(database):
@@ -274,7 +274,7 @@ def test_no_byte_of_a_secret_reaches_the_disk(start, make_origin, dial, database
     assert stat.S_IMODE(database.stat().st_mode) == 0o600
 
 
-# What must go on
+# A full ring, and processes that die
 
 
 def test_a_writer_that_is_killed_is_replaced_and_nothing_waits(
@@ -294,7 +294,7 @@ def test_a_writer_that_is_killed_is_replaced_and_nothing_waits(
 
 def test_a_writer_that_hangs_costs_flows_and_no_requests(
         start, make_origin, dial, database):
-    """R58: the ring fills, and what finds no room is counted."""
+    """R58: the ring fills, and each exchange without room is counted."""
     data = b"x" * 400_000
     proxy = start("full", 'admin = "127.0.0.1:0"\n')
     origin = make_origin(answer(
@@ -315,7 +315,7 @@ def test_a_writer_that_hangs_costs_flows_and_no_requests(
     assert lost["partial"] and not lost["unwritten"]
     found = wait_rows(database, lost["captured"])
     assert len(found) == lost["captured"]
-    for row in found:                       # no body is whole that has a gap
+    for row in found:                       # a body with a gap counts as partial
         assert (row["response_body"] == data.decode()) == (
             row["response_body_state"] is None)
 

@@ -1,5 +1,5 @@
-"""Files of other programs, imported and replayed: what a client gets, and what the
-import says of the rest."""
+"""Files of other programs, imported and replayed: the responses that a client gets, and
+the import's messages about recordings that it leaves out."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def verb(folder, *words):
 
 @pytest.fixture
 def replay(folder, tmp_path, start_policy, dial):
-    """Imports a file of this name; returns a client, and what the import said."""
+    """Imports a file of this name; returns a client, and the import's output."""
     def begin(name, data):
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())

@@ -1,4 +1,4 @@
-"""What of a recorded call is due, as the messages of its request come."""
+"""The messages of a request come, and the recorded response is due step by step."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_messages_come_in_any_pieces():
 
 
 def test_a_step_is_behind_so_many_whole_messages():
-    """A head without a place is not behind what follows it."""
+    """A head without a place is due with the first piece that has one."""
     one = made(1, b"one", b"two", asks=(8, 9, 16, ALL))
     assert [(step.messages, step.data) for step in make_steps(one)] == [
         (1, b""), (1, b"0"), (1, b"1"), (2, b"2"), (ALL, b"3"), (ALL, b"")]
@@ -101,7 +101,7 @@ def test_messages_are_compared_by_the_key_of_their_route():
 
 
 def test_what_a_call_has_begun_with_finds_its_recording_among_many():
-    """A silent client costs no recording its place among those that are read."""
+    """A bounded number of recordings is read. A silent client uses up none of them."""
     one = call(*[made(n + 1, b"%03d" % n) for n in range(300)])
     assert one.is_silent and one.look() is None
     one.take(message(b"299"))

@@ -1,4 +1,4 @@
-"""An origin repeats what it got: no secret of a request is in its answer (R59)."""
+"""An origin repeats a request's secret: the kept answer does not have it (R59)."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ from tests.recording.answers import request
 from tests.recording.exchanges import taped
 
 SECRET = "SEKRIT-t0ken/+é"
-# As the octets of a head are text
+# The text of a head with the secret's octets
 TOKEN = "SEKRIT-t0ken/+=="
 REDACTION = Redaction(fields=("x-key",), query=("token",), json=("$..password",),
                       body=("sk-([a-z0-9]+)",))
@@ -29,7 +29,7 @@ BASIC = base64.b64encode(b"some-user:SEKRIT-word").decode()
 
 
 def answered(body=b"", *, asked=None, fields=(), **more):
-    """What is kept of an answer to this request."""
+    """The kept part of an answer to this request."""
     chunks = body if isinstance(body, tuple) else (Chunk(5, body),)
     return MASKER.recording(Recording(
         request=asked or request(fields=(("Authorization", f"Bearer {TOKEN}"),)),
@@ -135,7 +135,7 @@ def test_a_secret_that_is_split_stands_in_the_piece_of_its_end(body, cuts):
         [0, *ends], ends, strict=False))
     made = echoes.chunks(pieces)
     whole = b"".join(one.data for one in made)
-    # The first one counts where two overlap
+    # If two overlap, the first one counts
     wanted, at = b"", 0
     places = []
     while at < len(body):
@@ -228,7 +228,7 @@ def test_no_file_has_a_secret_that_an_origin_repeats(tmp_path, reads_bodies):
 
 
 def test_a_client_of_a_websocket_may_repeat_its_secret(tmp_path):
-    """What it says is compared with a recording, which has none."""
+    """Its message is compared with a recording, from which the secret was removed."""
     asked = request(fields=(("Authorization", f"Bearer {TOKEN}"),))
     one = Message(1, True, "text", b"I am " + T)
     found = answered(b"", asked=asked, messages=(one,))
