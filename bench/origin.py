@@ -8,6 +8,7 @@ directory.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
@@ -48,9 +49,12 @@ SERVER_OF_TLS = """    server {
 @functools.cache
 def build_tool(name: str) -> str:
     """Return the path of bench/bin/`name`, compiled anew if its source is newer."""
-    made = subprocess.run(
-        ["make", "-s", f"bin/{name}"], cwd=HERE, capture_output=True, text=True
-    )
+    (HERE / "bin").mkdir(exist_ok=True)
+    with open(HERE / "bin/.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)        # several runs of the tests at a time
+        made = subprocess.run(
+            ["make", "-s", f"bin/{name}"], cwd=HERE, capture_output=True, text=True
+        )
     if made.returncode:
         raise BenchError(f"make bin/{name}: {made.stderr.strip()}")
     return str(HERE / "bin" / name)

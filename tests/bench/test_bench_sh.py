@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.test_run import is_below
+from tests.bench.test_run import wait_below
 from tests.test_bench import needs_compiler, needs_nginx
 
 TREE = Path(__file__).resolve().parents[2]
@@ -50,11 +50,8 @@ def test_it_ends_with_the_table_and_what_the_origin_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize("begun", ["wrk -t1", "-m bench short"])
 def test_ctrl_c_leaves_nothing_behind(begun: str, tmp_path: Path) -> None:
     bench = bench_sh(tmp_path)
-    process = psutil.Process(bench.pid)
     try:
-        while not is_below(process, begun):
-            assert bench.poll() is None
-        below = process.children(recursive=True)
+        below = wait_below(bench, begun)
         os.killpg(bench.pid, signal.SIGINT)  # as a terminal does
         bench.communicate(timeout=30)
         assert bench.returncode == 130

@@ -87,6 +87,7 @@ def test_a_server_without_tls_is_an_error(origin: Origin) -> None:
     assert said["first_error"].startswith("tls_handshake:")
 
 
+@pytest.mark.quiet
 def test_a_fixed_rate_is_held_and_counted(origin: Origin) -> None:
     status, said = load(
         origin.port, "rate", "--blind", "--conns=5", "--rate=200", "--seconds=1"
@@ -97,6 +98,7 @@ def test_a_fixed_rate_is_held_and_counted(origin: Origin) -> None:
     assert origin.count_requests(requests, "/index.html") == requests
 
 
+@pytest.mark.quiet
 def test_latency_counts_from_when_a_request_was_due(origin: Origin) -> None:
     """It once counted from the request before: 100 ms at ten a second."""
     status, said = load(
@@ -106,6 +108,7 @@ def test_latency_counts_from_when_a_request_was_due(origin: Origin) -> None:
     assert float(said["latency_p50_us"]) < 50_000
 
 
+@pytest.mark.quiet
 def test_a_pause_is_felt_by_every_request_that_was_due_in_it() -> None:
     """Coordinated omission: a closed loop would tell of one slow request of 150."""
     paused = threading.Event()
@@ -227,6 +230,7 @@ def test_hostile_clients_are_there_and_go(origin: Origin, mode: str) -> None:
     assert origin.count_requests(200, "/index.html", strangers=True) == 200
 
 
+@pytest.mark.quiet
 def test_the_generator_costs_less_than_what_it_measures(origin: Origin) -> None:
     """It shares the cores with the proxy: CPU per request against the relay's.
 
@@ -255,6 +259,7 @@ def test_the_generator_costs_less_than_what_it_measures(origin: Origin) -> None:
     assert cost(before, after) < 0.75 * cost(after, relays)
 
 
+@pytest.mark.quiet
 def test_tunnels_are_set_up_at_a_fixed_rate(origin: Origin) -> None:
     status, said = load(
         origin.port, "rate-setup", "--blind", "--conns=5", "--rate=200", "--seconds=1"

@@ -31,6 +31,7 @@ from bench.rows import Row
 from bench.running import Running, Target
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
+from tests.support.wait import wait_until
 from tests.test_bench import needs_compiler, needs_nginx, relay
 
 TREE = Path(__file__).resolve().parents[2]
@@ -292,6 +293,18 @@ def is_below(process: psutil.Process, words: str) -> bool:
     return False
 
 
+def wait_below(starter: subprocess.Popen[str], words: str) -> list[psutil.Process]:
+    """Waits for a command of these words; returns all that was started by then."""
+    process = psutil.Process(starter.pid)
+
+    def has_begun() -> bool:
+        assert starter.poll() is None
+        return is_below(process, words)
+
+    wait_until(has_begun, f"{words} below {starter.args}", 120)
+    return process.children(recursive=True)
+
+
 NAME = f"run-test-{os.getpid()}"
 RUN = ("run", "--scenarios=plain-new", "--seconds=60", "--name", NAME)
 
@@ -317,10 +330,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     client = bench(*words, start_new_session=True, env=environ)
     try:
-        process = psutil.Process(client.pid)
-        while not is_below(process, begun):
-            assert client.poll() is None
-        below = process.children(recursive=True)
+        below = wait_below(client, begun)
         client.send_signal(number)
         _, progress = client.communicate(timeout=30)
         assert client.returncode == 130, progress

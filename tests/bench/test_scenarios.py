@@ -47,7 +47,7 @@ def run(scenario: str, proxy: str, origin: Origin, seconds: float) -> dict[str, 
         ("idle-1000", "cutthrough", 1),
         ("crowd", f"{FULL}-crowd", 0.3),
         ("lifecycle", "cutthrough", 1),
-        ("rate-500", "relay", 0.5),
+        pytest.param("rate-500", "relay", 0.5, marks=pytest.mark.quiet),
         ("tail", FULL, 0.3),
         ("page", "relay", 0.3),
         ("workers", f"{FULL}-2", 0.6),
@@ -106,6 +106,7 @@ def test_siege_must_have_read_every_byte(
     origin.skip_log()
 
 
+@pytest.mark.quiet
 def test_each_step_of_the_load_has_its_own_cpu_and_memory(origin: Origin) -> None:
     row = run("steps", "cutthrough", origin, 0.5)
     for number, rate in enumerate(STEPS, 1):
