@@ -2,9 +2,10 @@
 marked `any_loop`: what it asks is decided elsewhere, and the other loop says it again.
 So it is with the supervisor, whose loop is asyncio's own beside workers of either.
 
-`proxy` is shared by the tests of a session, `start_proxy` makes one of a test's own.
-Both check at their end that the workers hold no more descriptors than before, after
-everything that the test itself `opened` has been closed.
+`proxy` is shared by the tests of a session, `keep_proxy` by those of a module that give
+the same flags, `start_proxy` makes one of a test's own. All check at their end that the
+workers hold no more descriptors than before, after everything that the test itself
+`opened` has been closed.
 
 A run of the whole directory fails at its end if an outcome of the table was in no log.
 `--part 1/2` runs every second file; the parts of one run are judged together, by
@@ -250,31 +251,86 @@ def exhaust(opened):
     return lower
 
 
+def with_policy(
+    folder: Path, loop_name: str, policy: str, config: str = "", hook: str = "",
+    modules: Mapping[str, str] | None = None
+) -> Proxy:
+    """A proxy with this policy file, more configuration, a hook's module, others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "policy.toml"
+    path.write_text(textwrap.dedent(policy))
+    env = {}
+    if hook:
+        (folder / "decisions.py").write_text(textwrap.dedent(hook))
+        env["PYTHONPATH"] = str(folder)
+        config = 'policy_hook = "decisions:decide"\n' + config
+    for name, text in (modules or {}).items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+        env["PYTHONPATH"] = str(folder)
+    # Before the text, which may end in a table
+    proxy = Proxy(folder, loop=loop_name, env=env,
+                  config=f'policy = "{path}"\n{config}')
+    proxy.policy = path
+    return proxy
+
+
 @pytest.fixture
 def start_policy(
     loop_name: str, directory: Callable[[str], Path], opened: contextlib.ExitStack
 ) -> StartProxy:
-    """A proxy with this policy file, more configuration, a hook's module, others."""
-    def make(policy: str, config: str = "", hook: str = "",
-             modules: Mapping[str, str] | None = None) -> Proxy:
-        folder = directory("proxy")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "policy.toml"
-        path.write_text(textwrap.dedent(policy))
-        env = {}
-        if hook:
-            (folder / "decisions.py").write_text(textwrap.dedent(hook))
-            env["PYTHONPATH"] = str(folder)
-            config = 'policy_hook = "decisions:decide"\n' + config
-        for name, text in (modules or {}).items():
-            (folder / f"{name}.py").write_text(textwrap.dedent(text))
-            env["PYTHONPATH"] = str(folder)
-        # Before the text, which may end in a table
-        proxy = Proxy(folder, loop=loop_name, env=env,
-                      config=f'policy = "{path}"\n{config}')
-        proxy.policy = path
-        return opened.enter_context(proxy)
-    return make
+    """`with_policy`, for one test."""
+    return lambda *words, **more: opened.enter_context(
+        with_policy(directory("proxy"), loop_name, *words, **more))
+
+
+@pytest.fixture(scope="module")
+def kept(loop_name: str) -> Iterator[dict[tuple[str, ...], Proxy]]:
+    """What `keep_proxy` and `keep_policy` have started, by their arguments."""
+    found: dict[tuple[str, ...], Proxy] = {}
+    yield found
+    for proxy in found.values():
+        proxy.stop()
+
+
+@pytest.fixture
+def keep(
+    kept: dict[tuple[str, ...], Proxy], opened: contextlib.ExitStack
+) -> Iterator[Callable[..., Proxy]]:
+    """A start takes half a second of CPU: tests of a module that change nothing in a
+    proxy share it, and each begins when what the one before has opened is closed."""
+    used: list[Proxy] = []
+
+    def take(key: tuple[str, ...], start: Callable[[], Proxy]) -> Proxy:
+        if key not in kept:
+            kept[key] = start()
+            kept[key].take_baseline()
+        used.append(kept[key])
+        kept[key].mark()
+        return kept[key]
+
+    yield take
+    opened.close()
+    for proxy in used:
+        proxy.log()
+        proxy.wait_settled("socket")    # the resolver may have opened its own since
+
+
+@pytest.fixture
+def keep_proxy(
+    loop_name: str, directory: Callable[[str], Path], keep: Callable[..., Proxy]
+) -> StartProxy:
+    """`start_proxy` with flags, for the tests of a module."""
+    return lambda *flags: keep(flags, lambda: Proxy(
+        directory("proxy"), *COMMON, *flags, loop=loop_name))
+
+
+@pytest.fixture
+def keep_policy(
+    loop_name: str, directory: Callable[[str], Path], keep: Callable[..., Proxy]
+) -> StartProxy:
+    """`start_policy`, for the tests of a module."""
+    return lambda policy, config="": keep((policy, config), lambda: with_policy(
+        directory("proxy"), loop_name, policy, config))
 
 
 @pytest.fixture

@@ -40,24 +40,21 @@ def hello(name: bytes = b"a.example") -> bytes:
     return build_hello(named(name), offering(b"h2"), VERSIONS_13)
 
 
+def options(config="", head_timeout="1s"):
+    return f'{NAMES}head_timeout = "{head_timeout}"\n{config}'
+
+
 @pytest.fixture
 def start(start_policy):
-    def make(policy, config="", head_timeout="1s"):
-        return start_policy(
-            policy, f'{NAMES}head_timeout = "{head_timeout}"\n{config}')
-    return make
+    return lambda policy, *words, **more: start_policy(policy, options(*words, **more))
 
 
 @pytest.fixture
-def enter(start, opened, reach):
+def enter(keep_policy, opened, reach):
     """A tunnel by this way in, to this port of a.example, under this policy."""
-    proxies = {}
-
     def come(way: str, policy: str, port: int):
-        listener = table(localhost()) if way == "tls" else LISTENERS
-        proxy = proxies.get((listener, policy))
-        if proxy is None:
-            proxy = proxies[listener, policy] = start(policy, listener)
+        proxy = keep_policy(
+            policy, options(table(localhost()) if way == "tls" else LISTENERS))
         authority = f"a.example:{port}"
         if way == "tls":
             return proxy, reach(proxy).tunnel(authority)

@@ -36,6 +36,12 @@ def behind(start_proxy):
 
 
 @pytest.fixture
+def proxy(keep_proxy):
+    """One that load balancers call, for the tests that change nothing in it."""
+    return keep_proxy(*FLAGS)
+
+
+@pytest.fixture
 def as_client(dial):
     """A connection on which the header of this client has been sent."""
     def connect(proxy: Proxy, source: str = ANN) -> Client:
@@ -49,8 +55,8 @@ def as_client(dial):
 
 
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
-def test_the_client_is_the_one_that_the_header_names(behind, make_origin, dial, header):
-    proxy, origin = behind(), make_origin()
+def test_the_client_is_the_one_that_the_header_names(proxy, make_origin, dial, header):
+    origin = make_origin()
     client = dial(proxy)
     client.send(header + build_request("GET", origin.url()))     # in one segment
     assert client.read_response().status == 200
@@ -93,8 +99,8 @@ def test_a_tunnel_is_the_client_s_and_its_early_bytes_arrive(
     build_binary(command=0), build_binary(ANN, command=0), b"PROXY UNKNOWN\r\n",
     build_binary()], ids=["LOCAL", "LOCAL with addresses", "UNKNOWN", "UNSPEC"])
 def test_a_header_that_names_nobody_leaves_the_connection_s_address(
-        behind, make_origin, dial, header):
-    proxy, origin = behind(), make_origin()
+        proxy, make_origin, dial, header):
+    origin = make_origin()
     client = dial(proxy)
     client.send(header)
     assert client.get(origin.url()).status == 200
@@ -228,8 +234,7 @@ REFUSED = {
 
 @pytest.mark.any_loop
 @pytest.mark.parametrize("octets", REFUSED.values(), ids=REFUSED)
-def test_what_begins_without_a_valid_header_is_refused(behind, dial, octets):
-    proxy = behind()
+def test_what_begins_without_a_valid_header_is_refused(proxy, dial, octets):
     client = dial(proxy)
     client.send(octets)
     reply = client.read_response()
