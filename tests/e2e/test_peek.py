@@ -40,8 +40,8 @@ FIELDS = {*OPENED, "ja4", "ja3"}
 
 
 @pytest.fixture
-def peeking(start_proxy):
-    return lambda *flags: start_proxy(*PEEK, *flags)
+def peeking(keep_proxy):
+    return lambda *flags: keep_proxy(*PEEK, *flags)
 
 
 def fields_of(record: dict) -> dict:
