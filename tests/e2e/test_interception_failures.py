@@ -27,6 +27,8 @@ from tests.support.inside import (
 )
 from tests.support.origin import Connection, stall
 
+pytestmark = pytest.mark.any_loop
+
 
 @pytest.fixture
 def start(start_policy):

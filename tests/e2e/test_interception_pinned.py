@@ -21,6 +21,8 @@ from tests.support.inside import (
 )
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.any_loop
+
 PINNED = ALL + 'pinned = "pass"\n'
 BOTH = ("DNS:a.example", "DNS:b.example", "IP:127.0.0.1")
 
