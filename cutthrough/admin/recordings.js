@@ -1,7 +1,7 @@
 const $ = id => document.getElementById(id);
-const LOOK_MS = 2000, PAGE = 100;
+const LOOK_MS = 2000, PAGE = 100, DAY_S = 86400;
 let shown = "", opened = null, next = null, rows = [], inForce = "";
-let timer = 0, seen = {};
+let timer = 0, seen = {}, sessions = [];
 
 async function ask(path, options = {}) {
   let answer;
@@ -69,6 +69,7 @@ async function look() {
   timer = setTimeout(look, LOOK_MS);
 }
 function showSessions(told) {
+  sessions = told.sessions;
   $("names").replaceChildren(...told.sessions.map(one => {
     const node = make("option");
     node.value = one.name;
@@ -84,12 +85,14 @@ function showSessions(told) {
     row.append(cell(button(one.name, () => choose(one.name))),
       cell(one.error ? "-" : one.recordings.toLocaleString("en"), "n"),
       cell(one.error ? "-" : one.bytes.toLocaleString("en"), "n"),
-      cell(one.error ? "-" : time(one.created_us)),
+      cell(one.error ? "-" : time(one.created_us)), cell(boundsOf(one) || "-"),
       cell(one.error || (one.name === told.session ? "in force" : one.comment || "")),
       cell(remove));
     return row;
   }));
 }
+const boundsOf = one => [one.count ? one.count.toLocaleString("en") : "",
+  one.age_s ? `${(one.age_s / DAY_S).toLocaleString("en")} d` : ""].filter(Boolean).join(", ");
 function showMisses(misses) {
   fill("misses", misses.map(one => {
     const row = make("tr"), list = make("ul");
@@ -106,6 +109,10 @@ function choose(name) {
   $("search").value = "";
   $("content").hidden = false;
   $("content-title").textContent = `Recordings of ${name}`;
+  const one = sessions.find(each => each.name === name) ?? {};
+  $("bounds-name").value = name;
+  $("bounds-count").value = one.count ?? "";
+  $("bounds-days").value = one.age_s === undefined ? "" : one.age_s / DAY_S;
   for (const row of $("sessions").tBodies[0].rows)
     row.className = row.dataset.session === name ? "chosen" : "";
   read();
@@ -189,6 +196,20 @@ async function removeSession(one) {
   } catch (error) { say(error.message, true); }
   look();
 }
+// A bound that is empty is not in it
+function bounds() {
+  const count = $("bounds-count").value, days = $("bounds-days").value;
+  return {...(count ? {count: Number(count)} : {}),
+    ...(days ? {age_s: Number(days) * DAY_S} : {})};
+}
+async function keep(method, done) {
+  const name = $("bounds-name").value.trim();
+  try {
+    const found = await ask(place(name), {method, body: JSON.stringify(bounds())});
+    say(`${name} ${done(found)}`, false, "bounds-note");
+  } catch (error) { say(error.message, true, "bounds-note"); }
+  look();
+}
 async function setMode(fields) {
   try {
     const told = await ask(`mode?${new URLSearchParams(fields)}`, {method: "POST"});
@@ -203,6 +224,13 @@ $("tools").addEventListener("submit", event => {
 });
 // What is recorded is replayed from then on; what is not is asked, and recorded
 $("record-missing").addEventListener("click", () => setMode({mode: "cache"}));
+$("bounds").addEventListener("submit", event => {
+  event.preventDefault();
+  keep("PUT", () => "is made");
+});
+$("set").addEventListener("click", () => $("bounds").reportValidity() && ifSure(
+  `Delete now what is beyond these bounds of ${$("bounds-name").value.trim()}?`,
+  () => keep("PATCH", found => `has ${found.recordings} recordings`)));
 $("find").addEventListener("submit", event => {
   event.preventDefault();
   read();

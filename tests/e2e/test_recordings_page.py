@@ -334,6 +334,38 @@ class TestPage:
         page.wait("#no-sessions", "none")
         assert browser.faults == []
 
+    def test_a_session_is_made_and_its_bounds_are_set(self, page, folder):
+        """The page had no control for either."""
+        fill(folder, *(made(9, f"/{n}") for n in range(5)))
+        _, page = page()
+        browser = page.browser
+        page.enter()
+        for selector, text in (("name", "for-ci"), ("count", "1000"), ("days", "30")):
+            browser.type(f"#bounds-{selector}", text)
+        browser.click("#make")
+        page.wait("#bounds-note", "for-ci is made")
+        page.wait("#sessions", "1,000, 30 d")
+        kept = Sessions(folder).open("for-ci").manifest
+        assert (kept.count, kept.age_s) == (1000, 30 * 86400)
+        assert browser.faults == []
+        browser.click("#make")
+        page.wait("#bounds-note", "there is a session")
+        # Of one that is there; an empty bound stays as it is
+        page.press("#sessions", "default")
+        assert browser.run("$('bounds-name').value") == "default"
+        browser.run("$('bounds-count').value = 2; $('bounds-days').value = ''")
+        browser.click("#set")
+        page.wait("#sure-text", "Delete now what is beyond these bounds of default?")
+        browser.click("#sure-no")
+        assert len(Sessions(folder).open("default")) == 5
+        browser.click("#set")
+        browser.click("#sure-yes")
+        page.wait("#bounds-note", "default has 2 recordings")
+        assert [one.request.path for one in Sessions(folder).open("default").recordings()
+                ] == ["/3", "/4"]
+        (fault,) = browser.faults            # that name again
+        assert "409 (Conflict)" in fault
+
     @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_axe_finds_no_fault(self, page, folder, dial, scheme, size):
