@@ -19,11 +19,11 @@ from urllib.parse import quote
 import msgspec
 
 from cutthrough.recording.alike import Alike
+from cutthrough.recording.begins import PREFIX
 from cutthrough.recording.keys import KeyReader
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.model import Recording, Request, Response
 
-PREFIX = 5
 # FAILED_PRECONDITION: clients do not try again
 STATUS = "9"
 MOST_TEXT = 1000                             # of a status' message

@@ -22,17 +22,16 @@ from itertools import takewhile
 
 import msgspec
 
+from cutthrough.recording.begins import Begins
 from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane
 from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.nearest import (
-    MOST_CANDIDATES,
     Nearest,
     Places,
     find_nearest,
-    glance,
     numbers_of,
 )
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
@@ -120,6 +119,7 @@ class Matcher:
         self._predicates: dict[tuple[Pattern, ...], Sequence[Predicate]] = {}
         self._recordings: dict[int, bytes] = {}
         self._places: Places = {}
+        self._begins = Begins()
         self._own = _Own()
         self._shared = shared
         self._has_state = False
@@ -145,6 +145,7 @@ class Matcher:
             index is self._patterned or index.has(base))
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
+        self._begins.add(number, request)
         self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
         known = paths.get(request.path)
@@ -163,6 +164,7 @@ class Matcher:
         index.remove(number, base, parts, extra)
         del self._recordings[number]
         request = recording.request
+        self._begins.remove(number, request)
         paths = self._places[request.host]
         known = paths[request.path]
         if isinstance(known, array):
@@ -256,17 +258,14 @@ class Matcher:
 
     def recordings_at(self, request: Request, begin: bytes
                       ) -> tuple[list[Recording], bool]:
-        """Those of its host and path whose requests' bodies begin so, the oldest
+        """Those of its host and path whose requests begin with this message, the oldest
         first; whether these are all. Bounded: the process waits for it."""
         found: list[Recording] = []
         size = 0
-        numbers = numbers_of(self._places.get(request.host, {}).get(request.path, ()))
-        for seen, number in enumerate(numbers):
+        numbers = self._begins.find(request, begin) if begin else numbers_of(
+            self._places.get(request.host, {}).get(request.path, ()))
+        for number in numbers:
             packed = self._recordings[number]
-            if seen >= MOST_CANDIDATES:
-                return found, False
-            if begin and glance(packed).body[:len(begin)] != begin:
-                continue
             size += len(packed)
             if found and (len(found) >= MOST_READ or size > MOST_READ_BYTES):
                 return found, False

@@ -140,11 +140,6 @@ def candidates(request: Request, places: Places, key: Key) -> Iterator[int]:
             yield from numbers_of(numbers)
 
 
-def glance(packed: bytes) -> Glance:
-    """At a recording's request."""
-    return _GLANCE(packed).request
-
-
 def numbers_of(known: "int | Iterable[int]") -> Iterable[int]:
     return (known,) if isinstance(known, int) else known
 

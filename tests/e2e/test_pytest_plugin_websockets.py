@@ -68,6 +68,6 @@ def test_a_conversation_is_recorded_beside_answers_of_the_test(
         assert status == 0 and "not recorded" not in said, said
     assert len(origin.connections) == 1
     (name,) = run.cassette("test_inner.test_chat")
-    cassette = run.folder / "cassettes/test_inner.test_chat"
-    held = json.loads((cassette / name).read_text())
+    folder = run.folder / "cassettes/test_inner.test_chat"
+    held = json.loads((folder / name).read_text())
     assert len(held["response"]["messages"]) == 7

@@ -361,8 +361,8 @@ class TestPage:
         browser.click("#set")
         browser.click("#sure-yes")
         page.wait("#bounds-note", "default has 2 recordings")
-        assert [one.request.path for one in Sessions(folder).open("default").recordings()
-                ] == ["/3", "/4"]
+        left = Sessions(folder).open("default").recordings()
+        assert [one.request.path for one in left] == ["/3", "/4"]
         (fault,) = browser.faults            # that name again
         assert "409 (Conflict)" in fault
 

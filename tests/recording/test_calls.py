@@ -62,6 +62,22 @@ def test_a_step_is_behind_so_many_whole_messages():
         (1, b""), (1, b"0"), (1, b"1"), (2, b"2"), (ALL, b"3"), (ALL, b"")]
 
 
+def test_a_call_is_found_among_any_number_of_its_path():
+    """The oldest 2000 were looked at, for up to 120 ms, and no others."""
+    matcher = Matcher()
+    for number in range(1, 2502):
+        matcher.add(made(number, b"%d" % number))
+    for number in (2501, 1):
+        one = Call(matcher, asked(), 1000)
+        one.take(message(b"%d" % number))
+        assert one.look().number == number
+    matcher.remove(2501)
+    one = Call(matcher, asked(), 1000)
+    one.take(message(b"2501"))
+    with pytest.raises(Differs, match="no recording of the call has its message 1"):
+        one.look()
+
+
 def test_a_recording_is_due_when_its_messages_have_come():
     one = call(made(1, b"one", b"two"), made(2, b"one", b"six", asks=(16,)))
     one.take(message(b"one")[:4])

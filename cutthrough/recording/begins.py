@@ -1,0 +1,44 @@
+"""Recordings by the first message of their requests, for calls of gRPC.
+
+A call is answered in step with its messages, so what it may be is looked for before its
+request has ended, when no key can be made. A message is five bytes and its data.
+"""
+
+from bisect import insort
+from hashlib import blake2b
+
+from cutthrough.recording.model import Request
+
+PREFIX = 5
+
+
+def first_message(body: bytes) -> bytes:
+    """With its prefix; b"": the body has none, or not all of it."""
+    end = PREFIX + int.from_bytes(body[1:PREFIX])
+    return body[:end] if len(body) >= end else b""
+
+
+class Begins:
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, list[int]] = {}
+
+    def add(self, number: int, request: Request) -> None:
+        if message := first_message(request.body):
+            insort(self._numbers.setdefault(_key(request, message), []), number)
+
+    def remove(self, number: int, request: Request) -> None:
+        if message := first_message(request.body):
+            key = _key(request, message)
+            self._numbers[key].remove(number)
+            if not self._numbers[key]:
+                del self._numbers[key]
+
+    def find(self, request: Request, message: bytes) -> list[int]:
+        """In order: of its host and path, those that begin with this message."""
+        return self._numbers.get(_key(request, message), [])
+
+
+def _key(request: Request, message: bytes) -> bytes:
+    made = blake2b(f"{request.host}\n{request.path}\n".encode(), digest_size=16)
+    made.update(message)
+    return made.digest()
