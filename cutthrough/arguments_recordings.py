@@ -80,9 +80,13 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     one.add_argument("--form", choices=("json", "yaml", "vcr", "har"), default="json",
                      help="a directory of JSON or YAML, a cassette of VCR.py, a HAR "
                      "[json]")
+    one.add_argument("--key-file", metavar="FILE", help="also write the key of the "
+                     "hashes, into a new file: who has it can guess short secrets")
     one.add_argument("output", metavar="PATH")
     one = add("import", "add recordings of directories of export, cassettes of VCR.py, "
               "simulations of hoverfly, HTTP Archives and dumps of mitmproxy")
+    one.add_argument("--key-file", metavar="FILE", help="make the hashes of the "
+                     "directory by this key of `export`; it must have no session yet")
     one.add_argument("files", metavar="PATH", nargs="+")
 
 

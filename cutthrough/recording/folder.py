@@ -40,8 +40,9 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
 
 
 def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recording],
-                 form: Form = "json") -> list[tuple[int, str]]:
-    """Writes them, and removes the files of an earlier export that are no more. Returns
+                 form: Form = "json", key_check: str = "") -> list[tuple[int, str]]:
+    """Writes them, and removes the files of an earlier export that are no more.
+    `key_check`: of the key that has made the hashes; "": there are none. Returns
     what is not in it, and why, as the writers of other files: nothing. Raises OSError;
     NotImported if the folder has a manifest of another program."""
     old = read_names(folder) if (folder / MANIFEST).exists() else []
@@ -58,7 +59,9 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
     table = msgspec.to_builtins(msgspec.structs.replace(
         manifest, program="", created_us=0))
     write(folder / MANIFEST, encode(
-        {"version": manifest.version, **table, "recordings": names}, "json"))
+        {"version": manifest.version, **table,
+         **({"key_check": key_check} if key_check else {}), "recordings": names},
+        "json"))
     for name in {*old} - {*names}:
         (folder / name).unlink(missing_ok=True)
     return []
@@ -179,6 +182,11 @@ def read_folder(folder: Path) -> tuple[Manifest, list[Recording]]:
         raise NotImported(f"{MANIFEST} has version {manifest.version}, and this "
                           f"program reads {Manifest().version}")
     return manifest, [unpack(decode(folder / name), name) for name in names]
+
+
+def read_key_check(folder: Path) -> str:
+    """As it was written. Raises NotImported and OSError."""
+    return str(decode(folder / MANIFEST).get("key_check", ""))
 
 
 class _Loader(yaml.SafeLoader):

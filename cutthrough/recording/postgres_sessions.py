@@ -12,7 +12,6 @@ have the same: `state.key_check` is a hash by which another one is noticed.
 """
 
 import contextlib
-import hashlib
 import os
 import socket
 import time
@@ -27,6 +26,7 @@ import cutthrough
 from cutthrough.capture.postgres import ANSWER_S, Base, Tables
 from cutthrough.capture.postgres_rows import clean
 from cutthrough.capture.store import split_words
+from cutthrough.recording.key_file import check_of
 from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.session import (
@@ -383,7 +383,7 @@ class PostgresSessions(AnySessions):
         Masker(made.redaction, self._key)
         with self._base.transaction() as cursor:
             cursor.execute("UPDATE cutthrough_recordings.state SET key_check = %s "
-                           "WHERE key_check IS NULL", (_check_of(self._key),))
+                           "WHERE key_check IS NULL", (check_of(self._key),))
             cursor.execute("SELECT key_check FROM cutthrough_recordings.state")
             self._check_key(cursor.fetchone())
             cursor.execute(
@@ -425,7 +425,7 @@ class PostgresSessions(AnySessions):
                      if row["name"] in self._due}
 
     def _check_key(self, row: dict[str, Any] | None) -> None:
-        if row is None or row["key_check"] != _check_of(self._key):
+        if row is None or row["key_check"] != check_of(self._key):
             raise SessionError(
                 f"{self._where}: its recordings have been made with another key: copy "
                 f"{self._key_path.name} of recording_directory from a host that makes "
@@ -441,7 +441,3 @@ class PostgresSessions(AnySessions):
 
     def close(self) -> None:
         self._base.close()
-
-
-def _check_of(key: bytes) -> bytes:
-    return hashlib.blake2b(b"recordings", key=key, digest_size=16).digest()

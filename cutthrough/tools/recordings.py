@@ -25,10 +25,15 @@ from cutthrough.capture.store import StoreError
 from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
-from cutthrough.recording import edits
+from cutthrough.recording import edits, key_file
 from cutthrough.recording.documents import KeyMistake, compile_finder
 from cutthrough.recording.exchanges import read_exchanges, write_archive
-from cutthrough.recording.folder import pack, read_folder, write_folder
+from cutthrough.recording.folder import (
+    pack,
+    read_folder,
+    read_key_check,
+    write_folder,
+)
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.masking import Redaction
@@ -58,6 +63,9 @@ def run(given: argparse.Namespace) -> int:
         if given.verb == "mode":
             return change_mode(directory, given)
         url = find_recordings(given.url_file, os.environ)
+        given.directory = directory
+        if given.action == "import" and given.key_file:
+            key_file.take_key(directory, Path(given.key_file))
         with contextlib.closing(open_sessions(directory, url)) as sessions:
             return _ACTIONS[given.action](sessions, given)
     except ConfigError:
@@ -241,10 +249,14 @@ def delete(sessions: AnySessions, given: argparse.Namespace) -> int:
 def export(sessions: AnySessions, given: argparse.Namespace) -> int:
     session = sessions.open(given.session)
     session.log("export", given.form, len(session))
+    if given.key_file:
+        key_file.write_key(given.directory, Path(given.key_file))
     target = Path(given.output)
     if given.form in ("json", "yaml"):
         left_out = write_folder(
-            target, session.manifest, session.recordings(), given.form)
+            target, session.manifest, session.recordings(), given.form,
+            key_file.check_of_directory(given.directory)
+            if session.manifest.redaction.hashed else "")
     else:
         text = io.StringIO()
         write = write_cassette if given.form == "vcr" else write_archive
@@ -274,6 +286,7 @@ def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
         path = Path(name)
         if path.is_dir():
             manifest, more = read_folder(path)
+            tell_other_key(given, path, more)
             found += more
             continue
         for one in read_file(path):
@@ -288,6 +301,15 @@ def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
     session.close()
     print(f"{added} recordings added to {given.session}")
     return 1 if failed else 0
+
+
+def tell_other_key(given: argparse.Namespace, path: Path, found: list[Recording]
+                   ) -> None:
+    check = read_key_check(path)
+    if check and check != key_file.check_of_directory(given.directory) and (
+            key_file.has_hashes(found)):
+        print(f"cutthrough: {path}: its hashes were made with another key: requests "
+              "with secrets will not match; see --key-file", file=sys.stderr)
 
 
 def open_or_create(sessions: AnySessions, name: str, manifest: Manifest | None

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cutthrough.cli import main
-from cutthrough.recording.model import Pattern
+from cutthrough.recording.model import Pattern, Request
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.sessions import Sessions
 from cutthrough.tools.recordings import LEFT_OUT, tell_export
@@ -55,6 +55,46 @@ def test_a_directory_that_is_none_is_refused(run, tmp_path):
             assert status == 2 and f"--directory: {path}: {reason}" in said
     assert not (tmp_path / "typo").exists()
     assert [*(tmp_path / "home").iterdir()] == [tmp_path / "home" / "letter"]
+
+
+SECRET = Request(method="GET", scheme="http", host="127.0.0.1", port=9, path="/secret",
+                 fields=(("Authorization", "Bearer s3cr3t-token"),))
+
+
+def test_hashes_match_where_their_key_is(run, folder, tmp_path, capsys):
+    """On another machine each request with a secret was missed, and nothing said so."""
+    session = Sessions(folder).open("default")
+    session.add([msgspec.structs.replace(made(9), request=SECRET)])
+    key, out = tmp_path / "key-of-ci", tmp_path / "out"
+    assert run("recordings", "export", "default", out)[0] == 0
+    assert not key.exists() and not any(one.name == "key" for one in out.iterdir())
+    assert run("recordings", "export", "default", out, "--key-file", key)[0] == 0
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_bytes() == (folder / "key").read_bytes()
+    assert key.read_bytes().hex() not in (out / "manifest.json").read_text()
+
+    def there(name, *flags):
+        """Whether it matches there, and what was said."""
+        main(["recordings", "import", "s", str(out), "--directory",
+              str(tmp_path / name), *flags])
+        said = capsys.readouterr().err
+        kept = Sessions(tmp_path / name).open("s")
+        return kept.masker.request(SECRET) in [
+            one.request for one in kept.recordings()], said
+
+    assert there("new", "--key-file", str(key)) == (True, "")
+    matches, said = there("other")
+    assert not matches and "made with another key" in said and "--key-file" in said
+    # Sessions that are there would not match any longer
+    status, said = run("recordings", "import", "t", out, "--key-file", key,
+                       "--directory", tmp_path / "other")
+    assert status == 1 and "has sessions with another key" in said
+    # A key is never written over
+    assert run("recordings", "export", "default", out, "--key-file", key)[0] == 1
+    (tmp_path / "short").write_bytes(b"x")
+    status, said = run("recordings", "import", "t", out, "--key-file",
+                       tmp_path / "short")
+    assert status == 1 and "has not 32 bytes" in said
 
 
 def test_the_mode_may_be_set_before_a_proxy_has_started(run, tmp_path):
