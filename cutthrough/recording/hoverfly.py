@@ -1,9 +1,10 @@
 """Simulations of hoverfly, schemas v1 to v5 -> recordings with patterns.
 
-Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath, negate, array and
-form, state, delays and templates. A pair with another matcher, or with a helper in its
-template that is not known here, is refused with the reason: it would answer as hoverfly
-does not. What is left out of a pair, such as an action behind its answer, is told.
+Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath, jwt, jwtjsonpath,
+negate, array and form, state, delays, templates, and bodies in files beside it. A pair
+with another matcher, or with a helper in its template that is not known here, is
+refused with the reason: it would answer as hoverfly does not. What is left out of a
+pair, such as an action behind its answer, is told.
 
     {"path": "/a"}                                        v1
     {"path": {"exactMatch": "/a"}}                        v2 to v4
@@ -13,6 +14,7 @@ does not. What is left out of a pair, such as an action behind its answer, is to
 import base64
 import binascii
 import json
+from pathlib import Path
 from typing import Any
 
 from cutthrough.capture.imported import NotImported
@@ -41,7 +43,7 @@ from cutthrough.recording.patterns import make_predicate
 _HOW: dict[str, How] = {
     "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",
     "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
-    "negate": "negate", "array": "array"}
+    "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath"}
 # Matchers of v2 to v4
 _OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
         "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
@@ -50,9 +52,11 @@ _PARTS: dict[str, Part] = {"method": "method", "scheme": "scheme", "path": "path
                            "destination": "host", "body": "body"}
 
 
-def read_simulation(data: bytes) -> list[Recording | NotImported]:
-    """The recordings in order, or the reason if one cannot be read. Raises NotImported
-    if the file is no simulation."""
+def read_simulation(data: bytes, folder: Path | None = None
+                    ) -> list[Recording | NotImported]:
+    """The recordings in order, or the reason if one cannot be read. `folder`: of the
+    file; None: bodies in other files are not read. Raises NotImported if the file is no
+    simulation."""
     if len(data) > MOST_FILE:
         raise NotImported(f"is longer than {MOST_FILE} bytes")
     try:
@@ -71,7 +75,7 @@ def read_simulation(data: bytes) -> list[Recording | NotImported]:
     seen = set()
     for number, one in enumerate(pairs):
         try:
-            pair = read_pair(_SCHEMAS[schema](one))
+            pair = read_pair(_SCHEMAS[schema](one), folder)
             asked = pair.patterns, tuple(sorted(pair.requires.items()))
             if asked in seen:
                 raise Altered("left out, as hoverfly does: a pair before it has the "
@@ -165,7 +169,7 @@ _SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
             "v5": read_new}
 
 
-def read_pair(one: Any) -> Recording:
+def read_pair(one: Any, folder: Path | None = None) -> Recording:
     """Raises NotImported."""
     request, response = part(one, "request"), part(one, "response")
     patterns = []
@@ -193,7 +197,7 @@ def read_pair(one: Any) -> Recording:
     random = response.get("logNormalDelay")
     labels = one.get("labels")
     return Recording(
-        request=example(patterns), response=read_answer(response),
+        request=example(patterns), response=read_answer(response, folder),
         template=bool(response.get("templated")),
         tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
         patterns=tuple(patterns), requires=required(request.get("requiresState")),
@@ -221,7 +225,7 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
         raise NotImported(f"the matcher {name!r:.20} is not known")
     more = []
     if matcher.get("doMatch") is not None:   # what a second one looks at
-        if how in ("jsonpath", "form"):
+        if how in ("jsonpath", "form", "jwt", "jwt_jsonpath"):
             raise NotImported(f"`doMatch` of {name!r} is not known")
         more = read_matcher(where, key, matcher["doMatch"])
     config = matcher.get("config")
@@ -288,17 +292,17 @@ def example(patterns: list[Pattern]) -> Request:
         body=found.get("body", "").encode(errors="replace"))
 
 
-def read_answer(response: dict[str, Any]) -> Response:
+def read_answer(response: dict[str, Any], folder: Path | None) -> Response:
     """Raises NotImported."""
     status, text = response.get("status", 200), response.get("body") or ""
     if not isinstance(status, int) or not 100 <= status <= 999:
         raise NotImported(f"the status {status!r:.20} is none")
     if not isinstance(text, str):
         raise NotImported("the body is no text")
-    if response.get("bodyFile") and not text:
-        raise NotImported("its body is in another file")
     body = text.encode(errors="replace")
-    if response.get("encodedBody"):
+    if response.get("bodyFile") and not text:
+        body = read_body(response["bodyFile"], folder)
+    elif response.get("encodedBody"):
         try:
             body = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
@@ -309,6 +313,27 @@ def read_answer(response: dict[str, Any]) -> Response:
         fields = tuple((name, translate(value)) for name, value in fields)
     return Response(status=status, fields=fields,
                     chunks=(Chunk(0, body),) if body else ())
+
+
+def read_body(name: Any, folder: Path | None) -> bytes:
+    """Of a file in the folder of the simulation, or below. Raises NotImported."""
+    if folder is None or not isinstance(name, str) or "\0" in name or "://" in name:
+        raise NotImported(f"its body is in another file, {name!r:.60}, which is not "
+                          "read")
+    try:
+        path = (folder / name).resolve(strict=True)
+        if not path.is_relative_to(folder.resolve()):
+            raise NotImported(f"its body is in {name!r:.60}, which is not in the "
+                              "directory of the simulation")
+        if not path.is_file():
+            raise NotImported(f"its body is in {name!r:.60}, which is no file")
+        with path.open("rb") as file:
+            data = file.read(MOST_FILE + 1)
+    except OSError as error:
+        raise NotImported(f"its body is in {name!r:.60}: {error.strerror}") from None
+    if len(data) > MOST_FILE:
+        raise NotImported(f"its body, {name!r:.60}, is longer than {MOST_FILE} bytes")
+    return data
 
 
 def required(value: Any) -> dict[str, str]:

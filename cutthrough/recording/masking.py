@@ -26,6 +26,7 @@ from cutthrough.codings import CodingError, decode, make_decoders
 from cutthrough.recording.documents import compile_finder
 from cutthrough.recording.echoes import Echoes, secrets_of
 from cutthrough.recording.model import (
+    OF_TOKENS,
     Chunk,
     Fields,
     Message,
@@ -175,6 +176,8 @@ class Masker:
             patterns=tuple(map(self._pattern, one.patterns)))
 
     def _pattern(self, one: Pattern) -> Pattern:
+        if one.how in OF_TOKENS:             # claims, and not the token
+            return one
         names = {"field": self._names, "query": self._keys, "body": self._keys}
         if one.key.lower() in names.get(one.part, ()) and one.key:
             if one.how in ("exact", "form"):

@@ -27,7 +27,7 @@ from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane
-from cutthrough.recording.model import Pattern, Recording, Request
+from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import (
     Nearest,
     Places,
@@ -116,7 +116,9 @@ class Matcher:
         self._lines = [_Line(route, serials) for route in (*routes, Route())]
         self._mask = mask
         self._patterned = Index(serials)
-        self._predicates: dict[tuple[Pattern, ...], Sequence[Predicate]] = {}
+        # Each with whether it is asked of the request with its secrets
+        self._predicates: dict[
+            tuple[Pattern, ...], Sequence[tuple[bool, Predicate]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._places: Places = {}
         self._begins = Begins()
@@ -139,7 +141,8 @@ class Matcher:
             raise ValueError(f"recording {number} is there already")
         index, base, parts, extra = self._filed(recording)
         if extra[0] and extra[0] not in self._predicates:
-            self._predicates[extra[0]] = [make_predicate(one) for one in extra[0]]
+            self._predicates[extra[0]] = [
+                (one.how in OF_TOKENS, make_predicate(one)) for one in extra[0]]
         has_state = bool(recording.requires or recording.sets or recording.removes)
         changes = self._patterned.has_any or has_state or (
             index is self._patterned or index.has(base))
@@ -212,13 +215,13 @@ class Matcher:
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands. `offers`: an upgrade; the
         recording of a WebSocket answers no other request."""
-        request = self.masked(request)
+        whole, request = request, self.masked(request)
         line = self._line(request)
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
         if offers or self._patterned.has_any:
-            groups = list(self._groups(line, request, offers))
+            groups = list(self._groups(line, request, whole, offers))
         else:
             groups = line.index.find(*line.reader.read(request, recorded=False))
         if groups and self._shared is not None and not self._has_state and (
@@ -310,7 +313,8 @@ class Matcher:
             used_up = group
         return used_up
 
-    def _groups(self, line: _Line, request: Request, offers: bool) -> Iterable[Group]:
+    def _groups(self, line: _Line, request: Request, whole: Request, offers: bool
+                ) -> Iterable[Group]:
         if offers:
             yield from self._websockets(line, request)
         base, parts = line.reader.read(request, recorded=False)
@@ -318,7 +322,8 @@ class Matcher:
         if self._patterned.has_any:
             for group in self._patterned.find((), parts_of(request)):
                 left = group.extra[0]
-                if not left or all(holds(request) for holds in self._predicates[left]):
+                if not left or all(holds(whole if of_token else request)
+                                   for of_token, holds in self._predicates[left]):
                     yield group
 
     def _websockets(self, line: _Line, request: Request) -> Iterable[Group]:

@@ -19,7 +19,11 @@ Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
 Part = Literal["method", "scheme", "host", "port", "authority", "path", "url", "query",
                "field", "body"]
 How = Literal["exact", "negate", "glob", "regex", "array", "json", "partial_json",
-              "jsonpath", "form"]
+              "jsonpath", "form", "jwt", "jwt_jsonpath"]
+
+# Patterns of these kinds look at a request with its secrets: what a token says is in
+# it, and not in the hash that stands for it
+OF_TOKENS = ("jwt", "jwt_jsonpath")
 
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 

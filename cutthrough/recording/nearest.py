@@ -24,7 +24,7 @@ from cutthrough.recording.documents import (
     show_path,
 )
 from cutthrough.recording.keys import PLAIN, Key, KeyReader, Route, plain
-from cutthrough.recording.model import Pattern, Request
+from cutthrough.recording.model import OF_TOKENS, Pattern, Request
 from cutthrough.recording.patterns import make_predicate, subject
 
 MOST_CANDIDATES = 2000
@@ -162,7 +162,7 @@ def differences(request: Request, recording: Asked, reader: KeyReader,
 
 def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
     for one in patterns:
-        if not make_predicate(one)(request):
+        if one.how not in OF_TOKENS and not make_predicate(one)(request):
             name = f"{one.part} {one.key}".rstrip()
             text = subject(request, one)
             here = (f"{len(request.body)} bytes" if one.part == "body" and text and not

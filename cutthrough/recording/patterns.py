@@ -4,6 +4,9 @@ An exact value is a part of the index. The rest is a predicate, which is asked o
 requests that have all exact values: many recordings with predicates alone are slow.
 """
 
+import base64
+import binascii
+import json
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -194,7 +197,34 @@ def _form(one: Pattern) -> Callable[[str], bool]:
     return lambda text: sorted(split_pairs(text)) == wanted
 
 
+def _claims(text: str) -> str:
+    """The header and the payload of a JSON Web Token (RFC 7519), as JSON; "": it is
+    none. Nothing is verified: a pattern is no permission."""
+    word, _, rest = text.strip().partition(" ")
+    parts = (rest.strip() if word.lower() == "bearer" else text.strip()).split(".")
+    if len(parts) != 3:
+        return ""
+    found = {}
+    for name, part in zip(("header", "payload"), parts, strict=False):
+        try:
+            found[name] = read_json(base64.b64decode(
+                part + "=" * (-len(part) % 4), b"-_", validate=True))
+        except (binascii.Error, ValueError):
+            continue                         # as hoverfly does
+    return json.dumps(found)
+
+
+def _jwt(one: Pattern) -> Callable[[str], bool]:
+    contains = _partial(one)
+    return lambda text: contains(_claims(text))
+
+
+def _jwt_jsonpath(one: Pattern) -> Callable[[str], bool]:
+    has = _jsonpath(one)
+    return lambda text: has(_claims(text))
+
+
 _READ: dict[str, Callable[[Pattern], Callable[[str], bool]]] = {
     "exact": _exact, "negate": _negate, "glob": _glob, "regex": _regex,
     "array": _array, "json": _json, "partial_json": _partial, "jsonpath": _jsonpath,
-    "form": _form}
+    "form": _form, "jwt": _jwt, "jwt_jsonpath": _jwt_jsonpath}

@@ -331,7 +331,8 @@ def read_file(path: Path) -> Iterator[Recording | NotImported]:
             is_cassette = isinstance(found, list) or "interactions" in found
         except (msgspec.DecodeError, TypeError):
             is_cassette = False
-        yield from read_cassette(data) if is_cassette else read_simulation(data)
+        yield from read_cassette(data) if is_cassette else read_simulation(
+            data, path.parent)
         return
     with path.open("rb") as file:
         yield from read_exchanges(file)

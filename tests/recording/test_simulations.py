@@ -1,5 +1,6 @@
 """Simulations of hoverfly, in the shapes of its schemas v1 to v5.3."""
 
+import base64
 import json
 
 import msgspec
@@ -10,6 +11,7 @@ from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.matcher import Match, Matcher, Miss
 from cutthrough.recording.model import Recording
+from cutthrough.recording.sessions import Sessions
 from tests.recording.answers import request
 
 
@@ -81,6 +83,58 @@ def test_a_simulation_answers_as_in_hoverfly():
 def test_a_pair_that_would_mean_something_else_is_refused(one):
     (found,) = read_simulation(simulation(one))
     assert isinstance(found, NotImported) and str(found).startswith("pair 0: ")
+
+
+def token(**claims):
+    parts = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode()
+             for one in ({"alg": "HS256"}, claims)]
+    return ".".join([*parts, "c2lnbmF0dXJl"])
+
+
+@pytest.mark.parametrize(("matcher", "value"), [
+    ("jwt", '{"payload": {"sub": "ann"}}'),
+    ("jwt", '{"header": {"alg": "HS256"}, "payload": {"sub": "ann"}}'),
+    ("jwtjsonpath", "$[?(@.sub == 'ann')]")])
+def test_a_token_is_matched_by_what_it_says(tmp_path, matcher, value):
+    """Its field is a secret, so a hash stands for it in all that is kept."""
+    (one,) = read_simulation(simulation(pair({"headers": {"Authorization": [
+        {"matcher": matcher, "value": value}]}})))
+    session = Sessions(tmp_path).create("s")
+    (kept,) = session.add([one])
+    matcher = Matcher((), session.masker.request)
+    matcher.add(kept)
+    for text, is_found in (
+            (token(sub="ann", at=1), True), (f"Bearer {token(sub='ann')}", True),
+            (token(sub="bob"), False), ("Bearer none", False), ("a.b.c", False),
+            ("", False)):
+        found = matcher.match(request("/a", fields=(("Authorization", text),)))
+        assert isinstance(found, Match) == is_found, text
+        assert not is_found or found.recording.number == 1
+
+
+def test_a_body_may_be_in_a_file_beside_the_simulation(tmp_path):
+    folder = tmp_path / "simulation"
+    (folder / "bodies").mkdir(parents=True)
+    (folder / "bodies/a.bin").write_bytes(b"\xff\x00")
+    (folder / "bodies/t.txt").write_text("{{ Request.Method }}")
+    (tmp_path / "secret").write_text("s3cret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    made = read_simulation(simulation(*[
+        pair({"path": [{"matcher": "exact", "value": f"/{n}"}]}, body="",
+                 bodyFile=name, **more)
+        for n, (name, more) in enumerate([
+            ("bodies/a.bin", {}), ("bodies/t.txt", {"templated": True}),
+            ("../secret", {}), (f"{tmp_path}/secret", {}), ("link", {}), ("none", {}),
+            ("bodies", {}), ("http://a.example/", {}), ("a\0b", {}), (7, {})])]),
+        folder)
+    assert made[0].response.body == b"\xff\x00"
+    assert made[1].template and b"request.method" in made[1].response.body
+    assert len(made) == 10
+    for number, one in enumerate(made[2:], 2):
+        assert isinstance(one, NotImported), one
+        assert str(one).startswith(f"pair {number}: its body is in ")
+    (one,) = read_simulation(simulation(pair({}, body="", bodyFile="bodies/a.bin")))
+    assert isinstance(one, NotImported)
 
 
 ASKED = request("/a?q=1&r=2", "x", host="a.example", method="PUT",
