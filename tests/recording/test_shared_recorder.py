@@ -1,0 +1,61 @@
+"""The recorder of sessions in a database, when requests choose them."""
+
+import contextlib
+import logging
+
+import msgspec
+import pytest
+
+from cutthrough.recording import shared_recorder
+from cutthrough.recording.postgres_sessions import PostgresSessions
+from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.shared_recorder import SharedRecorder
+from tests.recording.exchanges import taped
+from tests.recording.test_recorder import SETTINGS
+from tests.support.wait import wait_until
+
+
+def of(session, path="/x"):
+    return taped(up_head=f"GET {path} HTTP/1.1\r\nHost: a\r\n"
+                 f"X-Session: {session}\r\n\r\n")
+
+
+@pytest.fixture
+def recorder(tmp_path, postgres):
+    """With the sessions of its database."""
+    url = postgres.make()
+    with contextlib.closing(SharedRecorder(msgspec.structs.replace(
+            SETTINGS, directory=str(tmp_path / "a"), url=url, session_field="x-session")
+            )) as made, contextlib.closing(
+            PostgresSessions(url, tmp_path / "a")) as sessions:
+        yield made, sessions
+
+
+def counts(sessions):
+    return {name: len(sessions.open(name)) for name in sessions.names()}
+
+
+def test_each_is_in_the_session_that_it_names_and_copied(recorder, tmp_path):
+    made, sessions = recorder
+    mixed = [of(name, f"/{n}") for n in range(10) for name in ("one", "two")]
+    assert made.write([*mixed, of(""), of("../three")]) == 0
+    wanted = {"one": 10, "two": 10, "a": 1}
+    wait_until(lambda: counts(sessions) == wanted, lambda: str(counts(sessions)))
+    here = Sessions(tmp_path / "a")
+    wait_until(lambda: counts(here) == wanted, lambda: str(counts(here)))
+    assert [one.request.path for one in sessions.open("two").recordings()] == [
+        f"/{n}" for n in range(10)]
+
+
+def test_requests_make_so_many_sessions_and_no_more(recorder, monkeypatch, caplog):
+    """What has no session waits for none, and holds up no other."""
+    monkeypatch.setattr(shared_recorder, "MOST_SESSIONS", 2)
+    made, sessions = recorder
+    with caplog.at_level(logging.ERROR):
+        lost = made.write([of(name) for name in ("one", "two")])
+        wait_until(lambda: len(counts(sessions)) == 2, "two")
+        lost += made.write([of("three"), of("one", "/more")])
+        wait_until(lambda: counts(sessions) == {"one": 2, "two": 1}, "the second")
+        wait_until(lambda: lost + made.take_lost() == 1, "one is lost")
+    assert "1 recordings are lost: the database has 2 sessions" in caplog.text
+    assert not made.fails
