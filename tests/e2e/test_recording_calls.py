@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec import structs
 
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.sessions import Sessions
@@ -156,6 +157,29 @@ def test_sides_that_talk_in_turn_are_replayed_in_step(channel, replay, proxy, fo
         assert talk(channel, b"one", b"two") == SAID
     assert {line["reason"] for line in proxy.wait_log(2)} == {"replayed"}
     with_positions(folder)
+
+
+def test_a_call_that_an_operator_has_cut_ends_without_its_trailers(
+        channel, replay, folder):
+    talk(channel, b"one", b"two")
+    replay(1)
+    session = Sessions(folder).open("default")
+    (one,) = session.recordings()
+    answer = structs.replace(one.response, is_cut=True)
+    session.edit(structs.replace(one, response=answer))
+    session.close()
+
+    def is_cut():
+        call = Talk(channel)
+        for message in (b"one", b"two"):
+            call.ask(message)
+        try:
+            call.end()
+        except grpc.RpcError:
+            return True
+        return False                         # it was read before the edit
+
+    wait_until(is_cut, "the edit")
 
 
 def with_positions(folder):
