@@ -75,7 +75,7 @@ cdef class Ring:
     cdef object memory          # keeps it alive
     cdef uint64_t read_to       # the consumer's: the next record to read
     cdef set open               # exchanges of which it has read records, and no END
-    cdef uint64_t again         # where the last turn of a killed consumer ended; 0: done with
-    cdef readonly bint is_again # what was read last is that turn
+    cdef uint64_t again          # where the last turn of a killed consumer ended; 0: done with
+    cdef readonly bint is_again  # what was read last is that turn
 
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1
