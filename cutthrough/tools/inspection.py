@@ -103,14 +103,19 @@ def run(given: argparse.Namespace) -> int:
         for name, value in place.exports(address).items():
             print(f"export {name}={shlex.quote(value)}")
         return 0
-    return serve(place, address, written(given.admin or ADMIN), given.config_file)
+    return serve(place, address, written(given.admin or ADMIN), given)
 
 
-def serve(place: Place, address: str, admin: str, config: str | None) -> NoReturn:
+def serve(place: Place, address: str, admin: str, given: argparse.Namespace
+          ) -> NoReturn:
     """Becomes `cutthrough serve`. Raises OSError."""
-    print(describe(place, address, admin), file=sys.stderr, flush=True)
+    own = {"--listen": given.listen, "--directory": given.directory, "--ca": given.ca}
+    words = ["cutthrough", "inspect", "--env", *(
+        word for flag, value in own.items() if value for word in (flag, value))]
+    print(describe(place, address, admin, shlex.join(words)), file=sys.stderr,
+          flush=True)
     os.execv(sys.executable, [sys.executable, "-m", "cutthrough", "serve",
-                              *place.flags(address, admin, config)])
+                              *place.flags(address, admin, given.config_file)])
 
 
 def run_behind(place: Place, command: list[str], given: argparse.Namespace) -> int:
@@ -142,16 +147,14 @@ def run_behind(place: Place, command: list[str], given: argparse.Namespace) -> i
     return status or bool(died)
 
 
-def describe(place: Place, address: str, admin: str) -> str:
-    command = "cutthrough inspect --env"
-    if address != LISTEN:
-        command += f" --listen {address}"
+def describe(place: Place, address: str, admin: str, exports: str) -> str:
+    """`exports`: the command that prints the variables of a shell."""
     return f"""\
 Everything that goes through {place.url(address)}
 is opened, and kept in {place.flows}
 
   see it    http://{admin}/traffic#{secrets_of(place)}
-  a shell   eval "$({command})"
+  a shell   eval "$({exports})"
   others    trust {os.path.join(place.authority, CERTIFICATE)}
             http://{admin}/ca has it, and how
 """

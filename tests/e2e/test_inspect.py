@@ -1,6 +1,7 @@
 """`cutthrough inspect`: everything that passes is opened and kept, in one command."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,7 +93,9 @@ def test_without_a_command_it_serves_a_shell_and_shows_the_page(run, urls, envir
             printed = ""
             while "serving" not in printed and "listening on" not in printed:
                 printed += process.stderr.readline()
-            status, exports, errors = run("inspect", *where, "--env")
+            (line,) = [one for one in printed.splitlines() if " a shell " in one]
+            command = shlex.split(line.partition('"$(')[2].removesuffix(')"'))
+            status, exports, errors = run(*command[1:])
             assert status == 0, errors
             done = subprocess.run(
                 ["sh", "-c", 'eval "$1"; curl -sS "$2" "$3"', "sh", exports, *urls],
