@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.children import BenchError
+from bench.proxies import UNUSED
 from bench.summary import number
 
 Row = dict[str, object]
@@ -33,6 +34,9 @@ LEAK_BYTES, LEAK_REQUESTS = 256, 5000
 #: more copy shows here long before it does in the sum (measured: the kernel 340 µs
 #: ± 10 %, a copy within the second-level cache 15 to 30).
 COPIES, USER_US_PER_MIB, USER_GROWTH = "user_mean_us_per_mib", 8.0, 0.5
+#: What features cost a request that no rule gives them to, compared with a proxy
+#: without a policy; its rules about hosts take 0.3 µs.
+UNUSED_GROWTH = 0.10
 #: Tolerance of the checks of order, for noise.
 ORDER_SLACK = 0.15
 #: A hostile neighbour may multiply the p99 of others by this, and it must be felt: a
@@ -207,6 +211,16 @@ def check_order(rows: dict[tuple[str, str], Row]) -> list[Finding]:
     return findings
 
 
+def check_unused(rows: dict[tuple[str, str], Row]) -> list[Finding]:
+    """Return where features cost requests that do not use them, in one run."""
+    unused, own = (number(rows.get((KEEP_ALIVE, name), {}), "cpu_ratio")
+                   for name in (UNUSED, "cutthrough"))
+    if unused and own and unused > own * (1 + UNUSED_GROWTH):
+        text = f"{unused / own - 1:+.0%} CPU time for requests without them"
+        return [Finding(KEEP_ALIVE, UNUSED, "unused", text)]
+    return []
+
+
 def compare(
     base: dict[tuple[str, str], Row], new: dict[tuple[str, str], Row]
 ) -> list[Finding]:
@@ -225,7 +239,7 @@ def compare(
     for key in new.keys() - base.keys():
         for figure, text in _errors({}, new[key]):
             findings.append(Finding(*key, figure, text))
-    return findings + check_order(new)
+    return findings + check_order(new) + check_unused(new)
 
 
 def main(base_file: Path, new_file: Path) -> int:

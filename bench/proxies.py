@@ -126,6 +126,31 @@ def start_child_of(parent: Callable[[Target], Running]) -> Callable[[Target], Ru
     return start
 
 
+def start_unused(target: Target) -> Running:
+    """Start it with every feature of a rule, for hosts that no request names."""
+    running = Running([], target)
+    directory = running.make_directory()
+    made = subprocess.run(
+        [sys.executable, "-m", "cutthrough", "ca", "init", "--dir",
+         str(directory / "ca")], cwd=TREE, capture_output=True, text=True,
+    )  # fmt: skip
+    if made.returncode:
+        raise BenchError(f"ca init: {made.stderr.strip()}")
+    flags = {
+        "listen": f"{target.site.proxy_ip}:0", "workers": 1, "user": USER,
+        "password": PASSWORD, "origin": f"http://{target.authority}",
+        "access-log": "off", "policy": HERE / "features" / "unused.toml",
+        "address-floor": "off", "connect-ports": "any",
+        "intercept-ca": directory / "ca", "capture-file": directory / "flows.db",
+        "recording-directory": directory / "recordings",
+    }  # fmt: skip
+    running.command = [
+        "env", f"PYTHONPATH={HERE / 'features'}:{TREE}", sys.executable, "-m",
+        "cutthrough", "serve", *(f"--{name}={value}" for name, value in flags.items()),
+    ]  # fmt: skip
+    return listening(running)
+
+
 def _compiler() -> str:
     lacks = [tool for tool in ("cc", "make") if shutil.which(tool) is None]
     return f"{' and '.join(lacks)} not installed" if lacks else ""
@@ -147,6 +172,7 @@ def _has_flags() -> Callable[[str], str]:
 
 
 LISTENER = "[[listeners]]"
+UNUSED = "cutthrough-unused"
 POLICY = ("--policy", "@FEATURES@/policy.toml", "--address-floor", "off")
 FULL = ("--access-log", "@DIR@/access.log", "--access-log-format", "json", *POLICY)
 LOG_OFF = ("--access-log", "off")
@@ -204,6 +230,7 @@ PROXIES = {
     "cutthrough-policy": _variant(
         "200 hosts and 2 networks are forbidden", *LOG_OFF, *POLICY
     ),
+    UNUSED: Proxy("every feature of a rule, for other hosts", start_unused),
     # As required: credentials, a policy, a log in JSON, one worker.
     "cutthrough-full": _variant("policy and access log in JSON", *FULL),
     "cutthrough-full-2": _variant("the same, two workers", *FULL, "--workers", "2"),

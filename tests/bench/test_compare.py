@@ -115,6 +115,17 @@ def test_what_is_out_of_order_is_named() -> None:
         assert any(f"scenario={next(iter(faster))[0]}" in text for text in found)
 
 
+def test_features_that_a_request_does_not_use_cost_it_nothing() -> None:
+    def both(unused: float) -> dict[Key, compare.Row]:
+        return {("plain-keepalive", name): {"scenario": "plain-keepalive",
+                                            "proxy": name, "cpu_ratio": ratio}
+                for name, ratio in (("cutthrough", 1.2), ("cutthrough-unused", unused))}
+
+    assert compare.check_unused(both(1.25)) == []
+    (found,) = compare.check_unused(both(1.5))
+    assert "figure=unused: +25% CPU time" in str(found)
+
+
 def test_the_exit_status_tells(tmp_path: Path, capsys: Any) -> None:
     base, new = tmp_path / "base.json", tmp_path / "new.json"
     base.write_text(json.dumps({"summaries": list(rows().values())}))
