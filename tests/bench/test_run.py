@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from bench import __main__ as command
-from bench import asked, cores, micro, plan, run
+from bench import asked, cores, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
 from bench.clients import build_load_command
@@ -395,22 +395,6 @@ def test_loopback_is_the_site_unless_another_is_asked_for() -> None:
     assert Site().within("client", ["true"]) == ["true"]
 
 
-@needs_compiler
-def test_the_micro_benches_find_their_registry() -> None:
-    found = {bench.name for bench in micro.find_benches()}
-    assert found >= {
-        "head-request", "head-request-httptools", "rewrite-request", "chunks-4k",
-        "log-squid", "timer-move",
-    }  # fmt: skip
-
-
-@needs_compiler
-def test_a_micro_bench_that_there_is_not_is_refused() -> None:
-    """`bench micro policy`, as the documents have it, said nothing and did nothing."""
-    with pytest.raises(BenchError, match=r"^polizei: none of policy, "):
-        micro.run_micro(["polizei"])
-
-
 def test_every_command_of_the_docs_is_one_that_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -424,12 +408,6 @@ def test_every_command_of_the_docs_is_one_that_there_is(
         with pytest.raises(SystemExit) as ended:
             command.main()
         assert ended.value.code == 0, verb
-
-
-@needs_compiler
-def test_a_micro_bench_says_what_one_turn_costs() -> None:
-    (row,) = micro.run_micro(["timer-move"], repetitions=2)
-    assert 0 < float(str(row["ns"])) < 1000
 
 
 @needs_compiler
