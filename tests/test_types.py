@@ -27,8 +27,8 @@ def mypy(*files) -> tuple[int, str]:
 
 
 def test_examples_and_what_the_pages_show_are_typed(tmp_path):
-    """`Request` was no type and `serve` not callable: nine errors. One run for all,
-    because each reads the package."""
+    """Once nine errors: `Request` was no type, and `serve` was not callable. One run of
+    mypy checks all of them, because each run reads the package."""
     shown = [(page, block) for page in PAGES for block in re.findall(
         r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)]
     assert len(shown) >= 3

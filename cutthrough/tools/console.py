@@ -1,6 +1,7 @@
 """`cutthrough top`, `conns` and `kill`: clients of the admin listener in a terminal."""
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -60,45 +61,42 @@ class Listener:
     def fetch(self, method: str, path: str, body: bytes | None = None,
               patience_s: float = PATIENCE_S) -> bytes:
         """The content of an answer. Raises Unanswered."""
-        connection = self._connect(patience_s)
-        fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        try:
-            connection.request(method, path, body, fields)
-            answer = connection.getresponse()
+        with self._answer(method, path, body, patience_s, STRANGER) as answer:
             content = answer.read(MOST_ANSWER + 1)
-        except OSError as error:
-            raise Unanswered(f"{self._where}: {error.strerror or error}") from None
-        except http.client.HTTPException:
-            raise Unanswered(f"{self._where}: {STRANGER}") from None
-        finally:
-            connection.close()
         if len(content) > MOST_ANSWER:
             raise Unanswered(f"{self._where}: {path}: more than {MOST_ANSWER} bytes")
-        if answer.status >= 400:
-            self._refuse(answer.status, content)
         return content
 
     def lines(self, path: str, patience_s: float = PATIENCE_S * 3) -> Iterator[bytes]:
         """The lines of a stream as they come; it has signs of life. Raises
         Unanswered."""
+        with self._answer("GET", path, None, patience_s, "the stream was cut off"
+                          ) as answer:
+            while line := answer.readline():
+                yield line
+
+    @contextlib.contextmanager
+    def _answer(self, method: str, path: str, body: bytes | None, patience_s: float,
+                broken: str) -> Iterator[http.client.HTTPResponse]:
+        """An answer that is no refusal. `broken`: the reason if it is no HTTP, or is
+        cut off. Raises Unanswered."""
         connection = self._connect(patience_s)
         fields = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         try:
-            connection.request("GET", path, None, fields)
+            connection.request(method, path, body, fields)
             answer = connection.getresponse()
             if answer.status >= 400:
                 self._refuse(answer.status, answer.read(4 * MOST_TOLD))
-            while line := answer.readline():
-                yield line
+            yield answer
         except OSError as error:
             raise Unanswered(f"{self._where}: {error.strerror or error}") from None
         except http.client.HTTPException:
-            raise Unanswered(f"{self._where}: the stream was cut off") from None
+            raise Unanswered(f"{self._where}: {broken}") from None
         finally:
             connection.close()
 
     def _refuse(self, status: int, content: bytes) -> None:
-        line = content[:4 * MOST_TOLD].decode(errors="replace").strip()
+        line = content.decode(errors="replace").strip()
         said = UNSAFE.sub("?", line.partition("\n")[0])[:MOST_TOLD]
         if status == 401:
             said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"

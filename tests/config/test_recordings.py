@@ -1,4 +1,4 @@
-"""The options of recordings: what no worker can use is refused before one starts."""
+"""The options of recordings: values without use are refused before a start."""
 
 import re
 
@@ -85,8 +85,8 @@ def test_a_directory_that_is_a_file_is_refused(check, tmp_path):
 
 
 def test_an_expression_keeps_its_commas(tmp_path):
-    """`'a{1,2}'` became the expressions `a{1` and `2}`, which are valid: what it was to
-    remove from bodies was kept."""
+    """`'a{1,2}'` was split into `a{1` and `2}`. Both are valid expressions, and neither
+    matches the secret."""
     file = tmp_path / "proxy.toml"
     file.write_text(f'recording_directory = "{tmp_path}"\n'
                     "recording_redact_body = ['a{1,2}', 'b']\n[recording_routes.x]\n"

@@ -1,4 +1,4 @@
-"""The admin listener: what it tells, what it changes, and whom it refuses (R39)."""
+"""The admin listener: answers, changes, and refusals (R39)."""
 
 import contextlib
 import http.client
@@ -66,7 +66,7 @@ def test_it_is_not_ready_while_it_drains(start, make_origin, dial):
 
 @pytest.mark.any_loop
 def test_it_is_not_ready_while_no_worker_is(start):
-    """A balancer sent callers, who waited for workers that died again and again."""
+    """Until then a load balancer sent requests to a proxy with dying workers."""
     proxy, operator = start()
     while operator.ask("GET", "/readyz")[0] == 200:
         for worker in proxy.workers():
@@ -75,7 +75,7 @@ def test_it_is_not_ready_while_no_worker_is(start):
 
 
 def test_a_loop_that_hangs_is_late(start):
-    """What it had said last was told for ever."""
+    """Until then the metric kept its last value for ever."""
     proxy, operator = start()
     name = 'loop_lag_seconds{worker="0"}'
     os.kill(proxy.worker.pid, signal.SIGSTOP)
@@ -135,7 +135,7 @@ def test_selectors_choose(start, make_origin, dial):
 
 @pytest.mark.any_loop
 def test_many_may_ask_at_once(start, make_origin, dial):
-    """Each has its own answer, whoever else asks before that is there."""
+    """Each caller gets its own answer, also if others ask meanwhile."""
     proxy, operator = start("workers = 2\n")
     some_tunnels(proxy, make_origin(echo), dial, 3)
     with ThreadPoolExecutor(8) as pool:
@@ -213,7 +213,8 @@ def test_nobody_is_told_after_the_last_watcher_has_gone(start, make_origin, dial
 @pytest.mark.any_loop
 def test_a_watcher_that_reads_nothing_is_cut_off(
         loop_name, directory, opened, make_origin, dial):
-    """It kept what it did not read, and every worker writing, until it went."""
+    """Until then the listener kept unread events in memory, and all workers wrote
+    more of them."""
     path = directory("admin") / "socket"
     proxy = opened.enter_context(Proxy(
         directory("proxy"), "--admin", f"unix:{path}", loop=loop_name))
@@ -256,7 +257,7 @@ def test_watchers_are_bounded(start):
 # What it changes
 
 def test_a_cut_reaches_every_worker_within_200_ms(start, make_origin, dial):
-    """Told by the clients: each sees its tunnel reset."""
+    """The clients judge: each sees its tunnel reset."""
     proxy, operator = start("workers = 3\n")
     origin = make_origin(echo)
 
@@ -295,7 +296,7 @@ def test_only_what_was_meant_is_cut(start, make_origin, dial):
 
 @pytest.mark.any_loop
 def test_who_does_not_answer_is_named(start, make_origin, dial):
-    """Its tunnels ran on, and the answer said no more than how many others were cut."""
+    """Until then the answer was the number of connections cut by the other workers."""
     proxy, operator = start()
     tunnel = some_tunnels(proxy, make_origin(echo), dial, 1)[0]
     pid = proxy.worker.pid
@@ -313,8 +314,8 @@ def test_who_does_not_answer_is_named(start, make_origin, dial):
 
 
 def test_what_drains_in_the_program_before_is_listed_and_cut(start, make_origin, dial):
-    """Who had something big under way during an upgrade kept it until the drain's end:
-    nobody could see it any more, and nobody cut it."""
+    """Until then an upgrade hid the connections of the old program: the operator could
+    neither list nor cut them."""
     text = 'handover = false\nworkers = 2\n'
     proxy, operator = start(text)
     with socket.socket() as free:
@@ -389,7 +390,7 @@ def test_a_reload_and_what_refuses_it(start):
 
 @pytest.mark.any_loop
 def test_workers_that_die_are_counted(start):
-    """One that died each minute was on standard error, and nowhere else."""
+    """Until then a worker's death was on standard error alone."""
     proxy, operator = start()
     assert operator.metrics()['worker_deaths_total{worker="0"}'] == 0
     os.kill(proxy.worker.pid, signal.SIGKILL)

@@ -67,7 +67,7 @@ def http2(request):
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request):
     if KINDS[request.param][1] is None:     # 270 MB to load: `make browser` has both
-        pytest.skip(f"{request.param} is not installed")
+        pytest.skip(f"{request.param} is not installed: `make browser` does it")
     return request.param
 
 

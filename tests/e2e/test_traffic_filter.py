@@ -11,8 +11,8 @@ from tests.support.traffic import DOWN, ENTER, ESCAPE
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    # 270 MB to load: `make browser` installs it, and CI does not
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
+                       "270 MB, and `make browser` installs it"),
     pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
 ]
 

@@ -1,4 +1,4 @@
-"""Users with password hashes: who waits, who passes, who is told to come later.
+"""Users with password hashes: requests that wait, pass, or get a 503.
 
 Cost 4 of bcrypt is 1 ms and cost 12 is 0.2 s: time to see a request wait for its hash.
 """
@@ -54,7 +54,7 @@ def start(start_proxy, users_file):
 
 
 def wait_hashing(proxy) -> psutil.Process:
-    """Until the one worker has its first helper, which it makes for its first hash."""
+    """The worker makes its first helper process for its first hash."""
     return wait_until(lambda: proxy.helpers(proxy.worker.pid), "a helper")[0]
 
 
@@ -239,7 +239,7 @@ def test_one_credential_is_hashed_once_for_all_who_wait(loop_name, users_file):
 
 @pytest.mark.any_loop
 def test_a_users_time_ends_in_the_middle_of_a_connection(loop_name, tmp_path):
-    """R23: what was verified a moment ago does not outlive the user."""
+    """R23: a verified credential ends with its user."""
     log = tmp_path / "log"
 
     async def main() -> None:

@@ -1,5 +1,4 @@
-"""Sessions in files and in a database: what is kept, what is not (R59), and for how
-long (R58)."""
+"""Sessions in files and in a database: contents, redaction (R59), retention (R58)."""
 
 import gzip
 import json
@@ -380,9 +379,9 @@ def test_a_session_that_has_settled_can_be_copied_without_its_log(files, tmp_pat
 
 def test_a_program_that_closes_a_session_leaves_the_log_of_those_that_have_it_open(
         tmp_path):
-    """Whoever opened a session twice, as a worker does that counts hits, lost SQLite's
-    locks of the first: another program deleted the log, and what was recorded then was
-    lost, or ended with "disk I/O error"."""
+    """A worker opens a session a second time to count hits. Until then the second open
+    ended SQLite's locks of the first: another program deleted the log, and recordings
+    were lost, or failed with "disk I/O error"."""
     path = tmp_path / "one.session"
     session = Sessions(tmp_path).create("one")
     session.put([recording(0, request("/1"))])
