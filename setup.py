@@ -110,6 +110,9 @@ NGHTTP2 = """
 #error too old
 #endif
 """
+# Modules that need SQLite's headers; without them rows are inserted by Python's sqlite3.
+OF_SQLITE = {"cutthrough/capture/sqlite_batch.pyx"}
+SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
 
 
@@ -138,6 +141,9 @@ def extensions() -> list[Extension]:
         sys.stderr.write(
             "built without HTTP/2: no headers of nghttp2 1.50 (libnghttp2-dev)\n")
         sources = [source for source in sources if source not in OF_NGHTTP2]
+    if not compiles(SQLITE):
+        sys.stderr.write("built with slower captures: no headers of SQLite (libsqlite3-dev)\n")
+        sources = [source for source in sources if source not in OF_SQLITE]
     return [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),

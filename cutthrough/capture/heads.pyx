@@ -5,10 +5,14 @@ The writer does both for each exchange: a search for each name, or a regular exp
 took 1.2 to 4 µs a head; one look at each line's name takes 0.2 µs.
 """
 
-from cpython.unicode cimport PyUnicode_GET_LENGTH, PyUnicode_READ_CHAR
-from libc.stdint cimport uint32_t
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8, PyUnicode_GET_LENGTH, PyUnicode_READ_CHAR
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memchr, memcpy
 
 cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(str text, Py_ssize_t *n) except NULL
     Py_ssize_t PyUnicode_FindChar(str text, Py_UCS4 one, Py_ssize_t begin, Py_ssize_t end,
                                   int direction) except -2
 
@@ -85,28 +89,87 @@ def as_http2(str head not None):
     return "\r\n".join(kept)
 
 
-def replace_values(str head not None, tuple names not None, str value not None):
-    """The head with `value` behind the colon of each field of these names (lower case). Lines
-    that continue such a field (RFC 9112 section 5.2) go with it."""
-    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(head), at, end, behind, kept = 0
-    cdef list parts = None
-    cdef str name
-    at = line_end(head, 0, size) + 1
-    while at < size:
-        end = line_end(head, at, size)
-        for name in names:
-            behind = behind_name(head, at, end, name)
-            if behind:
-                while end + 1 < size and is_blank(char_at(head, end + 1)):
-                    end = line_end(head, end + 1, size)
-                if parts is None:
-                    parts = []
-                parts.append(head[kept:behind])
-                parts.append(value)
-                kept = end - (end > behind and char_at(head, end - 1) == 13)
-                break
-        at = end + 1
-    if parts is None:
-        return head
-    parts.append(head[kept:])
-    return "".join(parts)
+cdef class Names:
+    """Names of fields (lower case), and the text that stands in place of their values."""
+
+    def __cinit__(self, names, str value not None):
+        self.names = sorted({name.encode() for name in names})
+        self.value = value.encode()
+
+    def replace(self, str head not None):
+        """The head with the text behind the colon of each field of these names. Lines that
+        continue such a field (RFC 9112 section 5.2) go with it. Raises UnicodeEncodeError."""
+        cdef Py_ssize_t size = 0
+        cdef const char *text = PyUnicode_AsUTF8AndSize(head, &size)
+        cdef bytearray made = bytearray(self.most_of(text, size))
+        cdef char *end = self.put(text, size, PyByteArray_AS_STRING(made))
+        return PyUnicode_DecodeUTF8(
+            PyByteArray_AS_STRING(made), end - PyByteArray_AS_STRING(made), NULL)
+
+    cdef size_t most_of(self, const char *head, size_t size) noexcept:
+        """Bytes that `put` writes at most."""
+        cdef size_t lines = 1
+        cdef const char *at = head
+        while at != NULL:
+            at = <const char *>memchr(at, 10, head + size - at)
+            if at != NULL:
+                at += 1
+                lines += 1
+        return size + lines * PyBytes_GET_SIZE(self.value)
+
+    cdef char *put(self, const char *head, size_t size, char *to) noexcept:
+        """Copies the head, and replaces; returns the end of what was written."""
+        cdef const char *kept = head
+        cdef const char *end = head + size
+        cdef const char *at = line_behind(head, end)
+        cdef const char *next
+        cdef const char *behind
+        while at < end:
+            next = line_behind(at, end)
+            behind = self.behind(at, next)
+            if behind != NULL:
+                while next < end and is_blank(next[0]):
+                    next = line_behind(next, end)
+                memcpy(to, kept, behind - kept)
+                to += behind - kept
+                memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
+                to += PyBytes_GET_SIZE(self.value)
+                kept = next                     # with the end of its line
+                if (kept - 1)[0] == 10 and kept > behind:
+                    kept -= 1
+                    if kept > behind and (kept - 1)[0] == 13:
+                        kept -= 1
+            at = next
+        memcpy(to, kept, end - kept)
+        return to + (end - kept)
+
+    cdef const char *behind(self, const char *at, const char *end) noexcept:
+        """Where the value begins, if the line is a field of one of the names; or NULL. White
+        space before the colon is a malformed field of that name."""
+        cdef const char *colon = <const char *>memchr(at, 58, end - at)
+        cdef size_t n, i
+        cdef bytes name
+        if colon == NULL:
+            return NULL
+        n = colon - at
+        while n and is_blank(at[n - 1]):
+            n -= 1
+        for name in self.names:
+            if <size_t>PyBytes_GET_SIZE(name) == n and is_name(
+                    at, PyBytes_AS_STRING(name), n):
+                return colon + 1
+        return NULL
+
+
+cdef inline bint is_name(const char *at, const char *name, size_t n) noexcept:
+    cdef size_t i
+    for i in range(n):
+        if lower(<uint8_t>at[i]) != <uint8_t>name[i]:
+            return False
+    return True
+
+
+cdef inline const char *line_behind(const char *at, const char *end) noexcept:
+    """Where the next line begins."""
+    cdef const char *found = <const char *>memchr(at, 10, end - at)
+    return end if found == NULL else found + 1

@@ -41,6 +41,7 @@ from cutthrough.capture.store import (
     MOST_PRUNED,
     MOST_PRUNED_BYTES,
     MOST_READS,
+    Rows,
     StoreAway,
 )
 
@@ -79,8 +80,9 @@ class PostgresStore:
         with self._base.cursor():
             pass
 
-    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        if self._count and len(rows) > self._count:
+    def write(self, given: Rows) -> int:
+        rows = list(given)
+        if self._count:
             rows = rows[-self._count:]
         made = [values_of(row, self._program) for row in rows]
         if self._program:

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
-from typing import Any
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.taped import Taped
 
@@ -11,4 +11,4 @@ class Assembly:
     taped: list[Taped]
     def __init__(self, redactor: Redactor) -> None: ...
     def rows(self, records: Iterable[tuple[int, int, int, bytes]]
-             ) -> list[tuple[Any, ...]]: ...
+             ) -> Batch: ...

@@ -6,11 +6,14 @@ an END yet are kept in memory within bounds, oldest first out. All is redacted h
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeLatin1
-from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from cpython.unicode cimport PyUnicode_DecodeLatin1, PyUnicode_DecodeUTF8
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.capture cimport end_record, ring
-from cutthrough.capture.end_record cimport EndRecord
+from cutthrough.capture.batch cimport TEXT, Batch
+from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
+from cutthrough.capture.heads cimport Names
 from cutthrough.capture.ring cimport Kind     # this form is seen when it changes
 from cutthrough.capture.taped cimport Taped
 from cutthrough.capture.bodies import Body, make_body
@@ -59,6 +62,14 @@ _NO_BODY = Body(None, None, None)
 _HTTP = {10: "1.0", 11: "1.1", 20: "2"}
 
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(str text, Py_ssize_t *n) except NULL
+
+cdef struct Text:
+    const char *data
+    size_t n
+
+
 cdef class _Open:
     """The parts of an exchange so far; None: none of this kind."""
     cdef bytes heads
@@ -78,6 +89,9 @@ cdef _Open _NOTHING = _Open()
 cdef class Assembly:
     """Makes rows of records; `rows` returns the whole ones."""
     cdef object _redactor
+    cdef Names _names
+    cdef bint _reads_urls
+    cdef Batch _batch
     cdef dict _open
     cdef readonly int64_t _size             # bytes of parts without an END
     cdef readonly int64_t evicted           # exchanges that lost their parts
@@ -85,17 +99,20 @@ cdef class Assembly:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
+        self._names, self._reads_urls = redactor.names, redactor.reads_urls
+        self._batch = Batch(len(COLUMNS))
         self._open = {}
         self.taped = []
 
     def rows(self, records):
-        """Raises ValueError for a payload that is too short."""
+        """Returns a Batch, which the next call clears. Raises ValueError for a payload that is
+        too short."""
         cdef const EndRecord *end
-        cdef list made = []
         cdef dict opened = self._open
         cdef _Open one
         cdef bytes payload
         cdef Kind kind
+        self._batch.clear()
         for record in records:
             kind, worker, request, payload = record
             if kind == ring.END:
@@ -106,7 +123,7 @@ cdef class Assembly:
                 if end.flags & end_record.IS_RECORDED:
                     self.taped.append(taped_of(payload, one))
                 if not end.flags & end_record.NOT_CAPTURED:
-                    made.append(self._row(f"{worker}-{request}", payload, one))
+                    self._row(worker, request, payload, one)
                 continue
             one = opened.get((worker, request))
             if one is None:
@@ -131,108 +148,178 @@ cdef class Assembly:
             self._size += len(payload)
             if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
                 self._evict()
-        return made
+        return self._batch
 
     def _evict(self) -> None:
         oldest = next(iter(self._open))
         self._size -= (<_Open>self._open.pop(oldest)).size
         self.evicted += 1
 
-    cdef tuple _row(self, str name, bytes payload, _Open parts):
+    cdef int _row(self, uint32_t worker, uint64_t request, bytes payload, _Open parts) except -1:
+        cdef size_t n_cells = self._batch.n_cells
+        try:
+            return self._put_row(worker, request, payload, parts)
+        except BaseException:
+            self._batch.drop_from(n_cells)
+            raise
+
+    cdef int _put_row(self, uint32_t worker, uint64_t request, bytes payload,
+                      _Open parts) except -1:
         cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
-        cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
-        cdef str user, host, rule, parent, client, peer, sni, alpn, ja4
-        cdef str client_cipher, peer_cipher, up_head, down_head = "", word, url, detail, spoken
-        cdef Py_ssize_t up_bytes, down_bytes
-        cdef uint64_t size
-        cdef int flags
+        cdef Batch to = self._batch
+        cdef Text[N_TEXTS] texts
+        cdef Text up, down, raw_up, raw_down
+        cdef str up_text, down_text, down_head, messages = None, messages_state = None
+        cdef char[40] name
+        cdef char[4] version
+        cdef int flags = end.flags
+        cdef int64_t size
         cdef bint is_websocket
-        user = text_of(end, &at, end_record.T_USER)
-        host = text_of(end, &at, end_record.T_HOST)
-        rule = text_of(end, &at, end_record.T_RULE)
-        parent = text_of(end, &at, end_record.T_PARENT)
-        client = text_of(end, &at, end_record.T_CLIENT)
-        peer = text_of(end, &at, end_record.T_PEER)
-        sni = text_of(end, &at, end_record.T_SNI)
-        alpn = text_of(end, &at, end_record.T_ALPN)
-        ja4 = text_of(end, &at, end_record.T_JA4)
-        client_cipher = text_of(end, &at, end_record.T_CLIENT_CIPHER)
-        peer_cipher = text_of(end, &at, end_record.T_PEER_CIPHER)
-        up_head = text_of(end, &at, end_record.T_HEAD)
-        detail = text_of(end, &at, end_record.T_DETAIL)
+        texts_of(end, texts)
+        raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
         if parts.heads is not None:
-            up_head, down_head = heads_of(parts.heads, up_head)
-        up_bytes, down_bytes = len(up_head), len(down_head)
-        spoken = _HTTP.get(end.origin_http)
-        if spoken is not None:          # its frames compress heads
-            up_bytes = down_bytes = 0
-        elif down_head.startswith("HTTP/1."):
-            spoken = down_head[5:8]
+            split_heads(parts.heads, &up, &raw_down)
+            if not raw_up.n:                # that of an upgrade's request is here
+                raw_up = up
+        up, down = raw_up, raw_down
         redactor = self._redactor
-        up = down = _NO_BODY
-        messages = messages_state = None
-        flags = end.flags
+        # Most heads go as they are, but for values of fields, and need no object
+        up_text = down_text = down_head = None
+        if end.origin_http or self._reads_urls or not (
+                is_ascii(up.data, up.n) and is_ascii(down.data, down.n)):
+            up_text, down_text = latin1_of(up), latin1_of(down)
+            if end.origin_http:
+                up_text, down_text = as_http2(up_text), as_http2(down_text)
+            up_text, down_text = redactor.head(up_text), redactor.head(down_text)
+            up, down = utf8_of(up_text), utf8_of(down_text)
+        body_up = body_down = _NO_BODY
         is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
         if is_websocket and parts.heads is None:
             messages_state = "incomplete"    # frames can be read from the first one on
         elif parts.pieces is not None:
             # Not counted: another worker has finished it
             messages, messages_state = read_websocket(
-                parts.pieces, down_head, redactor=redactor,
+                parts.pieces, latin1_of(raw_down), redactor=redactor,
                 whole=sum([len(piece.data) for piece in parts.pieces])
                 == end.body_up + end.body_down)
             if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
                 messages_state = "incomplete"
         if end.body_up != UINT64_MAX and not is_websocket:
-            up = make_body(b"".join(parts.up or ()), up_head, end.body_up,
-                           chunked=flags & end_record.UP_CHUNKED != 0,
-                           cut=flags & end_record.UP_CUT != 0, redactor=redactor)
+            body_up = make_body(b"".join(parts.up or ()), latin1_of(raw_up), end.body_up,
+                                chunked=flags & end_record.UP_CHUNKED != 0,
+                                cut=flags & end_record.UP_CUT != 0, redactor=redactor)
         if end.body_down != UINT64_MAX and not is_websocket:
-            down = make_body(b"".join(parts.down or untimed(parts.timed)), down_head, end.body_down,
-                             chunked=flags & end_record.DOWN_CHUNKED != 0,
-                             cut=flags & end_record.DOWN_CUT != 0, redactor=redactor)
-        if end.origin_http:
-            up_head, down_head = as_http2(up_head), as_http2(down_head)
-        up_head = redactor.head(up_head)
-        down_head = redactor.head(down_head)
-        word, url = request_of(end, host, up_head)
-        if not user.isascii():
-            user = user.encode("latin-1").decode(errors="replace")
-        size = 400 + len(up_head) + len(down_head) + len(url) + len(messages or "")
-        if up is not _NO_BODY or down is not _NO_BODY:
-            size += len(up.content or "") + len(down.content or "")
-            size += len(up.trailers) + len(down.trailers)
-        return (
-            name, end.end_us - end.total_us, end.end_us,
-            "tunnel" if flags & end_record.IS_TUNNEL else "request", word, host, end.port,
-            url, some(end.status), _REASONS[end.outcome], detail or None, rule,
-            bit(flags, end_record.IS_REPORTED), user or None, client,
-            some(end.client_port), peer or None, some(end.peer_port), parent or None,
-            bit(flags, end_record.IS_REUSED), bit(flags, end_record.WAS_RETRIED),
-            end.bytes_up, end.bytes_down, some(end.head_us), some(end.auth_us),
-            some(end.hook_us), some(end.dns_us), some(end.connect_us),
-            some(end.origin_tls_us),
-            some(min(<int64_t>end.send_us, end.first_byte_us)
-                 if end.send_us and end.first_byte_us else end.send_us),
-            max(<int64_t>0, end.first_byte_us - end.send_us) if end.first_byte_us else None,
-            end.receive_us if end.first_byte_us else None, some(end.held_us), end.total_us,
-            some(end.client_tls_us),
-            PROTOCOLS[end.protocol] if end.protocol else None, sni or None, alpn or None,
-            ja4 or None, version_of(end.tls_version), bit(flags, end_record.OFFERS_ECH),
-            bit(flags, end_record.IS_INTERCEPTED), bit(flags, end_record.IS_PINNED),
-            version_of(end.client_tls), client_cipher or None, version_of(end.peer_tls),
-            peer_cipher or None, _HTTP.get(end.client_http), spoken,
-            some(up_bytes), some(down_bytes), up.transferred, down.transferred,
-            up.decoded, down.decoded, up.state or None, down.state or None, size,
-            up_head or None, down_head or None, up.content, down.content,
-            messages, messages_state, up.trailers or None, down.trailers or None)
+            body_down = make_body(b"".join(parts.down or untimed(parts.timed)),
+                                  latin1_of(raw_down), end.body_down,
+                                  chunked=flags & end_record.DOWN_CHUNKED != 0,
+                                  cut=flags & end_record.DOWN_CUT != 0, redactor=redactor)
+        # In the order of COLUMNS
+        to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
+                               <unsigned long>request))
+        to.number(end.end_us - end.total_us)
+        to.number(end.end_us)
+        if flags & end_record.IS_TUNNEL:
+            to.text(b"tunnel", 6)
+        else:
+            to.text(b"request", 7)
+        put_request(to, end, texts[<int>end_record.T_HOST], up)
+        size = 400 + up.n + down.n + <int64_t>to.cells[to.n_cells - 1].n
+        to.some(end.status)
+        to.any(_REASONS[end.outcome])
+        put_some(to, texts[<int>end_record.T_DETAIL])
+        to.latin1(texts[<int>end_record.T_RULE].data, texts[<int>end_record.T_RULE].n)
+        to.number(bit(flags, end_record.IS_REPORTED))
+        if is_ascii(texts[<int>end_record.T_USER].data, texts[<int>end_record.T_USER].n):
+            put_some(to, texts[<int>end_record.T_USER])
+        else:
+            to.any(PyUnicode_DecodeUTF8(texts[<int>end_record.T_USER].data,
+                                        texts[<int>end_record.T_USER].n, b"replace"))
+        to.latin1(texts[<int>end_record.T_CLIENT].data, texts[<int>end_record.T_CLIENT].n)
+        to.some(end.client_port)
+        put_some(to, texts[<int>end_record.T_PEER])
+        to.some(end.peer_port)
+        put_some(to, texts[<int>end_record.T_PARENT])
+        to.number(bit(flags, end_record.IS_REUSED))
+        to.number(bit(flags, end_record.WAS_RETRIED))
+        to.number(end.bytes_up)
+        to.number(end.bytes_down)
+        to.some(end.head_us)
+        to.some(end.auth_us)
+        to.some(end.hook_us)
+        to.some(end.dns_us)
+        to.some(end.connect_us)
+        to.some(end.origin_tls_us)
+        if end.send_us and end.first_byte_us:
+            to.some(min(<int64_t>end.send_us, end.first_byte_us))
+        else:
+            to.some(end.send_us)
+        if end.first_byte_us:
+            to.number(max(<int64_t>0, end.first_byte_us - end.send_us))
+            to.number(end.receive_us)
+        else:
+            to.nothing()
+            to.nothing()
+        to.some(end.held_us)
+        to.number(end.total_us)
+        to.some(end.client_tls_us)
+        to.any(PROTOCOLS[end.protocol] if end.protocol else None)
+        put_some(to, texts[<int>end_record.T_SNI])
+        put_some(to, texts[<int>end_record.T_ALPN])
+        put_some(to, texts[<int>end_record.T_JA4])
+        to.any(version_of(end.tls_version))
+        to.number(bit(flags, end_record.OFFERS_ECH))
+        to.number(bit(flags, end_record.IS_INTERCEPTED))
+        to.number(bit(flags, end_record.IS_PINNED))
+        to.any(version_of(end.client_tls))
+        put_some(to, texts[<int>end_record.T_CLIENT_CIPHER])
+        to.any(version_of(end.peer_tls))
+        put_some(to, texts[<int>end_record.T_PEER_CIPHER])
+        to.any(_HTTP.get(end.client_http))
+        if end.origin_http in _HTTP:        # its frames compress heads
+            to.any(_HTTP[end.origin_http])
+            to.nothing()
+            to.nothing()
+        else:
+            if raw_down.n >= 8 and memcmp(raw_down.data, b"HTTP/1.", 7) == 0:
+                to.latin1(raw_down.data + 5, 3)
+            else:
+                to.nothing()
+            to.some(raw_up.n)
+            to.some(raw_down.n)
+        to.any(body_up.transferred)
+        to.any(body_down.transferred)
+        to.any(body_up.decoded)
+        to.any(body_down.decoded)
+        to.any(body_up.state or None)
+        to.any(body_down.state or None)
+        if body_up is not _NO_BODY or body_down is not _NO_BODY:
+            size += len(body_up.content or "") + len(body_down.content or "")
+            size += len(body_up.trailers) + len(body_down.trailers)
+        to.number(size + (len(messages) if messages else 0))
+        self._put_head(up)
+        self._put_head(down)
+        to.any(body_up.content)
+        to.any(body_down.content)
+        to.any(messages)
+        to.any(messages_state)
+        to.any(body_up.trailers or None)
+        to.any(body_down.trailers or None)
+        return 0
+
+    cdef int _put_head(self, Text head) except -1:
+        """In UTF-8."""
+        cdef Names names = self._names
+        if head.n == 0:
+            return self._batch.nothing()
+        return self._batch.end_at(names.put(head.data, head.n, self._batch.begin_of(
+            TEXT, names.most_of(head.data, head.n))))
 
 
 cdef Taped taped_of(bytes payload, _Open parts):
     cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
     cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
     cdef Taped made = Taped.__new__(Taped)
-    cdef const char *down = NULL
+    cdef Text up, down
     cdef uint32_t n
     cdef int i
     made.user_line = made.host_line = made.up_lines = made.down_lines = b""
@@ -246,11 +333,10 @@ cdef Taped taped_of(bytes payload, _Open parts):
             made.up_lines = PyBytes_FromStringAndSize(at, n)
         at += n
     if parts.heads is not None:
-        n = split_heads(parts.heads, &at, &down)
-        if n and not made.up_lines:
-            made.up_lines = PyBytes_FromStringAndSize(at, n)
-        made.down_lines = PyBytes_FromStringAndSize(
-            down, PyBytes_AS_STRING(parts.heads) + PyBytes_GET_SIZE(parts.heads) - down)
+        split_heads(parts.heads, &up, &down)
+        if up.n and not made.up_lines:
+            made.up_lines = PyBytes_FromStringAndSize(up.data, up.n)
+        made.down_lines = PyBytes_FromStringAndSize(down.data, down.n)
     made.up = b"".join(parts.up) if parts.up is not None else b""
     made.pieces, made.timed = parts.pieces or [], parts.timed or []
     made.reason, made.port = _REASONS[end.outcome], end.port
@@ -283,59 +369,94 @@ cdef int check_size(const EndRecord *end, size_t n) except -1:
     return 0
 
 
-cdef str text_of(const EndRecord *end, const char **at, int number):
-    """The text of this number, which begins at `at`. All must be taken, in order."""
-    cdef uint32_t n = end.lengths[number]
-    if n == 0:
-        return ""
-    at[0] += n
-    return PyUnicode_DecodeLatin1(at[0] - n, n, NULL)
+cdef int texts_of(const EndRecord *end, Text *texts) noexcept:
+    cdef const char *at = <const char *>(end + 1)
+    cdef int i
+    for i in range(<int>end_record.N_TEXTS):
+        texts[i].data, texts[i].n = at, end.lengths[i]
+        at += end.lengths[i]
+    return 0
 
 
-cdef tuple heads_of(bytes heads, str up_head):
-    """Both heads; that of an upgrade's request is here."""
-    cdef const char *up = NULL
-    cdef const char *down = NULL
-    cdef uint32_t n = split_heads(heads, &up, &down)
-    if n and not up_head:
-        up_head = PyUnicode_DecodeLatin1(up, n, NULL)
-    return up_head, PyUnicode_DecodeLatin1(
-        down, PyBytes_AS_STRING(heads) + PyBytes_GET_SIZE(heads) - down, NULL)
-
-
-cdef uint32_t split_heads(bytes heads, const char **up, const char **down) except? 0:
-    """Where both begin; returns the length of the first one."""
+cdef int split_heads(bytes heads, Text *up, Text *down) except -1:
+    """The head of an upgrade's request, if it is there, and the response's."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(heads)
     cdef uint32_t n = 0
     if size < <Py_ssize_t>sizeof(n):
         raise ValueError("heads without their length")
-    up[0] = PyBytes_AS_STRING(heads) + sizeof(n)
     memcpy(&n, PyBytes_AS_STRING(heads), sizeof(n))
     if n > size - <Py_ssize_t>sizeof(n):
         raise ValueError("heads that are shorter than their length")
-    down[0] = up[0] + n
-    return n
+    up.data, up.n = PyBytes_AS_STRING(heads) + sizeof(n), n
+    down.data, down.n = up.data + n, size - sizeof(n) - n
+    return 0
 
 
-cdef tuple request_of(const EndRecord *end, str host, str head):
-    """The method and the URL; of a tunnel, host and port."""
+cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) except -1:
+    """Method, host, port and URL; of a tunnel, the URL is host and port. `head`: in UTF-8."""
     cdef bint intercepted = end.flags & end_record.IS_INTERCEPTED != 0
-    cdef list words = head.split(" ", 2) if head else []
-    if ":" in host:
-        host = f"[{host}]"
-    if len(words) < 3:
-        return METHODS[end.method], f"{host}:{end.port}"
-    if end.port == (443 if intercepted else 80):
-        return words[0], f"{'https' if intercepted else 'http'}://{host}{words[1]}"
-    return words[0], f"{'https' if intercepted else 'http'}://{host}:{end.port}{words[1]}"
+    cdef bint is_v6 = host.n != 0 and memchr(host.data, b":"[0], host.n) != NULL
+    cdef const char *target = behind_blank(head.data, head.data + head.n)
+    cdef const char *protocol = NULL
+    cdef str text = latin1_of(host)
+    if target != NULL:
+        protocol = behind_blank(target, head.data + head.n)
+    if protocol != NULL:
+        to.text(head.data, target - head.data - 1)
+    else:
+        to.any(METHODS[end.method])
+    to.any(text)
+    to.number(end.port)
+    if is_v6:
+        text = f"[{text}]"
+    if protocol == NULL:
+        return to.any(f"{text}:{end.port}")
+    if end.port != (443 if intercepted else 80):
+        text = f"{text}:{end.port}"
+    text = f"https://{text}" if intercepted else f"http://{text}"
+    return put_joined(to, utf8_of(text), target, protocol - target - 1)
+
+
+cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -1:
+    cdef char *at = to.begin_of(TEXT, first.n + n)
+    memcpy(at, first.data, first.n)
+    memcpy(at + first.n, second, n)
+    return to.end_at(at + first.n + n)
+
+
+cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
+    cdef const char *found = <const char *>memchr(at, 32, end - at)
+    return NULL if found == NULL else found + 1
+
+
+cdef inline int put_some(Batch to, Text text) except -1:
+    """Null if it is empty."""
+    return to.latin1(text.data, text.n) if text.n else to.nothing()
+
+
+cdef inline str latin1_of(Text text):
+    return PyUnicode_DecodeLatin1(text.data, text.n, NULL)
+
+
+cdef inline Text utf8_of(str text) except *:
+    """It lives as long as `text`."""
+    cdef Text made
+    cdef Py_ssize_t n = 0
+    made.data = PyUnicode_AsUTF8AndSize(text, &n)
+    made.n = n
+    return made
+
+
+cdef inline bint is_ascii(const char *data, size_t n) noexcept:
+    cdef uint8_t seen = 0
+    cdef size_t i
+    for i in range(n):
+        seen |= <uint8_t>data[i]
+    return seen < 128
 
 
 cdef inline int bit(int flags, int one) noexcept:
     return 1 if flags & one else 0
-
-
-cdef inline object some(int64_t number):
-    return number if number else None
 
 
 cdef inline object version_of(int number):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
-from cutthrough.capture.heads import replace_values
+from cutthrough.capture.heads import Names
 from cutthrough.capture.settings import Settings
 
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "set-cookie",
@@ -30,9 +30,13 @@ class Redactor:
 
     def __init__(self, settings: Settings) -> None:
         names = {*settings.fields, *(() if settings.credentials else CREDENTIALS)}
-        self._names = tuple(sorted(names))
+        self.names = Names(names, f" {REDACTED}")
         self._keys = frozenset(settings.query)
         self._paths = [split_path(text) for text in settings.json]
+
+    @property
+    def reads_urls(self) -> bool:
+        return bool(self._keys)
 
     @property
     def reads_bodies(self) -> bool:
@@ -40,7 +44,7 @@ class Redactor:
 
     def head(self, text: str) -> str:
         """A head, start line included."""
-        text = replace_values(text, self._names, f" {REDACTED}")
+        text = self.names.replace(text)
         return self.pairs(text) if self._keys else text
 
     def pairs(self, text: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.flow import Row
 from cutthrough.capture.records import COLUMNS
 
@@ -36,6 +37,9 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
 
 BYTES = COLUMNS.index("bytes")
 
+# What a store takes
+Rows = Batch | Sequence[tuple[Any, ...]]
+
 
 class StoreError(Exception):
     """A store that cannot be used, or rows that it refuses, with the reason."""
@@ -58,7 +62,7 @@ class Store(Protocol):
     def open(self) -> None:
         """Makes the tables. Without it the first call does so."""
 
-    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
+    def write(self, rows: Rows) -> int:
         """Adds rows and deletes those beyond the bounds, as one transaction. Returns
         how many rows were not there already."""
 

@@ -25,16 +25,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.records import Assembly
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Start
-from cutthrough.capture.store import Store, StoreAway, StoreError
+from cutthrough.capture.store import Rows, Store, StoreAway, StoreError
 from cutthrough.capture.stores import open_store
 from cutthrough.capture.taped import Taped
 from cutthrough.log.errorlog import ErrorLog
@@ -131,7 +130,7 @@ class Writer:
     def on_taped(self, taped: list[Taped], ring: Ring) -> None:
         """Exchanges that rules record; see `recording.writer`."""
 
-    def store(self, rows: list[tuple[Any, ...]], ring: Ring) -> None:
+    def store(self, rows: Batch, ring: Ring) -> None:
         """Writes rows, or counts them as lost. Logs the first failure and the end of
         failures, for a disk may be full for days."""
         try:
@@ -151,7 +150,7 @@ class Writer:
                         self._lost)
             self._lost = 0
 
-    def write(self, rows: list[tuple[Any, ...]]) -> None:
+    def write(self, rows: Batch) -> None:
         """Writes rows, as soon as the store is there. Raises StoreError, and StoreAway
         if the writer is stopped before."""
         while True:
@@ -275,7 +274,7 @@ class NoCaptures:
     def prune(self) -> None: ...
     def close(self) -> None: ...
 
-    def write(self, rows: Sequence[tuple[Any, ...]]) -> int:
+    def write(self, rows: Rows) -> int:
         return 0
 
     def index(self, most: int) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
 from cutthrough.capture.taped import Taped
@@ -19,7 +20,7 @@ from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.rows import RowMaker
 from cutthrough.recording.session import Manifest, NoSession, Turn
-from cutthrough.recording.sessions import SUFFIX, Session, Sessions
+from cutthrough.recording.sessions import SUFFIX, VALUES, Session, Sessions
 from cutthrough.recording.taping import make_recording
 
 log = logging.getLogger("cutthrough")
@@ -45,6 +46,7 @@ class Book:
         self._name, self._settings, self._maker = name, settings, maker
         self._may_be_made = may_be_made
         self._session: Session | None = None
+        self._rows = Batch(len(VALUES))
         self._failed = ""
         self.waiting: list[Recording] = []   # until they can be written
         self._tried = 0.0
@@ -69,28 +71,26 @@ class Book:
         except (OSError, ValueError, StoreError) as error:
             return self._wait([
                 made for one in taped if (made := self._maker.make(one, known))], error)
-        maker = RowMaker(session.masker)
-        rows: list[tuple[object, ...] | Recording] = []
+        rows = self._rows
+        rows.clear()
+        maker = RowMaker(session.masker, rows)
         kept: list[Taped | Recording] = []
-        for one in taped:
-            if row := maker.row(one):
-                rows.append(row)
-                kept.append(one)
-            elif made := self._maker.make(one, known):
-                rows.append(made)
-                kept.append(made)
-        if not rows:
-            return 0
         try:
-            session.put_rows([
-                session.row(row) if isinstance(row, Recording) else row
-                for row in rows], turn)
+            for one in taped:
+                if maker.add(one):
+                    kept.append(one)
+                elif made := self._maker.make(one, known):
+                    rows.append(session.row(made))
+                    kept.append(made)
+            if kept:
+                session.put_rows(rows, turn)
         except StoreError as error:
             return self._wait([one if isinstance(one, Recording) else
                                make_recording(one, known) for one in kept], error)
         except ValueError as error:
-            return self._lose(len(rows), error)
-        self._written = time.monotonic()
+            return self._lose(len(kept), error)
+        if kept:
+            self._written = time.monotonic()
         return 0
 
     def _put(self, made: list[Recording], turn: Turn | None = None) -> int:

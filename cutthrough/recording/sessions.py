@@ -14,13 +14,14 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import cutthrough
+from cutthrough.capture.batch import Batch
+from cutthrough.capture.sqlite_insert import Inserter
 from cutthrough.capture.sqlite_store import (
     BUSY_MS,
     MOST_WAL_BYTES,
@@ -75,12 +76,10 @@ PRAGMA user_version = {VERSION};
 # Of operators, made with the first
 _READS = ("CREATE TABLE IF NOT EXISTS reads (at_ms INTEGER NOT NULL, uid INTEGER NOT "
           "NULL, verb TEXT NOT NULL, what TEXT NOT NULL, found INTEGER NOT NULL)")
-_VALUES = "(?, ?, ?, ?, ?, ?, ?)"
-_INSERT = ("INSERT INTO recordings (created_us, hits, method, url, status, tags, data) "
-           f"VALUES {_VALUES}")
-# Of many, in one statement: 0.9 µs each instead of 1.6
-MANY = 64
-_INSERT_MANY = f"{_INSERT}{f', {_VALUES}' * (MANY - 1)}"
+# Of a recording, without its number
+VALUES = ("created_us", "hits", "method", "url", "status", "tags", "data")
+_INSERT = (f"INSERT INTO recordings ({', '.join(VALUES)}) "
+           f"VALUES ({', '.join('?' * len(VALUES))})")
 _ROW = "number, created_us, hits, data"
 
 
@@ -97,6 +96,7 @@ class Session(AnySession):
         make_file(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
         self._base = self._connect(made)
+        self._inserter = Inserter(self._base, "INSERT INTO", "recordings", VALUES)
         self.manifest = self._read_manifest()
         self.masker = Masker(self.manifest.redaction, key)
 
@@ -165,26 +165,21 @@ class Session(AnySession):
         return kept
 
     def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
-        self.put_rows([*map(self._values, masked(self.masker, recordings))], turn)
+        self.put_rows(Batch.of(map(self._values, masked(self.masker, recordings)),
+                               len(VALUES)), turn)
 
     def row(self, one: Recording) -> tuple[object, ...]:
         """Redacted, for `put_rows`."""
         return self._values(*masked(self.masker, [one]))
 
-    def put_rows(self, rows: list[tuple[object, ...]], turn: Turn | None = None
-                 ) -> None:
+    def put_rows(self, rows: Batch, turn: Turn | None = None) -> None:
         """Adds recordings of which rows were made, redacted, for this session. `turn`:
         of which they are all that this session gets; if a writer that was killed has
         added them, nothing is added."""
-        whole = len(rows) - len(rows) % MANY
         with self._changed():
             if turn is not None and not take(self._base, turn):
                 return
-            for at in range(0, whole, MANY):
-                self._base.execute(_INSERT_MANY, [*chain.from_iterable(
-                    rows[at:at + MANY])])
-            self._base.executemany(_INSERT, rows[whole:])
-            self._count += len(rows)
+            self._count += self._inserter.insert(rows)
             self._prune_first(MOST_PRUNED + len(rows))
 
     def settle(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.capture.heads import find_field, replace_values
+from cutthrough.capture.heads import Names, find_field
 
 NAMES = ("authorization", "cookie")
 
@@ -37,4 +37,4 @@ def test_the_first_field_of_a_name_is_found(head, found):
     ("cookie: a", "cookie: a"), ("", ""), ("a\ncookie:", "a\ncookie: -"),
 ])
 def test_values_of_the_named_fields_are_replaced(head, left):
-    assert replace_values(head, NAMES, " -") == left
+    assert Names(NAMES, " -").replace(head) == left

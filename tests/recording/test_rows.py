@@ -6,6 +6,7 @@ import random
 import msgspec
 import pytest
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.messages import Piece
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
@@ -14,7 +15,7 @@ from cutthrough.recording.model import Recording
 from cutthrough.recording.recorder import Recorder
 from cutthrough.recording.rows import RowMaker
 from cutthrough.recording.session import masked
-from cutthrough.recording.sessions import Session
+from cutthrough.recording.sessions import VALUES, Session
 from cutthrough.recording.taping import NotWhole, make_recording
 from tests.recording.exchanges import taped
 
@@ -35,6 +36,11 @@ def long_way(one, masker=MASKER):
 
 def decoded(row):
     return *row[:-1], msgspec.msgpack.decode(row[-1], type=Recording)
+
+
+def row_of(one, masker=MASKER):
+    batch = Batch(len(VALUES))
+    return next(iter(batch), None) if RowMaker(masker, batch).add(one) else None
 
 
 def asks(line, **more):
@@ -63,7 +69,7 @@ def sends(body, *, head="", **more):
     taped(CHUNKED, (b"3\r\nabc\r", b"\n2\r\nde\r\n0\r\n", b"\r\n"), down_chunked=True),
 ], ids=repr)
 def test_a_row_has_what_the_recording_has(one):
-    made = RowMaker(MASKER).row(one)
+    made = row_of(one)
     assert decoded(made) == long_way(one)
     assert "s3cret" not in repr(made)
 
@@ -79,7 +85,7 @@ def test_a_row_has_what_the_recording_has(one):
     taped(CHUNKED, (b"0\r\n\r\nmore",), down_chunked=True),
 ], ids=repr)
 def test_what_cannot_be_a_recording_makes_no_row(one):
-    assert RowMaker(MASKER).row(one) is None
+    assert row_of(one) is None
     with pytest.raises((NotWhole, ValueError)):
         make_recording(one)
 
@@ -94,20 +100,21 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
           down_bytes=4),
 ], ids=repr)
 def test_what_is_rare_makes_no_row_but_a_recording(one):
-    assert RowMaker(MASKER).row(one) is None
+    assert row_of(one) is None
     assert "s3cret" not in repr(long_way(one))
 
 
 @pytest.mark.parametrize("redaction", [
     Redaction(query=("y",)), Redaction(json=("a",)), Redaction(body=("h.llo",))])
 def test_if_bodies_are_redacted_no_row_is_made(redaction):
-    assert RowMaker(Masker(redaction, b"k" * 32)).row(taped()) is None
+    assert row_of(taped(), Masker(redaction, b"k" * 32)) is None
 
 
 def test_exchanges_of_a_batch_do_not_change_each_other():
     source = random.Random(9)
     heads = [PLAIN, CHUNKED, "HTTP/1.1 404 None\r\nX: 1\r\n\r\n"]
-    maker = RowMaker(MASKER)
+    batch = Batch(len(VALUES))
+    maker = RowMaker(MASKER, batch)
     for number in range(500):
         down = tuple(source.randbytes(source.choice((0, 1, 300)))
                      for _ in range(source.randrange(4)))
@@ -115,7 +122,8 @@ def test_exchanges_of_a_batch_do_not_change_each_other():
             source.choice(heads), down, wait_us=source.randrange(1 << 20),
             up_head=source.choice((GET, SECRETS)).replace("y=1", f"y={number}"),
             port=source.choice((80, 443, 8080)), begun_us=number + 1)
-        assert decoded(maker.row(one)) == long_way(one)
+        assert maker.add(one)
+        assert decoded([*batch][-1]) == long_way(one)
 
 
 @pytest.fixture

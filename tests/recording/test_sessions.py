@@ -12,6 +12,7 @@ import time
 import msgspec
 import pytest
 
+from cutthrough.capture.batch import Batch
 from cutthrough.capture.store import StoreError
 from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.keys import Key, Route
@@ -27,7 +28,7 @@ from cutthrough.recording.model import (
 )
 from cutthrough.recording.places import open_sessions
 from cutthrough.recording.session import Manifest, SessionError
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions import VALUES, Sessions
 from tests.recording.answers import recording, request
 
 REDACTION = Redaction(fields=("x-key",), query=("token",), json=("password", "$..key"),
@@ -190,8 +191,8 @@ def test_what_is_pruned_is_known_without_reading_the_file(tmp_path):
     put(other, 4)                            # which `made` has not counted
     put(made, 2)
     assert [one.number for one in seen.recordings()] == [5, 6, 7, 8, 9]
-    with pytest.raises(StoreError):
-        made.put_rows([("too", "few")])      # nothing of it is counted
+    with pytest.raises(StoreError):          # nothing of it is counted
+        made.put_rows(Batch.of([(None,) * len(VALUES)], len(VALUES)))
     put(made, 1)
     assert (seen.oldest(), len(seen), seen.edits()) == (6, 5, edits)
     assert made.delete([8]) == 1

@@ -1,0 +1,193 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Rows in C memory, on their way into a store.
+
+The writer makes some 60 cells of each exchange. As Python's objects in tuples they took as
+long as their insertion. SQLite reads the cells where they are (sqlite_batch.pyx); a store in
+PostgreSQL takes tuples, which iteration makes.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(str text, Py_ssize_t *n) except NULL
+
+cdef enum:
+    # Bytes that an empty batch keeps: a turn of the writer without bodies
+    MOST_KEPT = 4 << 20
+
+
+cdef class Batch:
+    """Rows of `width` cells each. A cell is None, an int of 64 bits, a str or bytes."""
+
+    def __cinit__(self, int width):
+        self.width = width
+
+    def __dealloc__(self):
+        free(self.cells)
+        free(self.bytes)
+
+    @staticmethod
+    def of(rows, int width):
+        """A batch of these tuples. Raises ValueError."""
+        cdef Batch made = Batch(width)
+        for row in rows:
+            made.append(row)
+        return made
+
+    def append(self, tuple row not None):
+        """Adds a row. Raises ValueError if that cannot be a row, and then adds nothing."""
+        cdef size_t n_cells = self.n_cells
+        if len(row) != self.width:
+            raise ValueError(f"a row of {len(row)} cells for {self.width} columns")
+        try:
+            for value in row:
+                self.any(value)
+        except BaseException as error:
+            self.drop_from(n_cells)
+            if isinstance(error, (TypeError, OverflowError)):
+                raise ValueError(str(error)) from None
+            raise
+
+    def clear(self):
+        self.n_cells = self.n_bytes = self.begin = 0
+        if self.most_bytes > MOST_KEPT:
+            free(self.bytes)
+            self.bytes = NULL
+            self.most_bytes = 0
+
+    def keep_last(self, size_t count):
+        """Leaves out all rows but so many."""
+        if len(self) > count:
+            self.begin = self.n_cells - count * self.width
+
+    def __len__(self):
+        return (self.n_cells - self.begin) // self.width
+
+    def __iter__(self):
+        cdef size_t at
+        for at in range(self.begin, self.n_cells, self.width):
+            yield tuple([self.value(at + i) for i in range(self.width)])
+
+    cdef object value(self, size_t at):
+        cdef Cell *cell = self.cells + at
+        if cell.kind == NUMBER:
+            return cell.number
+        if cell.kind == TEXT:
+            return PyUnicode_DecodeUTF8(self.bytes + cell.number, cell.n, NULL)
+        if cell.kind == BLOB:
+            return PyBytes_FromStringAndSize(self.bytes + cell.number, cell.n)
+        return None
+
+    def sum(self, int column):
+        """Of the numbers in a column."""
+        cdef int64_t found = 0
+        cdef size_t at
+        for at in range(self.begin + column, self.n_cells, self.width):
+            if self.cells[at].kind == NUMBER:
+                found += self.cells[at].number
+        return found
+
+    def used(self):
+        """The columns that are not null in all rows."""
+        cdef list found = []
+        cdef size_t at
+        cdef int column
+        for column in range(self.width):
+            for at in range(self.begin + column, self.n_cells, self.width):
+                if self.cells[at].kind != NOTHING:
+                    found.append(column)
+                    break
+        return tuple(found)
+
+    # Each of these adds the next cell.
+
+    cdef Cell *add(self, CellKind kind) except NULL:
+        cdef Cell *cell
+        if self.n_cells == self.most_cells:
+            self.most_cells = 2 * self.most_cells or 64 * <size_t>self.width
+            self.cells = <Cell *>grown(self.cells, self.most_cells * sizeof(Cell))
+        cell = self.cells + self.n_cells
+        self.n_cells += 1
+        cell.kind = kind
+        cell.n = 0
+        cell.number = <int64_t>self.n_bytes
+        return cell
+
+    cdef int nothing(self) except -1:
+        self.add(NOTHING)
+        return 0
+
+    cdef int number(self, int64_t number) except -1:
+        self.add(NUMBER).number = number
+        return 0
+
+    cdef int some(self, int64_t number) except -1:
+        """Null if it is 0."""
+        return self.number(number) if number else self.nothing()
+
+    cdef int text(self, const char *data, size_t n) except -1:
+        memcpy(self.begin_of(TEXT, n), data, n)
+        return self.end_at(self.bytes + self.n_bytes + n)
+
+    cdef int latin1(self, const char *data, size_t n) except -1:
+        cdef char *at = self.begin_of(TEXT, 2 * n)
+        cdef uint8_t one
+        cdef size_t i
+        for i in range(n):
+            one = <uint8_t>data[i]
+            if one < 0x80:
+                at[0] = <char>one
+                at += 1
+            else:
+                at[0] = <char>(0xc0 | one >> 6)
+                at[1] = <char>(0x80 | one & 0x3f)
+                at += 2
+        return self.end_at(at)
+
+    cdef int any(self, object value) except -1:
+        cdef const char *data
+        cdef Py_ssize_t n = 0
+        if value is None:
+            return self.nothing()
+        if isinstance(value, str):
+            data = PyUnicode_AsUTF8AndSize(value, &n)
+            return self.text(data, n)
+        if isinstance(value, bytes):
+            n = PyBytes_GET_SIZE(value)
+            memcpy(self.begin_of(BLOB, n), PyBytes_AS_STRING(value), n)
+            return self.end_at(self.bytes + self.n_bytes + n)
+        if isinstance(value, int):
+            return self.number(value)
+        raise TypeError(f"{type(value).__name__} in a row")
+
+    cdef char *begin_of(self, CellKind kind, size_t most) except NULL:
+        """Where the bytes of the next cell go: `most` at most, until `end_at`."""
+        cdef size_t wanted = self.n_bytes + most + 1         # never NULL
+        if wanted > self.most_bytes:
+            wanted = max(wanted, 2 * self.most_bytes)
+            self.bytes = <char *>grown(self.bytes, wanted)
+            self.most_bytes = wanted
+        self.add(kind)
+        return self.bytes + self.n_bytes
+
+    cdef int end_at(self, const char *end) except -1:
+        cdef size_t n = end - (self.bytes + self.n_bytes)
+        self.cells[self.n_cells - 1].n = n
+        self.n_bytes += n
+        return 0
+
+    cdef int drop_from(self, size_t n_cells) except -1:
+        """Takes back cells that were added from there on."""
+        self.n_cells = min(n_cells, self.n_cells)
+        return 0
+
+
+cdef void *grown(void *block, size_t size) except NULL:
+    cdef void *made = realloc(block, size)
+    if made == NULL:
+        raise MemoryError
+    return made

@@ -1,0 +1,9 @@
+import sqlite3
+
+from cutthrough.capture.batch import Batch
+
+class Given:
+    def __init__(self, base: sqlite3.Connection, width: int) -> None: ...
+    def insert(self, statement: str, batch: Batch) -> int: ...
+
+def names_of(width: int) -> list[str]: ...
