@@ -110,7 +110,7 @@ NGHTTP2 = """
 #error too old
 #endif
 """
-# Modules that need SQLite's headers; without them rows are inserted by Python's sqlite3.
+# Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
 OF_SQLITE = {"cutthrough/capture/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
@@ -142,7 +142,8 @@ def extensions() -> list[Extension]:
             "built without HTTP/2: no headers of nghttp2 1.50 (libnghttp2-dev)\n")
         sources = [source for source in sources if source not in OF_NGHTTP2]
     if not compiles(SQLITE):
-        sys.stderr.write("built with slower captures: no headers of SQLite (libsqlite3-dev)\n")
+        sys.stderr.write(
+            "built with slower captures: no headers of SQLite (libsqlite3-dev)\n")
         sources = [source for source in sources if source not in OF_SQLITE]
     return [
         Extension(

@@ -144,12 +144,14 @@ compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb'; } # not in PATH
 openbsd_nc() { nc -h 2>&1 | grep -q OpenBSD; }
 compiles_tls() { echo '#include <openssl/ssl.h>' | cc -fsyntax-only -x c -; }
+compiles_sqlite() { echo '#include <sqlite3ext.h>' | cc -fsyntax-only -x c -; }
 compiles_http2() { echo '#include <nghttp2/nghttp2.h>' | cc -fsyntax-only -x c -; }
 
 need gcc has cc
 need libc6-dev compiles
 need libssl-dev compiles_tls # without it setup.py builds without TLS
 need libnghttp2-dev compiles_http2 # and without this one without HTTP/2
+need libsqlite3-dev compiles_sqlite # and without this one with slower captures
 need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt
 if [ "$what" = test ]; then
     need nginx has nginx

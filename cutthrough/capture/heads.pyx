@@ -147,7 +147,7 @@ cdef class Names:
         """Where the value begins, if the line is a field of one of the names; or NULL. White
         space before the colon is a malformed field of that name."""
         cdef const char *colon = <const char *>memchr(at, 58, end - at)
-        cdef size_t n, i
+        cdef size_t n
         cdef bytes name
         if colon == NULL:
             return NULL

@@ -6,8 +6,8 @@ an END yet are kept in memory within bounds, oldest first out. All is redacted h
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeLatin1, PyUnicode_DecodeUTF8
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.capture cimport end_record, ring
@@ -16,6 +16,8 @@ from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
 from cutthrough.capture.heads cimport Names
 from cutthrough.capture.ring cimport Kind     # this form is seen when it changes
 from cutthrough.capture.taped cimport Taped
+from cutthrough.capture.texts cimport (
+    Text, is_ascii, latin1_of, put_some, split_heads, texts_of, utf8_of)
 from cutthrough.capture.bodies import Body, make_body
 from cutthrough.capture.heads import as_http2
 from cutthrough.capture.messages import Piece, read_websocket
@@ -60,14 +62,6 @@ COLUMNS = (
 _REASONS = tuple(row.label for row in OUTCOMES)
 _NO_BODY = Body(None, None, None)
 _HTTP = {10: "1.0", 11: "1.1", 20: "2"}
-
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(str text, Py_ssize_t *n) except NULL
-
-cdef struct Text:
-    const char *data
-    size_t n
 
 
 cdef class _Open:
@@ -171,7 +165,6 @@ cdef class Assembly:
         cdef Text up, down, raw_up, raw_down
         cdef str up_text, down_text, down_head, messages = None, messages_state = None
         cdef char[40] name
-        cdef char[4] version
         cdef int flags = end.flags
         cdef int64_t size
         cdef bint is_websocket
@@ -369,29 +362,6 @@ cdef int check_size(const EndRecord *end, size_t n) except -1:
     return 0
 
 
-cdef int texts_of(const EndRecord *end, Text *texts) noexcept:
-    cdef const char *at = <const char *>(end + 1)
-    cdef int i
-    for i in range(<int>end_record.N_TEXTS):
-        texts[i].data, texts[i].n = at, end.lengths[i]
-        at += end.lengths[i]
-    return 0
-
-
-cdef int split_heads(bytes heads, Text *up, Text *down) except -1:
-    """The head of an upgrade's request, if it is there, and the response's."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(heads)
-    cdef uint32_t n = 0
-    if size < <Py_ssize_t>sizeof(n):
-        raise ValueError("heads without their length")
-    memcpy(&n, PyBytes_AS_STRING(heads), sizeof(n))
-    if n > size - <Py_ssize_t>sizeof(n):
-        raise ValueError("heads that are shorter than their length")
-    up.data, up.n = PyBytes_AS_STRING(heads) + sizeof(n), n
-    down.data, down.n = up.data + n, size - sizeof(n) - n
-    return 0
-
-
 cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) except -1:
     """Method, host, port and URL; of a tunnel, the URL is host and port. `head`: in UTF-8."""
     cdef bint intercepted = end.flags & end_record.IS_INTERCEPTED != 0
@@ -427,32 +397,6 @@ cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -
 cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
     cdef const char *found = <const char *>memchr(at, 32, end - at)
     return NULL if found == NULL else found + 1
-
-
-cdef inline int put_some(Batch to, Text text) except -1:
-    """Null if it is empty."""
-    return to.latin1(text.data, text.n) if text.n else to.nothing()
-
-
-cdef inline str latin1_of(Text text):
-    return PyUnicode_DecodeLatin1(text.data, text.n, NULL)
-
-
-cdef inline Text utf8_of(str text) except *:
-    """It lives as long as `text`."""
-    cdef Text made
-    cdef Py_ssize_t n = 0
-    made.data = PyUnicode_AsUTF8AndSize(text, &n)
-    made.n = n
-    return made
-
-
-cdef inline bint is_ascii(const char *data, size_t n) noexcept:
-    cdef uint8_t seen = 0
-    cdef size_t i
-    for i in range(n):
-        seen |= <uint8_t>data[i]
-    return seen < 128
 
 
 cdef inline int bit(int flags, int one) noexcept:

@@ -3,11 +3,10 @@
 
 It is a virtual table (https://www.sqlite.org/vtab.html) and this module is a run-time
 extension (https://www.sqlite.org/loadext.html), so it uses the library that Python's sqlite3
-uses, whichever that is. `executemany` takes twice as long for each row: it makes objects for
+uses, whichever that is. `executemany` takes twice as long for each row: it needs objects for
 cells, looks for adapters, copies texts and takes a lock for each.
 """
 
-from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from cutthrough.capture.batch cimport BLOB, NUMBER, TEXT, Batch, Cell
@@ -30,6 +29,7 @@ cdef extern from *:
     }
 
     """
+    ctypedef long long sqlite3_int64
     ctypedef struct sqlite3:
         pass
     ctypedef struct sqlite3_context:
@@ -55,13 +55,13 @@ cdef extern from *:
         int (*xNext)(sqlite3_vtab_cursor *) noexcept nogil
         int (*xEof)(sqlite3_vtab_cursor *) noexcept nogil
         int (*xColumn)(sqlite3_vtab_cursor *, sqlite3_context *, int) noexcept nogil
-        int (*xRowid)(sqlite3_vtab_cursor *, int64_t *) noexcept nogil
+        int (*xRowid)(sqlite3_vtab_cursor *, sqlite3_int64 *) noexcept nogil
     sqlite3 *loading
     int SQLITE_OK, SQLITE_NOMEM, SQLITE_UTF8
     int sqlite3_create_module_v2(sqlite3 *base, const char *name, const sqlite3_module *module,
                                  void *own, void (*destroy)(void *) noexcept nogil) nogil
     int sqlite3_declare_vtab(sqlite3 *base, const char *table) nogil
-    void sqlite3_result_int64(sqlite3_context *to, int64_t number) nogil
+    void sqlite3_result_int64(sqlite3_context *to, sqlite3_int64 number) nogil
     void sqlite3_result_null(sqlite3_context *to) nogil
     void sqlite3_result_text64(sqlite3_context *to, const char *data, size_t n,
                                void (*)(void *) noexcept nogil, int encoding) nogil
@@ -101,7 +101,7 @@ cdef class Given:
         sqlite3.Error."""
         cdef Lent *lent
         cdef bytes declared = f"CREATE TABLE given ({', '.join(names_of(width))})".encode()
-        if len(declared) >= sizeof(lent.declared):
+        if len(declared) >= <Py_ssize_t>sizeof(lent.declared):
             raise ValueError("too many columns")
         base.enable_load_extension(True)
         try:
@@ -203,8 +203,8 @@ cdef int show(sqlite3_vtab_cursor *cursor, sqlite3_context *to, int column) noex
     return SQLITE_OK
 
 
-cdef int number_of(sqlite3_vtab_cursor *cursor, int64_t *number) noexcept nogil:
-    number[0] = <int64_t>(<Cursor *>cursor).left
+cdef int number_of(sqlite3_vtab_cursor *cursor, sqlite3_int64 *number) noexcept nogil:
+    number[0] = <sqlite3_int64>(<Cursor *>cursor).left
     return SQLITE_OK
 
 
