@@ -61,7 +61,7 @@ cdef class Batch:
 
     def keep_last(self, size_t count):
         """Leaves out all rows but so many."""
-        if len(self) > count:
+        if <size_t>len(self) > count:
             self.begin = self.n_cells - count * self.width
 
     def __len__(self):

@@ -396,7 +396,9 @@ cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -
 
 cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
     cdef const char *found = <const char *>memchr(at, 32, end - at)
-    return NULL if found == NULL else found + 1
+    if found == NULL:
+        return NULL
+    return found + 1
 
 
 cdef inline int bit(int flags, int one) noexcept:
