@@ -228,6 +228,7 @@ cdef class Ring:
         cdef uint64_t at = self.read_to
         cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
         cdef Record *record
+        cdef const Record *begun = NULL         # of an exchange that has no END yet
         cdef list found = []
         while at < end:
             record = <Record *>(self.producer.data + at % DATA_BYTES)
@@ -241,11 +242,18 @@ cdef class Ring:
                     break
                 found.append((record.kind, record.worker, record.request,
                               PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
+                # Records of most exchanges come together: without a look at the set
+                if begun == NULL or not is_same(begun, record):
+                    if begun != NULL:
+                        self.open.add((begun.worker, begun.request))
+                    begun = record
                 if record.kind == END:
-                    self.open.discard((record.worker, record.request))
-                else:
-                    self.open.add((record.worker, record.request))
+                    if self.open:
+                        self.open.discard((record.worker, record.request))
+                    begun = NULL
             at += record.size
+        if begun != NULL:
+            self.open.add((begun.worker, begun.request))
         self.read_to = self.producer.header.turn = at
         self.is_again, self.again = self.again != 0, 0
         if self.is_again and not found:         # all of them are erased
@@ -287,6 +295,8 @@ cdef class Ring:
         store_position(&self.producer.header.tail, tail)
 
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1:
+        if not self.open:
+            return True
         key = (record.worker, record.request)
         if key in self.open:
             if self.read_to - at <= KEPT_BYTES:
@@ -313,3 +323,8 @@ cdef class Ring:
 
     def add_forgotten(self, count):
         self.producer.header.forgotten += <uint64_t>count
+
+
+cdef inline bint is_same(const Record *one, const Record *other) noexcept:
+    """Whether both are of the same exchange."""
+    return one.request == other.request and one.worker == other.worker
