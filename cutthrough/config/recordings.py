@@ -30,7 +30,7 @@ from cutthrough.config.values import (
 
 # As in recording.keys and recording.sessions
 BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
-          "ignore")
+          "xml", "xpath", "ignore")
 PARTS = ("method", "scheme", "host", "port", "path")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
@@ -39,7 +39,8 @@ _REGEXES = _TEXTS._replace(metavar="REGEX", separator="\n")
 _JSONPATHS = _TEXTS._replace(metavar="PATH", separator="\n")
 # Keys of a route, and with which kinds of bodies they have an effect
 _OF_BODIES = {
-    "body_paths": ("jsonpath",), "body_regexes": ("regex",), "ignored_form": ("form",),
+    "body_paths": ("jsonpath", "xpath"), "body_regexes": ("regex",),
+    "ignored_form": ("form",),
     "ignored_paths": ("json", "partial_json", "jsonpath")}
 _NEEDED = ("body_paths", "body_regexes")
 
@@ -110,11 +111,11 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         Kind("FIELD", parse_field, many=True), "fields that count", "none: clients' "
         "fields differ by version", swapped=True)] = ()
     body: Annotated[Literal["raw", "json", "partial_json", "jsonpath", "form", "regex",
-                            "graphql", "ignore"], Option(
+                            "graphql", "xml", "xpath", "ignore"], Option(
         choice(*BODIES), "how the body is compared", "raw: octet by octet",
         swapped=True)] = "raw"
     body_paths: Annotated[tuple[str, ...], Option(
-        _JSONPATHS, "of body = \"jsonpath\": what counts", "none",
+        _JSONPATHS, "of body = \"jsonpath\" or \"xpath\": what counts", "none",
         swapped=True)] = ()
     body_regexes: Annotated[tuple[str, ...], Option(
         _REGEXES, "of body = \"regex\": likewise, their groups",
@@ -152,7 +153,7 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
                 if self.body not in kinds:
                     shown = " or ".join(f'"{kind}"' for kind in kinds)
                     yield ConfigError("", key, f"has no effect without body = {shown}")
-            elif kinds == (self.body,) and key in _NEEDED:
+            elif self.body in kinds and key in _NEEDED:
                 yield ConfigError("", "body", f'"{self.body}" needs {key}, which say '
                                   "what counts")
 

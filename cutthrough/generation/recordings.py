@@ -75,6 +75,7 @@ def check_expressions(texts: tuple[str, ...]) -> list[Mistake]:
 
 def check_route(row: RecordingRoute) -> list[Mistake]:
     from cutthrough.recording.documents import KeyMistake, compile_path, compile_regex
+    from cutthrough.recording.keys import compile_path_of
     from cutthrough.recording.matcher import Matcher
     from cutthrough.recording.player import make_route
 
@@ -86,7 +87,7 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
 
     ids = tuple(one for one in row.refresh_ids if one.startswith("$"))
     for key, texts, compile_one in (
-            ("body_paths", row.body_paths, compile_path),
+            ("body_paths", row.body_paths, compile_path_of(row.body)),
             ("body_regexes", row.body_regexes, compile_regex),
             ("ignored_paths", row.ignored_paths, compile_path),
             ("refresh_ids", ids, compile_path)):

@@ -1,10 +1,10 @@
 """Simulations of hoverfly, schemas v1 to v5 -> recordings with patterns.
 
 Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath, jwt, jwtjsonpath,
-negate, array and form, state, delays, templates, and bodies in files beside it. A pair
-with another matcher, or with a helper in its template that is not known here, is
-refused with the reason: it would answer as hoverfly does not. What is left out of a
-pair, such as an action behind its answer, is told.
+xml, xmltemplated, xpath, negate, array and form, state, delays, templates, and bodies
+in files beside it. A pair with another matcher, or with a helper in its template that
+is not known here, is refused with the reason: it would answer as hoverfly does not.
+What is left out of a pair, such as an action behind its answer, is told.
 
     {"path": "/a"}                                        v1
     {"path": {"exactMatch": "/a"}}                        v2 to v4
@@ -43,7 +43,8 @@ from cutthrough.recording.patterns import make_predicate
 _HOW: dict[str, How] = {
     "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",
     "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
-    "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath"}
+    "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath",
+    "xml": "xml", "xmltemplated": "xml_templated", "xpath": "xpath"}
 # Matchers of v2 to v4
 _OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
         "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
@@ -225,7 +226,7 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
         raise NotImported(f"the matcher {name!r:.20} is not known")
     more = []
     if matcher.get("doMatch") is not None:   # what a second one looks at
-        if how in ("jsonpath", "form", "jwt", "jwt_jsonpath"):
+        if how in ("jsonpath", "form", "jwt", "jwt_jsonpath", "xpath"):
             raise NotImported(f"`doMatch` of {name!r} is not known")
         more = read_matcher(where, key, matcher["doMatch"])
     config = matcher.get("config")
@@ -257,7 +258,8 @@ def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
         host, port = split_authority(value.lower())
         made = [Pattern(part="host", value=host)]
         return [*made, Pattern(part="port", value=port)] if port else made
-    if how == "json" and not value.strip():  # which is equal to itself alone
+    if how in ("json", "xml") and not value.strip():
+        # Which is equal to itself alone
         how = "exact"
     if where == "host":                      # of which hoverfly has the port
         where = "authority"

@@ -32,10 +32,17 @@ from cutthrough.recording.documents import (
 )
 from cutthrough.recording.masking import Unreadable, inflate
 from cutthrough.recording.model import Pairs, Request, split_pairs
+from cutthrough.recording.xml_documents import (
+    compile_xpath,
+    decode_xml,
+    read_xml,
+    select_xml,
+    spell,
+)
 
 Query = Literal["exact", "subset", "ignore"]
 Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
-               "ignore"]
+               "xml", "xpath", "ignore"]
 # What follows the last recording of a sequence
 After = Literal["repeat", "cycle", "miss"]
 PLAIN = ("method", "scheme", "host", "port", "path")
@@ -58,7 +65,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignored_query: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     body: Body = "raw"
-    paths: tuple[str, ...] = ()              # of "jsonpath": what is compared
+    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": what is compared
     regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
     ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON
     ignored_form: tuple[str, ...] = ()
@@ -94,14 +101,19 @@ class KeyReader:
     def __init__(self, key: Key) -> None:
         """Raises KeyMistake."""
         self.key = key
-        for path in (*key.paths, *key.ignored_paths):
+        for path in key.ignored_paths:
             compile_path(path)
+        for path in key.paths:
+            compile_path_of(key.body)(path)
         for pattern in key.regexes:
             compile_regex(pattern)
-        for kind, values in (("jsonpath", key.paths), ("regex", key.regexes)):
-            if (key.body == kind) != bool(values):
-                name = "paths" if kind == "jsonpath" else "regexes"
-                raise KeyMistake(f"`{name}` and body = {kind!r} need each other")
+        if key.body == "xml":
+            read_xml("<a/>")                 # is the library there?
+        for name, kinds, values in (("paths", ("jsonpath", "xpath"), key.paths),
+                                    ("regexes", ("regex",), key.regexes)):
+            if (key.body in kinds) != bool(values):
+                raise KeyMistake(f"`{name}` and body = {' or '.join(map(repr, kinds))} "
+                                 "need each other")
         self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
         self._globs = tuple(one for one in key.ignored_query if "*" in one)
         self._leaves_out = bool(key.ignored_query or key.body == "graphql")
@@ -112,7 +124,8 @@ class KeyReader:
             lambda request: tuple(getattr(request, name) for name in names))
         self._body: Callable[[Request], Hashable] | None = {
             "json": self._json, "jsonpath": self._jsonpath, "form": self._form,
-            "regex": self._regex, "graphql": self._graphql}.get(key.body)
+            "regex": self._regex, "graphql": self._graphql, "xml": self._xml,
+            "xpath": self._xpath}.get(key.body)
 
     def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
         """`recorded`: the parts are what others must have."""
@@ -219,6 +232,24 @@ class KeyReader:
 
     def _graphql(self, request: Request) -> Hashable:
         return "graphql", *read_operations(plain(request))
+
+    def _xml(self, request: Request) -> Hashable:
+        return "xml", digest(repr([*spell(root_of(request))]).encode())
+
+    def _xpath(self, request: Request) -> Hashable:
+        root = root_of(request)
+        return "xpath", digest(repr([
+            select_xml(root, path) for path in self.key.paths]).encode())
+
+
+def compile_path_of(body: str) -> Callable[[str], Any]:
+    """What reads the `paths` of this kind. It raises KeyMistake."""
+    return compile_xpath if body == "xpath" else compile_path
+
+
+def root_of(request: Request) -> Any:
+    """The element of its body. Raises ValueError."""
+    return read_xml(decode_xml(plain(request).body))
 
 
 def plain(request: Request) -> Request:

@@ -183,7 +183,8 @@ class Masker:
             if one.how in ("exact", "form"):
                 return msgspec.structs.replace(one, value=self.value(one.value))
             return msgspec.structs.replace(one, how="glob", value="*")
-        if one.part not in ("query", "body") or one.how == "jsonpath":
+        if one.part not in ("query", "body") or (
+                one.how in ("jsonpath", "xpath")):
             return one
         text = self.pairs(one.value) if self._keys else one.value
         if one.part == "body":

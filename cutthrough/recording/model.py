@@ -14,16 +14,19 @@ import msgspec
 Fields = tuple[tuple[str, str], ...]
 Pairs = list[tuple[str, str]]
 Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
-# What a pattern looks at, and how. Documents are JSON. "authority": host and port, or
-# the host alone if the port is the scheme's; "url": that and the path
+# What a pattern looks at, and how. Documents are JSON, unless a name has XML in it.
+# "authority": host and port, or the host alone if the port is the scheme's; "url": that
+# and the path
 Part = Literal["method", "scheme", "host", "port", "authority", "path", "url", "query",
                "field", "body"]
 How = Literal["exact", "negate", "glob", "regex", "array", "json", "partial_json",
-              "jsonpath", "form", "jwt", "jwt_jsonpath"]
+              "jsonpath", "form", "jwt", "jwt_jsonpath", "xml", "xml_templated",
+              "xpath"]
 
 # Patterns of these kinds look at a request with its secrets: what a token says is in
 # it, and not in the hash that stands for it
 OF_TOKENS = ("jwt", "jwt_jsonpath")
+OF_XML = ("xml", "xml_templated", "xpath")
 
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 

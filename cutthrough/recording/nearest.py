@@ -23,9 +23,10 @@ from cutthrough.recording.documents import (
     select,
     show_path,
 )
-from cutthrough.recording.keys import PLAIN, Key, KeyReader, Route, plain
+from cutthrough.recording.keys import PLAIN, Key, KeyReader, Route, plain, root_of
 from cutthrough.recording.model import OF_TOKENS, Pattern, Request
 from cutthrough.recording.patterns import make_predicate, subject
+from cutthrough.recording.xml_documents import select_xml
 
 MOST_CANDIDATES = 2000
 MOST_COMPARED = 40
@@ -230,6 +231,11 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
             found = [f"body {path}: {show(canonical(select(one, path)), quoted=True)}, "
                      f"recorded {show(canonical(select(two, path)), quoted=True)}"
                      for path in key.paths if select(one, path) != select(two, path)]
+        elif key.body == "xpath":
+            roots = root_of(request), root_of(other)
+            found = [f"body {path}: {show(str(one))}, recorded {show(str(two))}"
+                     for path in key.paths for one, two in [
+                         [select_xml(root, path) for root in roots]] if one != two]
         elif key.body == "form":
             found = list(_forms(plain(request), plain(other), key.ignored_form))
     except ValueError:

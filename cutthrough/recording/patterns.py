@@ -20,7 +20,17 @@ from cutthrough.recording.documents import (
     select,
 )
 from cutthrough.recording.keys import PLAIN, Parts, plain
-from cutthrough.recording.model import Pattern, Request, split_pairs
+from cutthrough.recording.model import OF_XML, Pattern, Request, split_pairs
+from cutthrough.recording.xml_documents import (
+    check_template,
+    compile_xpath,
+    decode_xml,
+    equal,
+    has_xpath,
+    is_like,
+    read_xml,
+    spell,
+)
 
 Predicate = Callable[[Request], bool]
 
@@ -62,7 +72,8 @@ def subject(request: Request, one: Pattern) -> str | None:
             body = plain(request).body
         except ValueError:
             body = request.body
-        return body.decode(errors="replace")
+        return (decode_xml(body) if one.how in OF_XML else
+                body.decode(errors="replace"))
     if one.part == "query" and one.key:
         found = parts_of(request).get(("query", one.key))
         return None if found is None else str(found)
@@ -224,7 +235,43 @@ def _jwt_jsonpath(one: Pattern) -> Callable[[str], bool]:
     return lambda text: has(_claims(text))
 
 
+def _root(one: Pattern) -> Any:
+    try:
+        return read_xml(one.value)
+    except KeyMistake:
+        raise
+    except ValueError as error:
+        raise KeyMistake(f"{one.value!r:.60} is no XML: {error}") from None
+
+
+def _of_xml(asks: Callable[[Any], bool]) -> Callable[[str], bool]:
+    def holds(text: str) -> bool:
+        try:
+            return asks(read_xml(text))
+        except ValueError:
+            return False
+
+    return holds
+
+
+def _xml(one: Pattern) -> Callable[[str], bool]:
+    wanted = [*spell(_root(one))]
+    return _of_xml(lambda root: equal(wanted, root))
+
+
+def _xml_templated(one: Pattern) -> Callable[[str], bool]:
+    wanted = _root(one)
+    check_template(wanted)
+    return _of_xml(lambda root: is_like(wanted, root))
+
+
+def _xpath(one: Pattern) -> Callable[[str], bool]:
+    path = compile_xpath(one.value)
+    return _of_xml(lambda root: has_xpath(root, path))
+
+
 _READ: dict[str, Callable[[Pattern], Callable[[str], bool]]] = {
     "exact": _exact, "negate": _negate, "glob": _glob, "regex": _regex,
     "array": _array, "json": _json, "partial_json": _partial, "jsonpath": _jsonpath,
-    "form": _form, "jwt": _jwt, "jwt_jsonpath": _jwt_jsonpath}
+    "form": _form, "jwt": _jwt, "jwt_jsonpath": _jwt_jsonpath, "xml": _xml,
+    "xml_templated": _xml_templated, "xpath": _xpath}

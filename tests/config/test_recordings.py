@@ -33,7 +33,10 @@ def check(tmp_path, capsys):
 @pytest.mark.parametrize(("text", "line", "said"), [
     # `check` said that these were valid, and workers died of them in a loop
     (f'{ROUTE}body = "json"\nbody_paths = ["$.a"]', 8,
-     'body_paths: has no effect without body = "jsonpath"'),
+     'body_paths: has no effect without body = "jsonpath" or "xpath"'),
+    (f'{ROUTE}body = "xpath"', 7,
+     'body: "xpath" needs body_paths, which say what counts'),
+    (f'{ROUTE}body = "xpath"\nbody_paths = ["//["]', 8, "'//[' is no XPath"),
     (f'{ROUTE}body = "jsonpath"', 7,
      'body: "jsonpath" needs body_paths, which say what counts'),
     (f'{ROUTE}body_regexes = ["a"]', 7,

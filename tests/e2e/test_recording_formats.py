@@ -88,16 +88,28 @@ def test_cassettes_of_all_clients_are_replayed_byte_for_byte(replay, folder, tmp
 def test_a_delay_of_a_simulation_delays_the_answer(replay):
     client, done = replay("s.json", simulation(
         pair({"destination": exact("a.example")}, postServeAction="callback"),
-        pair({"body": [{"matcher": "xpath", "value": "/a"}]}),
+        pair({"body": [{"matcher": "xquery", "value": "/a"}]}),
         **globals_of(delay(r"a\.example/slow", 300))))
     assert done.returncode == 1 and done.stdout.startswith("2 recordings added")
     altered, refused = done.stderr.splitlines()
-    assert "pair 1: the matcher 'xpath' is not known" in refused
+    assert "pair 1: the matcher 'xquery' is not known" in refused
     assert "pair 0: the action 'callback' behind its answer is left out" in altered
     begun = time.monotonic()
     assert client.get("http://a.example/slow").body == b"ok"
     assert time.monotonic() - begun >= 0.3
     assert client.get("http://a.example/other").body == b"ok"
+
+
+def test_a_path_of_xml_finds_the_answer_of_a_simulation(replay):
+    client, done = replay("s.json", simulation(
+        pair({"body": [{"matcher": "xpath", "value": "//s:get[@id = '7']"}]})))
+    assert done.returncode == 0, done.stderr
+    body = b"<a xmlns:s='urn:s'><s:get id='7'/></a>"
+    for sent, status in ((body, 200), (body.replace(b"7", b"8"), 502),
+                         (b"<!DOCTYPE a>" + body, 502)):
+        reply = client.ask("POST", "http://a.example/", f"Content-Length: {len(sent)}",
+                           body=sent)
+        assert reply.status == status
 
 
 def test_what_is_only_altered_is_no_failure_of_an_import(replay):

@@ -1,0 +1,181 @@
+"""Bodies of XML in forms that can be compared, and XPath 1.0, by lxml (libxml2).
+
+Clients' bodies come here, so the parser gets no more than it needs: no document with a
+DOCTYPE (entities, defaults, other files), no tag beyond MOST_MARKS, and text in UTF-8
+whatever its coding was. Nothing is fetched. 10 000 elements take 3 ms to parse, and
+20 ms to spell.
+
+Two documents are equal if their elements, attributes and texts are: the order of
+attributes, prefixes, comments, instructions and the declaration do not count, and of
+white space neither its amount nor its place beside a tag.
+"""
+
+import functools
+import importlib
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from cutthrough.recording.documents import KeyMistake, compile_regex
+
+# Tags and attributes of a document, or what looks like them
+MOST_MARKS = 20_000
+# Of one element: 20 000 took 1.1 s to spell, because each is searched for
+MOST_ATTRIBUTES = 256
+
+# Whatever may stand before a DOCTYPE; atomic: hostile text is read once
+_DOCTYPE = re.compile(r"(?>\s++|<\?(?>.*?\?>)|<!--(?>.*?-->))*+<!DOCTYPE", re.S)
+_DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?\sencoding\s?=\s?["']([\w.-]{1,20})""")
+# Others are read as UTF-8. Python has codecs that are no charsets, or slow
+_CHARSETS = {b"iso-8859-1": "latin-1", b"us-ascii": "ascii", b"windows-1252": "cp1252"}
+_IGNORE = re.compile(r"\s*\{\{\s*ignore\s*\}\}\s*")
+_REGEX = re.compile(r"\s*\{\{\s*regex:(.*)\}\}\s*")
+
+
+@functools.cache
+def _library() -> Any:
+    """Raises KeyMistake."""
+    try:
+        return importlib.import_module("lxml.etree")
+    except ImportError:
+        raise KeyMistake("XML needs lxml: pip install 'cutthrough[recording]'"
+                         ) from None
+
+
+def decode_xml(body: bytes) -> str:
+    """By its byte order mark, else by its declaration, else UTF-8. What cannot be
+    decoded has U+FFFD, which stands in no name."""
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return body.decode("utf-16", "replace")
+    match = _DECLARED.match(body)
+    name = match[1].lower() if match else b""
+    return body.decode(_CHARSETS.get(name, "utf-8-sig"), "replace")
+
+
+# A request is asked by many recordings, one after the other
+@functools.lru_cache(1)
+def _parse(text: str) -> Any:
+    """The element at the root, or the reason for which there is none."""
+    library = _library()
+    if text.count("<") + text.count("=") > MOST_MARKS:
+        return f"has more than {MOST_MARKS} tags and attributes"
+    if _DOCTYPE.match(text) is not None:
+        return "has a DOCTYPE"
+    parser = library.XMLParser(
+        encoding="utf-8", resolve_entities=False, load_dtd=False, no_network=True,
+        huge_tree=False, collect_ids=False)
+    try:
+        root = library.fromstring(text.encode(errors="replace"), parser)
+    except library.XMLSyntaxError as error:
+        return str(error)
+    if root.xpath(f"boolean(//*[@*[{MOST_ATTRIBUTES + 1}]])"):
+        return f"has an element with more than {MOST_ATTRIBUTES} attributes"
+    return root
+
+
+def read_xml(text: str) -> Any:
+    """The element at the root. Raises ValueError if it is none, and KeyMistake without
+    the library."""
+    found = _parse(text)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+def spell(root: Any) -> Iterator[str | tuple[Any, ...]]:
+    """The parts of an element in order: equal for two that are equal."""
+    text = ""
+    for event, node in _library().iterwalk(root, ("start", "end", "comment", "pi")):
+        if event in ("start", "end"):
+            if words := " ".join(text.split()):
+                yield words
+            yield (node.tag, *sorted(node.attrib.items())) if event == "start" else ()
+            text = ""
+        text += (node.text if event == "start" else node is not root and node.tail
+                 ) or ""
+
+
+def equal(one: list[str | tuple[Any, ...]], root: Any) -> bool:
+    """`one`: spelled. Of a longer document no more is read."""
+    return all(here == there for here, there in zip_longest(one, spell(root)))
+
+
+@functools.lru_cache(256)
+def compile_xpath(text: str) -> str:
+    """The same. Raises KeyMistake. Prefixes are those of each document's root."""
+    library = _library()
+    try:
+        library.XPath(text)
+    except library.XPathError as error:
+        raise KeyMistake(f"{text!r} is no XPath: {error}") from None
+    return text
+
+
+def _evaluate(root: Any, expression: str) -> Any:
+    """None: it cannot be evaluated, such as by a prefix that the root has not."""
+    library = _library()
+    names = {name: uri for name, uri in root.nsmap.items() if name}
+    try:
+        return library.XPathEvaluator(
+            root.getroottree(), namespaces=names, regexp=False, smart_strings=False)(
+                expression)
+    except library.XPathError:
+        return None
+
+
+def has_xpath(root: Any, path: str) -> bool:
+    """Whether there is anything: a node, a text, a number that is not 0. A path without
+    a slash in front begins above the root, where lxml would begin at it."""
+    return _evaluate(root, f"boolean((/)[boolean({path})])") is True
+
+
+def select_xml(root: Any, path: str) -> list[str | list[str | tuple[Any, ...]]]:
+    """The values at an XPath, in order: texts, and elements as they are spelled."""
+    found = _evaluate(root, path)
+    values = found if isinstance(found, list) else [] if found is None else [found]
+    return [[*spell(one)] if isinstance(getattr(one, "tag", None), str) else
+            str(getattr(one, "text", one)) for one in values]
+
+
+def is_like(wanted: Any, found: Any) -> bool:
+    """As hoverfly has it: local names, the texts of elements without children, and the
+    children in any order. A text may be {{ignore}} or {{regex:…}}."""
+    if _local(wanted) != _local(found):
+        return False
+    children = _children(wanted)
+    if not children:
+        return _is_text_like(wanted.text or "", found.text or "")
+    left = _children(found)
+    if len(left) != len(children):
+        return False
+    for child in children:
+        match = next((one for one in left if is_like(child, one)), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return True
+
+
+def check_template(root: Any) -> None:
+    """Raises KeyMistake if an expression in it is malformed."""
+    for one in root.iter():
+        if (match := _REGEX.fullmatch(one.text or "")) is not None:
+            compile_regex(match[1])
+
+
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _children(element: Any) -> list[Any]:
+    return [one for one in element if isinstance(one.tag, str)]
+
+
+def _is_text_like(wanted: str, found: str) -> bool:
+    if _IGNORE.fullmatch(wanted) is not None:
+        return True
+    match = _REGEX.fullmatch(wanted)
+    if match is not None:
+        return compile_regex(match[1])(found) is not None
+    return wanted == found
