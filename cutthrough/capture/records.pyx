@@ -338,6 +338,7 @@ cdef Taped taped_of(bytes payload, _Open parts):
     made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
     made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
     made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    made.is_unanswered = end.status == 0
     # An answer that begins before the request's end has a place for each piece
     if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
         made.head_asked, made.asked = parts.head_asked, parts.asked or []

@@ -23,3 +23,4 @@ cdef class Taped:
     cdef readonly bint up_chunked
     cdef readonly bint down_chunked
     cdef readonly bint was_cut
+    cdef readonly bint is_unanswered

@@ -194,9 +194,9 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         "answers of APIs", swapped=True)] = 4 << 20
     recording_cut: Annotated[Literal["streams", "any", "none"], Option(
         choice("streams", "any", "none"), "answers without a length that are recorded "
-        "as cut if their client or origin leaves early; streams: of events, or of "
-        "lines of JSON", "streams: they often have no other end", swapped=True)
-        ] = "streams"
+        "as cut if their client or origin leaves early; streams: of events, of "
+        "lines of JSON, or of gRPC", "streams: they often have no other end",
+        swapped=True)] = "streams"
     recording_count: Annotated[int, Option(
         COUNT, "most recordings of a new session, oldest out first; 0: no limit",
         "0: a session is kept as recorded", swapped=True, of_program=True)] = 0

@@ -18,6 +18,17 @@ def first_message(body: bytes) -> bytes:
     return body[:end] if len(body) >= end else b""
 
 
+def whole_messages(body: bytes) -> int:
+    """Bytes of the messages that are whole."""
+    size = 0
+    while (at := size + PREFIX) <= len(body):
+        end = at + int.from_bytes(body[size + 1:at])
+        if end > len(body):
+            break
+        size = end
+    return size
+
+
 class Begins:
     def __init__(self) -> None:
         self._numbers: dict[bytes, list[int]] = {}

@@ -10,6 +10,7 @@ way, both messages and answers, takes the place. Without one the call ends with 
 and the reason.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
@@ -30,6 +31,8 @@ MOST_TEXT = 1000                             # of a status' message
 _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 # In `asked`, and in steps: all messages, and their end
 ALL = -1
+# In steps: the client has left before
+NEVER = sys.maxsize
 # What a route compares of a whole body, and not of each message
 _OF_WHOLE = ("regex",)
 
@@ -98,6 +101,8 @@ class _Candidate:
 def make_steps(one: Recording) -> list[Step]:
     """The head without data, the pieces of the body, and the trailers without data."""
     response = one.response
+    if not response.status:
+        return [Step(NEVER, 0, b"")] * 2
     ends = list(accumulate(map(len, split(one.request.body) or ())))
 
     def messages(asked: int) -> int:
@@ -108,6 +113,8 @@ def make_steps(one: Recording) -> list[Step]:
              *(Step(messages(one.asked), one.at_us, one.data)
                for one in response.chunks),
              Step(messages(response.end_asked), last, b"")]
+    if response.cut_by_client:
+        steps[-1] = Step(NEVER, last, b"")
     # The head is not behind what follows it
     least = min((one.messages for one in steps if one.messages >= 0), default=ALL)
     if steps[0].messages == ALL:
@@ -230,7 +237,8 @@ class Call:
     def instead(self, sent: bytes) -> Recording | None:
         """Another one that goes on as the client does, and has begun with `sent`."""
         return next((one.recording for one in self._alive or ()
-                     if one.recording.response.body.startswith(sent)), None)
+                     if one.recording.response.status
+                     and one.recording.response.body.startswith(sent)), None)
 
 
 class Answering:

@@ -95,6 +95,8 @@ def why_not(one: Recording) -> str:
         return "left out: it answers in a state alone, and the file has none"
     if one.template:
         return "left out: its answer is a template"
+    if not one.response.status:
+        return "left out: it has no answer"
     return ""
 
 

@@ -81,7 +81,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    status: int
+    status: int                              # 0: no answer came, to a call that was cut
     reason: str = ""
     fields: Fields = ()
     head_us: int = 0                         # when the head came
@@ -92,6 +92,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     messages: tuple[Message, ...] = ()       # of a WebSocket
     protocol: str = "HTTP/1.1"
     is_cut: bool = False                     # a stream that was left before its end
+    cut_by_client: bool = False              # …, of a call: a replay waits for that
 
     @property
     def body(self) -> bytes:

@@ -28,7 +28,7 @@ from cutthrough.recording.heads import (
 from cutthrough.recording.in_step import InStep
 from cutthrough.recording.matcher import Match, Matcher, Miss
 from cutthrough.recording.model import Message, Recording, Request, Response
-from cutthrough.recording.sluices import PIECE, Sluice, frame, take, write
+from cutthrough.recording.sluices import PIECE, Sluice, frame, take, until_left, write
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
@@ -370,6 +370,8 @@ class Play:
         begun = loop.time() + recording.delay_us / 1e6
         await asyncio.sleep(begun - loop.time()
                             + (response.head_us / 1e6 / speed if speed else 0))
+        if not response.status:
+            await until_left()
         sluice = self.exchange.answer(head)
         if has_body(method, response.status):
             for chunk in response.chunks:
@@ -379,7 +381,9 @@ class Play:
                         await asyncio.sleep(wait_s)
                 if chunk.data:
                     await write(sluice, chunk.data, chunked)
-            if response.is_cut:
+            if response.cut_by_client:
+                await until_left()
+            elif response.is_cut:
                 self.exchange.end_short()
             elif chunked:
                 sluice.write(build_trailers(response.trailers))

@@ -37,6 +37,12 @@ async def write(sluice: Sluice, data: bytes, chunked: bool) -> None:
             await waiter
 
 
+async def until_left() -> None:
+    """Until the task is cancelled: the client has left, or a deadline of the session
+    has passed."""
+    await asyncio.get_running_loop().create_future()
+
+
 async def comes(sluice: Sluice, most_s: float) -> bool:
     """Whether bytes, or the end, come within this time. They are not taken."""
     waiter = asyncio.get_running_loop().create_future()

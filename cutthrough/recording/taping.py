@@ -1,5 +1,5 @@
 """An exchange out of the ring -> a recording. What is not whole is not recorded, except
-a stream whose client, or origin, has left: it is recorded as cut.
+a stream, or a call of gRPC, whose client, or origin, has left: it is recorded as cut.
 """
 
 import re
@@ -10,6 +10,7 @@ from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.messages import Message as Passed
 from cutthrough.capture.messages import read_messages
 from cutthrough.capture.taped import Taped
+from cutthrough.recording.begins import whole_messages
 from cutthrough.recording.heads import Known, is_call, read_request, read_response
 from cutthrough.recording.model import (
     Chunk,
@@ -26,12 +27,15 @@ CONDITIONAL = (206, 304)
 # How an exchange ends that is left before its end, by whom or what ever
 LEFT = ("client_closed", "client_reset", "origin_reset", "response_truncated",
         "idle_timeout", "write_timeout", "lifetime", "drained", "stopped", "cut")
+BY_CLIENT = ("client_closed", "client_reset")
 # What a stream is made of by its media type: the end of the last one that is whole
 _LINE = re.compile(rb".*\n", re.S)
 _STREAMS = {
     "text/event-stream": re.compile(rb".*(?:\r\n\r\n|\n\n|\r\r)", re.S),
     "application/x-ndjson": _LINE, "application/ndjson": _LINE,
     "application/jsonl": _LINE, "application/stream+json": _LINE}
+
+_NO_HEAD: tuple[int, str, str, Fields] = 0, "", "", ()
 
 Pieces = list[tuple[int, bytes]]             # each with its number
 
@@ -46,12 +50,18 @@ def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
     as cut (recording_cut). Raises NotWhole."""
     if one.pieces:
         return _of_websocket(one)
-    if one.reason != "ok" and (one.reason not in LEFT or not one.down_head):
+    is_rpc = is_call(one.up_head)
+    # Nothing says of what type it would have been
+    is_silent = (is_rpc and cuts == "any" and one.is_unanswered
+                 and one.reason in BY_CLIENT)
+    if one.reason != "ok" and (one.reason not in LEFT or not one.down_head) and (
+            not is_silent):
         raise NotWhole(f"it ended as {one.reason}")
-    if one.was_cut or not one.up_head or not one.down_head:
+    if one.was_cut or not one.up_head or not (one.down_head or is_silent):
         raise NotWhole("the ring had no room for all of it")
     down_bytes = sum([len(piece) for piece in one.down])
-    if (len(one.up), down_bytes) != (one.up_bytes, one.down_bytes):
+    # Of an answer without a head nothing is counted
+    if (len(one.up), down_bytes) != (one.up_bytes, 0 if is_silent else one.down_bytes):
         raise NotWhole("a body is longer than recording_body")
     up, places = one.up, None
     is_chunked = one.up_chunked or (
@@ -60,31 +70,36 @@ def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
     ended = True
     if up and is_chunked:
         up, ended = join_chunks(up)
-    if is_call(one.up_head) and (one.asked is not None or not ended):
+    if is_rpc and (one.asked is not None or not ended):
         if asked_at is None:
             head_at, asked_at = len(one.up), [len(one.up)] * len(one.down)
         up, places = find_places(one, {head_at, *asked_at}, is_chunked)
     elif not ended:
         raise NotWhole("the request's last chunk is missing")
-    status, reason, protocol, fields = read_response(one.down_head, known)
+    status, reason, protocol, fields = (
+        _NO_HEAD if is_silent else read_response(one.down_head, known))
     left = one.reason != "ok"
-    if left:
+    if left and not is_silent:
         _judge_left(one, fields, cuts)
     if status in CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
     pieces, times = list(enumerate(one.down)), one.times
     trailers: Fields = ()
-    head_asked, asked = -1, [-1] * len(pieces)
+    head_asked, asked, end_asked = -1, [-1] * len(pieces), -1
     if places is not None and asked_at is not None:
         head_asked = places[head_at]
         asked = [places[at] for at in asked_at]
+        end_asked = asked[-1] if asked else head_asked
     if one.down_chunked:
         pieces, trailers, is_whole = read_chunks(pieces)
         left = left and not is_whole
         if not (left or is_whole):
             raise NotWhole("the last chunk is missing")
     if left:
-        pieces = _whole_part(pieces, _kind(fields))
+        pieces = _whole_part(pieces, _kind(fields), is_rpc)
+    if left and is_rpc:
+        # What was asked, and not answered, was asked before somebody left
+        up, end_asked = up[:whole_messages(up)], places[len(one.up)] if places else -1
     head_us = max(0, one.wait_us)
     return Recording(
         request=read_request(
@@ -95,18 +110,18 @@ def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
             head_us=head_us, trailers=trailers, chunks=tuple([
                 Chunk(head_us + max(0, times[n] - one.head_at_us), data, asked[n])
                 for n, data in pieces if data]),
-            head_asked=head_asked, end_asked=asked[-1] if asked else head_asked,
-            is_cut=left),
+            head_asked=head_asked, end_asked=end_asked, is_cut=left,
+            cut_by_client=left and is_rpc and one.reason in BY_CLIENT),
         created_us=one.begun_us)
 
 
 def _judge_left(one: Taped, fields: Fields, cuts: str) -> None:
     """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
     that is not found there."""
-    is_stream = _kind(fields) in _STREAMS
+    is_stream = _kind(fields) in _STREAMS or is_call(one.up_head)
     length = field_of(one.up_head, "content-length")
     if cuts == "none" or (cuts == "streams" and not is_stream) or (
-            find(fields, "content-length")) or is_call(one.up_head) or (
+            find(fields, "content-length")) or (
             length and length != str(len(one.up))):
         raise NotWhole(f"it ended as {one.reason}")
     if find(fields, "content-encoding").lower() not in ("", "identity"):
@@ -117,12 +132,18 @@ def _kind(fields: Fields) -> str:
     return find(fields, "content-type").partition(";")[0].strip().lower()
 
 
-def _whole_part(pieces: Pieces, kind: str) -> Pieces:
-    """Without the event, or the line, that is not whole: it is none to its client."""
-    if kind not in _STREAMS:
+def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
+    """Without the event, the line or the message that is not whole: it is none to its
+    client."""
+    body = b"".join([data for _, data in pieces])
+    if is_rpc:
+        left = whole_messages(body)
+    elif kind in _STREAMS:
+        match = _STREAMS[kind].match(body)
+        left = match.end() if match else 0
+    else:
         return pieces
-    match = _STREAMS[kind].match(b"".join([data for _, data in pieces]))
-    left, kept = match.end() if match else 0, Pieces()
+    kept = Pieces()
     for number, data in pieces:
         kept.append((number, data[:left]))
         left -= len(kept[-1][1])

@@ -39,6 +39,9 @@ class Service(grpc.GenericRpcHandler):
             "/t.T/First": grpc.stream_unary_rpc_method_handler(self.first),
             "/t.T/Count": grpc.unary_stream_rpc_method_handler(self.count),
             "/t.T/Echo": grpc.unary_unary_rpc_method_handler(self.echo),
+            "/t.T/Tick": grpc.unary_stream_rpc_method_handler(self.tick),
+            "/t.T/Slow": grpc.unary_unary_rpc_method_handler(self.slow),
+            "/t.T/Wait": grpc.stream_unary_rpc_method_handler(self.slow),
         }.get(call.method)
 
     def talk(self, requests: Iterator[bytes], context) -> Iterator[bytes]:
@@ -63,6 +66,16 @@ class Service(grpc.GenericRpcHandler):
 
     def echo(self, request: bytes, context) -> bytes:
         return request
+
+    def tick(self, request: bytes, context) -> Iterator[bytes]:
+        yield from self.count(request, context)
+        self.slow(request, context)
+
+    def slow(self, request: bytes, context) -> bytes:
+        left = threading.Event()
+        if context.add_callback(left.set):   # the call has not ended yet
+            left.wait(S)
+        return b"too late"
 
 
 @pytest.fixture
@@ -113,10 +126,10 @@ def replay(proxy, folder, server):
 class Talk:
     """A client that sends a message when it has the answer to the last one."""
 
-    def __init__(self, channel, method="/t.T/Talk"):
+    def __init__(self, channel, method="/t.T/Talk", timeout=S):
         self._queue = queue.SimpleQueue()
         self.call = channel.stream_stream(method)(
-            iter(self._queue.get, None), timeout=S)
+            iter(self._queue.get, None), timeout=timeout)
 
     def say(self, message):
         self._queue.put(message)

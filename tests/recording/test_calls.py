@@ -1,9 +1,11 @@
 """The messages of a request come, and the recorded response is due step by step."""
 
+import msgspec
 import pytest
 
 from cutthrough.recording.calls import (
     ALL,
+    NEVER,
     Answering,
     Call,
     Differs,
@@ -60,6 +62,28 @@ def test_a_step_is_behind_so_many_whole_messages():
     one = made(1, b"one", b"two", asks=(8, 9, 16, ALL))
     assert [(step.messages, step.data) for step in make_steps(one)] == [
         (1, b""), (1, b"0"), (1, b"1"), (2, b"2"), (ALL, b"3"), (ALL, b"")]
+
+
+def test_a_call_that_its_client_has_left_has_no_end():
+    one = made(1, b"one", b"two", is_cut=True, cut_by_client=True)
+    assert [step.messages for step in make_steps(one)] == [1, 1, NEVER]
+    one = call(one)
+    for word in (b"one", b"two"):
+        one.take(message(word))
+        assert one.look().number == 1
+    one.take(message(b"three"))
+    with pytest.raises(Differs, match="message 3 comes behind the last one"):
+        one.look()
+
+
+def test_a_call_that_got_no_answer_is_followed_and_not_answered():
+    silent = msgspec.structs.replace(made(1, b"one"), response=Response(
+        status=0, is_cut=True, cut_by_client=True))
+    one = call(silent, made(2, b"one", b"two", asks=(16,)))
+    one.take(message(b"one"))
+    assert one.look() is None and one.instead(b"").number == 2
+    one.take(message(b"two"))
+    assert one.look().number == 2
 
 
 def test_a_call_is_found_among_any_number_of_its_path():

@@ -239,10 +239,12 @@ def test_what_a_cassette_has_not_is_told():
         inner(plain, number=4, requires={"a": "1"}),
         inner(plain, number=5, template=True),
         inner(plain, number=6, tags=("a",), sets={"a": "1"}, delay_us=1,
-              response=inner(plain.response, trailers=(("A", "1"),))))
+              response=inner(plain.response, trailers=(("A", "1"),))),
+        inner(plain, number=7, response=Response(status=0, is_cut=True)))
     assert [one.request.path for one in read_cassette(data)] == ["/a", "/a"]
     assert [(number, reason.partition(":")[0]) for number, reason in left_out] == [
         (2, "left out"), (3, "left out"), (4, "left out"), (5, "left out"),
         (6, "without its trailers"), (6, "without its tags"),
-        (6, "without its changes of the state"), (6, "without its delay")]
+        (6, "without its changes of the state"), (6, "without its delay"),
+        (7, "left out")]
     assert "WebSocket" in left_out[1][1]

@@ -114,3 +114,51 @@ def test_a_call_may_be_answered_before_its_request_has_ended():
         assert one.request.body == b"\0\0\0\0\x02ab" and places(one) == (7, 7, 7, 7)
     with pytest.raises(NotWhole, match="the request's last chunk is missing"):
         call(cut, CALL.replace("/grpc", "/json"))
+
+
+RPC = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\n\r\n"
+ONE = b"\0\0\0\0\x02ab"
+# A message and a part of the next one, each way; no last chunk
+LEFT_CALL = {
+    "head": RPC, "up_head": CALL, "up_chunked": True, "down_chunked": True,
+    "up": b"7\r\n" + ONE + b"\r\n9\r\n" + ONE + b"\0\0", "up_bytes": 24,
+    "down": (b"7\r\n" + ONE + b"\r\n", b"3\r\n\0\0\0\r\n"), "asked": [12, 12],
+    "head_asked": 12}
+
+
+@pytest.mark.parametrize(("reason", "by_client"), [
+    ("client_reset", True), ("client_closed", True), ("origin_reset", False),
+    ("response_truncated", False), ("idle_timeout", False)])
+def test_of_a_call_that_is_left_the_whole_messages_are_kept(reason, by_client):
+    """It was not recorded. What was asked last is behind the answers."""
+    one = make_recording(taped(reason=reason, **LEFT_CALL))
+    assert one.request.body == ONE * 2 and one.response.body == ONE
+    assert one.response.is_cut and one.response.cut_by_client is by_client
+    assert places(one) == (7, 7, 16)
+    with pytest.raises(NotWhole, match=f"it ended as {reason}"):
+        make_recording(taped(reason=reason, **LEFT_CALL), None, "none")
+
+
+def test_a_call_that_its_client_leaves_behind_the_trailers_is_whole():
+    down = (b"7\r\n" + ONE + b"\r\n", b"0\r\nGrpc-Status: 0\r\n\r\n")
+    answer = make_recording(taped(
+        reason="client_reset", **LEFT_CALL | {"down": down})).response
+    assert not answer.is_cut and not answer.cut_by_client
+    assert answer.trailers == (("Grpc-Status", "0"),)
+
+
+SILENT = LEFT_CALL | {"head": "", "down": (), "asked": None, "head_asked": 0,
+                      "down_chunked": False, "down_bytes": 2 ** 64 - 1}
+
+
+@pytest.mark.parametrize(("more", "cuts"), [
+    ({}, "streams"), ({}, "none"), ({"reason": "origin_reset"}, "any"),
+    ({"is_unanswered": False}, "any"),
+    ({"up_head": CALL.replace("/grpc", "/json")}, "any")])
+def test_what_got_no_answer_is_recorded_of_calls_alone(more, cuts):
+    given = {"reason": "client_reset", "is_unanswered": True} | SILENT
+    with pytest.raises(NotWhole, match="it ended as "):
+        make_recording(taped(**given | more), None, cuts)
+    one = make_recording(taped(**given), None, "any")
+    assert one.request.body == ONE * 2
+    assert one.response.status == 0 and one.response.cut_by_client
