@@ -22,12 +22,12 @@ def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     """False: there is no room for more."""
     if answers.by_fields:
         return True
-    return all(_put(found, answers) for number in numbers
-               if matcher.packed_size(number) < MOST_PACKED
+    return all(_put(found, packed, answers) for number in numbers
+               if len(packed := matcher.packed(number)) < MOST_PACKED
                and (found := matcher.own_match(number)) is not None)
 
 
-def _put(found: Match, answers: Answers) -> bool:
+def _put(found: Match, packed: bytes, answers: Answers) -> bool:
     recording = found.recording
     request, response = recording.request, recording.response
     if changes(found, None) or takes_time(recording, speed=0):
@@ -41,4 +41,4 @@ def _put(found: Match, answers: Answers) -> bool:
     head, chunked = build_head(response, request.method, minor=1)
     return answers.prepare(
         request.scheme == "https", request.port, host, asked, head,
-        build_body(response, request.method, chunked), recording.number)
+        build_body(response, request.method, chunked), recording.number, packed)

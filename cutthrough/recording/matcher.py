@@ -278,9 +278,9 @@ class Matcher:
     def numbers(self) -> list[int]:
         return list(self._recordings)
 
-    def packed_size(self, number: int) -> int:
-        """Bytes: more than those of the answer's body."""
-        return len(self._recordings[number])
+    def packed(self, number: int) -> bytes:
+        """The recording in MessagePack: longer than the answer's body."""
+        return self._recordings[number]
 
     def own_match(self, number: int) -> Match | None:
         """What any request with the line of this recording's, and no body, gets each

@@ -33,9 +33,9 @@ cdef int begin_upload(Client client) except -1
 # A final head was read, and no byte of it was sent. True: the filters have it now.
 cdef bint takes_response(Client client, const Head *head, const Framing *framing,
                          const char *data, size_t n, int used) except -1
-# Sends the head of an answer that no origin gave, and `body`, framed as it says; None: it
+# Sends the head of an answer that no origin gave, and `m` bytes of body, framed as it says; 0: it
 # comes later, or never. The state is RELAY.
-cdef int send_head_now(Client client, bytes text, bytes body) except -1
+cdef int send_head_now(Client client, bytes text, const char *body, size_t m) except -1
 
 
 cdef inline Filtering filtering_of(Client client):

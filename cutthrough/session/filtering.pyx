@@ -155,7 +155,7 @@ cdef class Filtering:
             c.request.origin_persistent = False
             if c.state != RELAY:
                 c._set_state(RELAY)
-            send_head_now(c, text, None)
+            send_head_now(c, text, NULL, 0)
         except BaseException:
             c.poller.contain(c)
         return s
@@ -255,7 +255,7 @@ cdef class Filtering:
             return
         try:
             c.poller.take_time()
-            send_head_now(c, text, None)
+            send_head_now(c, text, NULL, 0)
         except BaseException:
             c.poller.contain(c)
 
@@ -378,13 +378,11 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     return True
 
 
-cdef int send_head_now(Client c, bytes text, bytes body) except -1:
+cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except -1:
     cdef Request *r = &c.request
     cdef char *data = scratch()
     cdef char *out = head_scratch()
     cdef const char *date = NULL
-    cdef const char *more = NULL
-    cdef size_t m = 0
     cdef int n = len(text)
     if n > MOST_BEHIND:
         return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
@@ -404,10 +402,7 @@ cdef int send_head_now(Client c, bytes text, bytes body) except -1:
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
     r.status = head.status
-    if body is not None:
-        more = body
-        m = len(body)
-    if push(&c.relay.down, out, n, more, m):
+    if push(&c.relay.down, out, n, body, m):
         return 0
     if down_sluice(c) is None:
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)

@@ -8,7 +8,10 @@ from cutthrough.session.recording_mode cimport recording_of
 cdef class Answer:
     """What the player answered to a request: it would answer the same to the same bytes."""
     cdef bytes head
-    cdef bytes body             # framed
+    cdef bytes source           # has the body, framed, at this place
+    cdef Py_ssize_t body_at
+    cdef Py_ssize_t body_size
+    cdef bint is_shared         # the source is the matcher's
     cdef int number             # of the recording
     cdef long hits              # that are not counted yet
 
@@ -17,7 +20,7 @@ cdef class Answers:
     cdef dict newer             # see key_of
     cdef dict older             # forgotten when `newer` is full, and is the older half then
     cdef dict hits              # by number
-    cdef Py_ssize_t size        # bytes of `newer`
+    cdef Py_ssize_t size        # bytes of `newer`, without what is shared
     cdef public bint by_fields  # they count: a key has the whole head
     cdef Answer find(self, bytes key)
     cdef int put(self, bytes key, Answer one) except -1

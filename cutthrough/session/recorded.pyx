@@ -18,7 +18,7 @@ client's first bytes; what is no TLS then ends, because there is nothing to rela
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
@@ -41,8 +41,9 @@ from cutthrough.session.sluice cimport Sluice, close_sluice, open_sluice, run_sl
 from cutthrough.session.state cimport HELD, RELAY, REQUEST, RESPONSE
 
 cdef enum:
-    HALF_BYTES = 33554432       # of answers and their keys, in each half
+    HALF_BYTES = 33554432       # of answers and their keys, in each half; shared bodies apart
     OF_ENTRY = 200              # of one's objects
+    BEGIN = 32                  # bytes of a body by which it is mostly found
     MOST_HOST = 253             # octets, of a name
     MOST_REASON = 64            # of a Decision
 
@@ -123,15 +124,15 @@ cdef class Answers:
         self.size += size
 
     def prepare(self, bint is_inside, int port, bytes host, bytes line, bytes head, bytes body,
-                int number):
+                int number, bytes packed=b""):
         """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
-        fields count. False: both halves are full, and it was not taken."""
+        fields count. `packed`: see make_answer. False: both halves are full, and it was not
+        taken."""
         cdef Answer one
         cdef bytes key
         if len(host) > MOST_HOST:
             return True
-        one = Answer.__new__(Answer)
-        one.head, one.body, one.number = head, body, number
+        one = make_answer(head, body, number, packed)
         key = make_key(1, is_inside, port, host, len(host), line, len(line), NULL, 0)
         if self.older and self.size + size_of(key, one) > HALF_BYTES:
             return False
@@ -158,8 +159,24 @@ cdef class Answers:
         return len(self.newer) + len(self.older)
 
 
+cdef Answer make_answer(bytes head, bytes body, int number, bytes packed):
+    """`packed`: the recording, as the matcher has it in memory anyhow. A body that came in one
+    piece is in it."""
+    cdef Answer one = Answer.__new__(Answer)
+    cdef Py_ssize_t size = len(body)
+    cdef Py_ssize_t at = packed.find(body[:BEGIN])
+    if at >= 0 and (at + size > len(packed) or memcmp(
+            PyBytes_AS_STRING(packed) + at, PyBytes_AS_STRING(body), size) != 0):
+        at = packed.find(body)              # 10 us of 6000 bytes
+    one.head, one.number, one.body_size = head, number, size
+    one.is_shared = at >= 0 and size > 0
+    one.source = packed if one.is_shared else body
+    one.body_at = at if one.is_shared else 0
+    return one
+
+
 cdef inline Py_ssize_t size_of(bytes key, Answer one):
-    return len(key) + len(one.head) + len(one.body) + OF_ENTRY
+    return len(key) + len(one.head) + OF_ENTRY + (0 if one.is_shared else one.body_size)
 
 
 cdef bytes key_of(Client c, const char *body, size_t m):
@@ -229,23 +246,22 @@ cdef int send_known(Client c, Answer known) except -1:
     start_pump(down, NULL, &c.sock, 0)
     c.request.ending = REPLAYED
     c._set_state(RELAY)
-    send_head_now(c, known.head, known.body)
+    send_head_now(
+        c, known.head, PyBytes_AS_STRING(known.source) + known.body_at, known.body_size)
     return pump_down(c) if c.state == RELAY else 0
 
 
 cdef class Replay(Filtering):
 
-    def keep(self, bytes head, bytes body, bytes sent, int number):
+    def keep(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
         """This recording would answer the same request again. `sent`: the request's body."""
         cdef Client c = self.client
-        cdef Answer one
         if c is None or c.context.answers is None:
             return
-        one = Answer.__new__(Answer)
-        one.head, one.body, one.number = head, body, number
-        (<Answers>c.context.answers).put(key_of(c, sent, len(sent)), one)
+        (<Answers>c.context.answers).put(
+            key_of(c, sent, len(sent)), make_answer(head, body, number, packed))
 
-    def answer_whole(self, bytes head, bytes body):
+    def answer_whole(self, bytes head, bytes body not None):
         """Sends an answer that is all there, at once. False: it has to be paced, and nothing was
         sent."""
         cdef Client c = self.client
@@ -267,7 +283,7 @@ cdef class Replay(Filtering):
             c.request.ending = self.ending
             c.request.origin_persistent = False
             c._set_state(RELAY)
-            send_head_now(c, head, body)
+            send_head_now(c, head, PyBytes_AS_STRING(body), len(body))
             if c.state == RELAY:
                 pump_down(c)
         except BaseException:
@@ -331,7 +347,7 @@ cdef class Replay(Filtering):
             c.request.ending = self.ending
             c.request.origin_persistent = False
             c._set_state(RELAY)
-            send_head_now(c, head, None)
+            send_head_now(c, head, NULL, 0)
         except BaseException:
             c.poller.contain(c)
         return self.down if self.down is not None else Sluice.__new__(Sluice)

@@ -149,6 +149,22 @@ def test_answers_have_two_halves_and_the_older_is_forgotten():
     assert len(answers) == 0
 
 
+@pytest.mark.parametrize(("chunks", "expected"), [(1, 2200), (2, 2090)])
+def test_a_body_that_the_matcher_has_anyhow_takes_no_room(chunks, expected):
+    """Each was there twice, and of 64 MiB and more the others were looked up. A body
+    that came in pieces is joined, so it is there twice still."""
+    size = 32_000 // chunks
+    fields = (("Content-Length", str(size * chunks)),)
+    matcher = filled(*[replace(
+        recording(number, request(f"/{number}")), response=Response(
+            status=200, fields=fields, chunks=tuple(
+                Chunk(at, bytes([number % 256]) * size) for at in range(chunks))))
+        for number in range(1, 2201)])
+    answers = Answers()
+    assert prepare(matcher, matcher.numbers(), answers) is (chunks == 1)
+    assert expected - 60 < len(answers) <= expected
+
+
 @pytest.mark.parametrize(("mode", "more", "expected"), [
     ("replay", {}, 500), ("cache", {}, 500), ("spy", {}, 500), ("rules", {}, 500),
     ("rules", {"plays": False}, 0), ("off", {}, 0), ("record", {}, 0),
