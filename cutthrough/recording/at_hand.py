@@ -23,7 +23,8 @@ def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     if answers.by_fields:
         return True
     return all(_put(found, packed, answers) for number in numbers
-               if len(packed := matcher.packed(number)) < MOST_PACKED
+               if number in matcher
+               and len(packed := matcher.packed(number)) < MOST_PACKED
                and (found := matcher.own_match(number)) is not None)
 
 

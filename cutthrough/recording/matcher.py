@@ -129,6 +129,9 @@ class Matcher:
     def __len__(self) -> int:
         return len(self._recordings)
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._recordings
+
     @property
     def has_patterns(self) -> bool:
         return self._patterned.has_any

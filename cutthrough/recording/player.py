@@ -48,6 +48,9 @@ _PLAYS_NONE = ("off", "record")
 # Between two writes of how often recordings were replayed
 HITS_S = 2.0
 MOST_FOLLOWED = 32
+# An operator who switches the mode waits so long for answers at hand at most; an
+# inquiry takes 2 s, reading included
+MAKING_S = 0.25
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class Player:
         self._nothing.matcher = Matcher()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._making: asyncio.Task[None] | None = None  # of answers at hand
         self._held: dict[int, Far] = {}
         self._lanes: SharedLanes | None = None
         self._counted = 0.0
@@ -129,6 +133,7 @@ class Player:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._stop_making()
         for one in [*self._followers(), *self._given_up]:
             one.count_last_hits()
             one.close()
@@ -245,6 +250,7 @@ class Player:
         if is_told and not changed:          # by files of the same time and number
             changed = read_state(folder) != self._state
         if changed:
+            self._stop_making()
             state = read_state(folder)
             self._state_mark, self._state = mark, state
             self._name = state.session or settings.session
@@ -256,7 +262,7 @@ class Player:
             is_beside = self._state.mode == "record" and self._state.answers
             self._on_state("cache" if is_beside else self._state.mode)
         if is_new and self._plays(settings):
-            await self._in_force.prepare(settings)
+            await self._make(settings)
         if changed:
             # Repeats of one message are not logged: of one session's, then
             told = "recordings: mode %s, session " + self._name
@@ -264,6 +270,20 @@ class Player:
                 log.info(told + ", %d recordings", self._state.mode, len(self.matcher))
             else:
                 log.info(told, self._state.mode)
+
+    async def _make(self, settings: Settings) -> None:
+        """What is not made in time is made meanwhile, or when it is asked for."""
+        self._stop_making()
+        task = self._making = asyncio.get_running_loop().create_task(
+            self._in_force.prepare(settings))
+        await asyncio.wait([task], timeout=MAKING_S)
+        if task.done():
+            task.result()
+
+    def _stop_making(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
+            self._making = None
 
     async def _follow(self, one: Follower, settings: Settings, name: str, anew: bool
                       ) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cutthrough.recording import player
 from cutthrough.recording.at_hand import prepare
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.matcher import Match, Matcher
@@ -183,6 +184,34 @@ def test_a_session_that_comes_into_force_has_its_answers_made(tmp_path, mode, mo
         assert await player.look() == ""
         assert len(answers) == expected
         player.close()
+    asyncio.run(run())
+    session.close()
+
+
+@pytest.mark.parametrize(("then", "is_all"), [("replay", True), ("off", False)])
+def test_a_long_session_is_in_force_before_all_its_answers_are_made(
+        tmp_path, monkeypatch, then, is_all):
+    """An operator who switched the mode was told that the workers did not answer. A
+    recording may go meanwhile."""
+    monkeypatch.setattr(player, "MAKING_S", 0)
+    session = Sessions(tmp_path).create("one")
+    session.add([recording(0, request(f"/{number}")) for number in range(1000)])
+    write_state(tmp_path, State("replay", "one"))
+    answers = Answers()
+
+    async def run():
+        one = Player(lambda _mode: None, answers)
+        one.configure(Settings(directory=str(tmp_path), session="one"))
+        assert await one.look() == ""
+        assert len(one.matcher) == 1000 and len(answers) < 500
+        one.matcher.remove(900)
+        if not is_all:
+            write_state(tmp_path, State(then, "one"))
+            assert await one.look() == "" and len(answers) == 0
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(answers) == (999 if is_all else 0)
+        one.close()
     asyncio.run(run())
     session.close()
 
