@@ -1,6 +1,7 @@
 """The options of recordings: values without use are refused before a start."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ from cutthrough.cli import main
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import load
 from cutthrough.config.values import parse_value, show_value
+from cutthrough.recording import xml_documents
 
 POLICY = """
 [[rules]]
@@ -75,6 +77,25 @@ def test_all_mistakes_of_routes_are_told_together(check):
         ("5", "recording_redact_body"), ("9", "recording_routes.chat.ignored_paths"),
         ("9", "recording_routes.chat.ignored_paths"),
         ("11", "recording_routes.b.refresh_ids")]
+
+
+@pytest.mark.parametrize("key", ['"xml"', '"xpath"\nbody_paths = ["/a"]'])
+def test_xml_without_its_library_is_told(check, monkeypatch, key):
+    def missing(name):
+        raise ImportError(name)
+
+    assert check(f"{ROUTE}body = {key}") == (0, "")
+    caches = (xml_documents._library, xml_documents._parse, xml_documents.compile_xpath)
+    monkeypatch.setattr(xml_documents, "importlib", SimpleNamespace(
+        import_module=missing))
+    for one in caches:
+        one.cache_clear()
+    try:
+        status, err = check(f"{ROUTE}body = {key}")
+    finally:
+        for one in caches:
+            one.cache_clear()
+    assert status == 2 and "pip install 'cutthrough[recording]'" in err
 
 
 def test_a_directory_that_is_a_file_is_refused(check, tmp_path):

@@ -1,6 +1,7 @@
 """XML and XPath in what recordings and routes ask of requests; hostile documents."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -230,7 +231,8 @@ def test_without_its_library_xml_is_a_mistake_that_says_what_to_install(
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(xml_documents.importlib, "import_module", missing)
+    monkeypatch.setattr(xml_documents, "importlib", SimpleNamespace(
+        import_module=missing))
     caches = (xml_documents._library, xml_documents._parse, xml_documents.compile_xpath)
     for one in caches:
         one.cache_clear()
