@@ -7,6 +7,8 @@
     GET    /flows/N/as/curl|fetch|httpx|json            the request as a command
     GET    /flows/N/diff/M                              the lines in which both differ
     GET    /flows/counts                                captured and lost, in numbers
+    GET    /flows/open… …/live?open=true                those that have not ended
+    GET    /flows/reads                                 who has read
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -18,7 +20,6 @@ All take the admin token, reads included, and each read is logged in the databas
 """
 
 import asyncio
-import collections
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,9 +28,11 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
-from cutthrough.admin.cross_site import PROTECTED, watcher_key
+from cutthrough.admin.cross_site import PROTECTED
 from cutthrough.admin.metrics import CAPTURE_RESULTS, Reading
+from cutthrough.admin.open_flows import OpenFlows, OpenPage
 from cutthrough.admin.rights import asker
+from cutthrough.admin.streams import HEARTBEAT_S, STALLED_S, Streams, is_there, write
 from cutthrough.admin.traffic_page import show_page
 from cutthrough.capture.query import (
     MOST_IMPORT,
@@ -40,11 +43,8 @@ from cutthrough.capture.query import (
     Request,
 )
 
-MOST_WATCHERS, MOST_WATCHERS_EACH = 16, 4
-# Between two looks for new flows, and between two signs of life
-LOOK_S, HEARTBEAT_S = 0.2, 15.0
-# Seconds within which a client takes a piece
-STALLED_S = 10.0
+# Between two looks for new flows
+LOOK_S = 0.2
 # Bytes of a request to be sent, body in base64, and of a mark
 MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
 # Fewer than there are processes: a request that is sent keeps one for up to 30 s
@@ -76,10 +76,12 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FlowsPage:
-    def __init__(self, flows: Flows, read_counters: Callable[[], Reading]) -> None:
+    def __init__(self, flows: Flows, read_counters: Callable[[], Reading],
+                 open_flows: OpenFlows) -> None:
         self._flows = flows
         self._read_counters = read_counters
-        self._watchers: collections.Counter[str] = collections.Counter()
+        self._streams = Streams()
+        self._open = OpenPage(self, open_flows, self._streams)
         self._sending = self._importing = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -89,6 +91,7 @@ class FlowsPage:
             web.get("/flows", self.list, allow_head=False),
             web.get("/flows/live", self.live, allow_head=False),
             web.get("/flows/counts", self.counts, allow_head=False),
+            web.get("/flows/reads", self.reads, allow_head=False),
             web.get("/flows.har", self.archive, allow_head=False),
             web.get(number, self.show, allow_head=False),
             web.patch(number, self.mark),
@@ -101,7 +104,7 @@ class FlowsPage:
             web.get(f"{number}/diff/{{other:[0-9]{{1,18}}}}", self.diff,
                     allow_head=False),
             web.delete("/flows", self.delete), web.post("/flows/send", self.send),
-            web.post("/flows/import", self.import_)]
+            web.post("/flows/import", self.import_), *self._open.routes()]
 
     # Reads
 
@@ -110,7 +113,7 @@ class FlowsPage:
         if not 1 <= limit <= MOST_ROWS:
             raise ValueError(f"limit: 1 to {MOST_ROWS}")
         after = number_of(request, "after", 0) if "after" in request.query else None
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "list", words=request.query.get("search", ""), limit=limit,
             before=number_of(request, "before", 0), after=after))
 
@@ -120,89 +123,77 @@ class FlowsPage:
         return web.json_response({result: reading.total(f"capture:{result}")
                                   for result in CAPTURE_RESULTS})
 
+    async def reads(self, request: web.Request) -> web.StreamResponse:
+        return await self.relay(request, self.query(request, "reads"))
+
     async def show(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "show", number=int(request.match_info["id"])))
 
     async def body(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, request.match_info["side"], number=int(request.match_info["id"]),
             view=request.query.get("view", "")))
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "messages", number=int(request.match_info["id"]),
             view=request.query.get("view", "")))
 
     async def copy(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "copy", number=int(request.match_info["id"]),
             form=request.match_info["form"]))
 
     async def diff(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "diff", number=int(request.match_info["id"]),
             other=int(request.match_info["other"])))
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "har", number=number_of(request, "id", 0)))
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Streams rows of the list as they are captured, some at a time, each time as
         one event."""
-        key, kind = watcher_key(request)
-        if self._watchers[key] >= MOST_WATCHERS_EACH or (
-                self._watchers.total() >= MOST_WATCHERS):
-            return web.Response(status=503, text="too many watchers, in all or "
-                                f"from this {kind}\n")
-        response = web.StreamResponse(
-            headers={**PROTECTED, "Content-Type": "text/event-stream"})
-        self._watchers[key] += 1
-        try:
-            async with self._flows.ask(
-                    self._query(request, "watch")) as (head, pieces):
-                content = b"".join([piece async for piece in pieces])
-            if head.status != 200:
-                return answer(head, content)
-            last = number_of(request, "after", head.last)
-            await response.prepare(request)
-            try:
-                await self._follow(request, response, last)
-            finally:                         # a clean end would wait for the client
-                if request.transport is not None:
-                    request.transport.abort()
-        except QueryError:
-            if not response.prepared:
-                raise
-        except (TimeoutError, ConnectionError):
-            pass                             # stalled, or gone
-        finally:
-            self._watchers[key] -= 1
-            self._watchers += collections.Counter()      # drops keys with count 0
-        return response
+        return await self._streams.serve(request, self._begin, self._follow)
+
+    async def read(self, query: Query, content: bytes = b"") -> tuple[Answer, bytes]:
+        """A whole answer, of a stream."""
+        async with self._flows.ask(query, whole(content) if content else None) as (
+                head, pieces):
+            return head, b"".join([piece async for piece in pieces])
+
+    async def _begin(self, request: web.Request) -> web.Response | int:
+        head, content = await self.read(self.query(request, "watch"))
+        if head.status != 200:
+            return answer(head, content)
+        return number_of(request, "after", head.last)
 
     async def _follow(self, request: web.Request, response: web.StreamResponse,
                       last: int) -> None:
         quiet = 0.0
-        while request.transport is not None and not request.transport.is_closing():
-            query = self._query(request, "watch", after=last)
-            async with self._flows.ask(query) as (head, pieces):
-                rows = b"".join([piece async for piece in pieces])
+        changes = self._open.changes(request) if (
+            request.query.get("open") == "true") else None
+        while is_there(request):
+            head, rows = await self.read(self.query(request, "watch", after=last))
             moved, last = head.last > last, head.last
+            # Behind the rows: what has ended is there before it is no more open
+            events = b"data: %s\n\n" % rows if rows else b""
+            if changes is not None:
+                events += await changes.look()
             quiet += LOOK_S
-            if rows or quiet >= HEARTBEAT_S:
+            if events or quiet >= HEARTBEAT_S:
                 quiet = 0.0
-                async with asyncio.timeout(STALLED_S):
-                    await response.write(b"data: %s\n\n" % rows if rows
-                                         else b": keep-alive\n\n")
+                await write(response, events or b": keep-alive\n\n")
             await asyncio.sleep(0 if moved and head.found == MOST_ROWS else LOOK_S)
 
     # Changes
 
     async def mark(self, request: web.Request) -> web.StreamResponse:
         mark = decode(await read_body(request, MOST_MARK), Mark)
-        return await self._relay(request, self._query(
+        return await self.relay(request, self.query(
             request, "mark", number=int(request.match_info["id"]), tag=mark.tag,
             comment=mark.comment))
 
@@ -212,7 +203,7 @@ class FlowsPage:
                 request.query.get("all") != "true"):
             raise ValueError("no flows are selected: give a filter; all=true selects "
                              "all")
-        return await self._relay(request, self._query(request, "delete", number=number))
+        return await self.relay(request, self.query(request, "delete", number=number))
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         proxy = self._flows.own_proxy()
@@ -225,7 +216,7 @@ class FlowsPage:
         self._sending += 1
         try:
             wanted = decode(await read_body(request, MOST_REQUEST), Request)
-            return await self._relay(request, self._query(
+            return await self.relay(request, self.query(
                 request, "send", request=wanted, proxy=proxy,
                 view=request.query.get("view", ""),
                 authorities=self._flows.authorities()))
@@ -249,21 +240,21 @@ class FlowsPage:
             return web.Response(status=503, text="another file is being imported\n")
         self._importing += 1
         try:
-            return await self._relay(request, self._query(
+            return await self.relay(request, self.query(
                 request, "import", size=size, name=name), receive(request))
         finally:
             self._importing -= 1
 
     # Between both sides
 
-    def _query(self, asking: web.Request, verb: Any, **fields: Any) -> Query:
+    def query(self, asking: web.Request, verb: Any, **fields: Any) -> Query:
         database = self._flows.capture_database()
         if not database:
             raise QueryError(OFF, 404)
         return Query(verb=verb, database=database, client=asker(asking),
                      filter=asking.query.get("filter", ""), **fields)
 
-    async def _relay(self, request: web.Request, query: Query,
+    async def relay(self, request: web.Request, query: Query,
                      content: AsyncIterator[bytes] | None = None
                      ) -> web.StreamResponse:
         """Passes an answer on; if it is cut short, its connection is too."""
@@ -282,6 +273,10 @@ class FlowsPage:
                 if not isinstance(error, TimeoutError | ConnectionError | QueryError):
                     raise
         return response
+
+
+async def whole(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 def answer(head: Answer, content: bytes) -> web.Response:

@@ -42,6 +42,7 @@ from cutthrough.admin.cross_site import (
 from cutthrough.admin.flows_page import Flows, FlowsPage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
+from cutthrough.admin.open_flows import OpenFlows
 from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.admin.recordings_page import RecordingsPage, Replays
 from cutthrough.admin.rights import Tokens
@@ -113,6 +114,8 @@ class Connections(Protocol):
     def breakpoints(self) -> Breakpoints: ...
     @property
     def replays(self) -> Replays: ...
+    @property
+    def open_flows(self) -> OpenFlows: ...
     async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
@@ -222,8 +225,8 @@ class AdminServer:
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *CaPage(self._operations.ca_certificate).routes(),
-            *FlowsPage(self._operations.flows,
-                       self._operations.read_counters).routes(),
+            *FlowsPage(self._operations.flows, self._operations.read_counters,
+                       self._connections.open_flows).routes(),
             *ModePage(self._operations.recording_directory,
                       self._connections.replays).routes(),
             *RecordingsPage(self._operations.recording_directory,

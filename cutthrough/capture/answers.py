@@ -10,7 +10,7 @@ import json
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -22,20 +22,27 @@ from cutthrough.capture.flow import find as flow_find
 from cutthrough.capture.har import has_entry, make_archive, make_entry
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
+from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
 from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
 from cutthrough.capture.send import send
-from cutthrough.capture.store import BODIES, NoStore, Reader, StoreError
+from cutthrough.capture.shown import (
+    LightRow,
+    add_shown,
+    bound,
+    show_open,
+    show_read,
+    show_row,
+)
+from cutthrough.capture.store import NoStore, Reader, StoreError
 from cutthrough.capture.stores import open_reader
-from cutthrough.capture.views import VIEWS, indent_json, show_body, views_of
+from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5
 # Rows read in one statement: during a long one the log of changes is not emptied
 BATCH = 500
-# Characters of a view: a hostile body of 1 MiB can be indented to many times its length
-MOST_SHOWN = 4 << 20
 # Bytes that are written at a time
 PIECE = 256 << 10
 # The view of HTML that is HTML again
@@ -43,32 +50,8 @@ PREVIEW = "preview"
 # Characters of a tag and of a comment
 MOST_TAG, MOST_COMMENT = 64, 2000
 
-# Of a row of the list: those that are not null
-_SHOWN = ("kind", "method", "url", "host", "status", "reason", "rule", "user", "tag",
-          "comment", "program")
-
 Result = tuple[Answer, Iterable[bytes]]
 encode = msgspec.json.encode
-
-
-class LightRow:
-    """A row whose bodies and messages are read when one of them is needed."""
-
-    def __init__(self, row: Any, reader: Reader) -> None:
-        self._row = row
-        self._reader = reader
-        self._bodies: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in BODIES:
-            return self._row[name]
-        if not self._bodies:
-            self._bodies = dict(zip(
-                BODIES, self._reader.bodies(self._row["id"]), strict=True))
-        return self._bodies[name]
-
-    def keys(self) -> list[str]:
-        return list(self._row.keys())
 
 
 def answer(query: Query, content: bytes = b"") -> Result:
@@ -81,6 +64,9 @@ def answer(query: Query, content: bytes = b"") -> Result:
             return _import(query, content)
         reader = open_reader(query.database, keep=True)
         try:
+            if query.settings is not None:
+                reader = cast(Reader, OpenReader(      # verbs of exchanges in hand
+                    reader, read_opened(content, query.settings)))  # need no more
             head, pieces = _ANSWERS[query.verb](reader, query)
         except BaseException:
             reader.close()
@@ -142,21 +128,6 @@ def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
     return found, seen if query.after is not None else 0
 
 
-def show_row(flow: Flow) -> dict[str, Any]:
-    """A flow in a list. Absent: null."""
-    row: dict[str, Any] = {
-        "id": flow.id, "time": flow.begun.isoformat(timespec="milliseconds"),
-        "ms": flow.total_us / 1000, "bytes": flow.bytes_up + flow.bytes_down}
-    for name in _SHOWN:
-        value = getattr(flow, name, None)    # a file has no column `program`
-        if value is not None and value != "":
-            row[name] = value
-    kind = flow.response_type.partition(";")[0].strip()
-    if kind:
-        row["type"] = kind
-    return row
-
-
 def _list(reader: Reader, query: Query) -> Result:
     flows, last = select(reader, query, min(max(query.limit, 1), MOST_ROWS))
     reader.log("search" if query.words else "list", query.words or query.filter,
@@ -176,14 +147,31 @@ def _watch(reader: Reader, query: Query) -> Result:
         [encode([show_row(flow) for flow in flows])] if flows else [])
 
 
+def _open(reader: Reader, query: Query) -> Result:
+    """Those in hand. They are logged once: see _tail."""
+    test = parse_filter(query.filter)
+    assert isinstance(reader, OpenReader)
+    flows = [flow for flow in map(Flow, reader.rows) if test(flow)]
+    if query.after is None:
+        reader.log("list", query.filter, len(flows), query.client)
+    return _json([show_open(flow) for flow in flows], len(flows))
+
+
+def _reads(reader: Reader, query: Query) -> Result:
+    """Who has read the database, newest first."""
+    found = [show_read(row) for row in reader.reads()]
+    return _json(found, len(found))
+
+
 # One flow
 
 def find(reader: Reader, query: Query) -> Flow:
+    what = str(query.number) if query.settings is None else query.name
     row = reader.light(query.number)
-    reader.log(query.verb, str(query.number), int(row is not None),
-               query.client)
+    if query.verb != "tail" or query.after is None:
+        reader.log(query.verb, what, int(row is not None), query.client)
     if row is None:
-        raise QueryError(f"there is no flow {query.number}", 404)
+        raise QueryError(f"there is no flow {what}", 404)
     return Flow(LightRow(row, reader))
 
 
@@ -200,6 +188,8 @@ def _show(reader: Reader, query: Query) -> Result:
             "text" if isinstance(body, str) else "bytes")
         if body:
             shown[f"{side}_views"] = shown_views(body, getattr(flow, f"{side}_type"))
+    if query.settings is not None:
+        shown["open"] = True
     shown["messages"] = len(flow.messages)
     return _json(shown, 1)
 
@@ -212,13 +202,30 @@ def shown_views(body: str | bytes, kind: str) -> list[str]:
 def _messages(reader: Reader, query: Query) -> Result:
     """With a view, text in JSON is also there as it is shown."""
     found = find(reader, query).messages
-    left = MOST_SHOWN if query.view else 0
-    for message in found:
-        text = message.get("text", "")
-        if left and text.lstrip()[:1] in ("{", "["):
-            message["shown"] = "\n".join(bound(indent_json(text), left))
-            left = max(0, left - len(message["shown"]))
+    if query.view:
+        add_shown(found)
     return _json(found, 1)
+
+
+def _tail(reader: Reader, query: Query) -> Result:
+    """The messages of an exchange in hand from a number on. Only the first answer is
+    logged: it has no number."""
+    found = whole_messages(find(reader, query))
+    new = found[query.after or 0:]
+    if query.view:
+        add_shown(new)
+    return _json(new, 1, len(found))
+
+
+def _ended(reader: Reader, query: Query) -> Result:
+    """The number of an exchange that was in hand, and its messages from a number on."""
+    for row in reader.page((1 << 63) - 1, BATCH):
+        if row["request"] == query.name:
+            new = Flow(LightRow(row, reader)).messages[query.after or 0:]
+            if query.view:
+                add_shown(new)
+            return _json({"id": row["id"], "messages": new}, 1)
+    raise QueryError(f"{query.name} is not written", 404)
 
 
 def _body(reader: Reader, query: Query) -> Result:
@@ -263,16 +270,6 @@ def _diff(reader: Reader, query: Query) -> Result:
 def _text(text: str, name: str) -> Result:
     return Answer(kind="text/plain", found=1, name=name), _pieces(
         text.encode(errors="replace"))
-
-
-def bound(lines: Iterable[str], most: int = MOST_SHOWN) -> Iterator[str]:
-    """At most so many characters of them, or a line more."""
-    for line in lines:
-        yield line[:most]
-        most -= len(line) + 1
-        if most <= 0:
-            yield "(more is not shown)"
-            return
 
 
 def _lines(lines: Iterable[str]) -> Iterator[bytes]:
@@ -386,5 +383,6 @@ def _import(query: Query, content: bytes) -> Result:
 
 _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
     "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
-    "messages": _messages, "har": _har, "delete": _delete, "mark": _mark,
-    "copy": _copy, "diff": _diff}
+    "messages": _messages, "open": _open, "tail": _tail, "ended": _ended,
+    "reads": _reads, "har": _har, "delete": _delete, "mark": _mark, "copy": _copy,
+    "diff": _diff}

@@ -19,57 +19,34 @@ The state of a captured body is in a struct around its tap, made for the exchang
 no field for it.
 """
 
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, memset
 from cutthrough.capture.end_record cimport (
-    DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_RECORDED, IS_REPORTED,
-    IS_REUSED, IS_TUNNEL, IS_WEBSOCKET, N_TEXTS, NOT_CAPTURED, OFFERS_ECH, T_ALPN, T_CLIENT,
-    T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST, T_JA4, T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE,
-    T_SNI, T_USER, UP_CHUNKED, UP_CUT, WAS_RETRIED, EndRecord)
+    IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
+    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord)
+from cutthrough.capture.ended cimport (
+    Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_tls, unix_us)
 from cutthrough.capture.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
     reserve, reserve_or_hold)
-from cutthrough.net cimport linux
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.sysio cimport clock_us
-from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
+from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.client cimport (
-    Client, Observer, carries_tunnel, parent_of, peer_of, worker_of_id)
-from cutthrough.session.filtering cimport Filtering, filtering_of
-from cutthrough.session.inside cimport is_intercepted, opening_of
-from cutthrough.session.phases cimport Stamps, end_last_phase
+    Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
+from cutthrough.session.inside cimport opening_of
 from cutthrough.session.recording_mode cimport is_recorded
 from cutthrough.session.recording_room cimport Room
-from cutthrough.session.request cimport Request
 from cutthrough.session.secure cimport agreed_by
-from cutthrough.wire.http1 cimport HTTP_11, Head, has_token
-from cutthrough.wire.names cimport F_UPGRADE, M_CONNECT
-from cutthrough.wire.openings cimport Opening, alpn_of, server_name
-
-# One direction of a body. `tap` is first: the pump's pointer is to this field.
-cdef struct Body:
-    Tap tap
-    Producer *ring
-    uint64_t request
-    uint64_t seen               # bytes behind the head
-    uint64_t room               # bytes that may still be kept
-    uint16_t worker
-    uint16_t kind               # UP, DOWN, TIMED_DOWN, FRAMES_UP or FRAMES_DOWN
-    uint8_t is_behind_head
-    uint8_t was_cut             # the ring had no room
-    uint8_t is_beyond           # … or is longer than may be kept
-    uint8_t may_not_be_lost     # it is recorded
-
-cdef struct Exchange:
-    Body up                     # first: relay.up.tap points to it
-    Body down
-    uint8_t is_recorded
+from cutthrough.session.state cimport CLOSED, LINGER
+from cutthrough.wire.http1 cimport Head, has_token
+from cutthrough.wire.names cimport F_UPGRADE
 
 
 cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
@@ -233,7 +210,24 @@ cdef class Capture(Observer):
             if is_taped(client):
                 end.flags |= IS_RECORDED if is_captured else IS_RECORDED | NOT_CAPTURED
         self.stop_tapping(client)
-        return self.write(&end, client) if is_kept else 0
+        if is_kept:
+            self.write(&end, client, False)
+        return 0
+
+    def so_far(self, Client client, int64_t least_us=0):
+        """The END that the exchange in hand would have now, and its identifier; None: there
+        is none, it is not captured, or it has begun less than `least_us` ago."""
+        cdef EndRecord end
+        if client.state == CLOSED or client.state == LINGER or is_between_requests(client) or (
+                not client.stamps.start_us or mode_of(client) == CAPTURE_NOTHING or (
+                clock_us() - client.stamps.start_us < least_us)):
+            return None
+        memset(&end, 0, sizeof(end))
+        end.outcome = OK
+        fill_in(&end, client)
+        fill_bodies(&end, client, <Exchange *>client.relay.up.tap)
+        return (f"{worker_of_id(client, self.worker)}-{client.request_id}",
+                self.write(&end, client, True))
 
     def on_handover(self, Client client):
         self.stop_tapping(client)
@@ -245,7 +239,9 @@ cdef class Capture(Observer):
         client.relay.up.tap = client.relay.down.tap = NULL
         self.tapped -= 1
 
-    cdef int write(self, EndRecord *end, Client client) except -1:
+    cdef bytes write(self, EndRecord *end, Client client, bint is_open):
+        """Into the ring, and returns None; if the exchange goes on, returns the END alone."""
+        cdef bytes made = None
         cdef Producer *ring = &self.ring.producer
         cdef const char *texts[N_TEXTS]
         cdef char[ADDRESS_TEXT] client_text
@@ -284,21 +280,27 @@ cdef class Capture(Observer):
                          &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
         for i in range(<int>N_TEXTS):
             n += end.lengths[i]
-        at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)
+        if is_open:
+            made = PyBytes_FromStringAndSize(NULL, n)
+            at = PyBytes_AS_STRING(made)
+        else:
+            at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)
         if at == NULL:
             ring.header.dropped += 1
-            return 0
+            return None
         memcpy(at, end, sizeof(EndRecord))
         at += sizeof(EndRecord)
         for i in range(<int>N_TEXTS):
             if end.lengths[i]:
                 memcpy(at, texts[i], end.lengths[i])
                 at += end.lengths[i]
+        if is_open:
+            return made
         ring.header.exchanges += 1
         publish(ring, END, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
         if ring.first != NULL and client.context.room is not None:
             (<Room>client.context.room).watch()
-        return 0
+        return None
 
 
 cdef int loss_of(Client client) noexcept:
@@ -308,12 +310,6 @@ cdef int loss_of(Client client) noexcept:
     if exchange.up.was_cut or exchange.down.was_cut:
         return RECORDING_FULL
     return RECORDING_TOO_LARGE if exchange.up.is_beyond or exchange.down.is_beyond else OK
-
-
-cdef inline int64_t unix_us() noexcept nogil:
-    cdef linux.timespec now
-    linux.clock_gettime(linux.CLOCK_REALTIME, &now)
-    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
 
 
 cdef inline int mode_of(Client client) noexcept:
@@ -332,106 +328,3 @@ cdef inline void point(const char **text, uint32_t *n, bytes value) noexcept:
 cdef inline bint is_taped(Client client) noexcept:
     """Its answer comes from an origin, and is recorded."""
     return client.relay.up.tap != NULL and (<Exchange *>client.relay.up.tap).is_recorded
-
-
-cdef void fill_in(EndRecord *end, Client c) noexcept:
-    cdef const Request *r = &c.request
-    cdef Stamps stamps = c.stamps
-    end.end_us = unix_us()
-    end_last_phase(&stamps, c.state)
-    end.total_us = clock_us() - stamps.start_us
-    end.first_byte_us = stamps.first_byte_us
-    if stamps.first_byte_us:
-        end.receive_us = max(<int64_t>0, end.total_us - stamps.mark_us)
-    end.head_us = stamps.head_us
-    end.auth_us = stamps.auth_us
-    end.hook_us = stamps.hook_us
-    end.dns_us = stamps.dns_us
-    end.connect_us = stamps.connect_us
-    end.send_us = stamps.send_us
-    end.origin_tls_us = stamps.origin_tls_us
-    end.client_tls_us = stamps.client_tls_us
-    if c.filtering is not None:
-        leave_out_holding(end, filtering_of(c))
-    end.bytes_up = c.relay.up.moved
-    end.bytes_down = c.relay.down.moved
-    end.status = r.status
-    end.port = r.port
-    end.client_port = c.address.port
-    end.method = r.method
-    end.host_kind = r.host_kind
-    if r.method <= M_CONNECT:           # the others came by another protocol
-        end.client_http = 20 if is_stream(&c.sock) else 10 + r.minor
-    if c.origin is not None and is_stream(&c.origin.sock):
-        end.origin_http = 20
-    if carries_tunnel(c):
-        end.flags |= IS_TUNNEL
-    if c.origin is not None and c.origin.reused:
-        end.flags |= IS_REUSED
-    if r.reported:
-        end.flags |= IS_REPORTED
-    if r.has_upgrade:
-        end.flags |= HAS_UPGRADE
-    if r.retried:
-        end.flags |= WAS_RETRIED
-    if is_intercepted(c):
-        end.flags |= IS_INTERCEPTED
-    elif r.pinned:
-        end.flags |= IS_PINNED
-
-
-cdef void leave_out_holding(EndRecord *end, Filtering f) noexcept:
-    """The time in which filters have a message is no sending, and no receiving."""
-    cdef uint32_t up_us = <uint32_t>min(<int64_t>f.up_held_us, end.first_byte_us)
-    end.first_byte_us -= up_us
-    end.send_us -= min(up_us, end.send_us)
-    end.receive_us -= min(<int64_t>f.down_held_us, end.receive_us)
-    end.held_us = f.up_held_us + f.down_held_us
-
-
-cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept:
-    end.body_up = end.body_down = UINT64_MAX
-    if exchange == NULL:
-        return
-    end.body_up = exchange.up.seen
-    if c.relay.down.tap != NULL:
-        end.body_down = exchange.down.seen
-    if c.up_scan != NULL:
-        end.flags |= UP_CHUNKED
-    if c.down_scan != NULL and c.request.minor == HTTP_11:
-        end.flags |= DOWN_CHUNKED
-    if exchange.up.kind == FRAMES_UP:
-        end.flags |= IS_WEBSOCKET
-    if exchange.up.was_cut:
-        end.flags |= UP_CUT
-    if exchange.down.was_cut:
-        end.flags |= DOWN_CUT
-
-
-cdef void fill_opening(EndRecord *end, const char **texts, const Opening *opening) noexcept:
-    end.protocol = opening.protocol
-    end.tls_version = opening.version
-    if opening.offers_ech:
-        end.flags |= OFFERS_ECH
-    texts[T_SNI] = server_name(opening)
-    end.lengths[T_SNI] = opening.name_len
-    texts[T_ALPN] = alpn_of(opening)
-    end.lengths[T_ALPN] = opening.alpn_len
-    texts[T_JA4] = &opening.ja4[0]
-    end.lengths[T_JA4] = <uint32_t>strlen(opening.ja4)
-
-
-cdef const Agreed *agreed_of(const Socket *s, Agreed *out) noexcept:
-    if s.kind == KERNEL or transport_of(s).describe == NULL:
-        return NULL
-    return out if transport_of(s).describe(s, out) else NULL
-
-
-cdef void fill_tls(const Agreed *agreed, uint16_t *version, const char **cipher,
-                   uint32_t *cipher_len) noexcept:
-    if agreed == NULL:
-        return
-    version[0] = <uint16_t>agreed.version
-    cipher[0] = agreed.cipher
-    if agreed.cipher != NULL:
-        cipher_len[0] = <uint32_t>strlen(agreed.cipher)

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.capture.settings import Settings
+
 # Bytes of a frame: a request's body in base64 is the longest query
 MOST_FRAME = 16 << 20
 # Rows of one answer
@@ -47,7 +49,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`verb` says which of the other fields count."""
 
     verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
-                  "delete", "mark", "send", "import", "copy", "diff"]
+                  "delete", "mark", "send", "import", "copy", "diff", "open", "tail",
+                  "ended", "reads"]
     database: str                            # a path, or a URL with its password
     client: str = ""                         # who asks, for the log of reads
     filter: str = ""
@@ -61,8 +64,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: int = 100
     tag: str | None = None
     comment: str | None = None
-    size: Annotated[int, msgspec.Meta(ge=0, le=MOST_IMPORT)] = 0     # of a file
-    name: str = ""                           # of a file, for the log
+    # Of a file, or of the exchanges in hand that are meant, and not the database's
+    size: Annotated[int, msgspec.Meta(ge=0, le=MOST_IMPORT)] = 0
+    name: str = ""                           # of the file or of the exchange
+    settings: Settings | None = None         # by which these are redacted
     proxy: tuple[str, int] = ("", 0)
     authorities: str = ""                    # in PEM, beside the system's
     request: Request | None = None

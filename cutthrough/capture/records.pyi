@@ -5,6 +5,7 @@ from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.taped import Taped
 
 COLUMNS: tuple[str, ...]
+END: int
 
 class Assembly:
     evicted: int
@@ -12,3 +13,5 @@ class Assembly:
     def __init__(self, redactor: Redactor) -> None: ...
     def rows(self, records: Iterable[tuple[int, int, int, bytes]]
              ) -> Batch: ...
+    def parts(self, worker: int, request: int, whole: bool
+              ) -> tuple[int, list[tuple[int, bytes]]] | None: ...

@@ -144,6 +144,22 @@ cdef class Assembly:
                 self._evict()
         return self._batch
 
+    def parts(self, worker, request, whole):
+        """What has come of an exchange without an END: its bytes, and (kind, payload) of each
+        record; of heads alone, unless `whole`. None: nothing has."""
+        cdef _Open one = self._open.get((worker, request))
+        if one is None:
+            return None
+        found = [] if one.heads is None else [(HEADS, one.heads)]
+        if whole:
+            for kind, pieces in ((UP, one.up), (DOWN, one.down), (DOWN, untimed(one.timed))):
+                if pieces:
+                    found.append((kind, b"".join(pieces)))
+            for piece in one.pieces or ():
+                found.append((FRAMES_UP if piece.is_up else FRAMES_DOWN,
+                              piece.at_us.to_bytes(8, "little") + piece.data))
+        return one.size, found
+
     def _evict(self) -> None:
         oldest = next(iter(self._open))
         self._size -= (<_Open>self._open.pop(oldest)).size

@@ -4,7 +4,8 @@
 
 FD is its end of a socket pair; the first packet has the settings. The message `stop`
 ends it, after the rings are empty. A message that begins with `settle` is sent back
-when what the rings have then is written, as far as it can be. If the supervisor is
+when what the rings have then is written, as far as it can be. One that begins with
+`parts` asks for what has come of exchanges in hand (open_parts). If the supervisor is
 gone, it goes on until the workers are gone too: the pipe by which they wake it then has
 no writer left.
 
@@ -29,6 +30,15 @@ import time
 import msgspec
 
 from cutthrough.capture.batch import Batch
+from cutthrough.capture.open_parts import (
+    MOST_MESSAGE,
+    PARTS,
+    Parts,
+    Wanted,
+    decode,
+    encode,
+    in_memory,
+)
 from cutthrough.capture.records import Assembly
 from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.ring import RING_BYTES, Ring
@@ -73,6 +83,7 @@ class Writer:
         self._has_supervisor = True
         self._stopping = False
         self._asked: list[tuple[bytes, int]] = []    # and how many turns ago at most
+        self._wanted: list[bytes] = []       # messages that ask for parts
         self._to_index = True
         self._lost = 0                       # rows since the last that was written
         self._away_s = 0.0                   # until the next attempt; 0: the store is
@@ -178,7 +189,10 @@ class Writer:
             log.warning("captured exchanges are written again")
 
     def answer(self, busy: bool) -> None:
-        """Tells those who have asked that what the rings had is written."""
+        """Tells those who have asked that what the rings had is written, and sends the
+        parts that are wanted."""
+        while self._wanted:
+            self.send_parts(self._wanted.pop())
         asked, self._asked = self._asked, []
         for message, turns in asked:
             if busy and turns < MOST_TURNS:
@@ -186,6 +200,21 @@ class Writer:
                 continue
             with contextlib.suppress(OSError):       # it has ended, or does not read
                 self._channel.send(message, socket.MSG_DONTWAIT)
+
+    def send_parts(self, message: bytes) -> None:
+        name, _, text = message.partition(b":")
+        wanted: Wanted = decode(text, Wanted)
+        found = {}
+        for worker, request in wanted.names:
+            some = self._assembly.parts(worker, request, wanted.whole)
+            if some is not None and some[0] != wanted.known:
+                found[f"{worker}-{request}"] = Parts(*some)
+        with contextlib.suppress(OSError):   # no memory; it has ended, or does not read
+            fd = in_memory(encode(found))
+            try:
+                socket.send_fds(self._channel, [name], [fd], socket.MSG_DONTWAIT)
+            finally:
+                os.close(fd)
 
     def map_rings(self) -> None:
         """Maps the rings that were added for further workers."""
@@ -257,10 +286,12 @@ class Writer:
             else:
                 message = b""
                 with contextlib.suppress(ConnectionResetError):
-                    message = self._channel.recv(64)
+                    message = self._channel.recv(MOST_MESSAGE)
                 self._stopping |= message == STOP
                 if message.startswith(SETTLE):
                     self._asked.append((message, 0))
+                elif message.startswith(PARTS):
+                    self._wanted.append(message)
                 self._has_supervisor = message != b""
 
 

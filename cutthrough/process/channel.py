@@ -98,6 +98,14 @@ class Listed(msgspec.Struct, frozen=True, tag="listed"):
     query: int
 
 
+class ListOpen(msgspec.Struct, frozen=True, tag="list_open"):
+    """List captured exchanges that have not ended, or the one with this id; the answer
+    is Listed: each an id, and in base64 the END that it would have now."""
+
+    query: int
+    id: str = ""
+
+
 class Cut(msgspec.Struct, frozen=True, tag="cut"):
     """Close the connections that match `selector`, now; the answer is WasCut."""
 
@@ -204,8 +212,8 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 
 Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
-           | List | Trace | Listed | Cut | WasCut | Watch | Arm | ListHeld | Decide
-           | Decided | ListReplays | Settle | Look | Give | Gave | Take | Took)
+           | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm | ListHeld
+           | Decide | Decided | ListReplays | Settle | Look | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):

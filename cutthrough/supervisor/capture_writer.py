@@ -17,6 +17,14 @@ import time
 
 import msgspec
 
+from cutthrough.capture.open_parts import (
+    PARTS,
+    Parts,
+    Wanted,
+    decode,
+    encode,
+    from_memory,
+)
 from cutthrough.capture.settings import Settings, Start, settings_of
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
@@ -50,7 +58,7 @@ class CaptureWriter:
         self._started_at = 0.0
         self._early_deaths = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._asked: dict[bytes, asyncio.Future[bool]] = {}
+        self._asked: dict[bytes, asyncio.Future[bytes | bool]] = {}
         self._gone = asyncio.Event()
         self._gone.set()
 
@@ -122,34 +130,53 @@ class CaptureWriter:
         self._timer = None
         self._update()
 
+    @property
+    def settings(self) -> Settings | None:
+        """Those in force; None: nothing is captured or recorded."""
+        return self._wanted
+
     async def settle(self) -> bool:
         """Returns when what the rings have now is written, as far as it can be. False:
         the writer has not said so in time."""
         if self._channel is None:
             return self._wanted is None
+        return bool(await self._ask(b"%s %d" % (SETTLE, time.monotonic_ns())))
+
+    async def parts(self, wanted: Wanted) -> dict[str, Parts]:
+        """What has come of exchanges in hand, by name; {}: nothing, or no answer."""
+        if self._channel is None:
+            return {}
+        found = await self._ask(b"%s %d" % (PARTS, time.monotonic_ns()),
+                                b":" + encode(wanted))
+        return decode(found, dict[str, Parts]) if isinstance(found, bytes) else {}
+
+    async def _ask(self, name: bytes, more: bytes = b"") -> bytes | bool:
+        """What comes back under this name: its content, or that it has come."""
+        assert self._channel is not None
         loop = asyncio.get_running_loop()
-        message = b"%s %d" % (SETTLE, time.monotonic_ns())
-        said = self._asked.setdefault(message, loop.create_future())
+        said = self._asked.setdefault(name, loop.create_future())
         if len(self._asked) == 1:
             loop.add_reader(self._channel.fileno(), self._on_word, self._channel)
         try:
-            self._channel.send(message, socket.MSG_DONTWAIT)
+            self._channel.send(name + more, socket.MSG_DONTWAIT)
             return await asyncio.wait_for(asyncio.shield(said), SETTLE_S)
         except (OSError, TimeoutError):      # it has ended, or is busy
             return False
         finally:
-            self._forget(message)
+            self._forget(name)
 
     def _on_word(self, channel: socket.socket) -> None:
-        word = b""
+        word, fds = b"", list[int]()
         with contextlib.suppress(ConnectionError):
-            word = channel.recv(64, socket.MSG_DONTWAIT)
-        for message, said in list(self._asked.items()):
-            if word in (b"", message) and not said.done():
-                said.set_result(word != b"")
+            word, fds, _, _ = socket.recv_fds(
+                channel, 64, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+        content = [from_memory(fd) for fd in fds]
+        for name, said in list(self._asked.items()):
+            if word in (b"", name) and not said.done():
+                said.set_result(content[0] if content else word != b"")
 
-    def _forget(self, message: bytes) -> None:
-        self._asked.pop(message, None)
+    def _forget(self, name: bytes) -> None:
+        self._asked.pop(name, None)
         if not self._asked and self._channel is not None:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
 

@@ -33,7 +33,7 @@ WAIT_S = 10.0
 # Until the next piece of an answer. Pages take half a second by themselves, and an
 # archive of all flows some seconds; a request that is sent has 30 s
 ANSWER_S = 20.0
-ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "send": 40.0, "import": 120.0}
+ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "open": 5.0, "send": 40.0, "import": 120.0}
 # After which an unused process ends
 IDLE_S = 60.0
 

@@ -31,6 +31,7 @@ from cutthrough.process.selector import Selector
 from cutthrough.supervisor.breakpoints import Breakpoints
 from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child
+from cutthrough.supervisor.open_flows import OpenFlows
 from cutthrough.supervisor.replays import Replays
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Inquiry:
         self._watchers: set[asyncio.Queue[bytes]] = set()
         self.breakpoints = Breakpoints(self.ask_workers, processes)
         self.replays = Replays(self.ask_workers, processes)
+        self.open_flows = OpenFlows(self.ask_workers, processes)
 
     # Queries
 

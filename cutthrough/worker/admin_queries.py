@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.capture.observer import Capture
+from cutthrough.capture.open_parts import MOST_OPEN
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.process.breakpoints import Decision
 from cutthrough.process.channel import (
@@ -24,6 +26,7 @@ from cutthrough.process.channel import (
     List,
     Listed,
     ListHeld,
+    ListOpen,
     ListReplays,
     Look,
     Settle,
@@ -42,6 +45,8 @@ log = logging.getLogger("cutthrough")
 
 # Connections in a piece: some 0.5 ms of work
 PIECE = 100
+# An exchange that ends sooner is listed when it has ended
+OPEN_AFTER_US = 200_000
 
 
 class AdminQueries:
@@ -58,13 +63,15 @@ class AdminQueries:
 
     def carry_out(
             self,
-            message: (List | Trace | Cut | Watch | Arm | ListHeld | Decide
+            message: (List | Trace | ListOpen | Cut | Watch | Arm | ListHeld | Decide
                       | ListReplays | Settle | Look)) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
             case Trace(query, name):
                 self._run(self._trace(query, name))
+            case ListOpen(query, name):
+                self._run(self._list_open(query, name))
             case Cut(query, selector):
                 self._run(self._cut(query, selector))
             case Watch(on=True):
@@ -104,6 +111,20 @@ class AdminQueries:
         found = [trace(client, self._worker.slot)
                  async for client, _ in self._matching(Selector(id=name))]
         self._answer(query, [one for one in found if one is not None])
+
+    async def _list_open(self, query: int, name: str) -> None:
+        """Of the newest clients. If a name is given, only that one, however young."""
+        observer = self._worker.context.observer
+        found: list[tuple[str, bytes]] = []
+        for number, client in enumerate(clients(self._worker.context)):
+            if number % PIECE == PIECE - 1:
+                await asyncio.sleep(0)
+            if not isinstance(observer, Capture) or len(found) == MOST_OPEN:
+                break
+            one = observer.so_far(client, 0 if name else OPEN_AFTER_US)
+            if one is not None and name in ("", one[0]):
+                found.append(one)
+        self._answer(query, found)
 
     def _answer(self, query: int, found: Any) -> None:
         fd = in_memory(found)

@@ -34,6 +34,7 @@ from cutthrough.process.channel import (
     Hello,
     List,
     ListHeld,
+    ListOpen,
     ListReplays,
     Look,
     Message,
@@ -119,7 +120,7 @@ class WorkerProcess:
                 self.swap(number)
             case Stop():
                 self.over.set()
-            case (List() | Trace() | Cut() | Watch() | Arm() | ListHeld()
+            case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm() | ListHeld()
                   | Decide() | ListReplays() | Settle() | Look()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)

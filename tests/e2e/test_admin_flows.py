@@ -34,7 +34,9 @@ capture = "full"
 """
 READS = ("/flows", "/flows/1", "/flows/1/request-body", "/flows/1/response-body",
          "/flows/1/messages", "/flows/1/as/curl", "/flows/1/diff/2",
-         "/flows.har", "/flows/live", "/flows/counts", "/%66lows")
+         "/flows/open", "/flows/open/0-1", "/flows/open/0-1/messages",
+         "/flows/open/0-1/live", "/flows/reads", "/flows.har", "/flows/live",
+         "/flows/counts", "/%66lows")
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<b>x<"
 
 
@@ -165,7 +167,7 @@ def test_a_row_has_what_a_list_shows(filled):
     one = listed(operator, "limit=1")["flows"][0]
     assert one.pop("time").startswith("2023-11-14T")
     assert one == {
-        "id": 10, "kind": "request", "method": "GET", "url": "http://h0.test/10",
+        "id": 10, "request": "0-10", "kind": "request", "method": "GET", "url": "http://h0.test/10",
         "host": "h0.test", "status": 210, "reason": "ok", "rule": "here", "user": "ann",
         "ms": 15.7, "bytes": 160, "type": "text/plain"}
 

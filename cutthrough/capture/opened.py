@@ -1,0 +1,67 @@
+"""Exchanges in hand, as a reader sees them: rows like those of the database, with what
+has come so far.
+
+The END that each would have now, and its parts, make a row in the way of the writer,
+redacted like that one. Such a row has no number, and nothing of it is written.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cutthrough.capture.flow import Flow, Row
+from cutthrough.capture.open_parts import Opened, decode, split_name
+from cutthrough.capture.records import COLUMNS, END, Assembly
+from cutthrough.capture.redaction import Redactor
+from cutthrough.capture.settings import Settings
+from cutthrough.capture.store import BODIES, Reader
+
+_STATES = ("request_body_state", "response_body_state", "messages_state")
+
+
+def read_opened(content: bytes, settings: Settings) -> list[dict[str, Any]]:
+    """The rows of what OpenFlows gives, the newest first."""
+    redactor = Redactor(settings)
+    rows = [make_row(one, redactor) for one in decode(content, list[Opened])]
+    return sorted(rows, key=lambda row: int(row["begun_us"]), reverse=True)
+
+
+def make_row(one: Opened, redactor: Redactor) -> dict[str, Any]:
+    worker, request = split_name(one.name)
+    (made,) = Assembly(redactor).rows(
+        [*((kind, worker, request, payload) for kind, payload in one.parts.records),
+         (END, worker, request, one.end)])
+    row = {**dict(zip(COLUMNS, made, strict=True)), "id": None}
+    for name in _STATES:
+        if row[name] == "truncated":         # the rest has not come yet
+            row[name] = None
+    return row
+
+
+class OpenReader:
+    """Reads these rows, in place of a database's. Its reads are logged there."""
+
+    def __init__(self, reader: Reader, rows: Sequence[dict[str, Any]]) -> None:
+        self._reader = reader
+        self.rows = rows
+
+    def light(self, number: int) -> Row | None:
+        return self.rows[0] if self.rows else None
+
+    def bodies(self, number: int) -> Sequence[Any]:
+        return [self.rows[0][name] for name in BODIES]
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+        return self._reader.log(f"open {verb}", what, found, client)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def whole_messages(flow: Flow) -> list[dict[str, Any]]:
+    """Without those whose end has not come, so that further ones come behind these."""
+    found = flow.messages
+    for side in ("request", "response"):
+        last = next((one for one in reversed(found) if one["side"] == side), None)
+        if last is not None and last.get("state") == "truncated":
+            found.remove(last)
+    return found

@@ -1,0 +1,75 @@
+"""Captured exchanges that have not ended, for operators: the supervisor's side.
+
+Each worker says which it has in hand, and the writer what has come of them. Both go on
+to a process that redacts and reads them (flow_queries). A previous program that drains
+is not asked.
+"""
+
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from cutthrough.capture.open_parts import (
+    MOST_OPEN,
+    Opened,
+    Parts,
+    Wanted,
+    encode,
+    split_name,
+)
+from cutthrough.capture.settings import Settings
+from cutthrough.process.channel import ListOpen, Message
+from cutthrough.supervisor.breakpoints import Answers
+from cutthrough.supervisor.capture_writer import CaptureWriter
+from cutthrough.supervisor.children import Child
+
+Ask = Callable[[Callable[[int], Message], Sequence[Child], tuple[int, ...]],
+               Awaitable[Answers]]
+
+
+class Processes(Protocol):
+    """The supervisor's children."""
+
+    @property
+    def children(self) -> Mapping[int, Child]: ...
+    @property
+    def capture(self) -> CaptureWriter: ...
+
+
+class OpenFlows:
+    def __init__(self, ask: Ask, processes: Processes) -> None:
+        """`ask`: Inquiry.ask_workers."""
+        self._ask = ask
+        self._processes = processes
+
+    @property
+    def settings(self) -> Settings | None:
+        """By which they are redacted; None: nothing is captured."""
+        return self._processes.capture.settings
+
+    async def all(self) -> bytes:
+        """All of them with their heads, as a list of Opened."""
+        ends = await self._ends("")
+        wanted = Wanted(tuple(split_name(name) for name, _ in ends))
+        parts = await self._processes.capture.parts(wanted) if ends else {}
+        return encode([Opened(name, end, parts.get(name, Parts()))
+                       for name, end in ends])
+
+    async def one(self, name: str, known: int = -1) -> tuple[int, bytes] | None:
+        """The bytes that have come of an exchange, and it with all its parts, as
+        `all`; b"" if there are `known` bytes still. None: it has ended."""
+        ends = await self._ends(name)
+        if not ends:
+            return None
+        found = await self._processes.capture.parts(
+            Wanted((split_name(name),), whole=True, known=known))
+        parts = found.get(name, Parts())
+        if known >= 0 and name not in found:
+            return known, b""
+        return parts.size, encode([Opened(name, ends[0][1], parts)])
+
+    async def _ends(self, name: str) -> list[tuple[str, bytes]]:
+        workers = [one for one in self._processes.children.values() if one.ready]
+        query = await self._ask(lambda query: ListOpen(query, name), workers, ())
+        found = [(name, b64decode(end)) for some in query.answers for name, end in some]
+        return found[:MOST_OPEN]
