@@ -8,6 +8,7 @@ from cutthrough.arguments_held import add_held
 VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
          "msgpack")
 FORMS = ("curl", "fetch", "httpx", "json")           # of a copy
+OPEN = "list flows that have not ended, by the admin listener"
 
 AddListener = Callable[[argparse.ArgumentParser, str], None]
 
@@ -15,7 +16,7 @@ AddListener = Callable[[argparse.ArgumentParser, str], None]
 def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def add(name: str, text: str, admin: bool = True) -> argparse.ArgumentParser:
+    def add(name: str, text: str) -> argparse.ArgumentParser:
         made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
         made.set_defaults(own=made)
         made.add_argument("--file", metavar="FILE", help="database that capture_file "
@@ -23,10 +24,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
         made.add_argument("--url-file", metavar="FILE", help="file with the URL of "
                           "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
                           "CUTTHROUGH_CAPTURE_URL]")
-        if admin:
-            add_admin(made)
-        else:
-            made.set_defaults(admin=None)
+        add_admin(made)
         return made
 
     one = add("list", "list captured flows, newest first")
@@ -36,6 +34,16 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     add_filter(one)
     one.add_argument("-n", "--lines", type=updates, metavar="N", default=10,
                      help="begin with the newest N [10]")
+    one.add_argument("--open", action="store_true", help="also each one when it has "
+                     "begun, with --admin")
+    add_json(one)
+    one = actions.add_parser("open", help=OPEN, description=OPEN, allow_abbrev=False)
+    one.set_defaults(own=one)
+    add_listener(one, "admin")
+    add_filter(one)
+    one.add_argument("--id", metavar="ID", help="show this one, as far as it has come")
+    one.add_argument("-f", "--follow", action="store_true", help="print its messages "
+                     "as they come, until it ends")
     add_json(one)
     one = add("show", "show all of one flow")
     add_number(one)
@@ -74,6 +82,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     text = "send a new request through a proxy"
     one = actions.add_parser("send", help=text, description=text, allow_abbrev=False)
     one.set_defaults(own=one)
+    add_admin(one)
     one.add_argument("url", metavar="URL")
     add_request(one, "[GET, and POST with a body]", "")
     add_json(one)
@@ -86,7 +95,7 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
                      help="this one; may be repeated")
     one.add_argument("--all", action="store_true", help="every flow")
-    add("reads", "list who has read the database", admin=False)
+    add("reads", "list who has read the database")
     add_held(actions, add_listener)
 
 
@@ -128,8 +137,8 @@ def add_replay(action: argparse.ArgumentParser) -> None:
 
 
 def add_request(action: argparse.ArgumentParser, method: str, body: str) -> None:
-    action.add_argument("--proxy", metavar="HOST:PORT", required=True,
-                        help="the proxy, a listener for plain HTTP")
+    action.add_argument("--proxy", metavar="HOST:PORT", help="the proxy, a listener "
+                        "for plain HTTP [with --admin: one of its program]")
     action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
                         "[none]")
     action.add_argument("--password-file", metavar="FILE", help="its password")

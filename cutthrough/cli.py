@@ -190,7 +190,8 @@ def dispatch(argv: Sequence[str] | None) -> int:
             from cutthrough.tools.held import run as run_held
 
             return run_held(given)
-        if given.verb == "flows" and getattr(given, "admin", None):
+        if given.verb == "flows" and (
+                given.action == "open" or getattr(given, "admin", None)):
             from cutthrough.tools.flows_admin import run as run_by_admin
 
             return run_by_admin(given)

@@ -41,7 +41,13 @@ Sample = dict[str, float]
 
 
 class Unanswered(Exception):
-    """The listener refused or did not answer; the reason is one line."""
+    """The listener refused or did not answer; the reason is one line.
+
+    `status`: of a refusal; 0: there was no answer."""
+
+    def __init__(self, reason: str, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class Listener:
@@ -66,6 +72,10 @@ class Listener:
         if len(content) > MOST_ANSWER:
             raise Unanswered(f"{self._where}: {path}: more than {MOST_ANSWER} bytes")
         return content
+
+    @property
+    def where(self) -> str:
+        return self._where
 
     def lines(self, path: str, patience_s: float = PATIENCE_S * 3) -> Iterator[bytes]:
         """The lines of a stream as they come; it has signs of life. Raises
@@ -100,7 +110,7 @@ class Listener:
         said = UNSAFE.sub("?", line.partition("\n")[0])[:MOST_TOLD]
         if status == 401:
             said += "; give the token with --token-file or CUTTHROUGH_ADMIN_TOKEN"
-        raise Unanswered(f"{self._where}: {status}: {said}")
+        raise Unanswered(f"{self._where}: {status}: {said}", status)
 
     def _connect(self, patience_s: float) -> http.client.HTTPConnection:
         if not self._where.startswith("unix:"):

@@ -43,10 +43,12 @@ class FlowSource(Protocol):
 
 
 class ByListener:
-    """Flows by the admin listener: docs/traffic.md."""
+    """Flows by the admin listener: docs/traffic.md. `area`: the path of their list,
+    which has those that are read one by one."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, area: str = "/flows") -> None:
         self._listener = listener
+        self._area = area
 
     def _ask(self, method: str, path: str, value: object = None,
              patience_s: float = ANSWER_S) -> dict[str, Any]:
@@ -61,16 +63,16 @@ class ByListener:
                  **({"before": before} if before else {})}
         return self._ask("GET", "/flows?" + urlencode(query, quote_via=quote))
 
-    def show(self, number: int) -> dict[str, Any]:
-        return self._ask("GET", f"/flows/{number}")
+    def show(self, number: int | str) -> dict[str, Any]:
+        return self._ask("GET", f"{self._area}/{number}")
 
-    def body(self, number: int, side: str) -> bytes:
+    def body(self, number: int | str, side: str) -> bytes:
         return self._listener.fetch(
-            "GET", f"/flows/{number}/{side}-body", None, ANSWER_S)
+            "GET", f"{self._area}/{number}/{side}-body", None, ANSWER_S)
 
-    def messages(self, number: int) -> bytes:
+    def messages(self, number: int | str) -> bytes:
         return self._listener.fetch(
-            "GET", f"/flows/{number}/messages", None, ANSWER_S)
+            "GET", f"{self._area}/{number}/messages", None, ANSWER_S)
 
     def delete(self, number: int) -> dict[str, Any]:
         return self._ask("DELETE", f"/flows/{number}")
@@ -195,7 +197,8 @@ class _Shown(dict[str, Any]):
         return None
 
 
-def read_flow(source: FlowSource, number: int) -> tuple[dict[str, Any], Flow]:
+def read_flow(source: FlowSource | ByListener, number: Any
+              ) -> tuple[dict[str, Any], Flow]:
     """Everything about a flow but its bodies, and the flow with them. Raises
     Unanswered."""
     facts = source.show(number)

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from cutthrough.capture.answers import select
@@ -21,6 +20,7 @@ from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
 from cutthrough.capture.query import MOST_ROWS, Query
+from cutthrough.capture.shown import show_read
 from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import line_of, show_body
@@ -91,6 +91,8 @@ def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 
 def follow(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     """The newest flows, and then each that is captured, until it is interrupted."""
+    if given.open:                           # they are in no database
+        raise ConfigError("command line", "--open", "is for --admin")
     newest, text = reader.newest(), " ".join(given.filter)
     reader.log("watch", text, 0)
     if not given.json:
@@ -252,13 +254,16 @@ def tag(reader: Reader, given: argparse.Namespace, test: Test) -> int:
 
 def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     for row in reader.reads():
-        at = datetime.fromtimestamp(row["at_ms"] / 1000, UTC)
-        who = f"admin {row['client']}" if row["client"] else f"uid {row['uid']}"
-        if "program" in row.keys():          # a row of sqlite3 has values
-            who += f" at {row['program']}"
-        print(safe(f"{at.isoformat(timespec='milliseconds')}  {who}  "
-                   f"{row['verb']} {row['what']}  {row['found']} found"))
+        print_read(show_read(row))
     return 0
+
+
+def print_read(read: dict[str, Any]) -> None:
+    who = f"admin {read['client']}" if "client" in read else f"uid {read['uid']}"
+    if "program" in read:
+        who += f" at {read['program']}"
+    print(safe(f"{read['time']}  {who}  {read['verb']} {read['what']}  "
+               f"{read['found']} found"))
 
 
 def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:

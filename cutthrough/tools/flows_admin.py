@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import MOST_IMPORT, MOST_ROWS
+from cutthrough.capture.views import line_of
 from cutthrough.config.config import ConfigError
 from cutthrough.tools.console import Listener, Unanswered, find_listener
 from cutthrough.tools.flow_source import ANSWER_S, ByListener, read_flow
@@ -24,14 +26,17 @@ from cutthrough.tools.flows import (
     print_import,
     print_line,
     print_lines,
+    print_read,
     print_text,
     safe,
     write_text,
 )
-from cutthrough.tools.replay import replay_flow
+from cutthrough.tools.replay import replay_flow, send_new
 
 # The listener gives an import two minutes
 IMPORT_S = 130.0
+# Until a listener that has gone is tried again: the first, doubled until the last
+AGAIN_S, MOST_AGAIN_S = 0.25, 5.0
 # Characters of a file's name that it takes
 MOST_NAME = 200
 
@@ -39,7 +44,7 @@ MOST_NAME = 200
 def run(given: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
     for name in ("file", "url_file"):
-        if getattr(given, name):
+        if getattr(given, name, None):
             refuse(f"--{name.replace('_', '-')}", "and --admin are both given")
     listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
     try:
@@ -84,7 +89,8 @@ def flow_of(row: dict[str, Any]) -> Flow:
     begun = datetime.fromisoformat(row["time"]).timestamp()
     return Flow({**dict.fromkeys(("user", "status", "tag")), **row,
                  "begun_us": round(begun * 1e6), "total_us": row["ms"] * 1000,
-                 "bytes_up": row["bytes"], "bytes_down": 0})
+                 "bytes_up": row["bytes"], "bytes_down": 0,
+                 "id": row.get("id") or row["request"]})
 
 
 def list_flows(listener: Listener, given: argparse.Namespace) -> int:
@@ -106,12 +112,56 @@ def follow(listener: Listener, given: argparse.Namespace) -> int:
         print_line(None)
     for row in reversed(rows):
         print_row(row, given.json)
-    query = urlencode({"filter": filter_, "after": found[0]["newest"]}, quote_via=quote)
-    for line in listener.lines(f"/flows/live?{query}"):
-        if line.startswith(b"data: "):
-            for row in json.loads(line[6:]):
-                print_row(row, given.json)
-    raise Unanswered("the stream has ended")
+    for row in come(listener, filter_, found[0]["newest"], is_open=given.open):
+        print_row(row, given.json)
+    return 0                                 # not reached: it ends with an interrupt
+
+
+def come(listener: Listener, filter_: str, last: int, *, is_open: bool
+         ) -> Iterator[dict[str, Any]]:
+    """The rows after number `last` as they come, for ever. If the listener goes away,
+    as in a reload or an upgrade, it is tried again, and the rows go on where they were;
+    that is told once, until it has answered. `is_open`: also each flow when it has
+    begun. Raises Unanswered for a refusal."""
+    known: set[str] = set()
+    delay = 0.0
+    while True:
+        query = urlencode({"filter": filter_, "after": last, **(
+            {"open": "true"} if is_open else {})}, quote_via=quote)
+        reason = f"{listener.where}: the stream has ended"
+        try:
+            for name, data in events(listener, f"/flows/live?{query}"):
+                delay = 0.0
+                if name == "":
+                    yield from data
+                    last = data[-1]["id"]
+                elif name == "open":
+                    yield from (row for row in data["rows"]
+                                if row["request"] not in known)
+                    known = (set() if data["all"] else known) - set(data["gone"])
+                    known |= {row["request"] for row in data["rows"]}
+        except Unanswered as error:
+            if 400 <= error.status < 500:
+                raise
+            reason = str(error)
+        if not delay:
+            print(f"cutthrough: {reason}; trying again", file=sys.stderr, flush=True)
+        delay = min(2 * delay or AGAIN_S, MOST_AGAIN_S)
+        time.sleep(delay)
+
+
+def events(listener: Listener, path: str) -> Iterator[tuple[str, Any]]:
+    """Name and data of each event; a sign of life has neither. Raises Unanswered."""
+    name = ""
+    for line in listener.lines(path):
+        if line.startswith(b"event: "):
+            name = line[7:].strip().decode()
+        elif line.startswith(b"data: "):
+            yield name, json.loads(line[6:])
+        elif line.startswith(b":"):
+            yield "alive", None
+        else:
+            name = ""
 
 
 def print_row(row: dict[str, Any], as_object: bool) -> None:
@@ -192,10 +242,47 @@ def tag(listener: Listener, given: argparse.Namespace) -> int:
 
 
 def replay(listener: Listener, given: argparse.Namespace) -> int:
-    return replay_flow(read_flow(ByListener(listener), given.id)[1], given)
+    return replay_flow(read_flow(ByListener(listener), given.id)[1], given, listener)
+
+
+def send(listener: Listener, given: argparse.Namespace) -> int:
+    return send_new(given, listener)
+
+
+def reads(listener: Listener, given: argparse.Namespace) -> int:
+    for read in json.loads(fetch(listener, "GET", "/flows/reads")):
+        print_read(read)
+    return 0
+
+
+def open_flows(listener: Listener, given: argparse.Namespace) -> int:
+    """Those that have not ended, or one of them."""
+    if not given.id:
+        if given.follow:
+            refuse("--follow", "takes an --id")
+        rows = json.loads(fetch(
+            listener, "GET", "/flows/open", filter=filter_of(given)))
+        if given.json:
+            print_lines(map(json.dumps, rows))
+        else:
+            print_flows(list(map(flow_of, rows)), False)
+        return 0
+    name = quote(given.id, safe="")
+    if not given.follow:
+        given.view, given.body = "auto", None
+        return print_flow(read_flow(ByListener(listener, "/flows/open"), name)[1],
+                          given)
+    for kind, data in events(listener, f"/flows/open/{name}/live"):
+        if kind == "end":
+            return 0
+        for message in data or ():
+            print(json.dumps(message) if given.json else safe(line_of(message)),
+                  flush=True)
+    raise Unanswered("the stream was cut off")
 
 
 _ACTIONS: dict[str, Callable[[Listener, argparse.Namespace], int]] = {
     "list": list_flows, "search": list_flows, "follow": follow, "show": show,
     "copy": copy, "diff": diff, "export": export, "import": import_flows,
-    "delete": delete, "tag": tag, "replay": replay}
+    "delete": delete, "tag": tag, "replay": replay, "send": send, "reads": reads,
+    "open": open_flows}

@@ -2,7 +2,8 @@
 through a proxy.
 
 The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
-the request as any other.
+the request as any other. With `--admin` and without `--proxy`, the admin listener sends
+it through a listener of its own program.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cutthrough.capture.bodies import make_body
@@ -24,38 +25,38 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
 from cutthrough.tools.authorities import find_authorities
+from cutthrough.tools.console import Listener
+from cutthrough.tools.flow_source import ByListener
 
 # Fields of a response that say nothing about its content
 VARYING = OURS | {"date"}
 
 
-def replay_flow(flow: Flow, given: argparse.Namespace) -> int:
+def replay_flow(flow: Flow, given: argparse.Namespace,
+                listener: Listener | None = None) -> int:
     """Sends the request and prints the response; returns the exit status: 1 if there
-    is none. Raises ConfigError."""
+    is none. Raises ConfigError, and Unanswered by the listener."""
     if flow.kind == "tunnel":
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request to send",
               file=sys.stderr)
         return 1
-    return _send(*edit(*replay_of(flow), given), given, flow)
+    return _send(*edit(*replay_of(flow), given), given, flow, listener)
 
 
-def send_new(given: argparse.Namespace) -> int:
+def send_new(given: argparse.Namespace, listener: Listener | None = None) -> int:
     """Sends the request of the command line, as replay_flow does."""
     given.method = given.method or ("GET" if given.data_file is None else "POST")
-    return _send(*edit(Request(url=given.url), [], given), given, None)
+    return _send(*edit(Request(url=given.url), [], given), given, None, listener)
 
 
 def _send(request: Request, left: list[str], given: argparse.Namespace,
-          flow: Flow | None) -> int:
-    try:
-        proxy = split_address(given.proxy)
-    except ValueError as error:
-        raise ConfigError("command line", "--proxy", str(error)) from None
+          flow: Flow | None, listener: Listener | None) -> int:
+    carry_out = _way(given, listener)
     if left:
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
     try:
-        response = send(request, proxy, find_authorities(given.cacert, os.environ))
+        response = carry_out(request)
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -65,6 +66,23 @@ def _send(request: Request, left: list[str], given: argparse.Namespace,
         return int(bool(lines))
     show(response, given.json)
     return 0
+
+
+def _way(given: argparse.Namespace, listener: Listener | None
+         ) -> Callable[[Request], dict[str, Any]]:
+    if given.proxy is None:
+        if listener is None:
+            raise ConfigError("command line", "--proxy", "is required without --admin")
+        if given.cacert is not None:
+            raise ConfigError("command line", "--cacert", "is for --proxy: the "
+                              "listener has authorities of its own")
+        return ByListener(listener).send
+    try:
+        proxy = split_address(given.proxy)
+    except ValueError as error:
+        raise ConfigError("command line", "--proxy", str(error)) from None
+    authorities = find_authorities(given.cacert, os.environ)
+    return lambda request: send(request, proxy, authorities)
 
 
 def edit(request: Request, left: list[str], given: argparse.Namespace

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -143,11 +144,11 @@ def test_without_its_token_the_listener_says_nothing(operator, capfd):
 
 
 @contextlib.contextmanager
-def following(where, tmp_path, *words):
+def following(where, tmp_path, *words, action="follow"):
     """The lines of `follow`, a list that grows, and the process."""
     lines = []
     process = subprocess.Popen(
-        [sys.executable, "-m", "cutthrough", "flows", "follow", *words,
+        [sys.executable, "-m", "cutthrough", "flows", action, *words,
          *words_of(where, tmp_path / "token")], cwd=ROOT, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=clean_environment())
@@ -193,10 +194,133 @@ def test_flows_are_followed_as_they_come(operator, database, flows, tmp_path,
         assert json.loads(" ".join(lines[0]))["id"] == 10
 
 
+class Door:
+    """A way to the admin listener that can be shut, on a port of its own."""
+
+    def __init__(self, operator):
+        self._to = operator.where
+        self._shut = socket.create_server(("127.0.0.1", 0))
+        self.where = self._shut.getsockname()[1]
+        self._pairs = []
+        self.open()
+
+    def open(self):
+        self._shut.close()
+        self._server = socket.create_server(("127.0.0.1", self.where))
+        threading.Thread(target=self._accept, args=[self._server]).start()
+
+    def _accept(self, server):
+        with contextlib.suppress(OSError):       # it is shut
+            while True:
+                client, _ = server.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                self._pairs.append((client, far))
+                for one, other in ((client, far), (far, client)):
+                    threading.Thread(target=self._pass, args=[one, other]).start()
+
+    def _pass(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def shut(self):
+        """Idempotent."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for pair in self._pairs:
+            for one in pair:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
+        self._pairs.clear()
+
+
+@pytest.fixture
+def door(operator, opened):
+    made = Door(operator)
+    opened.callback(made.shut)
+    return made
+
+
 @pytest.mark.usefixtures("flows")          # they write the token
-def test_a_stream_that_ends_is_told(operator, tmp_path):
-    with following(operator, tmp_path) as (lines, process):
-        wait_until(lambda: len(lines) == 6, lambda: str(lines))
-        operator.ask("POST", "/drain", Authorization=f"Bearer {TOKEN}")
-        assert process.wait(30) == 1
-        assert process.stderr.read().startswith("cutthrough: ")
+def test_a_stream_that_ends_goes_on_where_it_was(door, database, tmp_path):
+    with following(door, tmp_path, "-n", "1") as (lines, process):
+        wait_until(lambda: len(lines) == 2, lambda: str(lines))
+        fill(database, [row(6)])
+        wait_until(lambda: len(lines) == 3, lambda: str(lines))
+        door.shut()
+        assert process.stderr.readline().startswith("cutthrough: 127.0.0.1:")
+        fill(database, [row(7)])
+        door.open()
+        wait_until(lambda: len(lines) == 4, lambda: str(lines))
+        fill(database, [row(8)])
+        wait_until(lambda: len(lines) == 5, lambda: str(lines))
+        assert [line[0] for line in lines[1:]] == ["5", "6", "7", "8"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+        assert process.stderr.read() == "", "it was told once"
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_token_that_is_no_longer_taken_ends_the_stream(door, tmp_path):
+    with following(door, tmp_path, "-n", "1") as (lines, process):
+        wait_until(lambda: len(lines) == 2, lambda: str(lines))
+        door.shut()
+        process.stderr.readline()
+        with refusing(door.where):
+            assert process.wait(30) == 1
+        assert "401" in process.stderr.read()
+
+
+@contextlib.contextmanager
+def refusing(port):
+    """A listener there that takes no token."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+        def run():
+            client, _ = server.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n"
+                               b"Connection: close\r\n\r\n")
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield
+        thread.join()
+
+
+def test_reads_are_listed_by_the_listener(operator, database, flows):
+    flows(operator, "show", "3")
+    flows(database, "show", "2")
+    status, out, errors = flows(operator, "reads")
+    assert (status, errors) == (0, "") and out == flows(database, "reads")[1]
+    assert "  admin 127.0.0.1  show 3  1 found\n" in out and "  uid " in out
+
+
+@pytest.mark.parametrize("words", [("send",), ("replay", "1")])
+def test_a_request_is_sent_by_the_listener(start, make_origin, dial, flows, tmp_path,
+                                           words):
+    proxy, operator = start()
+    origin = make_origin(answer(HELLO))
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    assert dial(proxy).get(origin.url("/a")).status == 200
+    wait_until(lambda: flows(operator, "show", "1")[0] == 0, "the flow")
+    url = [origin.url("/a/b")] if words == ("send",) else ["--url", origin.url("/a/b")]
+    status, out, errors = flows(operator, *words, *url, "--user", USER,
+                                "--password-file", str(secret), "-H", "X-One: 1")
+    assert (status, errors) == (0, ""), out
+    assert out.endswith("\r\n\r\nhi") and origin.requests[1].target == "/a/b"
+    status, out, _ = flows(operator, *words, *url)
+    assert status == 0 and out.startswith("HTTP/1.1 407 "), "the token is no user"
+
+
+def test_authorities_are_for_a_proxy_of_the_command_line(operator, flows):
+    status, _, errors = flows(operator, "send", "http://a.test/", "--cacert", "x")
+    assert status == 2 and "--cacert" in errors
+
+
+def test_without_a_way_nothing_is_sent(capfd):
+    assert cli.main(["flows", "send", "http://a.test/"]) == 2
+    assert "--proxy" in capfd.readouterr().err
