@@ -7,9 +7,14 @@ from cutthrough.net.transport cimport (
     HANDSHAKE_UNSHARED)
 
 
+cdef unsigned long last_error = 0       # of a handshake
+
+
 cdef int reason_of_failure(bint ended) noexcept nogil:
+    global last_error
     cdef unsigned long error = openssl.ERR_peek_error()
     cdef int reason = openssl.ERR_GET_REASON(error)
+    last_error = error
     if openssl.ERR_GET_LIB(error) != openssl.ERR_LIB_SSL:
         return HANDSHAKE_INVALID
     if reason >= openssl.SSL_AD_REASON_OFFSET:
@@ -25,6 +30,12 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
             openssl.SSL_R_NO_APPLICATION_PROTOCOL):
         return HANDSHAKE_UNSHARED
     return HANDSHAKE_CLOSED if ended else HANDSHAKE_INVALID
+
+
+def why_failed():
+    """Why a handshake failed the last time, in libssl's words; "": it has none."""
+    cdef const char *text = openssl.ERR_reason_error_string(last_error)
+    return (<bytes>text).decode() if text != NULL else ""
 
 
 cdef int alert_met() noexcept nogil:

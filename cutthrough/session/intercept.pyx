@@ -28,8 +28,9 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
 from cutthrough.net.transport cimport (
-    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED, HANDSHAKE_WANTING,
-    KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, open_transport, transport_of)
+    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED,
+    HANDSHAKE_RESET, HANDSHAKE_WANTING, KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE,
+    Agreed, open_transport, transport_of)
 from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
     status_of)
@@ -112,14 +113,17 @@ cdef int secure_origin(Client c) except -1:
 cdef int go_on_securing(Client c) except -1:
     cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
     cdef Agreed agreed
+    cdef int outcome
     if got == HANDSHAKE_MORE:
         return 0
     if got == -HANDSHAKE_DENIED:
         return fail_certificate(c)
     if got != HANDSHAKE_DONE:
-        return fail(c, outcome_of_alert(
+        outcome = outcome_of_alert(
             c, WANTS_CERTIFICATE if got == -HANDSHAKE_WANTING else
-            REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS))
+            REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS)
+        return fail_handshake(c) if outcome == ORIGIN_TLS and (
+            got != -HANDSHAKE_CLOSED and got != -HANDSHAKE_RESET) else fail(c, outcome)
     c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
@@ -153,20 +157,33 @@ cdef int fail_certificate(Client c) except -1:
     from cutthrough.net import tls
 
     cdef bytes name = (<Inside>c.entrance).name
-    cdef bint close = is_last(c)
-    cdef bytes reply
-    cdef int status = status_of(ORIGIN_CERTIFICATE)
     why = tls.why_denied()
     denied += 1
     if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
         log.warning("origin %s: its certificate is not accepted: %s (%d times so far)",
                     name.decode(), why, denied)
+    return fail_why(c, ORIGIN_CERTIFICATE, why)
+
+
+cdef int fail_handshake(Client c) except -1:
+    """As fail_certificate: for want of a common version or cipher, by the origin's alert, or
+    because it speaks no TLS."""
+    from cutthrough.net import tls_failures     # here: it needs libssl
+
+    cdef str why = tls_failures.why_failed()
+    return fail_why(c, ORIGIN_TLS, why) if why else fail(c, ORIGIN_TLS)
+
+
+cdef int fail_why(Client c, int outcome, str why) except -1:
+    cdef bint close = is_last(c)
+    cdef bytes reply
+    cdef int status = status_of(outcome)
     c.decision = Decision(False, reason=why[:MOST_REASON])
     if (<Inside>c.entrance).opening == NULL or c.request.method >= M_CONNECT:
-        return fail(c, ORIGIN_CERTIFICATE)
-    reply = reply_with_text(status, label_of(ORIGIN_CERTIFICATE).decode(), c.decision.reason,
+        return fail(c, outcome)
+    reply = reply_with_text(status, label_of(outcome).decode(), c.decision.reason,
                             close, c.request.method != M_HEAD)
-    return c.reply(ORIGIN_CERTIFICATE, status, reply, len(reply), close)
+    return c.reply(outcome, status, reply, len(reply), close)
 
 
 cdef int greet(Client c) except -1:

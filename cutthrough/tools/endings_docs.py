@@ -162,8 +162,8 @@ ADVICE = {
     "unreachable": "look at this host's routes, and whether it has IPv6",
     "connect_timeout": "look for a firewall that drops packets; `connect_timeout`",
     "origin_tls": (
-        "connect to the origin with `openssl s_client`; the proxy offers TLS 1.2 and "
-        "1.3, and HTTP/1.1"),
+        "the log's `hook` has libssl's reason; connect to the origin with `openssl "
+        "s_client`; the proxy offers TLS 1.2 and 1.3, and HTTP/1.1"),
     "origin_certificate": (
         "the error log has libssl's reason; an authority of your own belongs in "
         "`origin_ca`"),

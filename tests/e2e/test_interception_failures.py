@@ -124,12 +124,35 @@ def closes(conn: Connection) -> None:
     conn.fill()
 
 
-@pytest.mark.parametrize("script", [plain, closes])
-def test_an_origin_without_tls(start, make_origin, dial, script):
+def test_a_request_whose_origin_speaks_no_tls_is_a_502(start, make_origin, dial):
+    """It needs another connection: the page says why."""
+    count = []
+
+    def script(conn: Connection) -> None:
+        count.append(conn)
+        (over_tls(closing, certificate()) if len(count) == 1 else plain)(conn)
+
+    def closing(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n"
+                  b"\r\nok")
+
+    proxy, origin = start(), make_origin(script)
+    client = enter(proxy, dial(proxy), origin.port)
+    assert ask(client).body == b"ok"
+    reply = ask(client)
+    assert reply.status == 502
+    assert b"origin_tls" in reply.body and b"wrong version number" in reply.body
+    assert proxy.wait_reason("origin_tls")["hook"] == "wrong version number"
+
+
+@pytest.mark.parametrize(("script", "why"), [
+    (plain, "wrong version number"), (closes, None)])
+def test_an_origin_without_tls(start, make_origin, dial, script, why):
     proxy, origin = start(), make_origin(script)
     with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
         enter(proxy, dial(proxy), origin.port)
-    proxy.wait_reason("origin_tls")
+    assert proxy.wait_reason("origin_tls").get("hook") == why
 
 
 def test_an_origin_that_does_not_answer_in_time(start, make_origin, dial):
