@@ -85,28 +85,36 @@ async function readPage(mine, fields) {
 function again(mine, what) {
   setTimeout(() => { if (!mine.signal.aborted) what(); }, AGAIN_MS);
 }
-// The stream of new flows. Not an EventSource: that cannot send the token
+// Calls `take` with name and data of each event, to the end of the stream. Not an EventSource:
+// that cannot send the token
+async function readEvents(path, mine, take, onBegin = () => {}) {
+  const answer = await ask(path, {signal: mine.signal});
+  onBegin();
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const lines of events.map(event => event.split("\n"))) {
+      const [name, data] = ["event: ", "data: "].map(start =>
+        lines.find(line => line.startsWith(start))?.slice(start.length));
+      if (data !== undefined && !mine.signal.aborted) take(name ?? "", JSON.parse(data));
+    }
+  }
+}
+// The stream of new flows, and of open ones
 async function follow(mine, after) {
   let last = after;
   try {
-    const answer = await ask("flows/live?" + query({filter: applied.filter, after}),
-      {signal: mine.signal});
-    showState("live");
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const {value, done} = await reader.read();
-      if (done) break;
-      const events = (rest + value).split("\n\n");
-      rest = events.pop();
-      for (const event of events) {
-        if (!event.startsWith("data: ")) continue;
-        const flows = JSON.parse(event.slice(6));
-        last = flows.at(-1).id;
-        learn(flows);
-        addNewer(flows);
-      }
-    }
+    await readEvents("flows/live?" + query({filter: applied.filter, after, open: true}), mine,
+      (name, found) => {
+        if (name === "open") return takeOpen(found);
+        last = found.at(-1).id;
+        learn(found);
+        addNewer(found);
+      }, () => showState("live"));
   } catch { /* gone, or replaced */ }
   if (mine.signal.aborted) return;
   showState("not live; reconnecting", true);
@@ -193,11 +201,11 @@ $("import-file").addEventListener("change", async () => {
   $("import-file").value = "";          // the same file can be chosen again
 });
 $("one-har").addEventListener("click", async () => {
-  if (flow) $("note").textContent = await save(`flows.har?id=${flow.id}`, `flow-${flow.id}.har`);
+  if (flow && !isTooEarly()) $("note").textContent = await save(`flows.har?id=${flow.id}`, `flow-${flow.id}.har`);
 });
 $("remove").addEventListener("click", removeAll);
 $("remove-one").addEventListener("click", () => {
-  if (!flow) return;
+  if (!flow || isTooEarly()) return;
   const {id, url} = flow;
   askRemoval(`#${id} ${url}`, `flows/${id}`, text => {
     changeFlow(id, null);

@@ -3,7 +3,7 @@ async function copyAs(name) {
   if (!flow || !name) return;
   const {id} = flow;
   try {
-    $("text").value = await (await ask(`flows/${id}/as/${name}`)).text();
+    $("text").value = await (await ask(`${pathOf(id)}/as/${name}`)).text();
   } catch (error) {
     $("note").textContent = error.message;
     return;

@@ -64,7 +64,8 @@ async function openDetail(id) {
   wanted = id;
   let found;
   try {
-    found = await (await ask(`flows/${id}`)).json();
+    found = await (await ask(pathOf(id))).json();
+    found.id = id;                      // an open one has no number
   } catch (error) {
     if (wanted !== id) return;
     flow = null;
@@ -76,7 +77,8 @@ async function openDetail(id) {
   if (wanted !== id) return;            // another one was chosen, or this one closed
   flow = found;
   $("detail").hidden = false;
-  $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`;
+  $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`
+    + (flow.open ? " (open)" : "");
   mark();
   showCompare();
   showTab();
@@ -84,6 +86,7 @@ async function openDetail(id) {
 function closeDetail() {
   $("detail").hidden = true;
   clearTimeout(opening);
+  stopTail();
   flow = wanted = null;
   mark();
   $("list").focus();
@@ -96,6 +99,7 @@ function showTab(name = tab) {
     node.tabIndex = is ? 0 : -1;
   }
   $("panel").setAttribute("aria-labelledby", "tab-" + tab);
+  stopTail();
   if (!flow) return;
   $("panel").replaceChildren(...({timing: showTiming, decision: showDecision,
     messages: showMessages, notes: showNotes}[tab] ?? showMessage)(tab));
@@ -127,7 +131,7 @@ function showMessage(side) {
     const of = flow;
     viewBody(place, {views: of[side + "_views"], type: of[side + "_type"],
       read: () => readBody(of, side),
-      show: async view => (await ask(`flows/${of.id}/${side}-body?view=${view}`)).text()});
+      show: async view => (await ask(`${pathOf(of.id)}/${side}-body?view=${view}`)).text()});
   }
   const trailers = flow[side + "_trailers"];
   if (trailers) {
@@ -140,7 +144,7 @@ function showMessage(side) {
 // Once for a flow: each read is logged
 function readBody(of, side) {
   of.bodies ??= {};
-  return of.bodies[side] ??= ask(`flows/${of.id}/${side}-body`)
+  return of.bodies[side] ??= ask(`${pathOf(of.id)}/${side}-body`)
     .then(answer => answer.arrayBuffer()).then(buffer => new Uint8Array(buffer));
 }
 
@@ -188,6 +192,7 @@ function showDecision() {
 }
 
 function showNotes() {
+  if (flow.open) return [make("p", "It is still open: notes are for one that has ended.", "soft")];
   const form = make("form"), tag = make("input"), comment = make("textarea");
   const save = make("button", "save"), note = make("span", "", "soft");
   tag.id = "tag";

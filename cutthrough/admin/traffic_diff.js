@@ -25,7 +25,7 @@ function diffNodes(text) {
   return nodes;
 }
 async function compare() {
-  if (!flow) return;
+  if (!flow || isTooEarly()) return;
   if (comparedWith === null || comparedWith.id === flow.id) {
     comparedWith = comparedWith ? null : flow;
     $("note").textContent = comparedWith ? `choose another flow to compare with #${flow.id}` : "";

@@ -24,7 +24,9 @@ const indexOf = seq => newer.length - 1 - seq;
 const flowOf = seq => seq < 0 ? older[-1 - seq] : newer[seq];
 const CELLS = {
   time: flow => flow.time.slice(11, 23), bytes: flow => bytes(flow.bytes),
-  ms: flow => flow.ms < 100 ? flow.ms.toFixed(1) : String(Math.round(flow.ms)),
+  ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s"
+    : flow.ms < 100 ? flow.ms.toFixed(1) : String(Math.round(flow.ms)),
+  tag: flow => flow.tag ?? (flow.open ? "open" : ""),
   status: flow => flow.status ?? (flow.reason === "ok" ? "" : "–")};
 const cell = (flow, field) => String((CELLS[field] ?? (one => one[field] ?? ""))(flow));
 
@@ -32,6 +34,7 @@ function clearList() {
   newer = [];
   older = [];
   byId.clear();
+  openNow.clear();
   chosen = null;
   for (const node of pool) node.seq = null;
   $("list").scrollTop = 0;
@@ -48,7 +51,7 @@ function addOlder(flows) {
 function addNewer(flows) {
   const list = $("list"), before = newer.length;
   for (const flow of flows) {
-    if (byId.has(flow.id)) continue;
+    if (byId.has(flow.id) || (!flow.open && settle(flow))) continue;
     newer.push(flow);
     byId.set(flow.id, newer.length - 1);
   }
@@ -97,7 +100,7 @@ function showNode(node, seq) {
     node.style.transform = `translateY(${at * ROW}px)`;
     node.setAttribute("aria-rowindex", at + 2);
   }
-  if (node.seq !== seq || node.flow !== flow) {
+  if (node.seq !== seq || node.flow !== flow || flow.open) {
     node.seq = seq;
     node.flow = flow;
     node.id = "flow-" + flow.id;
@@ -106,6 +109,7 @@ function showNode(node, seq) {
       const text = cell(flow, field), part = node.children[i];
       if (part.textContent !== text) part.textContent = text;
     });
+    node.classList.toggle("open", flow.open === true);
     node.classList.toggle("failed", flow.reason !== "ok" || flow.status >= 400);
   }
   const isChosen = flow.id === chosen;

@@ -38,14 +38,22 @@ function messageTable(found) {
   const add = () => {
     const next = table(found.slice(at, at + MOST_MESSAGES).map(rowOf));
     made.tBodies[0].append(...next.tBodies[0].rows);
-    at += MOST_MESSAGES;
+    at = Math.min(found.length, at + MOST_MESSAGES);
+    tell();
+  };
+  const tell = () => {
     more.hidden = at >= found.length;
     more.textContent = `more: ${found.length - at} left`;
   };
   add();
-  return [made, more];
+  return {nodes: [made, more], push: further => {
+    const isAll = at === found.length;
+    found.push(...further);
+    if (isAll) add(); else tell();
+  }};
 }
 function showMessages() {
+  if (flow.open) return showTail();
   const place = make("div"), of = flow, state = flow.messages_state;
   if (!flow.messages) {
     return [make("p", state ? `No message is kept: ${state}.`
@@ -53,7 +61,7 @@ function showMessages() {
         + 'capture = "full".', "soft")];
   }
   ask(`flows/${flow.id}/messages?view=json`).then(answer => answer.json()).then(found => {
-    if (flow === of) place.replaceChildren(...messageTable(found));
+    if (flow === of) place.replaceChildren(...messageTable(found).nodes);
   }).catch(error => place.replaceChildren(make("p", error.message, "bad")));
   return [make("h2", `${flow.messages} messages` + (state ? `, ${state}` : "")), place];
 }

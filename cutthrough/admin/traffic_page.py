@@ -11,9 +11,10 @@ from importlib import resources
 
 from aiohttp import web
 
-SCRIPTS = ("traffic_list.js", "traffic_filter.js", "traffic_detail.js",
-           "traffic_bodies.js", "traffic_messages.js", "traffic_diff.js",
-           "traffic_copy.js", "traffic_send.js", "traffic_holds.js", "traffic.js")
+SCRIPTS = ("traffic_list.js", "traffic_open.js", "traffic_filter.js",
+           "traffic_detail.js", "traffic_bodies.js", "traffic_messages.js",
+           "traffic_diff.js", "traffic_copy.js", "traffic_send.js", "traffic_holds.js",
+           "traffic.js")
 
 
 # Of a preview of HTML, which has no rights, and inherits the rest of the policy

@@ -25,7 +25,7 @@ async function replay() {
     return;
   }
   try {
-    const {request, left} = await (await ask(`flows/${flow.id}/as/json`)).json();
+    const {request, left} = await (await ask(`${pathOf(flow.id)}/as/json`)).json();
     openSend(`Replay of #${flow.id}`, request, left);
   } catch (error) { $("note").textContent = error.message; }
 }

@@ -123,8 +123,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "pinned": {"const": True, "description": "a tunnel that passed unopened, because "
                "a client of its network had rejected our certificate"},
     "hook": {"type": "string", "description": "the reason that the policy's hook or a "
-             "filter gave, or libssl's: why the origin's certificate was not accepted, or why "
-             "the handshake with it failed"},
+             "filter gave, or libssl's: why the origin's certificate was not accepted, or "
+             "why the handshake with it failed"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},
 }

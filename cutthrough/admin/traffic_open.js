@@ -1,0 +1,68 @@
+// Flows that have not ended: rows of the list that change, until they end and get their numbers.
+// Until then their `id` is the log's identifier, a string.
+const openNow = new Set();      // these identifiers
+let tail = null;                // stops the stream of messages
+
+setInterval(() => { if (openNow.size) mark(); }, 1000);
+
+const pathOf = id => typeof id === "string" ? `flows/open/${id}` : `flows/${id}`;
+const openFor = one => one.ms + performance.now() - one.seenAt;
+
+// An event "open". The first one of a stream has all of them
+function takeOpen({rows, gone, all}) {
+  const there = new Set(rows.map(row => row.request)), fresh = [];
+  if (all) gone = [...openNow].filter(id => !there.has(id));
+  for (const row of rows.toReversed()) {        // they come with the newest first
+    const one = {...row, id: row.request, seenAt: performance.now()};
+    openNow.add(one.id);
+    if (byId.has(one.id)) changeFlow(one.id, one);
+    else fresh.push(one);
+  }
+  addNewer(fresh);
+  for (const id of gone) {                      // its row may come later, or never
+    openNow.delete(id);
+    changeFlow(id, {open: false, tag: "ended"});
+  }
+  const changed = rows.find(row => row.request === flow?.id);
+  if (changed && changed.status !== flow.status) openDetail(flow.id);
+}
+// Puts a flow that has ended in the place that it had. False: it had none
+function settle(one) {
+  const seq = byId.get(one.request);
+  if (seq === undefined) return false;
+  newer[seq] = one;
+  byId.delete(one.request);
+  byId.set(one.id, seq);
+  openNow.delete(one.request);
+  if (chosen === one.request) chosen = one.id;
+  if (wanted === one.request) openDetail(one.id);
+  return true;
+}
+// Says so, if what was asked for needs a flow that has ended
+function isTooEarly() {
+  if (flow?.open) $("note").textContent = "it is still open: this takes one that has ended";
+  return Boolean(flow?.open);
+}
+
+function stopTail() {
+  tail?.abort();
+  tail = null;
+}
+// The messages of an open flow, as they come
+function showTail() {
+  stopTail();
+  const mine = tail = new AbortController(), title = make("h2", "no messages so far");
+  const place = make("div");
+  let parts = null, n = 0;
+  readEvents(`${pathOf(flow.id)}/live?view=json`, mine, (name, found) => {
+    if (name || !found.length) return;
+    n += found.length;
+    title.textContent = `${n} messages so far`;
+    if (parts) return parts.push(found);
+    parts = messageTable(found);
+    place.replaceChildren(...parts.nodes);
+  }).catch(error => {
+    if (!mine.signal.aborted) place.append(make("p", error.message, "bad"));
+  });
+  return [title, place];
+}
