@@ -7,6 +7,7 @@ is not asked.
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Protocol
 
 from cutthrough.capture.open_parts import (
@@ -71,5 +72,7 @@ class OpenFlows:
     async def _ends(self, name: str) -> list[tuple[str, bytes]]:
         workers = [one for one in self._processes.children.values() if one.ready]
         query = await self._ask(lambda query: ListOpen(query, name), workers, ())
-        found = [(name, b64decode(end)) for some in query.answers for name, end in some]
-        return found[:MOST_OPEN]
+        # Each worker has its newest first: none is left out for another one's
+        turns = [one for turn in zip_longest(*query.answers) for one in turn
+                 if one is not None]
+        return [(name, b64decode(end)) for name, end in turns[:MOST_OPEN]]
