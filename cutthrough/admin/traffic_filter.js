@@ -16,7 +16,8 @@ const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
 const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type",
   "~program": "program", "~tag": "tag", "~comment": "comment", "~user": "user",
-  "~rule": "rule", "~reason": "reason"};
+  "~rule": "rule", "~reason": "reason", "~src": "client", "~dst": "peer", "~sni": "sni",
+  "~ja4": "ja4"};
 const known = Object.fromEntries(Object.values(VALUES).map(field => [field, new Map()]));
 const counted = new Set();      // flows: another filter reads them again
 let hints = [], hintAt = -1, hintFrom = 0;
@@ -43,7 +44,7 @@ function asArgument(value) {
 }
 // What could stand at the end of `text`: {from, list of [insert, explanation]}
 function complete(text) {
-  const value = /(?:^|[\s(!&|])(~[a-z]+)\s+([^\s()&|"']*)$/.exec(text);
+  const value = /(?:^|[\s(!&|])(~[a-z0-9]+)\s+([^\s()&|"']*)$/.exec(text);
   if (value && VALUES[value[1]]) {
     const typed = value[2].toLowerCase();
     const found = [...known[VALUES[value[1]]]].filter(([one]) =>
@@ -51,13 +52,13 @@ function complete(text) {
     return {from: text.length - value[2].length,
       list: found.map(([one, n]) => [asArgument(one) + " ", n === 1 ? "1 flow" : `${n} flows`])};
   }
-  const operator = /(?:^|[\s(!&|])(~[a-z]*)$/.exec(text);
+  const operator = /(?:^|[\s(!&|])(~[a-z0-9]*)$/.exec(text);
   if (operator) return {from: text.length - operator[1].length,
     list: OPERATORS.filter(([name]) => name.startsWith(operator[1]))
       .map(([name, why]) => [name + " ", why])};
   if (!text || /[!&|(]\s*$/.test(text)) return {from: text.length,
     list: OPERATORS.map(([name, why]) => [name + " ", why])};
-  const last = /(~[a-z]+)\s+\S+\s+$|(~(?:[qs]|websocket))\s+$/.exec(text);
+  const last = /(~[a-z0-9]+)\s+\S+\s+$|(~(?:[qs]|websocket))\s+$/.exec(text);
   if (last && (last[1] ? !BARE.has(last[1]) : true)) return {from: text.length,
     list: JOINTS.map(([name, why]) => [name + (name === "&" || name === "|" ? " " : ""), why])};
   return {from: text.length, list: []};

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from cutthrough.capture.filters import address_of
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.store import BODIES, Reader
 from cutthrough.capture.views import indent_json
@@ -13,7 +14,7 @@ MOST_SHOWN = 4 << 20
 
 # Of a row of the list: those that are not null
 _SHOWN = ("request", "kind", "method", "url", "host", "status", "reason", "rule",
-          "user", "tag", "comment", "program")
+          "user", "client", "sni", "ja4", "tag", "comment", "program")
 
 
 class LightRow:
@@ -45,6 +46,8 @@ def show_row(flow: Flow) -> dict[str, Any]:
         value = getattr(flow, name, None)    # a file has no column `program`
         if value is not None and value != "":
             row[name] = value
+    if peer := address_of(flow.peer, flow.peer_port):
+        row["peer"] = peer
     kind = flow.response_type.partition(";")[0].strip()
     if kind:
         row["type"] = kind

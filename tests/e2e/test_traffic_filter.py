@@ -56,17 +56,22 @@ COMPLETED = (
            "~bq"]),
     ("~t", ["~t", "~tq", "~ts", "~tag"]), ("~co", ["~comment"]), ("~us", ["~user"]),
     ("~r", ["~rule", "~reason"]), ("~s", ["~s", "~src", "~sni"]), ("~ds", ["~dst"]),
-    ("~j", ["~ja4"]), ("~c 4xx & ~re", ["~reason"]), ("~src ", []),
+    ("~j", ["~ja4"]), ("~c 4xx & ~re", ["~reason"]),
     # Values of the list, those of more flows first
-    ("~tag ", ["odd"]), ("~comment ", ['"see 2"']), ("~user ", ["ann", "bob"]),
+    ("~src ", ["127.0.0.1", "2001:db8::1"]),
+    ("~dst ", ["192.0.2.1:80", "\\[2001:db8::2\\]:443"]), ("~sni IN", ["in.test"]),
+    ("~ja4 ", ["t13d_a_b"]), ("~tag ", ["odd"]), ("~comment ", ['"see 2"']),
+    ("~user ", ["ann", "bob"]),
     ("~user B", ["bob"]), ("~rule ", ["here", '"not \\(there\\)"']),
-    ("~reason ", ["ok", "path_denied"]), ("~dst x ", ["&", "|", "!", "("]))
+    ("~reason ", ["ok", "path_denied"]), ("~dst x ", ["&", "|", "!", "("]),
+    ("~ja4 x ", ["&", "|", "!", "("]))
 
 
 def test_every_operator_is_completed_with_values_of_the_list(page):
     page.fill(row(1, url="http://a.test/1"), row(2, url="http://a.test/2"),
               row(3, url="http://a.test/3", user="bob", rule="not (there)",
-                  reason="path_denied"))
+                  reason="path_denied", client="2001:db8::1", peer="2001:db8::2",
+                  peer_port=443, sni="in.test", ja4="t13d_a_b"))
     reader = open_reader(str(page.database))
     reader.mark(1, "odd", "see 2")
     reader.close()
