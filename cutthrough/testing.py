@@ -180,6 +180,9 @@ class _Exchange:
     def note_held(self, us: int) -> None:
         pass
 
+    def note_changed(self, is_up: bool) -> None:
+        pass
+
     def refuse(self, label: str, text: str) -> None:
         self.outcome, self.text = label, text
         self.done.set()

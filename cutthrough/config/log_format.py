@@ -54,6 +54,12 @@ CODES = {
     "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
     "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
     "ct::intercepted": 11, "ct::pinned": 6,
+    "ct::report": 6, "ct::upgrade": 7, "ct::changed": 8, "ct::breakpoint": 10,
+    "ct::parent": LEAST_LONG, "ct::parent_status": NUMBER, "ct::source": LEAST_LONG,
+    "ct::client_http": 3, "ct::origin_http": 3,
+    "ct::peer_tls_version": 4, "ct::peer_cipher": 60,
+    "ct::held_ms": NUMBER + 4, "ct::client_tls_ms": NUMBER + 4,
+    "ct::origin_tls_ms": NUMBER + 4,
     "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
     "ct::hook_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
@@ -72,7 +78,11 @@ TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher",
 # Other names of the same codes; `http::` may precede any code of squid's
 ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
            "<rp": "rp", ">rv": "rv", "<rv": "rv", ">la": "la", ">lp": "lp",
-           "<rd": ">rd", "<rs": ">rs", "<rP": ">rP"}
+           "<rd": ">rd", "<rs": ">rs", "<rP": ">rP",
+           "ssl::>negotiated_version": "ct::client_tls_version",
+           "ssl::>negotiated_cipher": "ct::client_cipher",
+           "ssl::<negotiated_version": "ct::peer_tls_version",
+           "ssl::<negotiated_cipher": "ct::peer_cipher", "ssl::>sni": "ct::sni"}
 # Fields of a request that are never logged (R37)
 SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
 DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"

@@ -271,7 +271,13 @@ class _Down(_Passage):
         super().__init__(run, run.exchange.collect(), run.chain.response_bodies, before)
         self.response, self.before = response, before
 
+    def note(self, is_changed: bool) -> None:
+        if is_changed or self.response._changed or (
+                self.response.headers != self.before):
+            self.run.exchange.note_changed(False)
+
     def begin_as_it_came(self) -> bool:
+        self.note(False)
         framing = framing_of(self.before)
         if "transfer-encoding" in self.before:
             framing = CHUNKED if self.run.minor else ""
@@ -279,11 +285,13 @@ class _Down(_Passage):
         return framing == CHUNKED
 
     def begin_whole(self, length: int, is_changed: bool) -> None:
+        self.note(is_changed)
         if is_changed:
             self.drop_stale()
         self.run.exchange.send_head(build_response(self.response, of_length(length)))
 
     def begin_stream(self) -> bool:
+        self.note(True)
         self.drop_stale()
         chunked = self.run.minor > 0
         self.run.exchange.send_head(
@@ -318,10 +326,12 @@ class _Up(_Passage):
 
     def begin_whole(self, length: int, is_changed: bool) -> None:
         if is_changed:
+            self.run.exchange.note_changed(True)
             self.drop_stale()
         self.send(of_length(length))
 
     def begin_stream(self) -> bool:
+        self.run.exchange.note_changed(True)
         self.drop_stale()
         self.send(CHUNKED)
         return True

@@ -35,6 +35,9 @@ class Exchange(Protocol):
     def note_held(self, us: int) -> None:
         """A function has waited for so long, in which the message did not go on."""
 
+    def note_changed(self, is_up: bool) -> None:
+        """The request, or the response, has another head or body than it came with."""
+
     def refuse(self, label: str, text: str) -> None:
         """Ends it with this outcome. `text`: for the reply and the log."""
 

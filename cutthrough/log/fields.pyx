@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The fields of a line by a format: a code, and its value for one ending."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcpy, strlen
 from libc.time cimport time_t, tm
-from cutthrough.log.jsonline cimport kind_of, own_address, put_method, put_url, tlv_of
+from cutthrough.log.jsonline cimport (
+    change_of, held_us_of, kind_of, own_address, put_method, put_url, tlv_of)
 from cutthrough.log.text cimport (
     put_address, put_escaped, put_ms, put_number, put_padded, put_text)
 from cutthrough.net cimport linux
@@ -14,14 +15,16 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
-from cutthrough.outcome cimport OK, label_of, tag_of, token_of
+from cutthrough.outcome cimport OK, REPLAYED, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.client cimport Client, parent_of, peer_of, worker_of_id
+from cutthrough.session.filtering cimport WAS_AT_BREAKPOINT, filtering_of
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
 from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.secure cimport agreed_by, certified_name
+from cutthrough.session.secure cimport agreed_behind, agreed_by, certified_name
+from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.names cimport M_CONNECT, is_connect
@@ -42,7 +45,10 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
     "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
     "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
-    "ct::ech", "ct::intercepted", "ct::pinned", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
+    "ct::ech", "ct::intercepted", "ct::pinned", "ct::report", "ct::upgrade", "ct::changed",
+    "ct::breakpoint", "ct::parent", "ct::parent_status", "ct::source", "ct::client_http",
+    "ct::origin_http", "ct::peer_tls_version", "ct::peer_cipher", "ct::held_ms",
+    "ct::client_tls_ms", "ct::origin_tls_ms", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
     "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
     "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
     "ct::origin_retransmits"))}
@@ -185,6 +191,8 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return put_text(p, b"intercepted") if is_intercepted(c) else p
     if code == S_PINNED:
         return put_text(p, b"pinned") if r.pinned else p
+    if S_REPORT <= code <= S_ORIGIN_TLS_MS:
+        return put_more(p, step, c, last)
     if code == S_TOTAL_MS:
         return put_ms(p, clock_us() - at.start_us)
     if S_HEAD_MS <= code < S_TOTAL_MS:
@@ -201,6 +209,44 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
         return put_ms(p, info.rtt_us)
     return put_number(p, info.retransmits)
+
+
+cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
+    cdef const Request *r = &c.request
+    cdef int code = step.code
+    cdef uint32_t us
+    if code == S_REPORT:
+        return put_text(p, b"report") if r.reported else p
+    if code == S_UPGRADE:
+        return put_text(p, b"upgrade") if r.has_upgrade else p
+    if code == S_PARENT:
+        return put_value(p, step, parent_of(c), last) if r.hop.parent else p
+    if code == S_PARENT_STATUS:
+        return put_number(p, c.passage.code) if (
+            r.hop.parent and c.passage is not None and c.passage.code) else p
+    if code == S_SOURCE_NAME:
+        return put_value(p, step, name_of_source(c).encode(), last) if r.hop.source else p
+    if code == S_CLIENT_HTTP:
+        return put_text(p, b"2") if is_stream(&c.sock) else p
+    if code == S_ORIGIN_HTTP:
+        return put_text(p, b"2") if c.origin is not None and is_stream(&c.origin.sock) else p
+    if code == S_PEER_TLS:
+        return p if agreed_behind(c) == NULL else (
+            put_text(p, version_text(agreed_behind(c).version)))
+    if code == S_PEER_CIPHER:
+        return p if agreed_behind(c) == NULL or agreed_behind(c).cipher == NULL else (
+            put_text(p, agreed_behind(c).cipher))
+    if code == S_CLIENT_TLS_MS or code == S_ORIGIN_TLS_MS:
+        us = c.stamps.client_tls_us if code == S_CLIENT_TLS_MS else c.stamps.origin_tls_us
+        return put_ms(p, us) if us else p
+    if c.filtering is None or filtering_of(c).ending == REPLAYED:
+        return p
+    if code == S_CHANGED:
+        return p if change_of(filtering_of(c)) == NULL else (
+            put_text(p, change_of(filtering_of(c))))
+    if code == S_BREAKPOINT:
+        return put_text(p, b"breakpoint") if filtering_of(c).marks & WAS_AT_BREAKPOINT else p
+    return put_ms(p, held_us_of(filtering_of(c))) if held_us_of(filtering_of(c)) else p
 
 
 cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:

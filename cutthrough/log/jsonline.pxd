@@ -1,9 +1,11 @@
 """One log line for one ending, in JSON or by a format."""
 
+from libc.stdint cimport int64_t
 from cutthrough.log.text cimport Quote
 from cutthrough.net.address cimport Address
 from cutthrough.net.transport cimport Socket
 from cutthrough.session.client cimport Client
+from cutthrough.session.filtering cimport Filtering
 from cutthrough.wire.http1 cimport Head
 
 cdef class Line:
@@ -24,6 +26,10 @@ cdef const char *kind_of(Client c) noexcept
 cdef bint own_address(const Socket *s, Address *out) noexcept nogil
 # The value of the kept TLV (wire.proxy_header's Tlv); None: there is none.
 cdef bytes tlv_of(Client c, int tlv)
+# What filters and operators have changed: request, response or both. NULL: neither.
+cdef const char *change_of(Filtering f) noexcept
+# How long they had its messages, after the request's head.
+cdef int64_t held_us_of(Filtering f) noexcept
 cdef char *put_method(char *p, Client c) noexcept
 # Ends at `last` at most; a cut URL ends in "…".
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept

@@ -17,13 +17,15 @@ from cutthrough.net.multiplex cimport is_stream, with_descriptor
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
-from cutthrough.outcome cimport label_of
+from cutthrough.outcome cimport REPLAYED, label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
+from cutthrough.session.filtering cimport (
+    CHANGED_REQUEST, CHANGED_RESPONSE, WAS_AT_BREAKPOINT, Filtering, filtering_of)
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
-from cutthrough.session.secure cimport agreed_by, certified_name
+from cutthrough.session.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.source cimport name_of_source
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
@@ -40,6 +42,8 @@ cdef enum:
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 680           # and for those of a client's handshake
     MOST_CERTIFICATE = 200      # of these, for the name in its certificate
+    MOST_PEER = 120             # and for those of the handshake behind the proxy
+    MOST_FILTERING = 80         # and for those of filters
     MOST_TLVS = 1024            # of a PROXY header: longer texts are cut
     MOST_HOOK = 350             # kept free for the hook's text and the source
 
@@ -95,7 +99,9 @@ cdef class JsonLine(Line):
         p = put_number(put_text(p, b',"port":'), r.port)
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
             MOST_OPENING if opening_of(c) != NULL else 0) - (
-            MOST_AGREED if c.sock.kind != KERNEL else 0))
+            MOST_AGREED if c.sock.kind != KERNEL else 0) - (
+            MOST_PEER if agreed_behind(c) != NULL else 0) - (
+            MOST_FILTERING if c.filtering is not None else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
@@ -127,6 +133,10 @@ cdef class JsonLine(Line):
             p = put_text(p, b',"client_http":"2"')
         if c.origin is not None and is_stream(&c.origin.sock):
             p = put_text(p, b',"origin_http":"2"')
+        if agreed_behind(c) != NULL:
+            p = put_behind(p, agreed_behind(c))
+        if c.filtering is not None:
+            p = put_filtering(p, filtering_of(c))
         p = put_ms(put_text(p, b',"total_ms":'), total_us)
         p = put_text(p, b',"path":"')
         p = put_text(p, b"splice" if c.relay.up.spliced or c.relay.down.spliced else b"copy")
@@ -240,6 +250,39 @@ cdef char *put_agreed(char *p, const Agreed *agreed, const char *last) noexcept:
         p = put_text(p, b'","client_alpn":"')
         p = put_escaped(p, agreed.alpn, agreed.alpn_len, Q_JSON, last - 40, True)
     return put_text(p, b'","client_resumed":true' if agreed.resumed else b'"')
+
+
+cdef char *put_behind(char *p, const Agreed *agreed) noexcept:
+    """Writes the result of the proxy's TLS handshake with the origin or a parent."""
+    p = put_text(put_text(p, b',"peer_tls_version":"'), version_text(agreed.version))
+    if agreed.cipher != NULL:
+        p = put_text(put_text(p, b'","peer_cipher":"'), agreed.cipher)
+    return put_text(p, b'"')
+
+
+cdef char *put_filtering(char *p, Filtering f) noexcept:
+    """Writes what filters and operators have done. A replay is in the hands of neither."""
+    if f.ending == REPLAYED:
+        return p
+    if change_of(f) != NULL:
+        p = put_text(put_text(put_text(p, b',"changed":"'), change_of(f)), b'"')
+    if f.marks & WAS_AT_BREAKPOINT:
+        p = put_text(p, b',"breakpoint":true')
+    if held_us_of(f):
+        p = put_ms(put_text(p, b',"held_ms":'), held_us_of(f))
+    return p
+
+
+cdef const char *change_of(Filtering f) noexcept:
+    if f.marks & CHANGED_REQUEST:
+        return b"both" if f.marks & CHANGED_RESPONSE else b"request"
+    if f.marks & CHANGED_RESPONSE:
+        return b"response"
+    return NULL
+
+
+cdef int64_t held_us_of(Filtering f) noexcept:
+    return <int64_t>f.up_held_us + f.down_held_us
 
 
 cdef const char *kind_of(Client c) noexcept:

@@ -6,6 +6,12 @@ from cutthrough.session.sluice cimport Sluice
 from cutthrough.wire.framing cimport Framing
 from cutthrough.wire.http1 cimport Head
 
+cdef enum Mark:
+    CHANGED_REQUEST = 1
+    CHANGED_RESPONSE = 2
+    WAS_AT_BREAKPOINT = 4
+
+
 cdef class Filtering:
     """Carries out what the filters of one exchange decide. Client.filtering, until its end."""
     cdef Client client          # None: the exchange has ended
@@ -18,6 +24,7 @@ cdef class Filtering:
     cdef Sluice down
     cdef uint8_t ending         # the Outcome of an answer of theirs
     cdef uint8_t collected      # the request's body was read whole: see recorded
+    cdef uint8_t marks          # of Mark: what the log says of it
     cdef uint32_t up_held_us    # time in the functions for the request's body
     cdef uint32_t down_held_us  # … and for the response
 

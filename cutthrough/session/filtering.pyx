@@ -93,6 +93,7 @@ cdef class Filtering:
             if text is None:
                 c.route(False)
                 return
+            self.marks |= CHANGED_REQUEST
             outcome = rebuild(c, text)
             if outcome == OK and not is_same_target(c):
                 outcome = move(c)
@@ -165,6 +166,7 @@ cdef class Filtering:
         cdef Client c = self.client
         if c is None:
             return
+        self.marks |= WAS_AT_BREAKPOINT
         try:
             c.poller.take_time()
             c.awaited = NOBODY
@@ -182,6 +184,10 @@ cdef class Filtering:
         if c.state == REQUEST and self.held is None:
             held_us = &self.up_held_us
         held_us[0] = <uint32_t>min(held_us[0] + max(us, <int64_t>0), <int64_t>UINT32_MAX)
+
+    def note_changed(self, bint is_up):
+        """Filters have changed a message whose head is sent later."""
+        self.marks |= CHANGED_REQUEST if is_up else CHANGED_RESPONSE
 
     cdef int drop_origin(self) except -1:
         cdef Client c = self.client
@@ -205,6 +211,7 @@ cdef class Filtering:
         try:
             c.poller.take_time()
             if text is not None:
+                self.marks |= CHANGED_RESPONSE
                 held = text + held[self.used:]
                 self.used = len(text)
             n = len(held)

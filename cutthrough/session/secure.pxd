@@ -14,3 +14,5 @@ cdef bytes certified_name(Client client)
 # The result of a client's handshake; NULL: no TLS, or the handshake is not done. Valid until the
 # next call.
 cdef const Agreed *agreed_by(Client c) noexcept
+# The same of the connection to the origin, or to a parent.
+cdef const Agreed *agreed_behind(Client c) noexcept

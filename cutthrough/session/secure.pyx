@@ -41,7 +41,7 @@ cdef int64_t[2] batch_us
 cdef int64_t[2] spent_us
 
 
-cdef Agreed agreed              # of the last call of agreed_by
+cdef Agreed agreed              # of the last call of agreed_by or agreed_behind
 
 
 cdef bint shake_hands(Client c) except -1:
@@ -130,6 +130,13 @@ cdef bytes certified_name(Client c):
         return None
     name = transport_of(&c.sock).peer(&c.sock)
     return None if name == NULL else <bytes>name
+
+
+cdef const Agreed *agreed_behind(Client c) noexcept:
+    if c.origin is None or c.origin.sock.kind == KERNEL or (
+            transport_of(&c.origin.sock).describe == NULL):
+        return NULL
+    return &agreed if transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed) else NULL
 
 
 cdef const Agreed *agreed_by(Client c) noexcept:

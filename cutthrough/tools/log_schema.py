@@ -78,6 +78,15 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "client_http": {"const": "2", "description": "the client spoke HTTP/2; absent: "
                     "HTTP/1, or none"},
     "origin_http": {"const": "2", "description": "the origin spoke HTTP/2; the same"},
+    "peer_tls_version": {"enum": ["1.2", "1.3"], "description": "of the TLS connection "
+                         "to the origin of an interception, or to a parent"},
+    "peer_cipher": {"type": "string", "description": "its suite, as IANA names it"},
+    "changed": {"enum": ["request", "response", "both"], "description": "a filter or "
+                "an operator has changed this, or its body"},
+    "breakpoint": {"const": True, "description": "a breakpoint held it for an "
+                   "operator"},
+    "held_ms": MS | {"description": "filters and breakpoints had its messages, after "
+                     "the request's head; that is hook_ms"},
     "client_tls_ms": MS | {"description": "the client's TLS handshake; in the first "
                            "request behind it, or the CONNECT that was intercepted"},
     "origin_tls_ms": MS | {"description": "the TLS handshakes with parents and origin, "
@@ -123,8 +132,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "pinned": {"const": True, "description": "a tunnel that passed unopened, because "
                "a client of its network had rejected our certificate"},
     "hook": {"type": "string", "description": "the reason that the policy's hook or a "
-             "filter gave, or libssl's: why the origin's certificate was not accepted, or "
-             "why the handshake with it failed"},
+             "filter gave, or libssl's: why the origin's certificate was not accepted, "
+             "or why the handshake with it failed"},
     "hook_ms": MS | {"description": "the wait for the hook, a phase after auth_ms; "
                                     "absent: its decision was cached"},
 }

@@ -79,6 +79,11 @@ def test_every_code_says_something(start_proxy, make_origin, dial):
         "ct::tlv": "-", "ct::worker": "0",
         "ct::path": "copy", "ct::rule": "-", "ct::hook": "-",
         "ul": "user", "ct::kind": "request", "ct::tried_user": "-", "dt": "-",
+        "ct::report": "-", "ct::upgrade": "-", "ct::changed": "-",
+        "ct::breakpoint": "-", "ct::parent": "-", "ct::parent_status": "-",
+        "ct::source": "-", "ct::client_http": "-", "ct::origin_http": "-",
+        "ct::peer_tls_version": "-", "ct::peer_cipher": "-", "ct::held_ms": "-",
+        "ct::client_tls_ms": "-", "ct::origin_tls_ms": "-",
         "ct::dns_ms": "-", "ct::hook_ms": "-", "ct::client_retransmits": "0",
         "ct::origin_retransmits": "0"}
     assert {code: said[code] for code in expected} == expected
