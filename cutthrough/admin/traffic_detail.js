@@ -91,6 +91,11 @@ function closeDetail() {
   mark();
   $("list").focus();
 }
+// As asked for: of an open flow, more of both messages may have come
+function chooseTab(name) {
+  showTab(name);
+  if (flow?.open && ["request", "response"].includes(name)) openDetail(flow.id);
+}
 function showTab(name = tab) {
   tab = name;
   for (const node of $("tabs").children) {
@@ -231,7 +236,7 @@ function showNotes() {
 
 function startDetail() {
   $("tabs").replaceChildren(...TABS.map(([name, text]) => {
-    const node = button(text, () => showTab(name));
+    const node = button(text, () => chooseTab(name));
     node.setAttribute("role", "tab");
     node.setAttribute("aria-controls", "panel");
     node.id = "tab-" + name;
@@ -242,7 +247,7 @@ function startDetail() {
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (!step) return;
     const at = TABS.findIndex(([name]) => name === tab) + step;
-    showTab(TABS[(at + TABS.length) % TABS.length][0]);
+    chooseTab(TABS[(at + TABS.length) % TABS.length][0]);
     $("tab-" + tab).focus();
   });
   $("close").addEventListener("click", closeDetail);

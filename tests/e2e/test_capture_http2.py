@@ -6,12 +6,16 @@ import time
 
 import pytest
 
+from tests.e2e.test_admin_flows import get
+from tests.e2e.test_admin_flows_open import wait_open
 from tests.e2e.test_capture import flows, wait_rows
 from tests.e2e.test_origin_http2 import speak
+from tests.support.admin import DOOR, operator_of
 from tests.support.certificates import Authority, client_context
 from tests.support.http2 import Peer
 from tests.support.inside import HERE, OK, ask, config, enter, okay, over_tls
 from tests.support.origin import Connection, answer
+from tests.support.wait import wait_until
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
@@ -125,6 +129,28 @@ def test_a_client_of_http2_and_an_origin_of_http1(start, make_origin, dial, data
     entry = exported(database)["/a"]
     assert (entry["request"]["httpVersion"], entry["response"]["httpVersion"],
             entry["_clientHttpVersion"]) == ("HTTP/1.1", "HTTP/1.1", "HTTP/2.0")
+
+
+def test_a_stream_of_http2_is_read_while_it_is_open(
+        start, make_origin, dial, database):
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+                  b"data: one\n\n")
+        conn.stall()
+
+    proxy = start(more=DOOR)
+    operator, origin = operator_of(proxy), make_origin(over_tls(script))
+    context = client_context()
+    context.set_alpn_protocols(("h2",))
+    peer = Peer(enter(proxy, dial(proxy), origin.port, context=context).sock)
+    peer.flush()
+    peer.get("https://a.example/events")
+    (row,) = wait_open(operator)
+    assert row["url"] == f"https://a.example:{origin.port}/events"
+    path = f"/flows/open/{row['request']}"
+    assert json.loads(get(operator, path)[2])["client_http"] == "2"
+    wait_until(lambda: b"one" in get(operator, f"{path}/messages")[2], "the event")
 
 
 def test_trailers_are_kept_and_redacted(start, make_origin, dial, database):

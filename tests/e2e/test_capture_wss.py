@@ -11,8 +11,11 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import serve
 
+from tests.e2e.test_admin_flows import get
+from tests.e2e.test_admin_flows_open import wait_open
 from tests.e2e.test_capture import flows, wait_rows
 from tests.e2e.test_capture_messages import frame, parrot, upgrade
+from tests.support.admin import DOOR, operator_of
 from tests.support.certificates import client_context
 from tests.support.client import PASSWORD, USER
 from tests.support.inside import HERE, certificate, config
@@ -144,3 +147,21 @@ def test_an_origin_that_refuses_the_upgrade_has_no_messages(
         thread.join()
     row = next(row for row in wait_rows(database, 2) if row["status"] == 426)
     assert row["messages"] is None and row["kind"] == "request"
+
+
+def test_messages_of_an_open_one_are_read(start_policy, database):
+    """Inside an intercepted connection, and compressed."""
+    proxy = start_policy(POLICY, DOOR + config(f'capture_file = "{database}"\n'))
+    operator = operator_of(proxy)
+    with mirror(origin_context()) as port, through(proxy, port) as client:
+        client.send("zebra " * 20)
+        assert client.recv() == "zebra " * 20
+        (row,) = wait_open(operator)
+        assert row["url"] == f"https://a.example:{port}/chat?room=1"
+        name = row["request"]
+        shown = json.loads(get(operator, f"/flows/open/{name}")[2])
+        assert shown["intercepted"] == 1 and shown["client_tls_version"] == "1.3"
+        found = json.loads(get(operator, f"/flows/open/{name}/messages")[2])
+        assert [(one["side"], one["text"]) for one in found] == [
+            ("request", "zebra " * 20), ("response", "zebra " * 20)]
+    assert wait_rows(database, 2)[-1]["request"] == name
