@@ -70,7 +70,9 @@ def flows(tmp_path, capfdbinary):
 def words_of(where, token):
     """`where`: an operator, or a database."""
     if hasattr(where, "where"):
-        return ["--admin", f"127.0.0.1:{where.where}", "--token-file", str(token)]
+        address = where.where if isinstance(where.where, str) else (
+            f"127.0.0.1:{where.where}")
+        return ["--admin", address, "--token-file", str(token)]
     return ["--file", str(where)]
 
 

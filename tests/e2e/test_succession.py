@@ -12,6 +12,7 @@ import threading
 import psutil
 import pytest
 
+from tests.e2e.test_flows_admin import following
 from tests.support.admin import AUTHORIZED, TOKEN, Operator
 from tests.support.client import build_request
 from tests.support.origin import echo
@@ -76,6 +77,31 @@ def test_a_new_program_takes_the_door_and_the_old_one_finishes(
     tunnel.close()
     assert proxy.process.wait(60) == 0
     assert dial(proxy).get(plain.url()).status == 200
+    end(new)
+
+
+def test_flows_are_followed_from_one_program_to_the_next(
+        start, make_origin, dial, opened, directory, tmp_path):
+    where = f"{directory('admin')}/socket"
+    (tmp_path / "policy.toml").write_text(
+        '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\ncapture = "head"\n')
+    (tmp_path / "token").write_text(TOKEN)
+    proxy = start(f'admin = "unix:{where}"\nadmin_token = "{TOKEN}"\n'
+                  f'policy = "{tmp_path}/policy.toml"\n'
+                  f'capture_file = "{tmp_path}/flows.db"\n')
+    origin, operator = make_origin(), Operator(where)
+    assert dial(proxy).get(origin.url("/first")).status == 200
+    wait_until(lambda: "first" in operator.ask("GET", "/flows", **AUTHORIZED)[1],
+               "the first flow")
+    with following(Operator(f"unix:{where}"), tmp_path) as (lines, process):
+        wait_until(lambda: len(lines) == 2, lambda: process.poll())
+        new = successor_of(proxy)
+        opened.callback(end_all, new)
+        assert proxy.process.wait(60) == 0
+        assert dial(proxy).get(origin.url("/second")).status == 200
+        wait_until(lambda: len(lines) == 3, lambda: str(lines))
+    assert [line[-1] for line in lines[1:]] == [
+        origin.url("/first"), origin.url("/second")]
     end(new)
 
 
