@@ -162,16 +162,6 @@ def test_pages_go_on_where_they_ended(filled):
     assert ids(operator, "after=0&limit=2") == [1, 2]
 
 
-def test_a_row_has_what_completes_a_filter(filled, database):
-    _, operator = filled
-    fill(database, [row(11, client="2001:db8::1", peer="2001:db8::2", peer_port=443,
-                        sni="in.test", ja4="t13d_a_b"), row(12, peer=None)])
-    bare, one = listed(operator, "limit=2")["flows"]
-    assert (one["client"], one["peer"]) == ("2001:db8::1", "[2001:db8::2]:443")
-    assert (one["sni"], one["ja4"]) == ("in.test", "t13d_a_b")
-    assert not {"peer", "sni", "ja4"} & {*bare}
-
-
 def test_a_row_has_what_a_list_shows(filled):
     _, operator = filled
     one = listed(operator, "limit=1")["flows"][0]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.capture.flows import row
 from tests.e2e.test_admin_flows import database as database
-from tests.e2e.test_admin_flows import fill, get, reads
+from tests.e2e.test_admin_flows import fill, get, listed, reads
 from tests.e2e.test_admin_flows import filled as filled
 from tests.e2e.test_admin_flows import start as start
 from tests.support.client import PASSWORD, USER
@@ -78,3 +78,13 @@ def test_the_answer_of_a_request_that_is_sent_is_shown(start, make_origin):
     found = json.loads(get(operator, "/flows/send?view=auto", "POST", request)[2])
     assert (found["views"][0], found["shown"]) == ("html", "<b>\n  <i>")
     assert "shown" not in json.loads(get(operator, "/flows/send", "POST", request)[2])
+
+
+def test_a_row_has_what_completes_a_filter(filled, database):
+    _, operator = filled
+    fill(database, [row(11, client="2001:db8::1", peer="2001:db8::2", peer_port=443,
+                        sni="in.test", ja4="t13d_a_b"), row(12, peer=None)])
+    bare, one = listed(operator, "limit=2")["flows"]
+    assert (one["client"], one["peer"]) == ("2001:db8::1", "[2001:db8::2]:443")
+    assert (one["sni"], one["ja4"]) == ("in.test", "t13d_a_b")
+    assert not {"peer", "sni", "ja4"} & {*bare}
