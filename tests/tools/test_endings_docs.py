@@ -9,7 +9,8 @@ from cutthrough.tools.endings_docs import ADVICE, WHOSE, render
 from tests.support.proxy import ROOT
 
 PAGE = ROOT / "docs" / "endings.md"
-LOGGED = {"trace", "url", "client", "tried_user", "chunked", "parent_status"}
+LOGGED = {"trace", "url", "client", "tried_user", "chunked", "hook",
+          "parent_status"}
 
 
 def test_the_committed_page_is_up_to_date():
