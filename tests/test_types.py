@@ -1,4 +1,4 @@
-"""py.typed is true: the package, its examples and what the pages show pass mypy."""
+"""py.typed is true: the package, its examples and the code on pages pass mypy."""
 
 import re
 import subprocess

@@ -1,8 +1,8 @@
-"""Exchanges in hand, as a reader sees them: rows like those of the database, with what
-has come so far.
+"""Exchanges in hand, for a reader: rows like those of the database, with the bytes that
+have come so far.
 
-The END that each would have now, and its parts, make a row in the way of the writer,
-redacted like that one. Such a row has no number, and nothing of it is written.
+The END that each exchange would have now, and its parts, make a row as the writer makes
+one, with the same redaction. Such a row has no number, and is not written.
 """
 
 from collections.abc import Sequence

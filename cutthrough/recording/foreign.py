@@ -1,9 +1,9 @@
-"""What readers and writers of other programs' files have in common: values of a
-document -> parts of recordings that can be replayed; what of a recording has no place.
+"""Shared by the readers and writers of other programs' files: values of a document ->
+parts of recordings that can be replayed; parts of a recording that a file cannot hold.
 
-The files are hostile. What no head may have (a name with a blank, a value with a line
-end) becomes no field, and fields of the hop are left out, as in what is recorded here:
-a replay has its own.
+The files are hostile. A name with a blank, or a value with a line end, becomes no
+field. Fields of the hop are left out, as in recordings of this program: a replay has
+its own.
 """
 
 import re

@@ -6,9 +6,7 @@ is not asked.
 """
 
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Protocol
 
 from cutthrough.capture.open_parts import (
     MOST_OPEN,
@@ -19,22 +17,8 @@ from cutthrough.capture.open_parts import (
     split_name,
 )
 from cutthrough.capture.settings import Settings
-from cutthrough.process.channel import ListOpen, Message
-from cutthrough.supervisor.breakpoints import Answers
-from cutthrough.supervisor.capture_writer import CaptureWriter
-from cutthrough.supervisor.children import Child
-
-Ask = Callable[[Callable[[int], Message], Sequence[Child], tuple[int, ...]],
-               Awaitable[Answers]]
-
-
-class Processes(Protocol):
-    """The supervisor's children."""
-
-    @property
-    def children(self) -> Mapping[int, Child]: ...
-    @property
-    def capture(self) -> CaptureWriter: ...
+from cutthrough.process.channel import ListOpen
+from cutthrough.supervisor.replays import Ask, Processes
 
 
 class OpenFlows:

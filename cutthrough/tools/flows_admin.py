@@ -147,7 +147,7 @@ def come(listener: Listener, filter_: str, last: int, *, is_open: bool
         if not delay:
             print(f"cutthrough: {reason}; trying again", file=sys.stderr, flush=True)
         delay = min(2 * delay or AGAIN_S, MOST_AGAIN_S)
-        time.sleep(delay)
+        time.sleep(delay)                    # the listener may come back meanwhile
 
 
 def events(listener: Listener, path: str) -> Iterator[tuple[str, Any]]:

@@ -90,6 +90,12 @@ def test_a_list_of_revoked_certificates_needs_authorities(start_policy, tmp_path
     assert "holds no list of revoked" in refused(start_policy, ALL, made)
 
 
+def closing(conn: Connection) -> None:
+    """Answers once, so that the next request needs another connection."""
+    conn.read_request()
+    conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+
 def test_a_later_bad_certificate_is_a_502(start, make_origin, dial):
     """A request that needs another connection: the page says why."""
     count = []
@@ -99,11 +105,6 @@ def test_a_later_bad_certificate_is_a_502(start, make_origin, dial):
         good = len(count) == 1
         over_tls(closing if good else okay,
                  certificate() if good else certificate(days=-1))(conn)
-
-    def closing(conn: Connection) -> None:
-        conn.read_request()
-        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n"
-                  b"\r\nok")
 
     proxy, origin = start(), make_origin(script)
     client = enter(proxy, dial(proxy), origin.port)
@@ -131,11 +132,6 @@ def test_a_request_whose_origin_speaks_no_tls_is_a_502(start, make_origin, dial)
     def script(conn: Connection) -> None:
         count.append(conn)
         (over_tls(closing, certificate()) if len(count) == 1 else plain)(conn)
-
-    def closing(conn: Connection) -> None:
-        conn.read_request()
-        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n"
-                  b"\r\nok")
 
     proxy, origin = start(), make_origin(script)
     client = enter(proxy, dial(proxy), origin.port)

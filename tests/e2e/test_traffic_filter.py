@@ -1,4 +1,4 @@
-"""The filter of the page "Traffic" in a real browser: what is offered, and applied."""
+"""The filter of the page "Traffic" in a real browser: its offers, and its effect."""
 
 import pytest
 

@@ -12,7 +12,8 @@ from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.any_loop, pytest.mark.dials_out,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")]
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
+                       "270 MB, and `make browser` installs it")]
 
 
 @pytest.fixture
