@@ -37,6 +37,7 @@ cdef class Stream(Endpoint):
     cdef uint8_t reused
     cdef object shelf               # of the idle pool, while the stream waits there; else None
     cdef Stream older, newer        # neighbours on the shelf, or among a dial's attempts
+    cdef Stream elder, younger      # neighbours in the idle pool, by time
 
 cdef class Connector:
     """One dial: a race of attempts to a name's addresses, with one deadline for them all."""

@@ -14,6 +14,7 @@ cdef class IdlePool(StreamOwner):
     cdef dict shelves                   # key -> Shelf
     cdef Py_ssize_t empty               # shelves without a connection
     cdef readonly Py_ssize_t idle
+    cdef Stream eldest, youngest        # of all shelves, by the time when they were parked
     cdef Py_ssize_t most, most_per_key
     cdef int64_t timeout_ms
     cdef readonly unsigned long discarded   # died, timed out, or found no place
@@ -21,9 +22,11 @@ cdef class IdlePool(StreamOwner):
     # A clean idle connection with this hop and destination, the caller's from now on; or None. It
     # may have died since the kernel's last event: only for requests that can be sent twice.
     cdef Stream take(self, const Hop *hop, bytes destination)
-    # Keeps it, or ends it if it is not clean or there is no place.
+    # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, or if there
+    # are enough of its key.
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
-    cdef int _unlink(self, Stream stream) except -1
+    cdef int _end(self, Stream stream) except -1
+    cdef Stream _unlink(self, Stream stream)
     cdef int _sweep(self) except -1
 
 

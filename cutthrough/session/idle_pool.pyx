@@ -5,6 +5,9 @@ Only a clean connection is kept (R19): no unread byte, no error, no end of strea
 closed if bytes or an end arrive while it waits. A connection belongs to one key: the hop that
 it was made with, TLS identity included, and the canonical host and port that it leads to.
 
+If the pool is full, the connection that has waited longest gives its place: else those of hosts
+that are asked once would keep the others out until they time out.
+
 A clean connection without a place is ended by a reset. Each POST brings a connection of its
 own, and a connection that we close by FIN keeps its port in TIME_WAIT for 60 s: with 28 232
 ports that would be 470 POSTs a second to one origin, and 502 for the rest. Its last response
@@ -63,12 +66,11 @@ cdef class IdlePool(StreamOwner):
         if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
             return stream.close()
-        if self.idle >= self.most or (
-                (shelf.n if shelf is not None else 0) >= self.most_per_key):
-            self.discarded += 1
-            if untaken(&stream.sock) == 0:
-                set_abortive(&stream.sock)
-            return stream.close()
+        if self.most == 0 or (shelf.n if shelf is not None else 0) >= self.most_per_key:
+            return self._end(stream)
+        while self.idle >= self.most:
+            self._end(self._unlink(self.eldest))
+            shelf = <Shelf>self.shelves.get(key)        # it may have been swept away
         if shelf is None:
             shelf = Shelf.__new__(Shelf)
             shelf.key = key
@@ -82,12 +84,24 @@ cdef class IdlePool(StreamOwner):
         stream.shelf = shelf
         stream.owner = self
         shelf.newest = stream
+        stream.elder = self.youngest
+        if self.youngest is not None:
+            self.youngest.younger = stream
+        else:
+            self.eldest = stream
+        self.youngest = stream
         shelf.n += 1
         self.idle += 1
         stream.set_deadline(self.timeout_ms)
         return 0
 
-    cdef int _unlink(self, Stream stream) except -1:
+    cdef int _end(self, Stream stream) except -1:
+        self.discarded += 1
+        if untaken(&stream.sock) == 0:
+            set_abortive(&stream.sock)
+        return stream.close()
+
+    cdef Stream _unlink(self, Stream stream):
         cdef Shelf shelf = <Shelf>stream.shelf
         if stream.newer is not None:
             stream.newer.older = stream.older
@@ -95,7 +109,15 @@ cdef class IdlePool(StreamOwner):
             shelf.newest = stream.older
         if stream.older is not None:
             stream.older.newer = stream.newer
-        stream.older = stream.newer = None
+        if stream.younger is not None:
+            stream.younger.elder = stream.elder
+        else:
+            self.youngest = stream.elder
+        if stream.elder is not None:
+            stream.elder.younger = stream.younger
+        else:
+            self.eldest = stream.younger
+        stream.older = stream.newer = stream.elder = stream.younger = None
         stream.owner = None
         stream.shelf = None
         self.idle -= 1
@@ -104,7 +126,7 @@ cdef class IdlePool(StreamOwner):
             self.empty += 1
             if self.empty > KEPT_EMPTY:
                 self._sweep()
-        return 0
+        return stream
 
     cdef int _sweep(self) except -1:
         cdef Shelf shelf
