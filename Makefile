@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
-SOURCES := setup.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd')
+SOURCES := setup.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 PYTHONS := setup.py cutthrough tests $(wildcard bench docs)
 SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
@@ -48,7 +48,7 @@ quick: .venv/ready.test build/built.native ## the tests without servers and with
 
 lint: .venv/ready.test ## ruff, cython-lint and shellcheck over the whole tree
 	$(PY) -m ruff check $(PYTHONS)
-	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter-out setup.py,$(SOURCES)) $(wildcard bench/micro/*.pyx tests/doors/*.pyx)
+	PATH="$$PWD/.venv/bin:$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES)) $(wildcard bench/micro/*.pyx tests/doors/*.pyx)
 	shellcheck $(wildcard $(SHELLS))
 
 docs: build/built.native ## generate docs/config.md, endings.md, the log's schema and options.py
@@ -123,6 +123,21 @@ unit-check: ## deploy/systemd under a real systemd, in a container of that image
 	rm -rf build/image && mkdir -p build && deploy/check_image.py --work build/image --keep
 	deploy/check_unit.py build/image/last && rm -rf build/image
 
+aws-lc: .venv/ready.run ## build in place with AWS-LC in place of OpenSSL: quicker handshakes; built if missing, from AWS_LC=its source, or as cargo loads it (10 MB)
+	scripts/aws-lc.sh $(AWS_LC)
+	rm -f build/built.*
+	CUTTHROUGH_LIBSSL=$$PWD/.venv/aws-lc $(MAKE) --no-print-directory build/built.native
+
+openssl: .venv/ready.run ## build in place with the system's OpenSSL again
+	rm -f build/built.*
+	CUTTHROUGH_LIBSSL= $(MAKE) --no-print-directory build/built.native
+
+test-aws-lc: .venv/ready.test aws-lc ## `make aws-lc`, and all tests of TLS with that build
+	$(PY) -m pytest -q tests/net/test_leaves.py tests/net/test_tls*.py tests/generation tests/doctor \
+		tests/e2e/test_tls_*.py tests/e2e/test_interception*.py tests/e2e/test_origin_http2*.py \
+		tests/e2e/test_client_certificates.py tests/e2e/test_http2*.py \
+		tests/e2e/test_replay_intercepted.py $(PYTEST_ARGS)
+
 debug: build/built.debug ## build in place with assertions and symbols
 
 trace: build/built.trace ## build in place for coverage
@@ -182,5 +197,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack handover browser peers-parents har-judges ktls peers-curl image-check unit-check debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack handover browser peers-parents har-judges ktls peers-curl image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-bench test-rooms

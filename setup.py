@@ -64,12 +64,18 @@ NAME = os.environ.get("CUTTHROUGH_BUILD", "release")
 if NAME not in MODES:
     sys.exit(f"CUTTHROUGH_BUILD={NAME}: not one of {', '.join(MODES)}")
 MODE = MODES[NAME]
+# A directory with include/ and lib/ of another OpenSSL, or of AWS-LC; "": the system's.
+# Without the variable that of the last build in this mode.
+LIBSSL_NOTE = Path("build", NAME, "libssl")
+LIBSSL = os.environ.get("CUTTHROUGH_LIBSSL", LIBSSL_NOTE.read_text()
+                        if LIBSSL_NOTE.exists() else "")
 # `cutthrough doctor` shows them.
 FLAGS = " ".join([*MODE.compile, *os.environ.get("CFLAGS", "").split()])
 BUILD_MACROS = {
     "cutthrough/doctor/built.pyx": [
         ("CUTTHROUGH_MODE", f'"{NAME}"'),
         ("CUTTHROUGH_FLAGS", json.dumps(FLAGS)),
+        ("CUTTHROUGH_LIBSSL", json.dumps(LIBSSL)),
     ]
 }
 # Modules that need libssl; without its headers they are left out, and there is no TLS.
@@ -91,7 +97,7 @@ OF_OPENSSL = {
 }
 OPENSSL_3 = """
 #include <openssl/ssl.h>
-#if OPENSSL_VERSION_MAJOR < 3
+#if !defined(OPENSSL_IS_AWSLC) && OPENSSL_VERSION_MAJOR < 3
 #error too old
 #endif
 """
@@ -118,7 +124,8 @@ CPUS = len(os.sched_getaffinity(0))
 
 def compiles(text: str) -> bool:
     """Whether the compiler finds the headers that this C wants, none too old."""
-    command = [*os.environ.get("CC", "cc").split(), "-fsyntax-only", "-x", "c", "-"]
+    command = [*os.environ.get("CC", "cc").split(), "-fsyntax-only", "-x", "c",
+               *([f"-I{LIBSSL}/include"] if LIBSSL else []), "-"]
     try:
         return not subprocess.run(
             command, input=text, text=True, capture_output=True).returncode
@@ -126,15 +133,35 @@ def compiles(text: str) -> bool:
         return False
 
 
-def libraries_of(source: str) -> list[str]:
-    if source in OF_OPENSSL:
-        return ["ssl", "crypto"]
-    return ["nghttp2"] if source in OF_NGHTTP2 else []
+def libraries_of(source: str) -> dict[str, list[str]]:
+    """Return what `Extension` needs to know of them."""
+    if source in OF_NGHTTP2:
+        return {"libraries": ["nghttp2"]}
+    if source in BUILD_MACROS:
+        return {"depends": [str(note_libssl())]}
+    if source not in OF_OPENSSL:
+        return {}
+    found = {"libraries": ["ssl", "crypto"], "include_dirs": ["cutthrough/net"],
+             "depends": [str(note_libssl()), "cutthrough/net/libssl.h"]}
+    if LIBSSL:
+        found["include_dirs"].append(f"{LIBSSL}/include")
+        found["library_dirs"] = found["runtime_library_dirs"] = [f"{LIBSSL}/lib"]
+    return found
+
+
+def note_libssl() -> Path:
+    """Return a file that is newer than what was compiled with another libssl."""
+    if not LIBSSL_NOTE.exists() or LIBSSL_NOTE.read_text() != LIBSSL:
+        LIBSSL_NOTE.parent.mkdir(parents=True, exist_ok=True)
+        LIBSSL_NOTE.write_text(LIBSSL)
+    return LIBSSL_NOTE
 
 
 def extensions() -> list[Extension]:
     sources = ["proxy.pyx", *map(str, sorted(Path("cutthrough").rglob("*.pyx")))]
     if not compiles(OPENSSL_3):
+        if LIBSSL:
+            sys.exit(f"CUTTHROUGH_LIBSSL={LIBSSL}: no headers of OpenSSL 3 or AWS-LC")
         sys.stderr.write("built without TLS: no headers of OpenSSL 3 (libssl-dev)\n")
         sources = [source for source in sources if source not in OF_OPENSSL]
     if not compiles(NGHTTP2):
@@ -151,7 +178,7 @@ def extensions() -> list[Extension]:
             [source],
             extra_compile_args=MODE.compile,
             extra_link_args=MODE.link,
-            libraries=libraries_of(source),
+            **libraries_of(source),
             define_macros=MODE.macros + BUILD_MACROS.get(source, []),
         )
         for source in sources

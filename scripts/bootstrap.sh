@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl: what the system lacks, and .venv.
+# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl|aws-lc: what the system lacks, and
+# .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -10,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no
+browser=no parents=no judges=no guest=no suite=no aws_lc=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 270 MB to load: not for every test run
@@ -18,7 +19,8 @@ case $what in
     judges) what=test judges=yes ;;   # other programs' readers and writers, 600 MB
     guest) what=test guest=yes ;;     # a machine for `make ktls`, 60 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
-    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl" >&2; exit 2 ;;
+    aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
+    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl|aws-lc" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -213,6 +215,11 @@ if [ $suite = yes ]; then
     need nghttp2-proxy has nghttpx
     need libpsl-dev test -e /usr/include/libpsl.h
     need zlib1g-dev test -e /usr/include/zlib.h
+fi
+if [ $aws_lc = yes ]; then
+    need cmake has cmake
+    need make has make
+    need g++ has g++
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 

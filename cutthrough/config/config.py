@@ -244,8 +244,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         COUNT._replace(low=1, high=1000), "most streams of a connection of HTTP/2; "
         "each counts as a connection", "RFC 9113 section 6.5.2", swapped=True)] = 100
     upstream_idle: Annotated[int, Option(
-        COUNT, "most idle connections to origins that a worker keeps; a further one takes "
-        "the place of the one that has waited longest",
+        COUNT, "most idle connections to origins that a worker keeps; a further one "
+        "takes the place of the one that has waited longest",
         "our choice: a tenth of a usual nofile of 10 000", swapped=True)] = 1024
     upstream_idle_per_origin: Annotated[int, Option(
         COUNT, "most idle connections to one origin",

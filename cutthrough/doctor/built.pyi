@@ -1,5 +1,6 @@
 mode: str
 flags: str
+libssl: str
 compiler: str
 optimised: bool
 assertions: bool

@@ -7,6 +7,7 @@ cdef extern from *:
     #ifndef CUTTHROUGH_MODE
     #define CUTTHROUGH_MODE "unknown"
     #define CUTTHROUGH_FLAGS ""
+    #define CUTTHROUGH_LIBSSL ""
     #endif
     #ifdef __VERSION__
     #define BUILT_COMPILER __VERSION__
@@ -41,12 +42,14 @@ cdef extern from *:
     """
     const char *CUTTHROUGH_MODE
     const char *CUTTHROUGH_FLAGS
+    const char *CUTTHROUGH_LIBSSL
     const char *BUILT_COMPILER
     const char *BUILT_WITH
     int BUILT_OPTIMISED, BUILT_ASSERTIONS, BUILT_LINE_EVENTS, BUILT_SANITIZED
 
 mode = CUTTHROUGH_MODE.decode()
 flags = CUTTHROUGH_FLAGS.decode()
+libssl = CUTTHROUGH_LIBSSL.decode()
 compiler = f"{BUILT_WITH.decode()} {BUILT_COMPILER.decode()}"
 optimised = bool(BUILT_OPTIMISED)
 assertions = bool(BUILT_ASSERTIONS)

@@ -40,6 +40,7 @@ def check_speed(case: Case) -> Iterator[Finding]:
         yield Finding("event loop", "fail", error.reason, "", "pip install uvloop, or "
                       "loop = \"auto\"")
     yield check_interpreter()
+    yield from check_libssl()
 
 
 def judge_build(mode: str, flags: str, compiler: str, optimised: bool) -> Finding:
@@ -67,6 +68,26 @@ def check_interpreter() -> Finding:
         return Finding("interpreter", "warn", f"{seen}, {', '.join(switches)}", "plain",
                        "unset the variables for debugging")
     return Finding("interpreter", "ok", seen)
+
+
+def check_libssl() -> Iterator[Finding]:
+    try:
+        from cutthrough.net.certificates import version
+    except ImportError as error:
+        yield Finding("TLS", "note", f"not available: {error}", "OpenSSL 3 or AWS-LC",
+                      "make build, with libssl-dev installed")
+        return
+    yield judge_libssl(version())
+
+
+def judge_libssl(version: str) -> Finding:
+    """`version`: as libcrypto tells it."""
+    slow = version.startswith(("OpenSSL 3.0.", "OpenSSL 3.1."))
+    return Finding(
+        "TLS", "note" if slow else "ok", version,
+        "OpenSSL 3.2 or later, or AWS-LC" if slow else "",
+        "make aws-lc   # handshakes then take less than half of the CPU time"
+        if slow else "")
 
 
 # Listeners

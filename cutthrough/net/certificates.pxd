@@ -19,6 +19,8 @@ cdef BIO *open_bytes(bytes data) except NULL
 cdef int no_password(char *out, int n, int writes, void *arg) noexcept nogil
 # The text, and libcrypto's reason if there is one; empties its queue.
 cdef str why(str text)
+# libcrypto's reason; "": there is none.
+cdef str words_of(unsigned long error)
 # The name in a client's certificate; None: none.
 cdef bytes name_in(X509 *certificate)
 # Seconds of the epoch.

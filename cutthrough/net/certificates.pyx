@@ -11,7 +11,7 @@ cdef extern from "<time.h>" nogil:
         int tm_sec
     long timegm(tm *when)
 
-cdef extern from "<openssl/asn1.h>" nogil:
+cdef extern from "libssl.h" nogil:
     int ASN1_TIME_to_tm(const openssl.ASN1_TIME *time, tm *out)
 
 cdef enum:
@@ -105,6 +105,11 @@ cdef Loaded load(pair):
     return one
 
 
+def version():
+    """The name and the version of libcrypto, as "OpenSSL 3.0.19 27 Jan 2026"."""
+    return (<bytes>openssl.OpenSSL_version(openssl.OPENSSL_VERSION)).decode()
+
+
 def describe(bytes data, str name):
     """What is known of each certificate of a PEM, at least one. Raises TlsError, which has this
     name."""
@@ -168,9 +173,16 @@ cdef str readable(bytes text):
 
 cdef str why(str text):
     """The text, and libcrypto's reason if there is one; empties its queue."""
-    cdef const char *reason = openssl.ERR_reason_error_string(openssl.ERR_peek_error())
+    reason = words_of(openssl.ERR_peek_error())
     openssl.ERR_clear_error()
-    return f"{text} ({reason.decode()})" if reason != NULL else text
+    return f"{text} ({reason})" if reason else text
+
+
+cdef str words_of(unsigned long error):
+    """libcrypto's reason; "": there is none. AWS-LC has SUCH_WORDS."""
+    cdef const char *reason = openssl.ERR_reason_error_string(error)
+    text = (<bytes>reason).decode() if reason != NULL else ""
+    return text.lower().replace("_", " ") if text.isupper() else text
 
 
 cdef bytes name_in(X509 *certificate):

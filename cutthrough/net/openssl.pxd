@@ -1,12 +1,12 @@
-"""Declarations of libssl and libcrypto (OpenSSL 3.0 and later), as far as `tls` uses them."""
+"""Declarations of libssl and libcrypto (OpenSSL 3.0 and later, AWS-LC), as far as `tls` uses them."""
 
 from libc.stdint cimport uint64_t
 
-cdef extern from "<openssl/types.h>" nogil:
+cdef extern from "libssl.h" nogil:
     ctypedef struct OSSL_LIB_CTX:
         pass
 
-cdef extern from "<openssl/ssl.h>" nogil:
+cdef extern from "libssl.h" nogil:
     ctypedef struct SSL_CTX:
         pass
     ctypedef struct SSL:
@@ -134,6 +134,10 @@ cdef extern from "<openssl/ssl.h>" nogil:
     size_t SSL_SESSION_get_master_key(const SSL_SESSION *session, unsigned char *out, size_t n)
     size_t SSL_get_client_random(const SSL *ssl, unsigned char *out, size_t n)
     size_t SSL_get_server_random(const SSL *ssl, unsigned char *out, size_t n)
+    bint LIBSSL_COUNTS_RECORDS, LIBSSL_DEFERS_TICKETS, LIBSSL_NEEDS_TICKET_KEY
+    bint LIBSSL_MISSES_ALERTS
+    uint64_t SSL_get_read_sequence(const SSL *ssl)
+    uint64_t SSL_get_write_sequence(const SSL *ssl)
     const EVP_MD *SSL_CIPHER_get_handshake_digest(const SSL_CIPHER *cipher)
     int SSL_CIPHER_get_cipher_nid(const SSL_CIPHER *cipher)
     int SSL_SESSION_get_max_fragment_length(const SSL_SESSION *session)
@@ -213,7 +217,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_R_UNKNOWN_PROTOCOL, SSL_R_NO_PROTOCOLS_AVAILABLE
     int SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, SSL_R_CERTIFICATE_VERIFY_FAILED
 
-cdef extern from "<openssl/bio.h>" nogil:
+cdef extern from "libssl.h" nogil:
     BIO_METHOD *BIO_meth_new(int kind, const char *name)
     int BIO_get_new_index()
     int BIO_TYPE_SOURCE_SINK
@@ -233,17 +237,18 @@ cdef extern from "<openssl/bio.h>" nogil:
     void BIO_clear_retry_flags(BIO *bio)
     int BIO_CTRL_FLUSH, BIO_CTRL_EOF
 
-cdef extern from "<openssl/err.h>" nogil:
+cdef extern from "libssl.h" nogil:
     void ERR_clear_error()
     unsigned long ERR_peek_error()
     unsigned long ERR_get_error()
+    void ERR_put_error(int library, int call, int reason, const char *file, int line)
     int ERR_GET_REASON(unsigned long error)
     int ERR_GET_LIB(unsigned long error)
     int ERR_LIB_SSL
     void ERR_error_string_n(unsigned long error, char *text, size_t n)
     const char *ERR_reason_error_string(unsigned long error)
 
-cdef extern from "<openssl/pem.h>" nogil:
+cdef extern from "libssl.h" nogil:
     ctypedef int (*password_callback)(char *out, int n, int writes, void *arg) noexcept
     X509 *PEM_read_bio_X509(BIO *bio, X509 **out, password_callback password, void *arg)
     X509_CRL *PEM_read_bio_X509_CRL(
@@ -252,7 +257,7 @@ cdef extern from "<openssl/pem.h>" nogil:
         BIO *bio, EVP_PKEY **out, password_callback password, void *arg)
     int PEM_R_NO_START_LINE
 
-cdef extern from "<openssl/x509v3.h>" nogil:
+cdef extern from "libssl.h" nogil:
     void X509_free(X509 *certificate)
     void X509_CRL_free(X509_CRL *crl)
     void EVP_PKEY_free(EVP_PKEY *key)
@@ -329,7 +334,7 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     int ASN1_OCTET_STRING_set(ASN1_OCTET_STRING *value, const unsigned char *data, int n)
     int i2d_X509(X509 *certificate, unsigned char **out)
 
-cdef extern from "<openssl/evp.h>" nogil:
+cdef extern from "libssl.h" nogil:
     EVP_PKEY *EVP_EC_gen(const char *curve)
     int i2d_PublicKey(EVP_PKEY *key, unsigned char **out)
     EVP_PKEY *d2i_PublicKey(int kind, EVP_PKEY **out, const unsigned char **at, long n)
@@ -360,30 +365,29 @@ cdef extern from "<openssl/evp.h>" nogil:
     int EVP_MAC_CTX_set_params(EVP_MAC_CTX *ctx, const OSSL_PARAM *params)
     int EVP_MAX_IV_LENGTH
 
-cdef extern from "<openssl/params.h>" nogil:
+cdef extern from "libssl.h" nogil:
     OSSL_PARAM OSSL_PARAM_construct_octet_string(const char *key, void *data, size_t n)
     OSSL_PARAM OSSL_PARAM_construct_utf8_string(const char *key, char *data, size_t n)
     OSSL_PARAM OSSL_PARAM_construct_end()
 
-cdef extern from "<openssl/rand.h>" nogil:
+cdef extern from "libssl.h" nogil:
     int RAND_bytes(unsigned char *out, int n)
 
-cdef extern from "<openssl/crypto.h>" nogil:
+cdef extern from "libssl.h" nogil:
     void *OPENSSL_malloc(size_t n)
     void OPENSSL_free(void *data)
     void OPENSSL_cleanse(void *data, size_t n)
     ctypedef void (*free_callback)(void *parent, void *pointer, CRYPTO_EX_DATA *data, int index,
                                    long argl, void *argp) noexcept
-    int CRYPTO_get_ex_new_index(int kind, long argl, void *argp, void *make, void *copy,
-                                free_callback free)
-    int CRYPTO_EX_INDEX_SSL_CTX
+    int SSL_CTX_get_ex_new_index(long argl, void *argp, void *make, void *copy,
+                                 free_callback free)
     int SSL_CTX_set_ex_data(SSL_CTX *ctx, int index, void *data)
     void *SSL_CTX_get_ex_data(const SSL_CTX *ctx, int index)
     const char *OpenSSL_version(int kind)
     unsigned long OpenSSL_version_num()
     int OPENSSL_VERSION
 
-cdef extern from "<openssl/core_dispatch.h>" nogil:
+cdef extern from "libssl.h" nogil:
     ctypedef struct OSSL_CORE_HANDLE:
         pass
     ctypedef struct OSSL_DISPATCH:
@@ -399,7 +403,7 @@ cdef extern from "<openssl/core_dispatch.h>" nogil:
     int OSSL_FUNC_PROVIDER_GET_PARAMS
     int OSSL_FUNC_PROVIDER_GET_CAPABILITIES
 
-cdef extern from "<openssl/provider.h>" nogil:
+cdef extern from "libssl.h" nogil:
     ctypedef struct OSSL_PROVIDER:
         pass
     ctypedef int (*provider_init)(

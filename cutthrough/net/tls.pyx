@@ -32,7 +32,7 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
-from cutthrough.net.tls_failures cimport alert_met, reason_of_failure
+from cutthrough.net.tls_failures cimport alert_met, note_denied, reason_of_failure, set_alert
 from cutthrough.net.tls_kernel cimport (
     end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel, send_to_kernel)
 from cutthrough.net.tls_records cimport RECORD
@@ -41,8 +41,8 @@ from cutthrough.net.tls_stream cimport (
 from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
     ASKED_IN_VAIN, Tls, begin, drop, errno_of_alert, has_context, has_read_enough, has_shown,
-    hold, makes_leaves, note_denied, note_done, speak_for, take_up, tls_of)
-from cutthrough.net import tls_wire
+    hold, makes_leaves, note_done, speak_for, take_up, tls_of)
+from cutthrough.net import tls_failures, tls_wire
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
     HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_WANTING, UNFINISHED,
@@ -55,11 +55,11 @@ cdef enum:
     # Plain bytes that a peek may find: a whole record behind fewer than it wants
     PEEKED = 2 * RECORD + 256
 
-# For Python: this module must be imported, and that one is behind it
+# For Python: this module must be imported, and those are behind it
 put, remove = tls_wire.put, tls_wire.remove
 set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
 set_own_records = tls_wire.set_own_records
-why_denied, alert_of_denied = tls_wire.why_denied, tls_wire.alert_of_denied
+why_denied, alert_of_denied = tls_failures.why_denied, tls_failures.alert_of_denied
 why_silent, why_refused = tls_wire.why_silent, tls_wire.why_refused
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
@@ -147,6 +147,8 @@ cdef int shake(Socket *s) noexcept nogil:
     if t.error:
         return -HANDSHAKE_RESET
     t.error = ECONNRESET
+    if t.alert:
+        set_alert(t.alert)
     if t.peer_ended and why != openssl.SSL_ERROR_SSL:
         return -HANDSHAKE_CLOSED
     if t.connects and errno_of_alert(t, alert_met()) != EPROTO:
@@ -155,7 +157,7 @@ cdef int shake(Socket *s) noexcept nogil:
     if why == HANDSHAKE_REJECTED and t.connects:    # it has not asked for one
         why = HANDSHAKE_ALERT
     if why == HANDSHAKE_DENIED:
-        note_denied(t)
+        note_denied(t.ssl)
     elif t.offered and why != HANDSHAKE_CLOSED:     # some servers cannot decline a session
         refuse_sessions((<TlsContext>t.context).sessions_for(t.ssl))
     return -why

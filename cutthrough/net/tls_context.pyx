@@ -44,14 +44,19 @@ cdef const char *OWN_SIGNATURES = (
 HTTP_11 = b"\x08http/1.1"
 HTTP_2_OR_11 = b"\x02h2\x08http/1.1"
 
-cdef int shared_index = openssl.CRYPTO_get_ex_new_index(
-    openssl.CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, free_shared)
+cdef int shared_index = openssl.SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_shared)
 
 
 # Fetched once: by EVP_aes_256_cbc each ticket would look it up again
 cdef EVP_CIPHER *of_tickets = openssl.EVP_CIPHER_fetch(NULL, b"AES-256-CBC", NULL)
 if of_tickets == NULL:
     raise ImportError("libssl has no AES-256-CBC")
+
+
+# Of tickets that nobody shall resume: libssl needs some key
+cdef TicketKey of_no_use
+if openssl.RAND_bytes(<unsigned char *>&of_no_use, sizeof(TicketKey)) <= 0:
+    raise ImportError("libcrypto has no random numbers")
 
 
 cdef class Made:
@@ -370,6 +375,8 @@ cdef int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_
         openssl.SSL_get_SSL_CTX(ssl), shared_index)).keys
     cdef const TicketKey *key = keys.newest() if encrypts else keys.find(name)
     cdef OSSL_PARAM params[3]
+    if key == NULL and encrypts and openssl.LIBSSL_NEEDS_TICKET_KEY:
+        key = &of_no_use
     if key == NULL:
         return 0
     if encrypts:

@@ -2,12 +2,15 @@
 """Why a call of libssl has failed, by the first error in its queue."""
 
 from cutthrough.net cimport openssl
+from cutthrough.net.certificates cimport words_of
+from cutthrough.net.openssl cimport SSL
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_INVALID, HANDSHAKE_REJECTED,
     HANDSHAKE_UNSHARED)
 
 
 cdef unsigned long last_error = 0       # of a handshake
+cdef long denied = 0                    # of a certificate: X509_V_ERR_…
 
 
 cdef int reason_of_failure(bint ended) noexcept nogil:
@@ -34,14 +37,43 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
 
 def why_failed():
     """Why a handshake failed the last time, in libssl's words; "": it has none."""
-    cdef const char *text = openssl.ERR_reason_error_string(last_error)
-    return (<bytes>text).decode() if text != NULL else ""
+    return words_of(last_error)
+
+
+cdef void note_denied(const SSL *ssl) noexcept nogil:
+    global denied
+    denied = openssl.SSL_get_verify_result(ssl)
+
+
+def why_denied():
+    """Why a peer's certificate was not accepted the last time, in libssl's words."""
+    return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
+
+
+def alert_of_denied():
+    """The alert by which this side would say so (RFC 8446 section 6.2)."""
+    if denied in (openssl.X509_V_ERR_CERT_HAS_EXPIRED, openssl.X509_V_ERR_CERT_NOT_YET_VALID):
+        return 45                           # certificate_expired
+    if denied == openssl.X509_V_ERR_CERT_REVOKED:
+        return 44
+    if denied in (openssl.X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+                  openssl.X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN,
+                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT,
+                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+                  openssl.X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE):
+        return 48                           # unknown_ca
+    return 42                               # bad_certificate: another name, for one
 
 
 cdef int alert_met() noexcept nogil:
     cdef unsigned long error = openssl.ERR_peek_error()
     return openssl.ERR_GET_REASON(error) - openssl.SSL_AD_REASON_OFFSET if (
         openssl.ERR_GET_LIB(error) == openssl.ERR_LIB_SSL) else -1
+
+
+cdef void set_alert(int alert) noexcept nogil:
+    openssl.ERR_clear_error()
+    openssl.ERR_put_error(openssl.ERR_LIB_SSL, 0, openssl.SSL_AD_REASON_OFFSET + alert, b"", 0)
 
 
 cdef bint is_of_certificate(int alert) noexcept nogil:

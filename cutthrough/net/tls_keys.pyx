@@ -2,8 +2,9 @@
 """Keys of a connection behind its handshake: taken from libssl, derived, renewed.
 
 libssl hands out no key. It reports the traffic secrets of TLS 1.3 for key logs, and gives the
-master secret of TLS 1.2; keys and IVs follow from them. The sequence number of a half is counted
-from the moment libssl reports its secret: libssl sets the key in the same call.
+master secret of TLS 1.2; keys and IVs follow from them. AWS-LC tells the sequence numbers. OpenSSL
+does not: the number of a half is counted from the moment it reports the half's secret, because it
+sets the key in the same call.
 """
 
 from libc.stdint cimport uint8_t, uint16_t
@@ -74,6 +75,9 @@ cdef bint take_keys(Keys *k, SSL *ssl) noexcept nogil:
     shortens = openssl.SSL_SESSION_get_max_fragment_length(session)
     k.most = <uint16_t>(256 << shortens if 1 <= shortens <= 4 else RECORD)
     k.is_13 = version == openssl.TLS1_3_VERSION
+    if openssl.LIBSSL_COUNTS_RECORDS:
+        k.rx.seq, k.tx.seq = (
+            openssl.SSL_get_read_sequence(ssl), openssl.SSL_get_write_sequence(ssl))
     if k.is_13:
         return (k.known == 3 and k.hash_n == hash_n and derive_key(k, &k.rx)
                 and derive_key(k, &k.tx))

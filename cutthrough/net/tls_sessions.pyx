@@ -18,10 +18,8 @@ from libc.string cimport memcpy, memmove, strcmp, strlen
 from cutthrough.net cimport openssl
 from cutthrough.net.openssl cimport SSL, SSL_CTX, SSL_SESSION, X509
 
-cdef int place = openssl.CRYPTO_get_ex_new_index(
-    openssl.CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, NULL)
-cdef int place_of_servers = openssl.CRYPTO_get_ex_new_index(
-    openssl.CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, NULL)
+cdef int place = openssl.SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL)
+cdef int place_of_servers = openssl.SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL)
 
 
 cdef int keep_sessions(SSL_CTX *ctx, Sessions *sessions) except -1:

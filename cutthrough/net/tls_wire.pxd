@@ -45,6 +45,7 @@ cdef struct Tls:
     uint8_t closed          # the peer has ended its stream; known without libssl
     uint8_t notified        # our close_notify or a fatal alert is sealed; the same
     uint8_t shows, shown    # our certificate: in a message, in the kernel
+    uint8_t alert           # in clear, of a handshake; where libssl cannot read it; 0: none
     uint8_t asked           # by a server, for our certificate: Asked
     uint8_t connects        # our side has connected: not counted as a listener's
 
@@ -63,12 +64,10 @@ cdef void drop(Socket *s, Tls *t) noexcept nogil
 cdef void take_up(Socket *s, Tls *t) noexcept nogil
 # A call of libssl has returned plain bytes: is it another turn's to read more?
 cdef bint has_read_enough() noexcept nogil
-# The handshake is done: counts it.
+# The handshake is done: counts it, and sends the tickets that wait for it.
 cdef void note_done(Tls *t) noexcept nogil
 # The errno of a fatal alert of the peer's.
 cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil
-# The peer's certificate was not accepted: keeps the reason for `why_denied`.
-cdef void note_denied(Tls *t) noexcept nogil
 cdef bint has_context(int number) noexcept nogil
 # Do connections of this context have a certificate made for a name?
 cdef bint makes_leaves(int number) noexcept nogil

@@ -17,7 +17,7 @@ from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.tls_keys cimport note_secrets
-from cutthrough.net.tls_records cimport Records, wipe_records
+from cutthrough.net.tls_records cimport ALERT, Records, wipe_records
 from cutthrough.net.transport cimport REFUSES_CERTIFICATE, Socket, WANTS_CERTIFICATE
 
 cdef extern from "<errno.h>" nogil:
@@ -46,7 +46,6 @@ cdef int n_shaking = 0
 cdef int most_shaking = 1024
 cdef long n_full = 0
 cdef long n_resumed = 0
-cdef long denied = 0
 cdef int last_alert = 0         # of a server, about our certificate
 
 # TlsContext objects by number; each entry holds a reference
@@ -61,6 +60,7 @@ cdef size_t n_read = 0
 cdef size_t n_fruitless = 0
 cdef bint own_records = True
 cdef char flight[FLIGHT]
+cdef uint8_t last_byte = 0      # that libssl has got
 
 
 cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
@@ -71,6 +71,7 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
     if t.held != NULL:
         r = min(n, <int>(t.held_n - t.held_at))
         memcpy(data, t.held + t.held_at, r)
+        note_last(data, r)
         t.held_at += <uint32_t>r
         if t.held_at == t.held_n:
             free(t.held)
@@ -88,6 +89,7 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
             n_fruitless += r
             t.peer_ended |= r == 0
             t.dry = r < n and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
+            note_last(data, r)
             return <int>r
         if errno != EAGAIN:
             t.error = errno
@@ -116,10 +118,17 @@ cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
         return -1
     n = min(n, <int>r)
     memcpy(data, flight, n)
+    note_last(data, n)
     if n < r and not hold(t, flight + n, r - n):
         t.error = ENOMEM
         return -1
     return n
+
+
+cdef inline void note_last(const char *data, ssize_t n) noexcept nogil:
+    global last_byte
+    if n > 0:
+        last_byte = <uint8_t>data[n - 1]
 
 
 cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil:
@@ -158,6 +167,9 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
             t.records.keys.tx.seq += 1
         else:
             t.records.keys.rx.seq += 1
+    if openssl.LIBSSL_MISSES_ALERTS and t.shaking and not sent and (
+            kind == openssl.SSL3_RT_HEADER):
+        t.alert = last_byte if is_clear_alert(<const uint8_t *>data, n) else 0
     if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
         t.shows = True
     if kind == HANDSHAKE and not sent and n and (
@@ -172,6 +184,11 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
         t.expects_tickets = False
     elif t.records != NULL:             # new keys, which only libssl knows
         free_records(t)
+
+
+cdef inline bint is_clear_alert(const uint8_t *header, size_t n) noexcept nogil:
+    """libssl has got the whole record: its last byte is the alert's number."""
+    return n == 5 and header[0] == ALERT and header[3] == 0 and header[4] == 2
 
 
 cdef void free_ssl(Tls *t) noexcept nogil:
@@ -308,6 +325,8 @@ cdef void note_done(Tls *t) noexcept nogil:
             t.expects_tickets = False   # our records find why it refuses our certificate
         return
     n_shaking -= 1
+    if openssl.LIBSSL_DEFERS_TICKETS and openssl.SSL_write(t.ssl, b"", 0) < 0:
+        free_records(t)                 # libssl sends the rest of them
     if openssl.SSL_session_reused(t.ssl):
         n_resumed += 1
     else:
@@ -326,40 +345,15 @@ cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil:
     return REFUSES_CERTIFICATE if t.asked == ASKED_AND_SHOWN else WANTS_CERTIFICATE
 
 
-cdef void note_denied(Tls *t) noexcept nogil:
-    global denied
-    denied = openssl.SSL_get_verify_result(t.ssl)
-
-
 def why_silent(int number, bytes name):
     """Why this context can make no certificate for a name; "": it can."""
     return (<TlsContext>contexts[number]).why_silent(name)
-
-
-def why_denied():
-    """Why a peer's certificate was not accepted the last time, in libssl's words."""
-    return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
 
 
 def why_refused():
     """The last alert of a server about our certificate, in libssl's words."""
     return "certificate required" if last_alert == 116 else (
         <bytes>openssl.SSL_alert_desc_string_long(last_alert)).decode()
-
-
-def alert_of_denied():
-    """The alert by which this side would say so (RFC 8446 section 6.2)."""
-    if denied in (openssl.X509_V_ERR_CERT_HAS_EXPIRED, openssl.X509_V_ERR_CERT_NOT_YET_VALID):
-        return 45                           # certificate_expired
-    if denied == openssl.X509_V_ERR_CERT_REVOKED:
-        return 44
-    if denied in (openssl.X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
-                  openssl.X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN,
-                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT,
-                  openssl.X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
-                  openssl.X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE):
-        return 48                           # unknown_ca
-    return 42                               # bad_certificate: another name, for one
 
 
 cdef void drop(Socket *s, Tls *t) noexcept nogil:

@@ -240,6 +240,15 @@ def test_a_build_tells_its_mode_and_its_flags():
     assert program.built.mode in found.seen
 
 
+@pytest.mark.parametrize(("version", "verdict"), [
+    ("OpenSSL 3.0.19 27 Jan 2026", "note"), ("OpenSSL 3.5.1 1 Jul 2025", "ok"),
+    ("AWS-LC 5.12.0", "ok")])
+def test_a_libssl_with_slow_handshakes_is_told(version, verdict):
+    found = program.judge_libssl(version)
+    assert (found.verdict, found.seen) == (verdict, version)
+    assert ("make aws-lc" in found.advice) == (verdict == "note")
+
+
 @pytest.mark.parametrize(("options", "name", "verdict"), [
     ({}, "listen 127.0.0.1:8888", "note"),
     (ME, "listen 127.0.0.1:8888", "ok"),

@@ -18,6 +18,7 @@ from tests.support.certificates import (
     Made,
     authority,
     localhost,
+    on_aws_lc,
 )
 from tests.support.couple import Couple, Peer, pair_of
 
@@ -94,10 +95,13 @@ def test_a_read_takes_all_records_and_then_knows_that_it_is_dry(meet: Meet) -> N
     assert couple.end.recv() == AGAIN
 
 
-def test_the_end_of_a_handshake_knows_if_more_has_come(meet: Meet) -> None:
+def test_the_end_of_a_handshake_knows_if_more_has_come(
+        meet: Meet, request: pytest.FixtureRequest) -> None:
     couple = meet()
     couple.begin()
-    assert not couple.end.can_read
+    # AWS-LC reads record by record, and so does not know that there is no other
+    assert not couple.end.can_read or (
+        on_aws_lc() and request.node.callspec.params["behind"] == "libssl")
     assert couple.recv() == AGAIN
     other = meet()
     assert other.end.shake() == "more"
@@ -319,6 +323,7 @@ def _asking() -> ssl.SSLContext:
     return peer
 
 
+@pytest.mark.skipif(on_aws_lc(), reason="AWS-LC writes before the rest has come")
 def test_a_send_waits_while_half_a_ticket_has_come(known, meet: Meet) -> None:
     """A ticket with a client's certificate takes two short records."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -116,15 +116,16 @@ def name(i):
 def test_a_full_pool_gives_the_place_of_the_connection_that_has_waited_longest(
     probe, make_end
 ):
-    """R31: with hosts that are asked once, no other connection was kept until theirs had
-    timed out: a kept request through an interception cost 130 us in place of 17."""
+    """R31: with hosts that are asked once, no other connection was kept until theirs
+    had timed out: a request through an interception cost 130 us in place of 17."""
     ends = [make_end() for _ in range(5)]
     for i in range(3):
         probe.park(ends[i], HOPS[0], name(i))
     probe.park(ends[3], HOPS[0], name(3))
     assert probe.counts == (3, 1)
     assert probe.take(HOPS[0], name(0)) is None
-    assert probe.take(HOPS[0], name(2)) == ends[2]      # not the eldest, nor the youngest
+    # Neither the eldest nor the youngest
+    assert probe.take(HOPS[0], name(2)) == ends[2]
     probe.park(ends[4], HOPS[0], name(1))
     assert probe.counts == (3, 1)
     assert [probe.take(HOPS[0], name(i)) for i in (1, 1, 1, 3)] == [

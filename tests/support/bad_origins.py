@@ -15,7 +15,7 @@ from tests.support.proxy import ROOT
 class Refusal(NamedTuple):
     reason: str             # in the log and in the metric
     alert: str              # to the client, in libssl's words
-    words: str              # in the log, or their end
+    words: str              # in the log, or their end; in small letters
 
 
 BAD = "origin_certificate"
@@ -24,9 +24,9 @@ REFUSALS = {
     "another name": Refusal(BAD, "BAD_CERTIFICATE", "hostname mismatch"),
     "no name": Refusal(BAD, "BAD_CERTIFICATE", "hostname mismatch"),
     "untrusted": Refusal(BAD, "UNKNOWN_CA", "unable to get local issuer certificate"),
-    "self-signed": Refusal(BAD, "UNKNOWN_CA", "self-signed certificate"),
+    "self-signed": Refusal(BAD, "UNKNOWN_CA", "signed certificate"),
     "revoked": Refusal(BAD, "CERTIFICATE_REVOKED", "certificate revoked"),
-    # Its beginning depends on the version of libssl
+    # The beginning of this and of "signed certificate" depends on the libssl
     "weak group": Refusal("origin_tls", "HANDSHAKE_FAILURE", "alert handshake failure"),
 }
 

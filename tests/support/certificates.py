@@ -35,7 +35,7 @@ class Authority:
         self.count = 0
         openssl("req", "-x509", *new_key("ec", self.own.key), "-out",
                 str(self.own.certificate), "-days", "30", "-subj", f"/CN={name}",
-                "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                "-addext", "keyUsage=critical,digitalSignature,keyCertSign,cRLSign",
                 *(("-addext", f"nameConstraints=critical,{constraints}")
                   if constraints else ()))
         (self.folder / "index").write_text("")
@@ -106,6 +106,14 @@ def make_nss_database(folder: Path, trusted: Path) -> None:
                   ("-A", "-n", "test", "-t", "C,,", "-i", str(trusted))):
         subprocess.run(("certutil", "-d", f"sql:{folder}", *words), check=True,
                        capture_output=True, stdin=subprocess.DEVNULL)
+
+
+@functools.cache
+def on_aws_lc() -> bool:
+    """Whether this build has AWS-LC in place of OpenSSL."""
+    from cutthrough.net.certificates import version
+
+    return version().startswith("AWS-LC")
 
 
 @functools.cache

@@ -79,6 +79,9 @@ def build(source: Path, made: Path, rules: Any, compiler: str = "") -> None:
     directives = [f"-X{key}={value}" for key, value in rules.directives.items()]
     macros = [f"-D{key}={value}" for key, value in rules.macros]
     # Without the run-time of a sanitizer, which `make asan` has loaded first
+    from cutthrough.doctor.built import libssl
+
+    headers = [ROOT / "cutthrough/net", f"{libssl}/include"][: 2 if libssl else 1]
     environment = {key: value for key, value in os.environ.items()
                    if key != "LD_PRELOAD"}
     for command in (
@@ -86,6 +89,7 @@ def build(source: Path, made: Path, rules: Any, compiler: str = "") -> None:
          "-o", str(c_file), str(source)],
         [*(compiler or os.environ.get("CC", "cc")).split(), "-shared", "-fPIC", "-w",
          *(rules.compile or ["-O2"]), *macros, "-I", sysconfig.get_path("include"),
+         *(f"-I{path}" for path in headers),
          "-o", str(made), str(c_file), *rules.link],
     ):
         done = subprocess.run(
