@@ -89,6 +89,8 @@ def _value(text: str) -> str:
         return "random_int(0, 2147483647)"
     if name == "Request.Body" and len(given) == 2 and given[0] == "jsonpath":
         return _jsonpath(given[1])
+    if name == "Request.Body" and len(given) == 2 and given[0] == "xpath":
+        return f"xpath({_text(given[1])})"
     if given:
         raise NotImported(f"its template: the helper {name!r:.40} is not known")
     if name == "this":

@@ -11,6 +11,7 @@ connections runs it.
     json        the request's body as a document
     now(format, days=, hours=, minutes=, seconds=)      UTC; "unix", "unix_ms", "iso",
                 "http", or a format of strftime
+    xpath(path) the text of the first node there, of a request's body of XML; "": none
     uuid()      random; random_int(low, high)   both included
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.recording.documents import read_json
+from cutthrough.recording.documents import KeyMistake, read_json
 from cutthrough.recording.model import (
     Chunk,
     Pairs,
@@ -36,6 +37,7 @@ from cutthrough.recording.model import (
     Response,
     split_pairs,
 )
+from cutthrough.recording.xml_documents import decode_xml, read_xml, text_at
 
 MOST_TEXT = 1 << 20                          # of a template, and of what it makes
 _FILTERS = ("abs", "default", "first", "float", "int", "last", "length", "lower",
@@ -204,9 +206,19 @@ def _values(request: Request, state: Mapping[str, str]) -> dict[str, Any]:
             "query": _first(split_pairs(request.query)), "form": _first(form),
             "fields": _first([(name.lower(), value) for name, value in request.fields]),
             "body": text}}
+    values["xpath"] = functools.partial(_text_at, request.body)
     with contextlib.suppress(ValueError):    # then `json` is not defined
         values["json"] = read_json(request.body)
     return values
+
+
+def _text_at(body: bytes, path: str) -> str:
+    try:
+        return text_at(read_xml(decode_xml(body)), path)
+    except KeyMistake as error:
+        raise TemplateMistake(str(error)) from None
+    except ValueError:                       # no XML
+        return ""
 
 
 def _first(pairs: Pairs) -> dict[str, str]:

@@ -29,6 +29,7 @@ _DOCTYPE = re.compile(r"(?>\s++|<\?(?>.*?\?>)|<!--(?>.*?-->))*+<!DOCTYPE", re.S)
 _DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?\sencoding\s?=\s?["']([\w.-]{1,20})""")
 # Others are read as UTF-8. Python has codecs that are no charsets, or slow
 _CHARSETS = {b"iso-8859-1": "latin-1", b"us-ascii": "ascii", b"windows-1252": "cp1252"}
+_CALL = re.compile(r"[\w.-]+\s*\(")        # of a function: no path
 _IGNORE = re.compile(r"\s*\{\{\s*ignore\s*\}\}\s*")
 _REGEX = re.compile(r"\s*\{\{\s*regex:(.*)\}\}\s*")
 
@@ -128,6 +129,13 @@ def has_xpath(root: Any, path: str) -> bool:
     """Whether there is anything: a node, a text, a number that is not 0. A path without
     a slash in front begins above the root, where lxml would begin at it."""
     return _evaluate(root, f"boolean((/)[boolean({path})])") is True
+
+
+def text_at(root: Any, path: str) -> str:
+    """The text of the first node at an XPath, or its number, or "": there is none."""
+    if not path.startswith(("/", "(")) and not _CALL.match(path):
+        path = f"/{path}"                    # above the root, as in `has_xpath`
+    return _evaluate(root, f"string({path})") or ""
 
 
 def select_xml(root: Any, path: str) -> list[str | list[str | tuple[Any, ...]]]:

@@ -3,6 +3,7 @@
 import re
 import time
 
+import msgspec
 import pytest
 
 from cutthrough.capture.imported import NotImported
@@ -136,6 +137,20 @@ def test_hoverflys_templates_make_the_same(text, found):
     assert fill(translate(text), cart="<eggs>") == found
 
 
+@pytest.mark.parametrize(("path", "found"), [
+    ("/cart/item", "eggs &amp; ham"), ("cart/item[2]", "tea"), ("//item[2]/@n", "7"),
+    ("count(//item)", "2"), ("/cart/none", ""), ("/cart", "eggs &amp; hamtea"),
+    ("//p:item", ""), ("][", "")])
+def test_hoverflys_xpath_of_a_body(path, found):
+    """In a template of ours: xpath("/cart/item")."""
+    asked = msgspec.structs.replace(ASKED, body=(
+        b"<cart><item>eggs &amp; ham</item><item n='7'>tea</item></cart>"))
+    text = translate(f"{{{{ Request.Body 'xpath' '{path}' }}}}")
+    assert fill(text, asked) == found
+    assert fill(text, msgspec.structs.replace(ASKED, body=b"<!DOCTYPE a><a/>")) == ""
+    assert fill(text, msgspec.structs.replace(ASKED, body=b"no XML")) == ""
+
+
 def test_hoverflys_helpers_make_times_and_identifiers():
     assert abs(int(fill(translate("{{ now '1d' 'unix' }}"))) - time.time() - 86400) < 5
     assert abs(int(fill(translate("{{ now '-1h30m' 'epoch' }}"))) / 1000
@@ -149,7 +164,7 @@ def test_hoverflys_helpers_make_times_and_identifiers():
 
 @pytest.mark.parametrize("text", [
     "{{ faker 'Name' }}", "{{ csv 'a' 'b' 'c' 'd' }}", "{{#unless a}}{{/unless}}",
-    "{{ Request }}", "{{ Request.Body 'xpath' '/a' }}",
+    "{{ Request }}", "{{ Request.Body 'jsonpathfromxml' '$.a' }}",
     "{{ Request.QueryParam.a.[1] }}",
     "{{#if State.a}}", "{{/if}}", "{{ }}", "{{ now 'tomorrow' }}", "{{ Vars.a }}",
     "{{#each State.a}}{{#each State.b}}{{/each}}{{/each}}",
