@@ -224,3 +224,16 @@ def test_the_pool_is_bounded(start_proxy, make_origin, dial):
         lambda: proxy.sockets() <= base + 2,
         lambda: f"two kept, not {proxy.sockets() - base}",
     )
+
+
+def test_an_origin_that_is_asked_again_is_kept_in_place_of_the_eldest(
+    start_proxy, make_origin, dial
+):
+    """R31: a pool that is full of others' connections kept none of the newer ones."""
+    proxy = start_proxy("--upstream-idle", "1")
+    once, again = make_origin(Stale(1 << 30)), make_origin(Stale(1 << 30))
+    client = dial(proxy)
+    for origin in (once, again, again, again, once):
+        assert client.get(origin.url()).status == 200
+    assert [len(one.connections) for one in (once, again)] == [2, 1]
+    proxy.wait_log(5, reason="ok")
