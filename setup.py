@@ -14,6 +14,7 @@ mode. Each mode has its objects under build/<mode>, so that a change of the mode
 compiles only changed modules. All modes but trace share the generated C.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -65,10 +66,10 @@ if NAME not in MODES:
     sys.exit(f"CUTTHROUGH_BUILD={NAME}: not one of {', '.join(MODES)}")
 MODE = MODES[NAME]
 # A directory with include/ and lib/ of another OpenSSL, or of AWS-LC; "": the system's.
-# Without the variable that of the last build in this mode.
+# Without the variable that of the last build in this mode; of wheels the system's.
 LIBSSL_NOTE = Path("build", NAME, "libssl")
-LIBSSL = os.environ.get("CUTTHROUGH_LIBSSL", LIBSSL_NOTE.read_text()
-                        if LIBSSL_NOTE.exists() else "")
+LIBSSL = os.environ.get("CUTTHROUGH_LIBSSL", LIBSSL_NOTE.read_text().partition("\n")[0]
+                        if LIBSSL_NOTE.exists() and NAME != "release" else "")
 # `cutthrough doctor` shows them.
 FLAGS = " ".join([*MODE.compile, *os.environ.get("CFLAGS", "").split()])
 BUILD_MACROS = {
@@ -150,18 +151,28 @@ def libraries_of(source: str) -> dict[str, list[str]]:
 
 
 def note_libssl() -> Path:
-    """Return a file that is newer than what was compiled with another libssl."""
-    if not LIBSSL_NOTE.exists() or LIBSSL_NOTE.read_text() != LIBSSL:
+    """Return a file that is newer than what was compiled with another libssl: another
+    directory, or another library in it."""
+    library = Path(LIBSSL, "lib", "libssl.so")
+    text = LIBSSL
+    if LIBSSL:
+        text += f"\n{hashlib.sha256(library.read_bytes()).hexdigest()}"
+    if not LIBSSL_NOTE.exists() or LIBSSL_NOTE.read_text() != text:
         LIBSSL_NOTE.parent.mkdir(parents=True, exist_ok=True)
-        LIBSSL_NOTE.write_text(LIBSSL)
+        LIBSSL_NOTE.write_text(text)
     return LIBSSL_NOTE
 
 
 def extensions() -> list[Extension]:
     sources = ["proxy.pyx", *map(str, sorted(Path("cutthrough").rglob("*.pyx")))]
+    # The compiler and the loader would take the system's in their place
+    for needed in ("include/openssl/ssl.h", "lib/libssl.so") if LIBSSL else ():
+        if not Path(LIBSSL, needed).exists():
+            sys.exit(f"CUTTHROUGH_LIBSSL: no {Path(LIBSSL, needed)}; `make aws-lc` "
+                     "makes it, `make openssl` does without")
     if not compiles(OPENSSL_3):
         if LIBSSL:
-            sys.exit(f"CUTTHROUGH_LIBSSL={LIBSSL}: no headers of OpenSSL 3 or AWS-LC")
+            sys.exit(f"CUTTHROUGH_LIBSSL={LIBSSL}: neither OpenSSL 3 nor AWS-LC")
         sys.stderr.write("built without TLS: no headers of OpenSSL 3 (libssl-dev)\n")
         sources = [source for source in sources if source not in OF_OPENSSL]
     if not compiles(NGHTTP2):

@@ -45,6 +45,7 @@ fi
 top=$(find "$source" -maxdepth 4 -path '*/ssl/ssl_lib.cc' -printf '%h\n')
 [ -n "$top" ] || die "$source is no source of AWS-LC"
 
+rm -f "$to/version" # until it is whole
 if ! { cmake -S "$top/.." -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
     -DBUILD_SHARED_LIBS=ON -DBUILD_TESTING=OFF -DBUILD_TOOL=OFF -DDISABLE_GO=ON \
     -DDISABLE_PERL=ON -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_INSTALL_PREFIX="$to" &&

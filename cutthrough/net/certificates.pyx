@@ -180,7 +180,7 @@ cdef str why(str text):
 
 cdef str words_of(unsigned long error):
     """libcrypto's reason; "": there is none. AWS-LC has SUCH_WORDS."""
-    cdef const char *reason = openssl.ERR_reason_error_string(error)
+    cdef const char *reason = openssl.ERR_reason_error_string(error) if error else NULL
     text = (<bytes>reason).decode() if reason != NULL else ""
     return text.lower().replace("_", " ") if text.isupper() else text
 

@@ -62,6 +62,7 @@ cdef class TlsInterceptor(TlsContext):
         """`certificate`, `key`: PEM, of the authority; further certificates in it are sent to
         clients. `most`: leaves that are kept. `http2`: is preferred to HTTP/1.1. Raises
         TlsError."""
+        cdef Leaf first
         cdef Loaded issuer = load(Pair(certificate, key, b"", "intercept_ca"))
         if not openssl.X509_check_ca(issuer.leaf):
             raise TlsError("intercept_ca", "is not the certificate of an authority")
@@ -83,6 +84,15 @@ cdef class TlsInterceptor(TlsContext):
         set_up_server(self.ctx, b"intercepted", None, [])
         openssl.SSL_CTX_set_alpn_select_cb(
             self.ctx, choose_protocol, <void *>(HTTP_2_OR_11 if http2 else HTTP_11))
+        self.extensions[0] = self.extension(openssl.NID_basic_constraints, b"critical,CA:FALSE")
+        self.extensions[1] = self.extension(openssl.NID_key_usage, b"critical,digitalSignature")
+        self.extensions[2] = self.extension(openssl.NID_ext_key_usage, b"serverAuth")
+        self.extensions[3] = self.extension(openssl.NID_subject_key_identifier, b"hash")
+        self.extensions[4] = self.extension(openssl.NID_authority_key_identifier, b"keyid")
+        first = self.make(b"a.invalid")         # raises now, not at the first connection
+        self.minted = 0
+        if openssl.LIBSSL_CHAINS_BY_KEY:
+            openssl.SSL_CTX_use_certificate(self.ctx, first.certificate)
         for one in [issuer, *issuer.chain]:
             self.constrain((<Loaded>one).leaf)
             # A root is known to whom it is of use. Not add1_chain_cert: that would be the chain
@@ -93,13 +103,6 @@ cdef class TlsInterceptor(TlsContext):
             if not openssl.SSL_CTX_add_extra_chain_cert(self.ctx, (<Loaded>one).leaf):
                 openssl.X509_free((<Loaded>one).leaf)
                 raise TlsError("intercept_ca", why("the chain cannot be used"))
-        self.extensions[0] = self.extension(openssl.NID_basic_constraints, b"critical,CA:FALSE")
-        self.extensions[1] = self.extension(openssl.NID_key_usage, b"critical,digitalSignature")
-        self.extensions[2] = self.extension(openssl.NID_ext_key_usage, b"serverAuth")
-        self.extensions[3] = self.extension(openssl.NID_subject_key_identifier, b"hash")
-        self.extensions[4] = self.extension(openssl.NID_authority_key_identifier, b"keyid")
-        self.make(b"a.invalid")                 # raises now, not at the first connection
-        self.minted = 0
 
     def __dealloc__(self):
         cdef int i

@@ -25,8 +25,12 @@
 /* OpenSSL tells no numbers of records: tls_keys counts them itself */
 enum {
     LIBSSL_COUNTS_RECORDS = 0, LIBSSL_DEFERS_TICKETS = 0, LIBSSL_NEEDS_TICKET_KEY = 0,
-    LIBSSL_MISSES_ALERTS = 0
+    LIBSSL_MISSES_ALERTS = 0, LIBSSL_CHAINS_BY_KEY = 0
 };
+#define LIBSSL_VERIFY NULL
+#define libssl_harden(ctx) (1)
+#define libssl_renegotiates_safely(ssl) (1)             /* or the handshake has failed */
+#define SSL_CTX_set_session_psk_dhe_timeout(ctx, seconds) ((void)(ctx))
 static inline uint64_t SSL_get_read_sequence(const SSL *ssl) { (void)ssl; return 0; }
 static inline uint64_t SSL_get_write_sequence(const SSL *ssl) { (void)ssl; return 0; }
 
@@ -38,10 +42,11 @@ static inline uint64_t SSL_get_write_sequence(const SSL *ssl) { (void)ssl; retur
 
 /* Its tickets of TLS 1.3 wait for the next write (SSL_CTX_set_num_tickets in its ssl.h). It makes
    one even if the callback has no key for it. It cannot read an alert in clear behind a
-   ServerHello of TLS 1.3, as clients with OpenSSL send it that do not trust us. */
+   ServerHello of TLS 1.3, as clients with OpenSSL send it that do not trust us. A context's chain
+   belongs to its leaf, or else to a leaf with the kind of key that the chain's first has. */
 enum {
     LIBSSL_COUNTS_RECORDS = 1, LIBSSL_DEFERS_TICKETS = 1, LIBSSL_NEEDS_TICKET_KEY = 1,
-    LIBSSL_MISSES_ALERTS = 1
+    LIBSSL_MISSES_ALERTS = 1, LIBSSL_CHAINS_BY_KEY = 1
 };
 
 /* --- no providers: each of their functions fails, and key_readers is not needed */
@@ -86,8 +91,55 @@ enum {
 #define SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS SSL_R_NO_COMMON_SIGNATURE_ALGORITHMS
 #define NID_kx_dhe (-1)                                         /* no cipher has it */
 
-/* Signatures of our own certificate are another list there: those of OWN_SIGNATURES in tls_context,
-   whatever a server may use */
+/* --- what OpenSSL's security level 2 refuses */
+
+/* Keys of less than 112 bits, and digests of less in signatures but a trusted certificate's own */
+static inline int libssl_is_weak_key(X509 *certificate) {
+    EVP_PKEY *key = X509_get0_pubkey(certificate);
+    int kind = key ? EVP_PKEY_id(key) : EVP_PKEY_NONE;
+    if (kind == EVP_PKEY_RSA || kind == EVP_PKEY_RSA_PSS) return EVP_PKEY_bits(key) < 2048;
+    if (kind == EVP_PKEY_EC) return EVP_PKEY_bits(key) < 224;
+    return kind != EVP_PKEY_ED25519;
+}
+static inline int libssl_is_weak_digest(X509 *certificate) {
+    int digest = NID_undef;
+    OBJ_find_sigid_algs(X509_get_signature_nid(certificate), &digest, NULL);
+    return digest == NID_md4 || digest == NID_md5 || digest == NID_sha1 || digest == NID_ripemd160;
+}
+static inline int libssl_on_verified(int good, X509_STORE_CTX *store) {
+    X509 *one = X509_STORE_CTX_get_current_cert(store);
+    int depth = X509_STORE_CTX_get_error_depth(store);
+    int last = (int)sk_X509_num(X509_STORE_CTX_get0_chain(store)) - 1;
+    if (!good || !one) return good;
+    if (libssl_is_weak_key(one)) {
+        X509_STORE_CTX_set_error(store, depth ? X509_V_ERR_CA_KEY_TOO_SMALL
+                                              : X509_V_ERR_EE_KEY_TOO_SMALL);
+        return 0;
+    }
+    if (depth < last && libssl_is_weak_digest(one)) {
+        X509_STORE_CTX_set_error(store, X509_V_ERR_CA_MD_TOO_WEAK);
+        return 0;
+    }
+    return 1;
+}
+#define LIBSSL_VERIFY ((void *)libssl_on_verified)
+
+static inline int libssl_set_ciphers(SSL_CTX *ctx, const char *names) {
+    size_t i;
+    if (!SSL_CTX_set_cipher_list(ctx, names)) return 0;
+    for (i = 0; i < sk_SSL_CIPHER_num(SSL_CTX_get_ciphers(ctx)); i++) {
+        if (SSL_CIPHER_get_bits(sk_SSL_CIPHER_value(SSL_CTX_get_ciphers(ctx), i), NULL) < 128)
+            return 0;
+    }
+    return 1;
+}
+#define SSL_CTX_set_cipher_list(ctx, names) (libssl_set_ciphers((ctx), (names)))
+
+/* A server without RFC 5746 (CVE-2009-3555) */
+#define libssl_renegotiates_safely(ssl) (SSL_get_secure_renegotiation_support(ssl))
+
+/* Signatures of our own certificate are another list there than those of a peer. Both are by
+   default without Ed25519 and with SHA-1. Ours are those of OWN_SIGNATURES in tls_context */
 static const uint16_t libssl_own_signatures[] = {
     SSL_SIGN_ECDSA_SECP256R1_SHA256, SSL_SIGN_ECDSA_SECP384R1_SHA384,
     SSL_SIGN_ECDSA_SECP521R1_SHA512, SSL_SIGN_ED25519, SSL_SIGN_RSA_PSS_RSAE_SHA256,
@@ -101,6 +153,10 @@ static inline long libssl_set_own(SSL_CTX *ctx) {
 static inline int libssl_set_accepted(SSL *ssl, const char *names) {
     return SSL_set1_sigalgs_list(ssl, names) && SSL_set_signing_algorithm_prefs(
         ssl, libssl_own_signatures, LIBSSL_OWN_N);
+}
+static inline int libssl_harden(SSL_CTX *ctx) {
+    return libssl_set_own(ctx) && SSL_CTX_set_verify_algorithm_prefs(
+        ctx, libssl_own_signatures, LIBSSL_OWN_N);
 }
 #define SSL_CTX_set1_client_sigalgs_list(ctx, names) ((void)(names), libssl_set_own(ctx))
 #define SSL_set1_sigalgs_list(ssl, names) (libssl_set_accepted((ssl), (names)))

@@ -1,6 +1,6 @@
 """Declarations of libssl and libcrypto (OpenSSL 3.0 and later, AWS-LC), as far as `tls` uses them."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 cdef extern from "libssl.h" nogil:
     ctypedef struct OSSL_LIB_CTX:
@@ -135,7 +135,11 @@ cdef extern from "libssl.h" nogil:
     size_t SSL_get_client_random(const SSL *ssl, unsigned char *out, size_t n)
     size_t SSL_get_server_random(const SSL *ssl, unsigned char *out, size_t n)
     bint LIBSSL_COUNTS_RECORDS, LIBSSL_DEFERS_TICKETS, LIBSSL_NEEDS_TICKET_KEY
-    bint LIBSSL_MISSES_ALERTS
+    bint LIBSSL_MISSES_ALERTS, LIBSSL_CHAINS_BY_KEY
+    void *LIBSSL_VERIFY             # a callback, or NULL
+    int libssl_harden(SSL_CTX *ctx)
+    bint libssl_renegotiates_safely(const SSL *ssl)
+    void SSL_CTX_set_session_psk_dhe_timeout(SSL_CTX *ctx, uint32_t seconds)
     uint64_t SSL_get_read_sequence(const SSL *ssl)
     uint64_t SSL_get_write_sequence(const SSL *ssl)
     const EVP_MD *SSL_CIPHER_get_handshake_digest(const SSL_CIPHER *cipher)

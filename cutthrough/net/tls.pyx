@@ -40,13 +40,13 @@ from cutthrough.net.tls_stream cimport (
     describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
 from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
-    ASKED_IN_VAIN, Tls, begin, drop, errno_of_alert, has_context, has_read_enough, has_shown,
+    ASKED_IN_VAIN, SEALED, Tls, begin, drop, errno_of_alert, has_context, has_read_enough, has_shown,
     hold, makes_leaves, note_done, speak_for, take_up, tls_of)
 from cutthrough.net import tls_failures, tls_wire
 from cutthrough.net.transport cimport (
-    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
-    HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_WANTING, UNFINISHED,
-    Agreed, Socket, Transport, set_tls)
+    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_INVALID,
+    HANDSHAKE_MORE, HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_WANTING,
+    UNFINISHED, Agreed, Socket, Transport, set_tls)
 
 cdef extern from "<errno.h>" nogil:
     int EPROTO
@@ -56,9 +56,8 @@ cdef enum:
     PEEKED = 2 * RECORD + 256
 
 # For Python: this module must be imported, and those are behind it
-put, remove = tls_wire.put, tls_wire.remove
-set_most_handshakes, stats = tls_wire.set_most_handshakes, tls_wire.stats
-set_own_records = tls_wire.set_own_records
+put, remove, stats = tls_wire.put, tls_wire.remove, tls_wire.stats
+set_most_handshakes, set_own_records = tls_wire.set_most_handshakes, tls_wire.set_own_records
 why_denied, alert_of_denied = tls_failures.why_denied, tls_failures.alert_of_denied
 why_silent, why_refused = tls_wire.why_silent, tls_wire.why_refused
 
@@ -128,6 +127,9 @@ cdef int shake(Socket *s) noexcept nogil:
     take_up(s, t)
     r = openssl.SSL_do_handshake(t.ssl)
     if r == 1:
+        if t.connects and not openssl.libssl_renegotiates_safely(t.ssl):
+            t.error = ECONNRESET
+            return -HANDSHAKE_INVALID
         note_done(t)
         t.peer = name_of_peer(t.context, t.ssl)
         if t.peer == NULL and (<TlsContext>t.context).requires_peer:
@@ -144,11 +146,11 @@ cdef int shake(Socket *s) noexcept nogil:
         return HANDSHAKE_MORE
     if why == openssl.SSL_ERROR_WANT_WRITE:
         return HANDSHAKE_MORE
-    if t.error:
+    if 0 < t.alert < SEALED and openssl.SSL_version(t.ssl) == openssl.TLS1_3_VERSION:
+        set_alert(t.alert)                  # whatever came of our answer
+    elif t.error:
         return -HANDSHAKE_RESET
     t.error = ECONNRESET
-    if t.alert:
-        set_alert(t.alert)
     if t.peer_ended and why != openssl.SSL_ERROR_SSL:
         return -HANDSHAKE_CLOSED
     if t.connects and errno_of_alert(t, alert_met()) != EPROTO:

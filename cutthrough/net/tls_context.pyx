@@ -143,7 +143,8 @@ cdef class TlsClient(TlsContext):
         cdef Made made = Made()
         made.ctx = new_context(
             openssl.TLS_client_method(), min_version, "", library_of_clients())
-        openssl.SSL_CTX_set_verify(made.ctx, openssl.SSL_VERIFY_PEER, NULL)
+        openssl.SSL_CTX_set_verify(
+            made.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
         if ca:
             trust(made.ctx, ca)
         elif not openssl.SSL_CTX_set_default_verify_paths(made.ctx):
@@ -189,6 +190,8 @@ cdef SSL_CTX *new_context(const openssl.SSL_METHOD *method, min_version, str cip
                 ctx, {"1.2": openssl.TLS1_2_VERSION, "1.3": openssl.TLS1_3_VERSION}[min_version]):
             raise TlsError("", why(f"TLS {min_version} is not available"))
         set_ciphers(ctx, ciphers)
+        if not openssl.libssl_harden(ctx):
+            raise MemoryError
         for groups in GROUPS:
             if openssl.SSL_CTX_set1_groups_list(ctx, groups):
                 break
@@ -216,6 +219,7 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     # The files have the chain. libssl would look for one in each handshake, and verify it
     openssl.SSL_CTX_set_mode(ctx, openssl.SSL_MODE_NO_AUTO_CHAIN)
     openssl.SSL_CTX_set_timeout(ctx, SESSION_S)
+    openssl.SSL_CTX_set_session_psk_dhe_timeout(ctx, SESSION_S)
     openssl.SSL_CTX_set_session_id_context(ctx, scope, <unsigned int>len(scope))
     openssl.SSL_CTX_set_max_early_data(ctx, 0)
     shared.by_name = {}
@@ -262,7 +266,7 @@ cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint req
         distrust(ctx, revoked, "client_crl")
     openssl.SSL_CTX_set_verify(
         ctx, openssl.SSL_VERIFY_PEER
-        | (openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), NULL)
+        | (openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), openssl.LIBSSL_VERIFY)
     return 0
 
 

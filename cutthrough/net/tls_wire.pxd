@@ -10,6 +10,7 @@ cdef enum:
     # there are bounds of one call's bytes. A record has 17 KiB at most
     MOST_FRUITLESS = 49152
     MOST_READ = 65536
+    SEALED = 255            # Tls.alert: the peer has sent a sealed record
 
 cdef enum Asked:
     NOT_ASKED = 0
@@ -45,7 +46,7 @@ cdef struct Tls:
     uint8_t closed          # the peer has ended its stream; known without libssl
     uint8_t notified        # our close_notify or a fatal alert is sealed; the same
     uint8_t shows, shown    # our certificate: in a message, in the kernel
-    uint8_t alert           # in clear, of a handshake; where libssl cannot read it; 0: none
+    uint8_t alert           # a client's in clear, where libssl cannot read it; 0: none; SEALED
     uint8_t asked           # by a server, for our certificate: Asked
     uint8_t connects        # our side has connected: not counted as a listener's
 

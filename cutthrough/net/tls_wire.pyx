@@ -17,7 +17,7 @@ from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.tls_keys cimport note_secrets
-from cutthrough.net.tls_records cimport ALERT, Records, wipe_records
+from cutthrough.net.tls_records cimport ALERT, APPLICATION_DATA, Records, wipe_records
 from cutthrough.net.transport cimport REFUSES_CERTIFICATE, Socket, WANTS_CERTIFICATE
 
 cdef extern from "<errno.h>" nogil:
@@ -167,9 +167,9 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
             t.records.keys.tx.seq += 1
         else:
             t.records.keys.rx.seq += 1
-    if openssl.LIBSSL_MISSES_ALERTS and t.shaking and not sent and (
-            kind == openssl.SSL3_RT_HEADER):
-        t.alert = last_byte if is_clear_alert(<const uint8_t *>data, n) else 0
+    if openssl.LIBSSL_MISSES_ALERTS and t.shaking and not (sent or t.connects) and (
+            kind == openssl.SSL3_RT_HEADER and t.alert != SEALED):
+        t.alert = clear_alert(<const uint8_t *>data, n)
     if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
         t.shows = True
     if kind == HANDSHAKE and not sent and n and (
@@ -186,9 +186,13 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
         free_records(t)
 
 
-cdef inline bint is_clear_alert(const uint8_t *header, size_t n) noexcept nogil:
-    """libssl has got the whole record: its last byte is the alert's number."""
-    return n == 5 and header[0] == ALERT and header[3] == 0 and header[4] == 2
+cdef inline uint8_t clear_alert(const uint8_t *header, size_t n) noexcept nogil:
+    """Its number; 0: it is none. SEALED: none can follow. libssl has got the whole record, whose
+    last byte is the number."""
+    if header[0] == APPLICATION_DATA:
+        return SEALED
+    return last_byte if (
+        n == 5 and header[0] == ALERT and header[3] == 0 and header[4] == 2) else 0
 
 
 cdef void free_ssl(Tls *t) noexcept nogil:

@@ -12,6 +12,7 @@ import json
 import re
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording.xml_documents import is_plain_path
 
 _TAG = re.compile(r"\{\{\{(.*?)\}\}\}|\{\{(.*?)\}\}", re.DOTALL)
 _WORD = re.compile(r"""\s*('[^']*'|"[^"]*"|[^\s'"]+)""")
@@ -90,6 +91,9 @@ def _value(text: str) -> str:
     if name == "Request.Body" and len(given) == 2 and given[0] == "jsonpath":
         return _jsonpath(given[1])
     if name == "Request.Body" and len(given) == 2 and given[0] == "xpath":
+        if not is_plain_path(given[1]):
+            raise NotImported(f"its template: the XPath {given[1]!r:.60} is no plain "
+                              "path")
         return f"xpath({_text(given[1])})"
     if given:
         raise NotImported(f"its template: the helper {name!r:.40} is not known")

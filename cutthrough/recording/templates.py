@@ -11,7 +11,8 @@ connections runs it.
     json        the request's body as a document
     now(format, days=, hours=, minutes=, seconds=)      UTC; "unix", "unix_ms", "iso",
                 "http", or a format of strftime
-    xpath(path) the text of the first node there, of a request's body of XML; "": none
+    xpath(path) the text of the first node there, of a request's body of XML; "": none.
+                Steps alone, as /a/b[2]/@c
     uuid()      random; random_int(low, high)   both included
 """
 
@@ -37,7 +38,12 @@ from cutthrough.recording.model import (
     Response,
     split_pairs,
 )
-from cutthrough.recording.xml_documents import decode_xml, read_xml, text_at
+from cutthrough.recording.xml_documents import (
+    decode_xml,
+    is_plain_path,
+    read_xml,
+    text_at,
+)
 
 MOST_TEXT = 1 << 20                          # of a template, and of what it makes
 _FILTERS = ("abs", "default", "first", "float", "int", "last", "length", "lower",
@@ -213,6 +219,8 @@ def _values(request: Request, state: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _text_at(body: bytes, path: str) -> str:
+    if not is_plain_path(path):
+        raise TemplateMistake(f"xpath({path[:60]!r}): only a plain path is read")
     try:
         return text_at(read_xml(decode_xml(body)), path)
     except KeyMistake as error:

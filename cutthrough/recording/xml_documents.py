@@ -29,7 +29,8 @@ _DOCTYPE = re.compile(r"(?>\s++|<\?(?>.*?\?>)|<!--(?>.*?-->))*+<!DOCTYPE", re.S)
 _DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?\sencoding\s?=\s?["']([\w.-]{1,20})""")
 # Others are read as UTF-8. Python has codecs that are no charsets, or slow
 _CHARSETS = {b"iso-8859-1": "latin-1", b"us-ascii": "ascii", b"windows-1252": "cp1252"}
-_CALL = re.compile(r"[\w.-]+\s*\(")        # of a function: no path
+_INNERMOST = re.compile(r"""\[(?:[^\[\]"']|"[^"]*"|'[^']*')*\]""")
+_STEPS = re.compile(r"/{0,2}@?[\w.*:-]+(?:\(\))?(?:/{1,2}@?[\w.*:-]+(?:\(\))?)*")
 _IGNORE = re.compile(r"\s*\{\{\s*ignore\s*\}\}\s*")
 _REGEX = re.compile(r"\s*\{\{\s*regex:(.*)\}\}\s*")
 
@@ -131,9 +132,18 @@ def has_xpath(root: Any, path: str) -> bool:
     return _evaluate(root, f"boolean((/)[boolean({path})])") is True
 
 
+def is_plain_path(path: str) -> bool:
+    """Steps alone: no call, union or sum, but in brackets. lxml begins those at the root,
+    and hoverfly above it."""
+    before = ""
+    while path != before:
+        path, before = _INNERMOST.sub("", path), path
+    return _STEPS.fullmatch(path) is not None
+
+
 def text_at(root: Any, path: str) -> str:
-    """The text of the first node at an XPath, or its number, or "": there is none."""
-    if not path.startswith(("/", "(")) and not _CALL.match(path):
+    """The text of the first node at a plain path, or "": there is none."""
+    if not path.startswith("/"):
         path = f"/{path}"                    # above the root, as in `has_xpath`
     return _evaluate(root, f"string({path})") or ""
 

@@ -139,8 +139,9 @@ def test_hoverflys_templates_make_the_same(text, found):
 
 @pytest.mark.parametrize(("path", "found"), [
     ("/cart/item", "eggs &amp; ham"), ("cart/item[2]", "tea"), ("//item[2]/@n", "7"),
-    ("count(//item)", "2"), ("/cart/none", ""), ("/cart", "eggs &amp; hamtea"),
-    ("//p:item", ""), ("][", "")])
+    ("//item[@n]/text()", "tea"), ("/cart/none", ""), ("/cart", "eggs &amp; hamtea"),
+    ("//p:item", ""), ("/cart/item[count(//item)]", "tea"),
+    ("cart/*[contains(., \"]\") or @n]", "tea"), ("..", "")])
 def test_hoverflys_xpath_of_a_body(path, found):
     """In a template of ours: xpath("/cart/item")."""
     asked = msgspec.structs.replace(ASKED, body=(
@@ -165,6 +166,8 @@ def test_hoverflys_helpers_make_times_and_identifiers():
 @pytest.mark.parametrize("text", [
     "{{ faker 'Name' }}", "{{ csv 'a' 'b' 'c' 'd' }}", "{{#unless a}}{{/unless}}",
     "{{ Request }}", "{{ Request.Body 'jsonpathfromxml' '$.a' }}",
+    "{{ Request.Body 'xpath' 'count(cart/item)' }}", "{{ Request.Body 'xpath' 'a|b' }}",
+    "{{ Request.Body 'xpath' '(a)[2]' }}", "{{ Request.Body 'xpath' '][' }}",
     "{{ Request.QueryParam.a.[1] }}",
     "{{#if State.a}}", "{{/if}}", "{{ }}", "{{ now 'tomorrow' }}", "{{ Vars.a }}",
     "{{#each State.a}}{{#each State.b}}{{/each}}{{/each}}",
