@@ -36,7 +36,8 @@ cdef enum:
     AT_ONCE = 4                                 # records: COPY_BYTES, and one syscall
     SEALED = AT_ONCE * MOST_RECEIVED
 
-# libssl is at the begin of a record: it has no part of one (SSL_rstate_string(3))
+# libssl is at the begin of a record: it has no part of one (SSL_rstate_string(3)). With a part of
+# a message it is not finished either; AWS-LC does not tell of that
 cdef const char *READS_HEADER = b"RH"
 # Records of the call at hand
 cdef unsigned char sealed[SEALED]
@@ -47,7 +48,7 @@ cdef bint take_over(Tls *t) noexcept nogil:
     cdef Agreed *agreed
     cdef Records *r = t.records
     if r == NULL or t.begun or openssl.SSL_get_shutdown(t.ssl) or (
-            openssl.SSL_has_pending(t.ssl)) or (
+            openssl.SSL_has_pending(t.ssl) or not openssl.SSL_is_init_finished(t.ssl)) or (
             strcmp(openssl.SSL_rstate_string(t.ssl), READS_HEADER) != 0):
         return False
     agreed = copy_agreed(t)

@@ -133,8 +133,8 @@ def has_xpath(root: Any, path: str) -> bool:
 
 
 def is_plain_path(path: str) -> bool:
-    """Steps alone: no call, union or sum, but in brackets. lxml begins those at the root,
-    and hoverfly above it."""
+    """Steps alone: no call, union or sum, but in brackets. lxml begins those at the
+    root, and hoverfly above it."""
     before = ""
     while path != before:
         path, before = _INNERMOST.sub("", path), path
