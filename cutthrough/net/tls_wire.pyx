@@ -200,6 +200,7 @@ cdef void free_ssl(Tls *t) noexcept nogil:
     if t.ssl != NULL:
         n_ssl -= 1
         openssl.SSL_free(t.ssl)
+        openssl.ERR_clear_error()           # or Python's ssl may take it for its own
         t.ssl = NULL
 
 

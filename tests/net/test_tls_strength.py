@@ -217,3 +217,15 @@ def test_an_alert_in_clear_that_somebody_slips_in(
     couple.peer.sock.send(flight[:first] + b"\x15\x03\x03\x00\x02\x02\x74")
     couple.end.note()
     assert couple.end.shake() == "invalid"
+
+
+def test_a_failure_of_ours_is_none_of_pythons(couple_of, tmp_path) -> None:
+    """Both may have the same libcrypto, whose queue of errors belongs to the thread:
+    authorities could not be loaded behind a handshake that had failed."""
+    server = origin(issue(None, names=("localhost",)), tmp_path)
+    couple = couple_of(TlsClient(ca=ROOT.pem[0]), server, connects=True)
+    assert couple.shake() == "denied"
+    couple.end.close()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(
+        cadata=ROOT.certificate.public_bytes(serialization.Encoding.DER))
