@@ -133,7 +133,7 @@ openssl: .venv/ready.run ## build in place with the system's OpenSSL again
 	CUTTHROUGH_LIBSSL= $(MAKE) --no-print-directory build/built.native
 
 test-aws-lc: .venv/ready.test aws-lc ## `make aws-lc`, and all tests of TLS with that build
-	$(PY) -m pytest -q tests/net/test_leaves.py tests/net/test_tls*.py tests/generation tests/doctor \
+	$(PY) -m pytest -q tests/net tests/generation tests/doctor \
 		tests/e2e/test_tls_*.py tests/e2e/test_interception*.py tests/e2e/test_origin_http2*.py \
 		tests/e2e/test_client_certificates.py tests/e2e/test_http2*.py \
 		tests/e2e/test_replay_intercepted.py $(PYTEST_ARGS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cutthrough.net.tls_context import TlsClient
-from tests.support.certificates import authority, localhost
+from tests.support.certificates import authority, localhost, on_aws_lc
 from tests.support.couple import Couple
 
 KINDS = {
@@ -35,6 +35,8 @@ def shake(known, client: TlsClient, certificate: Path, key: Path) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_is_verified_by_each_kind_of_key(known, tmp_path, kind) -> None:
     """R48. The second one is of another authority of this name."""
+    if on_aws_lc() and kind in ("RSA-PSS", "Ed448"):
+        pytest.skip("AWS-LC has no signatures of these keys in TLS")
     made = []
     for name in ("one", "two"):
         pem, key = tmp_path / f"{name}.pem", tmp_path / f"{name}.key"
