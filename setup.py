@@ -14,6 +14,7 @@ mode. Each mode has its objects under build/<mode>, so that a change of the mode
 compiles only changed modules. All modes but trace share the generated C.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -150,6 +151,7 @@ def libraries_of(source: str) -> dict[str, list[str]]:
     return found
 
 
+@functools.cache
 def note_libssl() -> Path:
     """Return a file that is newer than what was compiled with another libssl: another
     directory, or another library in it."""

@@ -243,7 +243,7 @@ def test_a_build_tells_its_mode_and_its_flags():
 @pytest.mark.parametrize(("version", "verdict"), [
     ("OpenSSL 3.0.19 27 Jan 2026", "note"), ("OpenSSL 3.5.1 1 Jul 2025", "ok"),
     ("AWS-LC 5.12.0", "ok")])
-def test_a_libssl_with_slow_handshakes_is_told(version, verdict):
+def test_doctor_notes_a_libssl_with_slow_handshakes(version, verdict):
     found = program.judge_libssl(version)
     assert (found.verdict, found.seen) == (verdict, version)
     assert ("make aws-lc" in found.advice) == (verdict == "note")

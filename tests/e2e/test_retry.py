@@ -229,7 +229,7 @@ def test_the_pool_is_bounded(start_proxy, make_origin, dial):
 def test_an_origin_that_is_asked_again_is_kept_in_place_of_the_eldest(
     start_proxy, make_origin, dial
 ):
-    """R31: a pool that is full of others' connections kept none of the newer ones."""
+    """R31: a full pool kept no newer connection until an older one had timed out."""
     proxy = start_proxy("--upstream-idle", "1")
     once, again = make_origin(Stale(1 << 30)), make_origin(Stale(1 << 30))
     client = dial(proxy)

@@ -1,5 +1,5 @@
-"""What either library must refuse, or accept, alike: keys, digests, chains and tickets
-(R47 to R49). OpenSSL does it by its security level, AWS-LC by `libssl.h`."""
+"""OpenSSL and AWS-LC refuse and accept the same keys, digests, chains and tickets (R47 to
+R49). OpenSSL has its security level for that, and AWS-LC has `libssl.h`."""
 
 import datetime
 import ssl
