@@ -1,5 +1,5 @@
-"""OpenSSL and AWS-LC refuse and accept the same keys, digests, chains and tickets (R47 to
-R49). OpenSSL has its security level for that, and AWS-LC has `libssl.h`."""
+"""OpenSSL and AWS-LC refuse and accept the same keys, digests, chains and tickets
+(R47 to R49): the one by its security level, the other by `libssl.h`."""
 
 import datetime
 import ssl
