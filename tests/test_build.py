@@ -160,6 +160,24 @@ def test_an_unknown_mode_is_refused_by_name(small: Path) -> None:
     assert "CUTTHROUGH_BUILD=fast" in done.stderr
 
 
+def test_a_libssl_that_is_gone_ends_the_build(small: Path) -> None:
+    """The compiler and the loader took the system's in its place, for some modules: the
+    interpreter crashed."""
+    gone = small / "aws-lc"
+    done = build(small, "native", CUTTHROUGH_LIBSSL=str(gone))
+    assert done.returncode != 0 and f"no {gone}/include/openssl/ssl.h" in done.stderr
+    (gone / "include/openssl").mkdir(parents=True)
+    (gone / "include/openssl/ssl.h").touch()
+    done = build(small, "native", CUTTHROUGH_LIBSSL=str(gone))
+    assert done.returncode != 0 and f"no {gone}/lib/libssl.so" in done.stderr
+    (small / "build/native").mkdir(parents=True, exist_ok=True)
+    (small / "build/native/libssl").write_text(f"{gone}\nhash")    # of the last build
+    assert build(small, "native").returncode != 0
+    (small / "build/release").mkdir(parents=True, exist_ok=True)
+    (small / "build/release/libssl").write_text(f"{gone}\nhash")
+    built(small, "release")                  # a wheel has the system's
+
+
 @pytest.mark.parametrize(
     "source, complaint",
     [(WITH_WARNING, "warning: "), (WITH_HINT, "performance hint: ")],
