@@ -17,7 +17,8 @@ cdef class Batch:
     cdef readonly int width         # cells of a row
     cdef Cell *cells
     cdef char *bytes
-    cdef size_t n_cells, most_cells, n_bytes, most_bytes
+    cdef size_t n_cells, most_cells, most_bytes
+    cdef readonly size_t n_bytes    # of texts and blobs
     cdef size_t begin               # cells that are left out before the first row
     cdef object value(self, size_t at)
     cdef Cell *add(self, CellKind kind) except NULL

@@ -3,6 +3,7 @@ from typing import Any, Self
 
 class Batch:
     width: int
+    n_bytes: int
     def __new__(cls, width: int) -> Self: ...
     @staticmethod
     def of(rows: Iterable[tuple[Any, ...]], width: int) -> Batch: ...

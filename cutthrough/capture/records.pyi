@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from typing import Any
 
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.redaction import Redactor
@@ -11,7 +12,6 @@ class Assembly:
     evicted: int
     taped: list[Taped]
     def __init__(self, redactor: Redactor) -> None: ...
-    def rows(self, records: Iterable[tuple[int, int, int, bytes]]
-             ) -> Batch: ...
+    def rows(self, records: Iterable[Any]) -> Batch: ...
     def parts(self, worker: int, request: int, whole: bool
               ) -> tuple[int, list[tuple[int, bytes]]] | None: ...

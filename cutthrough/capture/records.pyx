@@ -5,7 +5,7 @@ A worker sends HEADS, pieces of bodies and END; END makes the row. Parts without
 an END yet are kept in memory within bounds, oldest first out. All is redacted here.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -14,13 +14,15 @@ from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.batch cimport TEXT, Batch
 from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
 from cutthrough.capture.heads cimport Names
-from cutthrough.capture.ring cimport Kind     # this form is seen when it changes
-from cutthrough.capture.taped cimport Taped
+from cutthrough.capture.open_exchange cimport OpenExchange, add_part, check_end, untimed
+from cutthrough.capture.ring cimport (        # this form is seen when it changes
+    Kind, Record, Whole, behind, payload_of)
+from cutthrough.capture.taped cimport Taped, taped_in, taped_of
 from cutthrough.capture.texts cimport (
-    Text, is_ascii, latin1_of, put_some, split_heads, texts_of, utf8_of)
+    Text, is_ascii, latin1_of, put_some, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.capture.bodies import Body, make_body
 from cutthrough.capture.heads import as_http2
-from cutthrough.capture.messages import Piece, read_websocket
+from cutthrough.capture.messages import read_websocket
 from cutthrough.capture.redaction import Redactor
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import METHODS
@@ -64,20 +66,7 @@ _NO_BODY = Body(None, None, None)
 _HTTP = {10: "1.0", 11: "1.1", 20: "2"}
 
 
-cdef class _Open:
-    """The parts of an exchange so far; None: none of this kind."""
-    cdef bytes heads
-    cdef list up
-    cdef list down
-    cdef list pieces
-    cdef list timed                         # pieces of an answer, each behind its time
-    cdef list asked                         # bytes of `up` that came before each of these
-    cdef uint64_t head_asked                # … and before the answer's head
-    cdef uint64_t n_up
-    cdef int64_t size
-
-
-cdef _Open _NOTHING = _Open()
+cdef OpenExchange _NOTHING = OpenExchange()
 
 
 cdef class Assembly:
@@ -99,55 +88,69 @@ cdef class Assembly:
         self.taped = []
 
     def rows(self, records):
-        """Returns a Batch, which the next call clears. Raises ValueError for a payload that is
-        too short."""
-        cdef const EndRecord *end
+        """Of what Ring.read returns. Returns a Batch, which the next call clears. Raises ValueError
+        for a payload that is too short."""
         cdef dict opened = self._open
-        cdef _Open one
+        cdef OpenExchange one
         cdef bytes payload
         cdef Kind kind
         self._batch.clear()
         for record in records:
+            if type(record) is Whole:
+                self._whole(record)
+                continue
             kind, worker, request, payload = record
             if kind == ring.END:
                 one = opened.pop((worker, request), _NOTHING)
                 self._size -= one.size
-                end = <const EndRecord *>PyBytes_AS_STRING(payload)
-                check_size(end, PyBytes_GET_SIZE(payload))
-                if end.flags & end_record.IS_RECORDED:
-                    self.taped.append(taped_of(payload, one))
-                if not end.flags & end_record.NOT_CAPTURED:
-                    self._row(worker, request, payload, one)
+                self._end(worker, request, text_of(payload), payload, one)
                 continue
             one = opened.get((worker, request))
             if one is None:
-                one = opened[worker, request] = _Open()
-            if kind == ring.HEADS:
-                one.heads = payload
-                one.head_asked = one.n_up
-            elif kind == ring.UP:
-                one.up = appended(one.up, payload)
-                one.n_up += PyBytes_GET_SIZE(payload)
-            elif kind == ring.DOWN:
-                one.down = appended(one.down, payload)
-            elif kind == ring.TIMED_DOWN:
-                if PyBytes_GET_SIZE(payload) < 8:
-                    raise ValueError("a piece without its time")
-                one.timed = appended(one.timed, payload)
-                one.asked = appended(one.asked, one.n_up)
-            elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
-                one.pieces = appended(one.pieces, Piece(
-                    kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
-            one.size += len(payload)
+                one = opened[worker, request] = OpenExchange()
+            add_part(one, kind, payload)
             self._size += len(payload)
             if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
                 self._evict()
         return self._batch
 
+    cdef int _whole(self, Whole whole) except -1:
+        cdef const Record *record = whole.first
+        cdef Text payload
+        cdef Taped taped
+        cdef OpenExchange one = None
+        payload.data, payload.n = payload_of(whole.end), whole.end.length
+        if self._open:
+            one = self._open.pop((record.worker, record.request), None)
+        if one is not None:
+            self._size -= one.size
+        else:
+            taped = taped_in(whole)
+            if taped is not None:
+                self.taped.append(taped)
+                return 0
+            one = OpenExchange()
+        while record != whole.end:
+            add_part(one, <Kind>record.kind,
+                     PyBytes_FromStringAndSize(payload_of(record), record.length))
+            record = behind(record)
+        return self._end(record.worker, record.request, payload, whole, one)
+
+    cdef int _end(self, uint32_t worker, uint64_t request, Text payload, object owner,
+                  OpenExchange parts) except -1:
+        """`owner`: of the memory of `payload`."""
+        cdef const EndRecord *end = <const EndRecord *>payload.data
+        check_end(end, payload.n)
+        if end.flags & end_record.IS_RECORDED:
+            self.taped.append(taped_of(end, owner, parts))
+        if not end.flags & end_record.NOT_CAPTURED:
+            self._row(worker, request, end, parts)
+        return 0
+
     def parts(self, worker, request, whole):
         """What has come of an exchange without an END: its bytes, and (kind, payload) of each
         record; of heads alone, unless `whole`. None: nothing has."""
-        cdef _Open one = self._open.get((worker, request))
+        cdef OpenExchange one = self._open.get((worker, request))
         if one is None:
             return None
         found = [] if one.heads is None else [(HEADS, one.heads)]
@@ -162,20 +165,20 @@ cdef class Assembly:
 
     def _evict(self) -> None:
         oldest = next(iter(self._open))
-        self._size -= (<_Open>self._open.pop(oldest)).size
+        self._size -= (<OpenExchange>self._open.pop(oldest)).size
         self.evicted += 1
 
-    cdef int _row(self, uint32_t worker, uint64_t request, bytes payload, _Open parts) except -1:
+    cdef int _row(self, uint32_t worker, uint64_t request, const EndRecord *end,
+                  OpenExchange parts) except -1:
         cdef size_t n_cells = self._batch.n_cells
         try:
-            return self._put_row(worker, request, payload, parts)
+            return self._put_row(worker, request, end, parts)
         except BaseException:
             self._batch.drop_from(n_cells)
             raise
 
-    cdef int _put_row(self, uint32_t worker, uint64_t request, bytes payload,
-                      _Open parts) except -1:
-        cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
+    cdef int _put_row(self, uint32_t worker, uint64_t request, const EndRecord *end,
+                      OpenExchange parts) except -1:
         cdef Batch to = self._batch
         cdef Text[N_TEXTS] texts
         cdef Text up, down, raw_up, raw_down
@@ -187,7 +190,7 @@ cdef class Assembly:
         texts_of(end, texts)
         raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
         if parts.heads is not None:
-            split_heads(parts.heads, &up, &raw_down)
+            split_heads(text_of(parts.heads), &up, &raw_down)
             if not raw_up.n:                # that of an upgrade's request is here
                 raw_up = up
         up, down = raw_up, raw_down
@@ -324,61 +327,6 @@ cdef class Assembly:
             TEXT, names.most_of(head.data, head.n))))
 
 
-cdef Taped taped_of(bytes payload, _Open parts):
-    cdef const EndRecord *end = <const EndRecord *>PyBytes_AS_STRING(payload)
-    cdef const char *at = PyBytes_AS_STRING(payload) + sizeof(EndRecord)
-    cdef Taped made = Taped.__new__(Taped)
-    cdef Text up, down
-    cdef uint32_t n
-    cdef int i
-    made.user_line = made.host_line = made.up_lines = made.down_lines = b""
-    for i in range(<int>end_record.N_TEXTS):
-        n = end.lengths[i]
-        if i == <int>end_record.T_USER:
-            made.user_line = PyBytes_FromStringAndSize(at, n)
-        elif i == <int>end_record.T_HOST:
-            made.host_line = PyBytes_FromStringAndSize(at, n)
-        elif i == <int>end_record.T_HEAD:
-            made.up_lines = PyBytes_FromStringAndSize(at, n)
-        at += n
-    if parts.heads is not None:
-        split_heads(parts.heads, &up, &down)
-        if up.n and not made.up_lines:
-            made.up_lines = PyBytes_FromStringAndSize(up.data, up.n)
-        made.down_lines = PyBytes_FromStringAndSize(down.data, down.n)
-    made.up = b"".join(parts.up) if parts.up is not None else b""
-    made.pieces, made.timed = parts.pieces or [], parts.timed or []
-    made.reason, made.port = _REASONS[end.outcome], end.port
-    made.up_bytes, made.down_bytes = end.body_up, end.body_down
-    made.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
-    made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
-    made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
-    made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
-    made.is_unanswered = end.status == 0
-    # An answer that begins before the request's end has a place for each piece
-    if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
-        made.head_asked, made.asked = parts.head_asked, parts.asked or []
-    made.begun_us, made.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
-    made.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
-    return made
-
-
-cdef list untimed(list pieces):
-    cdef bytes piece
-    return [piece[8:] for piece in pieces] if pieces is not None else []
-
-
-cdef int check_size(const EndRecord *end, size_t n) except -1:
-    cdef size_t wanted = sizeof(EndRecord)
-    cdef int i = 0
-    while n >= wanted and i < <int>end_record.N_TEXTS:
-        wanted += end.lengths[i]
-        i += 1
-    if n < wanted:
-        raise ValueError("the end of an exchange has not all of its fields")
-    return 0
-
-
 cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) except -1:
     """Method, host, port and URL; of a tunnel, the URL is host and port. `head`: in UTF-8."""
     cdef bint intercepted = end.flags & end_record.IS_INTERCEPTED != 0
@@ -424,10 +372,3 @@ cdef inline int bit(int flags, int one) noexcept:
 
 cdef inline object version_of(int number):
     return _TLS_VERSIONS.get(number) if number else None
-
-
-cdef inline list appended(list pieces, object piece):
-    if pieces is None:
-        return [piece]
-    pieces.append(piece)
-    return pieces

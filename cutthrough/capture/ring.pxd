@@ -11,11 +11,13 @@ cdef struct Header:
     uint64_t parts              # heads and pieces of bodies that found no room
     uint64_t gap[4]
     uint64_t tail               # the consumer's: bytes that it needs no more
-    uint64_t sleeps             # 1: it waits to be woken
+    uint64_t sleeps             # 1: it waits to be woken, when `head` is there
+    uint64_t sleeps_to
     uint64_t unwritten          # exchanges that it could not write
     uint64_t forgotten          # exchanges whose parts it had no memory for
     uint64_t fails              # 1: it cannot write what is recorded
     uint64_t turn               # the end of what it reads in this turn
+    uint64_t size               # bytes of records, a power of two; 0: the most
     uint64_t name               # random, so that a store knows the ring again; 0: it has none
 
 cdef enum Kind:
@@ -27,6 +29,9 @@ cdef enum Kind:
     FRAMES_UP                   # an int64, Unix time in µs, and the bytes of a WebSocket
     FRAMES_DOWN
     TIMED_DOWN                  # as DOWN, with its time: of an answer that is recorded
+
+cdef enum:
+    TIME_BYTES = 8              # of the time before a piece
 
 # A record; `size` is a multiple of 8. If it is PADDING, only the first eight bytes are there.
 cdef struct Record:
@@ -49,6 +54,7 @@ cdef struct Held:
 cdef struct Producer:
     Header *header
     char *data
+    uint64_t size               # of the data
     int wake_fd                 # a pipe to the consumer; -1: none
     Held *first                 # of the records that wait for room; NULL: none does
     Held *last
@@ -70,6 +76,19 @@ cdef uint64_t in_flight(const Producer *ring) noexcept nogil
 cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
                   size_t n) noexcept nogil
 
+# The next record in memory.
+cdef inline const Record *behind(const Record *record) noexcept nogil:
+    return <const Record *>(<const char *>record + record.size)
+
+cdef inline const char *payload_of(const Record *record) noexcept nogil:
+    return <const char *>(record + 1)
+
+# All records of an exchange, one behind the other in the ring: until its `release`.
+cdef class Whole:
+    cdef const Record *first
+    cdef const Record *end      # its END
+    cdef Ring ring              # keeps the memory
+
 cdef class Ring:
     cdef Producer producer
     cdef object memory          # keeps it alive
@@ -78,4 +97,5 @@ cdef class Ring:
     cdef uint64_t again          # where the last turn of a killed consumer ended; 0: done with
     cdef readonly bint is_again  # what was read last is that turn
 
+    cdef Whole whole_at(self, const Record *first, uint64_t left)
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1

@@ -8,8 +8,8 @@ The producer never waits (R58): a record without room is dropped and counted by 
 record becomes visible as a whole, when `head` moves behind it, so a producer that is killed in
 the middle leaves nothing behind, and its replacement continues behind the last record. The consumer
 moves `tail` when it has stored the records, and has erased them: the next consumer reads again
-what this one had not stored. Records of an exchange that has no end yet stay, as far as
-KEPT_BYTES behind the last that was read.
+what this one had not stored. Records of an exchange that has no end yet stay, unless an eighth of
+the ring was read behind them.
 
 A record of an exchange that must not be lost waits in the worker's own memory, if there is no
 room; and behind it all records of such exchanges, so that their order stays.
@@ -48,15 +48,22 @@ cdef extern from * nogil:
     void keep_order()           # for the compiler alone
 
 cdef enum:
-    # Bytes of records: some 5000 exchanges, or 0.1 s of bodies at 80 MB/s
-    DATA_BYTES = 8388608
+    # Bytes of records, a power of two: at most some 20 000 exchanges, or 0.4 s of bodies at
+    # 80 MB/s; and at least
+    DATA_BYTES = 33554432
+    LEAST_BYTES = 8388608
+    # Of all workers together, if that leaves each the least
+    SHARED_BYTES = 134217728
     # mmap(2) takes offsets in whole pages, and a page of arm64 may have 64 KiB
     HEADER_BYTES = 65536
-    # Of a record that waits: the ring has room for it, wherever its head stands
-    MOST_HELD_RECORD = DATA_BYTES // 4
-    KEPT_BYTES = DATA_BYTES // 8
+    # Of a record that waits: any ring has room for it, wherever its head stands
+    MOST_HELD_RECORD = LEAST_BYTES // 4
+    # Records of an exchange without an END stay in so great a part of the ring
+    KEPT_PART = 8
     # Bytes of a record before its field `worker`: size and kind, all that padding has
     WORKER_AT = 6
+    # Of an exchange that is taken as a whole
+    MOST_OF_WHOLE = 16
 
 RING_BYTES = HEADER_BYTES + DATA_BYTES
 
@@ -66,9 +73,9 @@ assert sizeof(Record) == 24 and sizeof(Header) <= HEADER_BYTES
 cdef char *reserve(Producer *ring, size_t n) noexcept nogil:
     cdef Header *header = ring.header
     cdef uint64_t head = header.head
-    cdef uint64_t spare = DATA_BYTES - (head - load_position(&header.tail))
-    cdef uint64_t at = head % DATA_BYTES
-    cdef uint64_t left = DATA_BYTES - at        # to the end of the ring
+    cdef uint64_t spare = ring.size - (head - load_position(&header.tail))
+    cdef uint64_t at = head & (ring.size - 1)
+    cdef uint64_t left = ring.size - at         # to the end of the ring
     cdef uint64_t size = (sizeof(Record) + n + 7) & ~<uint64_t>7
     cdef Record *record = <Record *>(ring.data + at)
     if size <= left:
@@ -76,7 +83,7 @@ cdef char *reserve(Producer *ring, size_t n) noexcept nogil:
             return NULL
         record.size = <uint32_t>size
         return <char *>(record + 1)
-    if size > DATA_BYTES or left + size > spare:
+    if size > ring.size or left + size > spare:
         return NULL
     record.size = <uint32_t>left
     record.kind = PADDING
@@ -90,8 +97,8 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
     cdef Header *header = ring.header
     cdef uint64_t head = header.head
     cdef uint64_t size = (sizeof(Record) + n + 7) & ~<uint64_t>7
-    cdef uint64_t left = DATA_BYTES - head % DATA_BYTES
-    cdef Record *record = <Record *>(ring.data + head % DATA_BYTES)
+    cdef uint64_t left = ring.size - (head & (ring.size - 1))
+    cdef Record *record = <Record *>(ring.data + (head & (ring.size - 1)))
     if ring.filling != NULL:
         hold(ring, kind, worker, request, n)
         return
@@ -107,7 +114,8 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
     if kind == HEADS:                           # worth no wake-up before its END
         return
     full_fence()                                # `head` is visible before `sleeps` is read
-    if header.sleeps and take_flag(&header.sleeps) and ring.wake_fd >= 0:
+    if load_position(&header.sleeps) and head + size >= header.sleeps_to and (
+            take_flag(&header.sleeps)) and ring.wake_fd >= 0:
         write(ring.wake_fd, b"w", 1)            # if the pipe is full, it is awake
 
 
@@ -178,9 +186,10 @@ cdef class Ring:
             drop_first(&self.producer)
         free(self.producer.filling)
 
-    def __init__(self, memory, int wake_fd=-1):
+    def __init__(self, memory, int wake_fd=-1, uint64_t size=0):
         """On writable `memory` of RING_BYTES bytes; zeroed memory is an empty ring.
-        `wake_fd`: the producer's end of the consumer's pipe, not owned."""
+        `wake_fd`: the producer's end of the consumer's pipe, not owned. `size`: of an empty ring,
+        the bytes that it has for records, in place of the most (see `size_for`)."""
         cdef unsigned char[::1] view = memory
         if view.shape[0] < RING_BYTES:
             raise ValueError("a ring has %d bytes" % RING_BYTES)
@@ -188,6 +197,9 @@ cdef class Ring:
         self.producer.header = <Header *>&view[0]
         self.producer.data = <char *>&view[HEADER_BYTES]
         self.producer.wake_fd = wake_fd
+        if size and not self.producer.header.size:
+            self.producer.header.size = size
+        self.producer.size = size_of(self.producer.header)
         self.read_to = self.producer.header.tail
         self.open = set()
         if self.read_to < self.producer.header.turn <= self.producer.header.head:
@@ -209,6 +221,11 @@ cdef class Ring:
         return self.producer.first == NULL
 
     @property
+    def size(self):
+        """The bytes that it has for records."""
+        return self.producer.size
+
+    @property
     def in_use(self):
         """Bytes that the producer has filled and the consumer has not released."""
         return load_position(&self.producer.header.head) - self.producer.header.tail
@@ -218,28 +235,41 @@ cdef class Ring:
         """Bytes that the consumer has not read."""
         return load_position(&self.producer.header.head) - self.read_to
 
-    def read(self, Py_ssize_t most):
+    def read(self, Py_ssize_t most, bint wholes=False):
         """Returns (kind, worker, request, payload) of the next records, some `most` bytes of
-        them; []: there are none. `release` gives their room back. After a consumer that was
-        killed, these are first the records of its last turn that are still there.
+        them; []: there are none. `wholes`: a Whole in place of several records of an exchange, if
+        all of it is there. `release` gives their room back. After a consumer that was killed,
+        these are first the records of its last turn that are still there.
 
         A record that cannot be one ends the reading: the ring is taken as empty."""
         cdef uint64_t head = load_position(&self.producer.header.head)
+        cdef uint64_t size = size_of(self.producer.header)      # its worker may be new
         cdef uint64_t at = self.read_to
+        cdef uint64_t limit = self.again or head
         cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
         cdef Record *record
         cdef const Record *begun = NULL         # of an exchange that has no END yet
         cdef list found = []
+        cdef Whole whole
+        self.producer.size = size
         while at < end:
-            record = <Record *>(self.producer.data + at % DATA_BYTES)
+            record = <Record *>(self.producer.data + (at & (size - 1)))
             if record.size < 8 or record.size & 7 or record.size > head - at or (
-                    record.size > DATA_BYTES - at % DATA_BYTES):
+                    record.size > size - (at & (size - 1))):
                 at = head
                 break
             if record.kind != PADDING:
                 if record.size < sizeof(Record) or record.length > record.size - sizeof(Record):
                     at = head
                     break
+                if wholes and record.kind != END and (
+                        begun == NULL or not is_same(begun, record)):
+                    whole = self.whole_at(record, min(
+                        limit - at, size - (at & (size - 1))))
+                    if whole is not None:
+                        found.append(whole)
+                        at += <uint64_t>(<const char *>behind(whole.end) - <const char *>record)
+                        continue
                 found.append((record.kind, record.worker, record.request,
                               PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
                 # Records of most exchanges come together: without a look at the set
@@ -257,8 +287,29 @@ cdef class Ring:
         self.read_to = self.producer.header.turn = at
         self.is_again, self.again = self.again != 0, 0
         if self.is_again and not found:         # all of them are erased
-            return self.read(most)
+            return self.read(most, wholes)
         return found
+
+    cdef Whole whole_at(self, const Record *first, uint64_t left):
+        """The exchange whose records begin there, if its END is among the next. `left`: bytes
+        behind it that are filled, without a gap."""
+        cdef const Record *record = first
+        cdef Whole made
+        cdef int _
+        if self.open and (first.worker, first.request) in self.open:
+            return None                         # it has begun before
+        for _ in range(<int>MOST_OF_WHOLE):
+            if left < sizeof(Record) or record.size > left or record.size < sizeof(Record) or (
+                    record.size & 7) or record.length > record.size - sizeof(Record) or (
+                    record.kind == PADDING or not is_same(first, record)):
+                return None
+            if record.kind == END:
+                made = Whole.__new__(Whole)
+                made.first, made.end, made.ring = first, record, self
+                return made
+            left -= record.size
+            record = behind(record)
+        return None
 
     @property
     def turn(self):
@@ -277,12 +328,12 @@ cdef class Ring:
         memory only until its exchange is stored. Those of exchanges without an end stay, for the
         next consumer. An erased record is padding, so a consumer that is killed here leaves
         nothing that its successor would misread."""
-        cdef uint64_t at = self.producer.header.tail, tail = at
+        cdef uint64_t at = self.producer.header.tail, tail = at, size = self.producer.size
         cdef Record *record
         while at < self.read_to:
-            record = <Record *>(self.producer.data + at % DATA_BYTES)
+            record = <Record *>(self.producer.data + (at & (size - 1)))
             if record.size < 8 or record.size > min(
-                    self.read_to - at, DATA_BYTES - at % DATA_BYTES):
+                    self.read_to - at, size - (at & (size - 1))):
                 tail = self.read_to             # not a record: read() has skipped the rest
                 break
             if record.kind != PADDING and self.is_done_with(record, at):
@@ -299,16 +350,18 @@ cdef class Ring:
             return True
         key = (record.worker, record.request)
         if key in self.open:
-            if self.read_to - at <= KEPT_BYTES:
+            if self.read_to - at <= self.producer.size // KEPT_PART:
                 return False
             self.open.discard(key)              # its other records are of no use alone
         return True
 
-    def sleep(self):
-        """Announces that the consumer waits to be woken. False: there are records."""
+    def sleep(self, uint64_t n=1):
+        """Announces that the consumer waits to be woken, when there are `n` bytes that it has not
+        read. False: they are there."""
+        self.producer.header.sleeps_to = self.read_to + n
         put_flag(&self.producer.header.sleeps)
         full_fence()
-        return load_position(&self.producer.header.head) == self.read_to
+        return load_position(&self.producer.header.head) < self.read_to + n
 
     def wake(self):
         """The consumer is awake: no byte needs to be sent."""
@@ -323,6 +376,19 @@ cdef class Ring:
 
     def add_forgotten(self, count):
         self.producer.header.forgotten += <uint64_t>count
+
+
+def size_for(workers):
+    """The bytes for records that a ring should have if so many workers have one each."""
+    cdef uint64_t size = DATA_BYTES
+    while size > LEAST_BYTES and size * <uint64_t>workers > SHARED_BYTES:
+        size //= 2
+    return size
+
+
+cdef uint64_t size_of(const Header *header) noexcept:
+    cdef uint64_t size = header.size
+    return size if LEAST_BYTES <= size <= DATA_BYTES and size & (size - 1) == 0 else DATA_BYTES
 
 
 cdef inline bint is_same(const Record *one, const Record *other) noexcept:

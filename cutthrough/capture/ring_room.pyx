@@ -4,7 +4,6 @@
 from libc.stdint cimport uint64_t
 from cutthrough.capture.observer cimport loss_of
 from cutthrough.capture.ring cimport Ring, in_flight, settle
-from cutthrough.capture.ring import RING_BYTES
 from cutthrough.session.client cimport Client
 from cutthrough.session.recording_room cimport Room
 
@@ -21,9 +20,9 @@ cdef class RingRoom(Room):
 
     def configure(self, uint64_t most_body):
         """Bytes that are recorded of each body."""
-        cdef uint64_t most = max(MOST_HELD, 4 * most_body)
+        cdef uint64_t most = max(MOST_HELD, 4 * most_body), size = self.ring.producer.size
         self.ring.hold(most)
-        self.bound(RING_BYTES * 3 // 8, RING_BYTES * 3 // 4, RING_BYTES + most, most_body)
+        self.bound(size * 3 // 8, size * 3 // 4, size + most, most_body)
 
     cdef uint64_t fill(self) noexcept:
         settle(&self.ring.producer)

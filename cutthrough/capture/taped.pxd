@@ -1,13 +1,20 @@
 """An exchange to be recorded."""
 
 from libc.stdint cimport int64_t, uint64_t
+from cutthrough.capture.end_record cimport EndRecord
+from cutthrough.capture.open_exchange cimport OpenExchange
+from cutthrough.capture.ring cimport Record, Whole
+from cutthrough.capture.texts cimport Text
 
 cdef class Taped:
-    cdef bytes user_line            # the text of `user`, of `host`, and of the heads
-    cdef bytes host_line
-    cdef bytes up_lines
-    cdef bytes down_lines
-    cdef list timed                 # pieces of `down`, each behind its time, an int64
+    cdef tuple owners               # of the memory that the texts and pieces are in
+    cdef Text user_text
+    cdef Text host_text
+    cdef Text up_text               # heads
+    cdef Text down_text
+    cdef list timed                 # pieces of `down`, each behind its time; None: these records
+    cdef const Record *first
+    cdef const Record *end
     cdef readonly bytes up
     cdef readonly list pieces
     cdef readonly list asked
@@ -24,3 +31,11 @@ cdef class Taped:
     cdef readonly bint down_chunked
     cdef readonly bint was_cut
     cdef readonly bint is_unanswered
+
+    cdef list timed_pieces(self)
+
+# Of parts that were put together; `owner`: of the memory of `end`.
+cdef Taped taped_of(const EndRecord *end, object owner, OpenExchange parts)
+# Of an exchange in the ring. None: it is not to be recorded alone, or not of the usual kinds of
+# records, in their usual order.
+cdef Taped taped_in(Whole whole)

@@ -24,17 +24,23 @@ cdef inline int texts_of(const EndRecord *end, Text *texts) noexcept:
     return 0
 
 
-cdef inline int split_heads(bytes heads, Text *up, Text *down) except -1:
+cdef inline Text text_of(bytes text) noexcept:
+    """It lives as long as `text`."""
+    cdef Text made
+    made.data, made.n = PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+    return made
+
+
+cdef inline int split_heads(Text heads, Text *up, Text *down) except -1:
     """The head of an upgrade's request, if it is there, and the response's."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(heads)
     cdef uint32_t n = 0
-    if size < <Py_ssize_t>sizeof(n):
+    if heads.n < sizeof(n):
         raise ValueError("heads without their length")
-    memcpy(&n, PyBytes_AS_STRING(heads), sizeof(n))
-    if n > size - <Py_ssize_t>sizeof(n):
+    memcpy(&n, heads.data, sizeof(n))
+    if n > heads.n - sizeof(n):
         raise ValueError("heads that are shorter than their length")
-    up.data, up.n = PyBytes_AS_STRING(heads) + sizeof(n), n
-    down.data, down.n = up.data + n, size - sizeof(n) - n
+    up.data, up.n = heads.data + sizeof(n), n
+    down.data, down.n = up.data + n, heads.n - sizeof(n) - n
     return 0
 
 

@@ -51,12 +51,15 @@ from cutthrough.log.errorlog import ErrorLog
 log = logging.getLogger("cutthrough")
 
 STOP, SETTLE = b"stop", b"settle"
-# Bytes of records read from one ring in a turn: an eighth of it
+# Bytes of records read from one ring in a turn
 TURN_BYTES = 1 << 20
 # So many read all that the rings have now, and one that has begun
 MOST_TURNS = RING_BYTES // TURN_BYTES + 1
-# How long rows gather after a turn that found some, so that batches are large
-GATHER_S = 0.02
+# How long rows gather after a turn that found some, so that batches are large: longer
+# if the last ones brought so many bytes a second, until a ring is half full at most. A
+# turn pushes the other processes onto fewer CPUs, and they stay there for a while
+GATHER_S, MOST_GATHER_S = 0.02, 0.05
+FAST_BYTES_S = 25 << 20
 # Between two looks at ages, and at rows to be indexed
 HOUSEKEEPING_S = 1.0
 MEASURE_S = 60.0
@@ -70,6 +73,8 @@ TURNS_TO_COLLECT = 256
 
 class Writer:
     """The process, from its settings to its end. Raises OSError and StoreError."""
+
+    turn_bytes = TURN_BYTES
 
     def __init__(self, channel: socket.socket, start: Start) -> None:
         self.settings = settings = start.settings
@@ -90,6 +95,7 @@ class Writer:
                                              # there
         self._kept_house = self._measured = time.monotonic()
         self._turns = 0
+        self._read, self._read_at = 0, self._measured        # bytes, and when
 
     def run(self) -> None:
         """Writes until it is stopped, or no worker is left. Raises StoreAway if the
@@ -115,7 +121,7 @@ class Writer:
         self.map_rings()
         found = False
         for ring in self._rings:
-            records = ring.read(TURN_BYTES)
+            records = ring.read(self.turn_bytes, wholes=True)
             if not records:
                 continue
             found = True
@@ -259,16 +265,33 @@ class Writer:
     def wait(self, busy: bool) -> None:
         """Waits for records, and a moment longer so that more of them gather."""
         if busy:
-            if max((ring.unread for ring in self._rings), default=0) < TURN_BYTES:
-                self.look(0 if self._asked else GATHER_S, with_pipe=False)
+            self.gather()
             return
         timeout = 0.0 if self._to_index or self._store.is_over else (
             self._away_s or HOUSEKEEPING_S)
-        asleep = [ring.sleep() for ring in self._rings]
+        self.sleep(timeout)
+
+    def gather(self) -> None:
+        """Waits for more records, after all were read that had come by then."""
+        if max((ring.unread for ring in self._rings), default=0) >= self.turn_bytes:
+            return
+        self.use_pause()
+        now, read = time.monotonic(), sum(ring.turn for ring in self._rings)
+        is_fast = read - self._read > FAST_BYTES_S * (now - self._read_at)
+        self._read, self._read_at = read, now
+        timeout = MOST_GATHER_S if is_fast else GATHER_S
+        self.sleep(0 if self._asked or self._wanted else timeout, part=2)
+
+    def sleep(self, timeout: float, part: int = 0) -> None:
+        """Until a record comes, or a ring is full by a half (part 2), a third (3) …"""
+        asleep = [ring.sleep(ring.size // part if part else 1) for ring in self._rings]
         if all(asleep):
             self.look(timeout, with_pipe=True)
         for ring in self._rings:
             ring.wake()
+
+    def use_pause(self) -> None:
+        """What takes a moment, and can be done while records gather."""
 
     def look(self, timeout: float, *, with_pipe: bool) -> None:
         waiting = select.poll()

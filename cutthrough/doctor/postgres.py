@@ -25,8 +25,8 @@ def check_database(case: Case) -> Iterator[Finding]:
     config = case.config
     if url := config.capture_url:
         yield from check_url("capture_url", url, lambda: time_reader(url), "until then "
-                             "captured requests beyond 8 MiB a worker are dropped and "
-                             "counted")
+                             "captured requests beyond the rings (8 to 32 MiB a "
+                             "worker) are dropped and counted")
     directory, shared = config.recording_directory, config.recording_url
     if directory and shared:
         yield from check_url(

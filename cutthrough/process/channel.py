@@ -27,9 +27,10 @@ log = logging.getLogger("cutthrough")
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first message to a worker: its parameters. Integers are descriptors, except
-    `slot`, `numbers`, `page` and `holder`."""
+    `slot`, `workers`, `numbers`, `page` and `holder`."""
 
     slot: int
+    workers: int                             # how many slots there are
     generation: int
     listeners: tuple[int, ...]
     numbers: tuple[int, ...]                 # of each: its number in all_listeners

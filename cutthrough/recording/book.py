@@ -5,9 +5,10 @@ counted.
 """
 
 import contextlib
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cutthrough.capture.batch import Batch
@@ -31,6 +32,7 @@ SETTLE_S = 0.5
 # Between two attempts to write, and how many wait for that
 AGAIN_S = 0.5
 MOST_WAITING, MOST_BYTES = 1000, 32 << 20
+PART_ROWS = 64
 
 
 class NotMade(ValueError):
@@ -71,27 +73,35 @@ class Book:
         except (OSError, ValueError, StoreError) as error:
             return self._wait([
                 made for one in taped if (made := self._maker.make(one, known))], error)
-        rows = self._rows
-        rows.clear()
-        maker = RowMaker(session.masker, rows)
-        kept: list[Taped | Recording] = []
+        kept, left = list[Taped | Recording](), iter(taped)
         try:
-            for one in taped:
+            session.put_rows(self._make_rows(session, left, known, kept), turn)
+        except StoreError as error:
+            waiting = [one if isinstance(one, Recording) else make_recording(one, known)
+                       for one in kept]
+            return self._wait(waiting + [
+                made for one in left if (made := self._maker.make(one, known))], error)
+        except ValueError as error:
+            return self._lose(len(kept) + len(list(left)), error)
+        if kept:
+            self._written = time.monotonic()
+        return 0
+
+    def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
+                   kept: list[Taped | Recording]) -> Iterator[Batch]:
+        """In parts that stay in a CPU's cache until SQLite has them. Of those that were
+        taken, `kept` has what is recorded."""
+        rows = self._rows
+        maker = RowMaker(session.masker, rows)
+        while part := list(itertools.islice(taped, PART_ROWS)):
+            rows.clear()
+            for one in part:
                 if maker.add(one):
                     kept.append(one)
                 elif made := self._maker.make(one, known):
                     rows.append(session.row(made))
                     kept.append(made)
-            if kept:
-                session.put_rows(rows, turn)
-        except StoreError as error:
-            return self._wait([one if isinstance(one, Recording) else
-                               make_recording(one, known) for one in kept], error)
-        except ValueError as error:
-            return self._lose(len(kept), error)
-        if kept:
-            self._written = time.monotonic()
-        return 0
+            yield rows
 
     def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind those that could not be written before. Returns how many
@@ -151,6 +161,11 @@ class Book:
             self._may_be_made()
             self._session = sessions.create(self._name, manifest_of(self._settings))
         return self._session
+
+    def move(self) -> None:
+        if self._session is not None:
+            with contextlib.suppress(StoreError):
+                self._session.move()
 
     def prune(self) -> None:
         """When nothing is to be written."""

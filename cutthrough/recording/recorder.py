@@ -115,6 +115,11 @@ class Recorder:
         return any(one.waiting for name, one in self._books.items()
                    if self._choice.is_free or name == self._name)
 
+    def move(self) -> None:
+        """Between two batches: as Session.move."""
+        for one in self._books.values():
+            one.move()
+
     def prune(self) -> None:
         """When nothing is to be written."""
         for one in self._books.values():

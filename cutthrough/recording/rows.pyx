@@ -9,12 +9,15 @@ once. What is rare, or must be looked at as a whole, makes no row, and goes the 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 from msgspec.msgpack import Encoder
 
 from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.batch cimport BLOB, TEXT, Batch
+from cutthrough.capture.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
 from cutthrough.capture.taped cimport Taped
+from cutthrough.capture.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.heads import read_request, read_response
 from cutthrough.recording.masking import repeats
 from cutthrough.recording.model import find
@@ -25,7 +28,6 @@ cdef enum:
     MOST_WORDS = 256
     MOST_OF_CHUNK = 40
     MOST_BESIDE_HOST = 32       # scheme, brackets and port of a URL
-    TIME_BYTES = 8              # before each piece of an answer
 
 cdef object encode = Encoder().encode
 
@@ -44,13 +46,16 @@ cdef class RowMaker:
     """Adds rows to one batch, and has secrets of heads: only as long as the batch is made."""
     cdef object _masker
     cdef Batch _batch
-    cdef dict _requests, _responses
-    cdef bytes _last                        # most requests of a client have the same fields
-    cdef _Known _last_known
+    cdef _Heads _requests, _responses
+    cdef Text *_pieces                      # of an answer, each behind its time
+    cdef size_t _n_pieces, _most_pieces
 
-    def __init__(self, masker, Batch batch not None):
+    def __cinit__(self, masker, Batch batch not None):
         self._masker, self._batch = masker, batch
-        self._requests, self._responses = {}, {}
+        self._requests, self._responses = _Heads.__new__(_Heads), _Heads.__new__(_Heads)
+
+    def __dealloc__(self):
+        free(self._pieces)
 
     def add(self, Taped one not None):
         """Adds what Session.row would make of it. False: it needs a Recording, or cannot be
@@ -63,27 +68,24 @@ cdef class RowMaker:
             return False
 
     cdef bint _add(self, Taped one) except -1:
-        cdef const char *head = PyBytes_AS_STRING(one.up_lines)
+        cdef const char *head = one.up_text.data
         cdef const char *target
         cdef const char *protocol
         cdef const char *query
-        cdef Py_ssize_t n, n_target, n_query = 0, n_path, n_protocol
-        cdef int64_t moved = 0
-        cdef bytes up = one.up, piece
-        cdef list timed = one.timed
+        cdef size_t n, n_target, n_query = 0, n_path, n_protocol
+        cdef bytes up = one.up
+        cdef list unframed = None               # keeps the pieces
         cdef _Known request, response
         if self._masker.reads_bodies or one.pieces or one.was_cut or one.begun_us <= 0 or (
                 one.asked is not None) or (
-                not one.up_lines or not one.down_lines or one.reason != "ok"):
+                not one.up_text.n or not one.down_text.n or one.reason != "ok"):
             return False
-        for piece in timed:
-            moved += PyBytes_GET_SIZE(piece) - TIME_BYTES
-        if <uint64_t>PyBytes_GET_SIZE(up) != one.up_bytes or <uint64_t>moved != one.down_bytes:
+        if <uint64_t>PyBytes_GET_SIZE(up) != one.up_bytes or self._take(one) != one.down_bytes:
             return False
-        response = self._response(one.down_lines)
+        response = self._response(one.down_text)
         if response.status in CONDITIONAL:
             return False
-        protocol = <const char *>memchr(head, b"\r", PyBytes_GET_SIZE(one.up_lines))
+        protocol = <const char *>memchr(head, b"\r", one.up_text.n)
         if protocol == NULL or protocol[1] != b"\n":
             return False
         n = protocol - head
@@ -97,10 +99,9 @@ cdef class RowMaker:
         n_target = protocol - target
         protocol += 1
         n_protocol = head + n - protocol
-        if not (is_ascii(head, n) and is_ascii(
-                PyBytes_AS_STRING(one.host_line), PyBytes_GET_SIZE(one.host_line))):
+        if not (is_ascii(head, n) and is_ascii(one.host_text.data, one.host_text.n)):
             return False
-        request = self._request(one.up_lines, n)
+        request = self._request(one.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
         n_path = n_target
         if query != NULL:
@@ -114,12 +115,12 @@ cdef class RowMaker:
             if not ended:
                 return False
         if one.down_chunked:
-            timed = contents(one)
-            if timed is None:
+            unframed = contents(one)
+            if unframed is None:
                 return False
+            self._take_list(unframed)
         if request.echoes is not None and repeats(
-                request.echoes, response.entries, response.coding,
-                b"".join([piece[TIME_BYTES:] for piece in timed])):
+                request.echoes, response.entries, response.coding, self._joined()):
             return False
         self._batch.number(one.begun_us)
         self._batch.number(0)
@@ -128,39 +129,97 @@ cdef class RowMaker:
         self._batch.number(response.status)
         self._batch.text(b"", 0)
         put_data_of(self._batch, one, request, response, head, target, n_path, query, n_query,
-                    protocol, n_protocol, up, timed)
+                    protocol, n_protocol, up, self._pieces, self._n_pieces)
         return True
 
-    cdef _Known _response(self, bytes head):
-        cdef _Known made = self._responses.get(head)
+    cdef uint64_t _take(self, Taped one) except? 0:
+        """Its pieces. Returns how many bytes they have without their times."""
+        cdef const Record *record = one.first
+        cdef uint64_t moved = 0
+        if one.timed is not None:
+            return self._take_list(one.timed)
+        self._n_pieces = 0
+        while record != one.end:
+            if record.kind == TIMED_DOWN:
+                moved += self._take_piece(payload_of(record), record.length)
+            record = behind(record)
+        return moved
+
+    cdef uint64_t _take_list(self, list timed) except? 0:
+        cdef bytes piece
+        cdef uint64_t moved = 0
+        self._n_pieces = 0
+        for piece in timed:
+            moved += self._take_piece(PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+        return moved
+
+    cdef inline uint64_t _take_piece(self, const char *data, size_t n) except? 0:
+        cdef void *grown
+        if self._n_pieces == self._most_pieces:
+            grown = realloc(self._pieces, 2 * (self._most_pieces + 8) * sizeof(Text))
+            if grown == NULL:
+                raise MemoryError
+            self._pieces, self._most_pieces = <Text *>grown, 2 * (self._most_pieces + 8)
+        self._pieces[self._n_pieces].data = data
+        self._pieces[self._n_pieces].n = n
+        self._n_pieces += 1
+        return n - TIME_BYTES
+
+    cdef bytes _joined(self):
+        cdef size_t i
+        return b"".join([PyBytes_FromStringAndSize(
+            self._pieces[i].data + TIME_BYTES, self._pieces[i].n - TIME_BYTES)
+            for i in range(self._n_pieces)])
+
+    cdef _Known _response(self, Text head):
+        cdef _Known made = self._responses.known(head)
         if made is None:
-            made = self._responses[head] = _Known.__new__(_Known)
-            made.status, reason, protocol, fields = read_response(head.decode("latin-1"))
+            status, reason, protocol, fields = read_response(latin1_of(head))
+            made = _Known.__new__(_Known)
+            made.status = status
             made.coding = find(fields, "content-encoding").lower()
-            fill_in(made, {"status": made.status, "reason": reason, "protocol": protocol,
+            fill_in(made, {"status": status, "reason": reason, "protocol": protocol,
                            "fields": self._masker.fields(fields)})
+            self._responses.keep(made)
         return made
 
-    cdef _Known _request(self, bytes head, Py_ssize_t begin):
+    cdef _Known _request(self, Text head, size_t begin):
         """Of the fields, which begin there."""
-        cdef const char *data = PyBytes_AS_STRING(head) + begin
-        cdef Py_ssize_t n = PyBytes_GET_SIZE(head) - begin
-        cdef bytes lines
+        cdef Text lines
         cdef _Known made
-        if self._last is not None and PyBytes_GET_SIZE(self._last) == n and (
-                memcmp(PyBytes_AS_STRING(self._last), data, n) == 0):
-            return self._last_known
-        lines = PyBytes_FromStringAndSize(data, n)
-        made = self._requests.get(lines)
+        lines.data, lines.n = head.data + begin, head.n - begin
+        made = self._requests.known(lines)
         if made is None:
-            made = self._requests[lines] = _Known.__new__(_Known)
-            text = head.decode("latin-1")
+            text = latin1_of(head)
             fields = read_request(text, "", "", 0).fields
+            made = _Known.__new__(_Known)
             made.is_chunked = "chunked" in field_of(text, "transfer-encoding")
             made.echoes = self._masker.echoes(fields)
             fill_in(made, {"fields": self._masker.fields(fields)})
-        self._last, self._last_known = lines, made
+            self._requests.keep(made)
         return made
+
+
+cdef class _Heads:
+    """Those of a batch. Most have the same lines as the one before."""
+    cdef dict _known
+    cdef bytes _last
+    cdef _Known _last_known
+
+    def __cinit__(self):
+        self._known = {}
+
+    cdef _Known known(self, Text head):
+        """None: it has to be read, and `keep` keeps what was read."""
+        if self._last is None or <size_t>PyBytes_GET_SIZE(self._last) != head.n or (
+                memcmp(PyBytes_AS_STRING(self._last), head.data, head.n) != 0):
+            self._last = PyBytes_FromStringAndSize(head.data, head.n)
+            self._last_known = self._known.get(self._last)
+        return self._last_known
+
+    cdef int keep(self, _Known made) except -1:
+        self._last_known = self._known[self._last] = made
+        return 0
 
 
 cdef int fill_in(_Known made, dict entries) except -1:
@@ -181,20 +240,19 @@ cdef list contents(Taped one):
 
 
 cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
-                     const char *method, const char *target, Py_ssize_t n_path,
-                     const char *query, Py_ssize_t n_query, const char *protocol,
-                     Py_ssize_t n_protocol, bytes up, list timed) except -1:
-    cdef Py_ssize_t n_host = PyBytes_GET_SIZE(one.host_line), n_up = PyBytes_GET_SIZE(up)
-    cdef Py_ssize_t size = MOST_WORDS + n_host + (protocol + n_protocol - method) + n_up
+                     const char *method, const char *target, size_t n_path, const char *query,
+                     size_t n_query, const char *protocol, size_t n_protocol, bytes up,
+                     const Text *pieces, size_t n_pieces) except -1:
+    cdef size_t n_up = PyBytes_GET_SIZE(up), i
+    cdef size_t size = MOST_WORDS + one.host_text.n + (protocol + n_protocol - method) + n_up
     cdef bint has_protocol = n_protocol != 8 or memcmp(protocol, b"HTTP/1.1", 8) != 0
     cdef int64_t head_us = max(<int64_t>0, one.wait_us), at_us
     cdef uint32_t n_chunks = 0
     cdef char *at
-    cdef bytes piece
     size += PyBytes_GET_SIZE(request.entries) + PyBytes_GET_SIZE(response.entries)
-    for piece in timed:
-        n_chunks += PyBytes_GET_SIZE(piece) > TIME_BYTES
-        size += PyBytes_GET_SIZE(piece) + MOST_OF_CHUNK
+    for i in range(n_pieces):
+        n_chunks += pieces[i].n > TIME_BYTES
+        size += pieces[i].n + MOST_OF_CHUNK
     at = put_map(batch.begin_of(BLOB, size), 3)
     at = put_text(at, b"request", 7)
     at = put_map(at, 5 + (n_query > 0) + (n_up > 0) + has_protocol + request.count)
@@ -203,7 +261,7 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
     at = put_text(at, b"scheme", 6)
     at = put_text(at, b"https", 5) if one.is_intercepted else put_text(at, b"http", 4)
     at = put_text(at, b"host", 4)
-    at = put_text(at, PyBytes_AS_STRING(one.host_line), n_host)
+    at = put_text(at, one.host_text.data, one.host_text.n)
     at = put_text(at, b"port", 4)
     at = put_number(at, one.port)
     at = put_text(at, b"path", 4)
@@ -227,25 +285,24 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
     if n_chunks:
         at = put_text(at, b"chunks", 6)
         at = put_array(at, n_chunks)
-        for piece in timed:
-            if PyBytes_GET_SIZE(piece) == TIME_BYTES:
+        for i in range(n_pieces):
+            if pieces[i].n == TIME_BYTES:
                 continue
-            memcpy(&at_us, PyBytes_AS_STRING(piece), TIME_BYTES)
+            memcpy(&at_us, pieces[i].data, TIME_BYTES)
             at = put_map(at, 2)
             at = put_text(at, b"at_us", 5)
             at = put_number(at, head_us + max(<int64_t>0, at_us - one.head_at_us))
             at = put_text(at, b"data", 4)
-            at = put_data(at, PyBytes_AS_STRING(piece) + TIME_BYTES,
-                          PyBytes_GET_SIZE(piece) - TIME_BYTES)
+            at = put_data(at, pieces[i].data + TIME_BYTES, pieces[i].n - TIME_BYTES)
     at = put_text(at, b"created_us", 10)
     at = put_number(at, one.begun_us)
     return batch.end_at(at)
 
 
-cdef int put_url(Batch batch, Taped one, const char *target, Py_ssize_t n_target) except -1:
+cdef int put_url(Batch batch, Taped one, const char *target, size_t n_target) except -1:
     """As Request.url."""
-    cdef const char *host = PyBytes_AS_STRING(one.host_line)
-    cdef Py_ssize_t n_host = PyBytes_GET_SIZE(one.host_line)
+    cdef const char *host = one.host_text.data
+    cdef size_t n_host = one.host_text.n
     cdef bint is_v6 = memchr(host, b":", n_host) != NULL
     cdef char *at = batch.begin_of(TEXT, n_host + n_target + MOST_BESIDE_HOST)
     at = copied(at, b"https://", 8) if one.is_intercepted else copied(at, b"http://", 7)
@@ -257,14 +314,6 @@ cdef int put_url(Batch batch, Taped one, const char *target, Py_ssize_t n_target
     if one.port != (443 if one.is_intercepted else 80):
         at += snprintf(at, 7, b":%d", one.port)
     return batch.end_at(copied(at, target, n_target))
-
-
-cdef bint is_ascii(const char *data, Py_ssize_t n) noexcept nogil:
-    cdef uint8_t seen = 0
-    cdef Py_ssize_t i
-    for i in range(n):
-        seen |= <uint8_t>data[i]
-    return seen < 128
 
 
 cdef inline char *copied(char *at, const char *data, Py_ssize_t n) noexcept nogil:

@@ -56,10 +56,8 @@ from cutthrough.recording.turns import take
 
 SUFFIX = ".session"
 KEY_BYTES = 32
-# Of changes, until SQLite moves them from their log to the file. The writer waits for
-# that, and if the ring fills meanwhile, so do requests: at 31 000 a second the longest
-# took 6 ms with 8 MiB, 80 ms with 64 MiB, at the same CPU time
-MOVED_BYTES = 8 << 20
+# Of changes, until the writer moves them from SQLite's log to the file; or SQLite does
+MOVED_BYTES, MOST_LOG_BYTES = 24 << 20, 64 << 20
 # Of recordings that are read at a time, and one more: some 2 ms
 READ_BYTES = 1 << 20
 # Of SQLite, between two looks at the clock
@@ -81,6 +79,8 @@ VALUES = ("created_us", "hits", "method", "url", "status", "tags", "data")
 _INSERT = (f"INSERT INTO recordings ({', '.join(VALUES)}) "
            f"VALUES ({', '.join('?' * len(VALUES))})")
 _ROW = "number, created_us, hits, data"
+# A failure ends the transaction, so SQLite needs no file with which to undo a statement
+_VERB = "INSERT OR FAIL INTO"
 
 
 class Session(AnySession):
@@ -95,8 +95,9 @@ class Session(AnySession):
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
+        self._logged = 0                     # bytes, since `settle`
         self._base = self._connect(made)
-        self._inserter = Inserter(self._base, "INSERT INTO", "recordings", VALUES)
+        self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
         self.masker = Masker(self.manifest.redaction, key)
 
@@ -109,7 +110,7 @@ class Session(AnySession):
             base.execute("PRAGMA synchronous = NORMAL")
             base.execute("PRAGMA secure_delete = ON")
             base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
-            base.execute(f"PRAGMA wal_autocheckpoint = {MOVED_BYTES // PAGE_BYTES}")
+            base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
             (version,) = base.execute("PRAGMA user_version").fetchone()
             if made is not None and version == 0:
                 base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
@@ -165,27 +166,34 @@ class Session(AnySession):
         return kept
 
     def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
-        self.put_rows(Batch.of(map(self._values, masked(self.masker, recordings)),
-                               len(VALUES)), turn)
+        self.put_rows([Batch.of(map(self._values, masked(self.masker, recordings)),
+                                len(VALUES))], turn)
 
     def row(self, one: Recording) -> tuple[object, ...]:
         """Redacted, for `put_rows`."""
         return self._values(*masked(self.masker, [one]))
 
-    def put_rows(self, rows: Batch, turn: Turn | None = None) -> None:
-        """Adds recordings of which rows were made, redacted, for this session. `turn`:
-        of which they are all that this session gets; if a writer that was killed has
-        added them, nothing is added."""
+    def put_rows(self, batches: Iterable[Batch], turn: Turn | None = None) -> None:
+        """Adds recordings of which rows were made, redacted, for this session, in one
+        transaction. `turn`: of which they are all that this session gets; if a writer
+        that was killed has added them, nothing is added."""
         with self._changed():
             if turn is not None and not take(self._base, turn):
                 return
-            self._count += self._inserter.insert(rows)
-            self._prune_first(MOST_PRUNED + len(rows))
+            before = self._count
+            for rows in batches:
+                self._count += self._inserter.insert(rows)
+                self._logged += rows.n_bytes
+            self._prune_first(MOST_PRUNED + self._count - before)
+
+    def move(self) -> None:
+        """As `settle`, if enough was written since."""
+        if self._logged >= MOVED_BYTES:
+            self.settle()
 
     def settle(self) -> None:
-        """Moves what was written from the log of changes to the file, as far as no
-        reader needs it there. SQLite does that by itself, too, whenever the log has
-        MOVED_BYTES."""
+        """Moves what was written from SQLite's log to the file, if no reader uses it."""
+        self._logged = 0
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -7,6 +7,7 @@ refuse what cannot be recorded.
 """
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,10 +36,17 @@ def make_recorder(settings: Recordings) -> "Recorder | SharedRecorder":
     return SharedRecorder(settings)
 
 
+# If CPUs are scarce, requests come first: they wait if the ring fills
+NICE = 10
+
+
 class RecordingWriter(Writer):
+    # Few and large transactions take less time; bodies stay in the ring meanwhile
+    turn_bytes = 4 << 20
     _recorder: "Recorder | SharedRecorder | None" = None
 
     def run(self) -> None:
+        os.nice(NICE)
         if self.settings.recordings is not None:
             self._recorder = make_recorder(self.settings.recordings)
         try:
@@ -54,6 +62,10 @@ class RecordingWriter(Writer):
             if lost:
                 ring.add_unwritten(lost)
             self.tell_workers()
+
+    def use_pause(self) -> None:
+        if isinstance(self._recorder, Recorder):
+            self._recorder.move()
 
     def keep_house(self) -> None:
         super().keep_house()

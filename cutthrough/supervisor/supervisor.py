@@ -171,9 +171,9 @@ class Supervisor:
         child.spawn(fds)
         self.children[child.pid] = child
         child.send(Hello(
-            slot=slot.index, generation=self.memory, listeners=listeners,
-            numbers=numbers, counters=self.counters, limits=self.limits.fd,
-            page=page, holder=self.limits.holder(page), **pages))
+            slot=slot.index, workers=self.count, generation=self.memory,
+            listeners=listeners, numbers=numbers, counters=self.counters,
+            limits=self.limits.fd, page=page, holder=self.limits.holder(page), **pages))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))

@@ -187,7 +187,7 @@ class WorkerProcess:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Imported here: the process is pinned and logs before the data plane is loaded
-    from cutthrough.capture.ring import RING_BYTES, Ring
+    from cutthrough.capture.ring import RING_BYTES, Ring, size_for
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
@@ -202,7 +202,7 @@ def make_worker(hello: Hello, generation: Generation,
     known = Known(mmap.mmap(hello.known, 0))
     os.close(hello.known)
     ring = Ring(mmap.mmap(hello.rings, RING_BYTES, offset=hello.page * RING_BYTES),
-                hello.wake)
+                hello.wake, size_for(hello.workers))
     os.close(hello.rings)
     keys = TicketKeys(mmap.mmap(hello.tickets, 0))
     os.close(hello.tickets)

@@ -126,6 +126,14 @@ def test_only_a_consumer_that_sleeps_is_woken(memory):
     put(producer, UP, 0, 2, b"")
     put(producer, UP, 0, 3, b"")
     assert os.read(near, 10) == b"w", "once"
+    consumer.read(RING_BYTES)
+    assert consumer.sleep(1000), "until there are so many bytes"
+    put(producer, END, 0, 4, b"x" * 500)
+    with pytest.raises(BlockingIOError):
+        os.read(near, 1)
+    put(producer, END, 0, 5, b"x" * 500)
+    assert os.read(near, 10) == b"w"
+    assert not consumer.sleep(1000) and consumer.sleep(2000)
     os.close(near)
     os.close(far)
 

@@ -100,8 +100,8 @@ def test_a_generation_is_read_back_as_it_was_written():
 
 
 def test_the_longest_hello_fits_one_message():
-    hello = Hello(slot=1023, generation=99_999, counters=99_999, limits=99_999,
-                  rings=99_999, wake=99_999,
+    hello = Hello(slot=1023, workers=1024, generation=99_999, counters=99_999,
+                  limits=99_999, rings=99_999, wake=99_999,
                   known=99_999, tickets=99_999, checks=99_999, page=4096, holder=4097,
                   listeners=tuple(range(100_000, 100_000 + 16 * MOST_ITEMS)),
                   numbers=tuple(range(MOST_ITEMS)) * 16)

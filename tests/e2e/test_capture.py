@@ -305,13 +305,13 @@ def test_a_writer_that_hangs_costs_flows_and_no_requests(
     stopped = writer(proxy)
     stopped.suspend()
     try:
-        for _ in range(40):                 # 16 MB, twice the ring
+        for _ in range(160):                # 64 MB, twice the ring
             assert client.get(origin.url()).body == data
     finally:
         stopped.resume()
     lost = wait_until(
-        lambda: (now := counted(proxy))["captured"] + now["dropped"] == 41 and now,
-        lambda: f"41 flows: {counted(proxy)}")
+        lambda: (now := counted(proxy))["captured"] + now["dropped"] == 161 and now,
+        lambda: f"161 flows: {counted(proxy)}")
     assert lost["partial"] and not lost["unwritten"]
     found = wait_rows(database, lost["captured"])
     assert len(found) == lost["captured"]

@@ -114,7 +114,7 @@ def refusing(queue=2, timeout="300ms"):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_answered_request_is_recorded_though_the_writer_stood_still(
         start, folder, make_origin, dial, workers):
-    """8 MiB of ring are full long before; a reload comes in the middle."""
+    """A ring of 32 MiB is full long before; a reload comes in the middle."""
     origin = make_origin(answer(ANSWER))
     proxy = start("record", refusing(), f"workers = {workers}")
     load = Load(proxy, origin, dial)

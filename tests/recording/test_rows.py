@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import sqlite3
 
 import msgspec
 import pytest
@@ -171,13 +172,36 @@ def test_rows_that_cannot_be_written_wait_as_recordings(recorder, monkeypatch, c
     assert "1 so far" in caplog.text and "3 so far" not in caplog.text
 
 
+@pytest.mark.parametrize("parts", [0, 1, 2])
+def test_rows_wait_whichever_part_of_them_cannot_be_written(
+        recorder, monkeypatch, caplog, parts):
+    session = recorder.book().open()
+    insert = session._inserter.insert
+
+    def fail(rows):
+        nonlocal parts
+        parts -= 1
+        if parts < 0:
+            raise sqlite3.OperationalError("disk I/O error")
+        return insert(rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session._inserter, "insert", fail)
+        assert recorder.write([*numbered(0, 300)]) == 0
+    assert len(recorder.book().waiting) == 299 and paths(recorder) == []
+    recorder.book()._tried = 0.0
+    recorder.prune()
+    assert paths(recorder) == [n for n in range(300) if n != 4]
+
+
 def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
-    def fail(rows, _turn):
+    def fail(batches, _turn):
+        next(batches)
         raise ValueError("too long")
 
     with monkeypatch.context() as patch:
         patch.setattr(recorder.book().open(), "put_rows", fail)
-        assert recorder.write([*numbered(0, 10)]) == 9
+        assert recorder.write([*numbered(0, 100)]) == 99
     assert not recorder.fails
-    assert recorder.write([*numbered(10, 3)]) == 0
-    assert paths(recorder) == [10, 11, 12]
+    assert recorder.write([*numbered(100, 3)]) == 0
+    assert paths(recorder) == [100, 101, 102]

@@ -192,7 +192,7 @@ def test_what_is_pruned_is_known_without_reading_the_file(tmp_path):
     put(made, 2)
     assert [one.number for one in seen.recordings()] == [5, 6, 7, 8, 9]
     with pytest.raises(StoreError):          # nothing of it is counted
-        made.put_rows(Batch.of([(None,) * len(VALUES)], len(VALUES)))
+        made.put_rows([Batch.of([(None,) * len(VALUES)], len(VALUES))])
     put(made, 1)
     assert (seen.oldest(), len(seen), seen.edits()) == (6, 5, edits)
     assert made.delete([8]) == 1

@@ -1,0 +1,207 @@
+"""Exchanges that the writer reads where they are in the ring: as those of which it puts
+the records together."""
+
+import mmap
+import random
+
+import pytest
+
+from cutthrough.capture import records
+from cutthrough.capture.batch import Batch
+from cutthrough.capture.records import (
+    DOWN,
+    END,
+    FRAMES_DOWN,
+    HEADS,
+    TIMED_DOWN,
+    UP,
+    Assembly,
+)
+from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+from cutthrough.recording.masking import Masker, Redaction
+from cutthrough.recording.rows import RowMaker
+from cutthrough.recording.sessions import VALUES
+from tests.capture.test_records import HEAD, NOT_COUNTED, end, heads
+from tests.capture.test_redaction import redactor
+from tests.doors.capture import put
+
+RECORDED = records.IS_RECORDED | records.NOT_CAPTURED
+MASKER = Masker(Redaction(), b"k" * 32)
+SHOWN = ("is_intercepted", "user", "host", "port", "reason", "up_head", "down_head",
+         "up", "pieces", "down", "times", "up_bytes", "down_bytes", "up_chunked",
+         "down_chunked", "was_cut", "begun_us", "head_at_us", "wait_us", "asked",
+         "head_asked", "is_unanswered")
+LINES = (HEAD, HEAD, b"GET /b?c=%d HTTP/1.1\r\nHost: b\r\n\r\n", b"",
+         b"GET / HTTP/1.1\r\nX: \xe4\r\n\r\n")
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def timed(data, at_us=1_900_000):
+    return TIMED_DOWN, at_us.to_bytes(8, "little") + data
+
+
+def exchange(draw):
+    """Records of one exchange, as (kind, payload)."""
+    flags = draw.choice((RECORDED, RECORDED, RECORDED, records.IS_RECORDED, 0))
+    up = [bytes(draw.randrange(300)) for _ in range(draw.choice((0, 0, 0, 1, 3)))]
+    down = [b"%x\r\n%s\r\n" % (n, b"d" * n) for n in (
+        draw.randrange(1, 3000) for _ in range(draw.choice((0, 1, 1, 2, 20))))]
+    is_chunked = draw.random() < 0.3
+    if is_chunked:
+        down.append(b"0\r\n\r\n")
+        flags |= records.DOWN_CHUNKED
+    parts = [(UP, one) for one in up]
+    parts.insert(draw.choice((len(up), len(up), draw.randrange(len(up) + 1))),
+                 (HEADS, heads(CHUNKED) if is_chunked else heads()))
+    parts += [timed(one) if flags & records.IS_RECORDED else (DOWN, one)
+              for one in down]
+    if draw.random() < 0.1:
+        parts.insert(draw.randrange(len(parts)),
+                     (FRAMES_DOWN, bytes(8) + b"\x81\x01a"))
+    if draw.random() < 0.1:
+        del parts[draw.randrange(len(parts))]
+    known = draw.random() < 0.9
+    return [*parts, (END, end(
+        flags=flags, body_up=sum(map(len, up)) if known else NOT_COUNTED,
+        body_down=sum(map(len, down)), head=draw.choice(LINES).replace(
+            b"%d", b"%d" % draw.randrange(9))))]
+
+
+def mixed(draw, count):
+    """(kind, request, payload) of many exchanges. Most come whole."""
+    open_ = []
+    for number in range(count):
+        left = [(kind, number, payload) for kind, payload in exchange(draw)]
+        if draw.random() < 0.7:
+            yield from left
+            continue
+        open_.append(left)
+        while open_ and draw.random() < 0.9:
+            one = draw.choice(open_)
+            yield one.pop(0)
+            if not one:
+                open_.remove(one)
+    for one in open_:
+        yield from one
+
+
+def shown(taped):
+    """All that is known of it, and its row."""
+    batch = Batch(len(VALUES))
+    RowMaker(MASKER, batch).add(taped)
+    return [getattr(taped, name) for name in SHOWN], list(batch)
+
+
+def consume(memory, sent, sizes, wholes):
+    """What comes out of a ring, in turns. `sizes`: of each, bytes to read."""
+    producer, consumer, assembly = Ring(memory), Ring(memory), Assembly(redactor())
+    found = [], []
+
+    def turn(most):
+        read = consumer.read(most, wholes)
+        found[0].extend(assembly.rows(read))
+        found[1].extend(map(shown, assembly.taped))
+        assembly.taped.clear()
+        consumer.release()
+        return read
+
+    for (kind, request, payload), most in zip(sent, sizes, strict=True):
+        assert put(producer, kind, 3, request, payload)
+        if most:
+            turn(most)
+    while turn(1 << 20):
+        pass
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_wholes_make_the_same_rows_and_exchanges(seed):
+    draw = random.Random(seed)
+    sent = list(mixed(draw, 60))
+    sizes = [draw.choice((0,) * 40 + (100, 5000, 1 << 20)) for _ in sent]
+    apart, whole = (consume(at(draw.randrange(20_000) * 8), sent, sizes, wholes)
+                    for wholes in (False, True))
+    assert whole == apart and whole[0] and whole[1]
+
+
+def at(left):
+    """A ring whose end comes after so many bytes."""
+    memory = mmap.mmap(-1, RING_BYTES)
+    ring = Ring(memory)
+    while (room := ring.size - left - ring.turn % ring.size) > 32:
+        assert put(ring, UP, 0, 0, bytes(min(room - 24, ring.size // 2)))
+        assert put(ring, END, 0, 0, b"") if room < 100 else True
+        ring.read(RING_BYTES)
+        ring.release()
+    put(ring, END, 0, 0, b"")
+    ring.read(RING_BYTES)
+    ring.release()
+    assert ring.in_use <= ring.size // 8 + 100
+    return memory
+
+
+def test_an_exchange_that_comes_whole_is_one_item_and_others_are_not():
+    memory = mmap.mmap(-1, RING_BYTES)
+    ring = Ring(memory)
+    for number, kinds in enumerate((
+            (HEADS, END), (HEADS,), (HEADS, DOWN, END), (END,))):
+        for kind in kinds:
+            put(ring, kind, 0, number, heads() if kind == HEADS else end())
+    put(ring, END, 0, 1, end())
+    found = ring.read(RING_BYTES, wholes=True)
+    kinds = [one[0] if isinstance(one, tuple) else type(one).__name__ for one in found]
+    assert kinds == ["Whole", HEADS, "Whole", END, END]
+
+
+def test_a_long_row_of_records_is_looked_at_once():
+    """No END comes: it must not be searched for behind each record."""
+    ring = Ring(mmap.mmap(-1, RING_BYTES))
+    for _ in range(200_000):
+        assert put(ring, UP, 0, 1, b"")
+    assert len(ring.read(RING_BYTES, wholes=True)) == 200_000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_memory_that_holds_no_records_is_not_read_beyond_its_end(seed):
+    draw = random.Random(seed)
+    for _ in range(50):
+        memory = mmap.mmap(-1, RING_BYTES)
+        ring, consumer = Ring(memory), Ring(memory)
+        for kind, request, payload in mixed(draw, 5):
+            put(ring, kind, 0, request, payload)
+        for _ in range(draw.randrange(1, 6)):
+            place = 65536 + draw.randrange(ring.in_use // 8) * 8 + draw.randrange(8)
+            memory[place:place + 1] = bytes([draw.randrange(256)])
+        try:
+            made = Assembly(redactor())
+            made.rows(consumer.read(RING_BYTES, wholes=True))
+            for one in made.taped:
+                shown(one)
+        except (ValueError, OverflowError):
+            pass
+        consumer.release()
+
+
+# Sizes
+
+@pytest.mark.parametrize("workers, mib", [(1, 32), (4, 32), (5, 16), (8, 16), (9, 8),
+                                          (64, 8)])
+def test_many_workers_have_smaller_rings(workers, mib):
+    size = size_for(workers)
+    assert size == mib << 20
+    memory = mmap.mmap(-1, RING_BYTES)
+    consumer, producer = Ring(memory), Ring(memory, size=size)
+    assert producer.size == size and Ring(memory, size=1 << 20).size == size
+    count = 0
+    while put(producer, UP, 0, count, b"x" * 50_000):
+        count += 1
+    assert size * 0.98 - 100_000 < count * 50_000 < size
+    assert len(consumer.read(RING_BYTES)) == count and consumer.size == size
+    consumer.release()
+    assert put(producer, END, 0, 1, b"y" * 100_000)          # round the end
+    assert [one[3] for one in consumer.read(RING_BYTES)] == [b"y" * 100_000]
+
+
+@pytest.mark.parametrize("said", [1, 12 << 20, 64 << 20, 1 << 63])
+def test_a_ring_whose_size_cannot_be_is_taken_as_the_largest(said):
+    assert Ring(mmap.mmap(-1, RING_BYTES), size=said).size == RING_BYTES - 65536
