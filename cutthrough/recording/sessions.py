@@ -192,7 +192,7 @@ class Session(AnySession):
             self.settle()
 
     def settle(self) -> None:
-        """Moves what was written from SQLite's log to the file, if no reader uses it."""
+        """Moves what was written from SQLite's log to the file, unless it is read."""
         self._logged = 0
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
