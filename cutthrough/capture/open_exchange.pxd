@@ -19,7 +19,7 @@ cdef class OpenExchange:
 
 # Raises ValueError if the payload is too short.
 cdef int add_part(OpenExchange one, Kind kind, bytes payload) except -1
-# Raises ValueError if it has more than its `n` bytes, or numbers that do not exist.
+# Raises ValueError if its lengths go beyond `n` bytes, or it has numbers that do not exist.
 cdef int check_end(const EndRecord *end, size_t n) except -1
 # Pieces of an answer without their times; None: there are none.
 cdef list untimed(list pieces)

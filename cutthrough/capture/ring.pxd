@@ -11,8 +11,8 @@ cdef struct Header:
     uint64_t parts              # heads and pieces of bodies that found no room
     uint64_t gap[4]
     uint64_t tail               # the consumer's: bytes that it needs no more
-    uint64_t sleeps             # 1: it waits to be woken, when `head` is there
-    uint64_t sleeps_to
+    uint64_t sleeps             # 1: it waits to be woken
+    uint64_t sleeps_to          # … when `head` has come so far
     uint64_t unwritten          # exchanges that it could not write
     uint64_t forgotten          # exchanges whose parts it had no memory for
     uint64_t fails              # 1: it cannot write what is recorded

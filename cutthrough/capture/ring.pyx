@@ -48,11 +48,10 @@ cdef extern from * nogil:
     void keep_order()           # for the compiler alone
 
 cdef enum:
-    # Bytes of records, a power of two: at most some 20 000 exchanges, or 0.4 s of bodies at
-    # 80 MB/s; and at least
+    # Bytes of records, powers of two. The most: some 20 000 exchanges, or 0.4 s of bodies at 80
+    # MB/s. The least that a ring has, and what all rings have together if each has more
     DATA_BYTES = 33554432
     LEAST_BYTES = 8388608
-    # Of all workers together, if that leaves each the least
     SHARED_BYTES = 134217728
     # mmap(2) takes offsets in whole pages, and a page of arm64 may have 64 KiB
     HEADER_BYTES = 65536
@@ -237,9 +236,10 @@ cdef class Ring:
 
     def read(self, Py_ssize_t most, bint wholes=False):
         """Returns (kind, worker, request, payload) of the next records, some `most` bytes of
-        them; []: there are none. `wholes`: a Whole in place of several records of an exchange, if
-        all of it is there. `release` gives their room back. After a consumer that was killed,
-        these are first the records of its last turn that are still there.
+        them; []: there are none. `wholes`: a Whole in place of the records of an exchange, if they
+        stand one behind the other and are MOST_OF_WHOLE at most. `release` gives their room back.
+        After a consumer that was killed, these are first the records of its last turn that are
+        still there.
 
         A record that cannot be one ends the reading: the ring is taken as empty."""
         cdef uint64_t head = load_position(&self.producer.header.head)
@@ -292,7 +292,7 @@ cdef class Ring:
 
     cdef Whole whole_at(self, const Record *first, uint64_t left):
         """The exchange whose records begin there, if its END is among the next. `left`: bytes
-        behind it that are filled, without a gap."""
+        from there on that are filled, without a gap."""
         cdef const Record *record = first
         cdef Whole made
         cdef int _

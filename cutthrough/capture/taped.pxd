@@ -12,8 +12,8 @@ cdef class Taped:
     cdef Text host_text
     cdef Text up_text               # heads
     cdef Text down_text
-    cdef list timed                 # pieces of `down`, each behind its time; None: these records
-    cdef const Record *first
+    cdef list timed                 # pieces of `down`, each behind its time; None: see `first`
+    cdef const Record *first        # the pieces are in the ring, from this record on
     cdef const Record *end
     cdef readonly bytes up
     cdef readonly list pieces

@@ -51,13 +51,11 @@ from cutthrough.log.errorlog import ErrorLog
 log = logging.getLogger("cutthrough")
 
 STOP, SETTLE = b"stop", b"settle"
-# Bytes of records read from one ring in a turn
-TURN_BYTES = 1 << 20
-# So many read all that the rings have now, and one that has begun
-MOST_TURNS = RING_BYTES // TURN_BYTES + 1
-# How long rows gather after a turn that found some, so that batches are large: longer
-# if the last ones brought so many bytes a second, until a ring is half full at most. A
-# turn pushes the other processes onto fewer CPUs, and they stay there for a while
+# Of a ring, what is read in a turn: at most this part, and turn_bytes of the writer
+TURN_PART = 8
+# How long rows gather after a turn, so that batches are large: GATHER_S, or if the last
+# turns had FAST_BYTES_S a second MOST_GATHER_S, or until a ring is half full. A turn
+# pushes the other processes onto fewer CPUs, and they stay there for a while
 GATHER_S, MOST_GATHER_S = 0.02, 0.05
 FAST_BYTES_S = 25 << 20
 # Between two looks at ages, and at rows to be indexed
@@ -74,7 +72,7 @@ TURNS_TO_COLLECT = 256
 class Writer:
     """The process, from its settings to its end. Raises OSError and StoreError."""
 
-    turn_bytes = TURN_BYTES
+    turn_bytes = 1 << 20
 
     def __init__(self, channel: socket.socket, start: Start) -> None:
         self.settings = settings = start.settings
@@ -95,6 +93,9 @@ class Writer:
                                              # there
         self._kept_house = self._measured = time.monotonic()
         self._turns = 0
+        # So many read all that the rings have, and one that has begun
+        self._most_turns = self._turns_left = max(
+            TURN_PART, RING_BYTES // self.turn_bytes) + 1
         self._read, self._read_at = 0, self._measured        # bytes, and when
 
     def run(self) -> None:
@@ -111,6 +112,10 @@ class Writer:
                 if self._stopping:
                     break
                 self.keep_house()
+            elif self._stopping:             # the next writer reads what still comes
+                self._turns_left -= 1
+                if self._turns_left < 0:
+                    break
             self.wait(busy)
         while self._to_index:
             self.index()
@@ -121,7 +126,7 @@ class Writer:
         self.map_rings()
         found = False
         for ring in self._rings:
-            records = ring.read(self.turn_bytes, wholes=True)
+            records = ring.read(self.most_of_turn(ring), wholes=True)
             if not records:
                 continue
             found = True
@@ -137,6 +142,9 @@ class Writer:
         if found:
             self.collect()
         return found
+
+    def most_of_turn(self, ring: Ring) -> int:
+        return min(self.turn_bytes, ring.size // TURN_PART)
 
     def collect(self) -> None:
         """Python would look for cycles in the middle of a turn, when thousands of its
@@ -201,7 +209,7 @@ class Writer:
             self.send_parts(self._wanted.pop())
         asked, self._asked = self._asked, []
         for message, turns in asked:
-            if busy and turns < MOST_TURNS:
+            if busy and turns < self._most_turns:
                 self._asked.append((message, turns + 1))
                 continue
             with contextlib.suppress(OSError):       # it has ended, or does not read
@@ -272,15 +280,17 @@ class Writer:
         self.sleep(timeout)
 
     def gather(self) -> None:
-        """Waits for more records, after all were read that had come by then."""
-        if max((ring.unread for ring in self._rings), default=0) >= self.turn_bytes:
-            return
+        """Waits for more records, unless there are enough for a turn."""
         self.use_pause()
+        if any(ring.unread >= self.most_of_turn(ring) for ring in self._rings):
+            self.look(0, with_pipe=False)
+            return
         now, read = time.monotonic(), sum(ring.turn for ring in self._rings)
         is_fast = read - self._read > FAST_BYTES_S * (now - self._read_at)
         self._read, self._read_at = read, now
         timeout = MOST_GATHER_S if is_fast else GATHER_S
-        self.sleep(0 if self._asked or self._wanted else timeout, part=2)
+        is_awaited = self._asked or self._wanted or self._stopping
+        self.sleep(0 if is_awaited else timeout, part=2)
 
     def sleep(self, timeout: float, part: int = 0) -> None:
         """Until a record comes, or a ring is full by a half (part 2), a third (3) …"""
@@ -291,7 +301,7 @@ class Writer:
             ring.wake()
 
     def use_pause(self) -> None:
-        """What takes a moment, and can be done while records gather."""
+        """What takes a moment, and can be done between two turns."""
 
     def look(self, timeout: float, *, with_pipe: bool) -> None:
         waiting = select.poll()

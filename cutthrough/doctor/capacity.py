@@ -9,6 +9,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from cutthrough.capture.settings import settings_of
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
@@ -155,7 +156,7 @@ def judge_memory(case: Case, most: int | None) -> Finding:
     if most is None:
         return Finding("memory.max", "ok", "no limit")
     config, workers = case.config, case.workers
-    fixed = PROCESS_BYTES * (workers + 1)
+    fixed = PROCESS_BYTES * (workers + 1) + ring_bytes(case)
     has_tls = any(one.certificates for one in config.all_listeners)
     each_bytes = CONNECTION_BYTES + TLS_BYTES * has_tls
     room = max(most - fixed, 0) // each_bytes
@@ -180,6 +181,16 @@ def judge_memory(case: Case, most: int | None) -> Finding:
     return Finding("memory.max", verdict, seen, show_bytes(full),
                    "" if verdict == "ok" else "enough at rest; each worker may buffer "
                    f"{show_bytes(BLOCK_BYTES)} more for clients that read slowly")
+
+
+def ring_bytes(case: Case) -> int:
+    """Of captures and recordings: rings, whose pages stay, and their writer."""
+    if settings_of(case.config, case.policy) is None:
+        return 0
+    # Imported here, because it is compiled, and most hosts capture nothing
+    from cutthrough.capture.ring import size_for
+
+    return PROCESS_BYTES + case.workers * size_for(case.workers)
 
 
 def judge_processes(case: Case, most: int | None) -> Finding:

@@ -17,7 +17,7 @@ from cutthrough.doctor.finding import Case, Finding
 from cutthrough.doctor.redis import is_near
 from cutthrough.recording.places import open_sessions
 
-# A batch of rows takes five answers, and gathers for 20 ms
+# A batch of rows takes five answers, and gathers for 20 ms, or 50
 SLOW_S = 0.02
 
 
@@ -32,7 +32,7 @@ def check_database(case: Case) -> Iterator[Finding]:
         yield from check_url(
             "recording_url", shared, lambda: time_sessions(directory, shared), "until "
             "then copies in recording_directory are replayed, and recordings beyond "
-            "1000 are lost and counted")
+            "10 000 are lost and counted")
 
 
 def time_reader(url: str) -> float:

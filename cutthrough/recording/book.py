@@ -31,7 +31,7 @@ PRUNE_S = 10.0
 SETTLE_S = 0.5
 # Between two attempts to write, and how many wait for that
 AGAIN_S = 0.5
-MOST_WAITING, MOST_BYTES = 1000, 32 << 20
+MOST_WAITING, MOST_BYTES = 10_000, 32 << 20
 PART_ROWS = 64
 
 
@@ -82,18 +82,20 @@ class Book:
             return self._wait(waiting + [
                 made for one in left if (made := self._maker.make(one, known))], error)
         except ValueError as error:
-            return self._lose(len(kept) + len(list(left)), error)
+            return self._lose(len(taped), error)
         if kept:
             self._written = time.monotonic()
         return 0
 
     def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
                    kept: list[Taped | Recording]) -> Iterator[Batch]:
-        """In parts that stay in a CPU's cache until SQLite has them. Of those that were
-        taken, `kept` has what is recorded."""
+        """In parts that stay in a CPU's cache until SQLite has them; in one part if
+        bodies are read, because the file is locked while the next parts are made. Of
+        those that were taken, `kept` has what is recorded."""
         rows = self._rows
         maker = RowMaker(session.masker, rows)
-        while part := list(itertools.islice(taped, PART_ROWS)):
+        most = None if session.masker.reads_bodies else PART_ROWS
+        while part := list(itertools.islice(taped, most)):
             rows.clear()
             for one in part:
                 if maker.add(one):
@@ -101,7 +103,8 @@ class Book:
                 elif made := self._maker.make(one, known):
                     rows.append(session.row(made))
                     kept.append(made)
-            yield rows
+            if len(rows):
+                yield rows
 
     def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind those that could not be written before. Returns how many
@@ -163,9 +166,9 @@ class Book:
         return self._session
 
     def move(self) -> None:
-        if self._session is not None:
+        if self._session is not None and self._session.log_size.is_long:
             with contextlib.suppress(StoreError):
-                self._session.move()
+                self._session.settle()
 
     def prune(self) -> None:
         """When nothing is to be written."""

@@ -116,7 +116,7 @@ class Recorder:
                    if self._choice.is_free or name == self._name)
 
     def move(self) -> None:
-        """Between two batches: as Session.move."""
+        """Between two batches: SQLite's log goes to the file, if it is long."""
         for one in self._books.values():
             one.move()
 

@@ -86,7 +86,7 @@ cdef class RowMaker:
         if response.status in CONDITIONAL:
             return False
         protocol = <const char *>memchr(head, b"\r", one.up_text.n)
-        if protocol == NULL or protocol[1] != b"\n":
+        if protocol == NULL or protocol + 1 == head + one.up_text.n or protocol[1] != b"\n":
             return False
         n = protocol - head
         target = <const char *>memchr(head, b" ", n)

@@ -9,6 +9,7 @@ changed here would be changed on this host alone.
 """
 
 import contextlib
+import itertools
 import os
 import secrets
 import sqlite3
@@ -32,6 +33,7 @@ from cutthrough.capture.sqlite_store import (
     use_wal,
 )
 from cutthrough.capture.store import split_words
+from cutthrough.recording.log_size import MOST_LOG_BYTES, LogSize, pages_of
 from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
 from cutthrough.recording.session import (
@@ -56,8 +58,6 @@ from cutthrough.recording.turns import take
 
 SUFFIX = ".session"
 KEY_BYTES = 32
-# Of changes, until the writer moves them from SQLite's log to the file; or SQLite does
-MOVED_BYTES, MOST_LOG_BYTES = 24 << 20, 64 << 20
 # Of recordings that are read at a time, and one more: some 2 ms
 READ_BYTES = 1 << 20
 # Of SQLite, between two looks at the clock
@@ -95,7 +95,7 @@ class Session(AnySession):
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
-        self._logged = 0                     # bytes, since `settle`
+        self.log_size = LogSize()
         self._base = self._connect(made)
         self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
@@ -177,23 +177,23 @@ class Session(AnySession):
         """Adds recordings of which rows were made, redacted, for this session, in one
         transaction. `turn`: of which they are all that this session gets; if a writer
         that was killed has added them, nothing is added."""
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is None:
+            return
         with self._changed():
             if turn is not None and not take(self._base, turn):
                 return
-            before = self._count
-            for rows in batches:
+            before, pages = self._count, 0
+            for rows in itertools.chain([first], batches):
                 self._count += self._inserter.insert(rows)
-                self._logged += rows.n_bytes
-            self._prune_first(MOST_PRUNED + self._count - before)
-
-    def move(self) -> None:
-        """As `settle`, if enough was written since."""
-        if self._logged >= MOVED_BYTES:
-            self.settle()
+                pages += pages_of(rows)
+            pruned = self._prune_first(MOST_PRUNED + self._count - before)
+            self.log_size.add(pages, pruned > 0)
 
     def settle(self) -> None:
         """Moves what was written from SQLite's log to the file, unless it is read."""
-        self._logged = 0
+        self.log_size.clear()
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

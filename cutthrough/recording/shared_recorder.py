@@ -20,7 +20,6 @@ from cutthrough.capture.store import StoreAway, StoreError
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.book import (
     AGAIN_S,
-    MOST_WAITING,
     PRUNE_S,
     NotMade,
     count_fitting,
@@ -99,15 +98,20 @@ class SharedRecorder:
         except (OSError, ValueError) as error:
             log.error("%d recordings are lost: %s", len(made), error)
             return len(made)
+        waiting = [(name or in_force, one) for name, one in made]
         until = time.monotonic() + ROOM_S
         with self._there:
-            while self._queue and not self._failed and (
-                    len(self._queue) + len(made) > MOST_WAITING) and (
-                    left := until - time.monotonic()) > 0:
+            while waiting:
+                room = self._count_fitting(self._queue + waiting) - len(self._queue)
+                self._queue += waiting[:max(room, 0)]
+                del waiting[:max(room, 0)]
+                self._there.notify_all()
+                left = until - time.monotonic()
+                if not waiting or not self._queue or self._failed or left <= 0:
+                    break
                 self._there.wait(left)
-            self._queue += [(name or in_force, one) for name, one in made]
+            self._queue += waiting
             self._cut_queue()
-            self._there.notify_all()
         return self.take_lost()
 
     def take_lost(self) -> int:
@@ -116,9 +120,13 @@ class SharedRecorder:
         return lost
 
     def _cut_queue(self) -> None:
-        fitting = count_fitting(one for _, one in self._queue)
+        fitting = self._count_fitting(self._queue)
         self._lost += len(self._queue) - fitting
         del self._queue[fitting:]
+
+    @staticmethod
+    def _count_fitting(queue: list[tuple[str, Recording]]) -> int:
+        return count_fitting(one for _, one in queue)
 
     @property
     def fails(self) -> bool:

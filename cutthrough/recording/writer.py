@@ -46,7 +46,9 @@ class RecordingWriter(Writer):
     _recorder: "Recorder | SharedRecorder | None" = None
 
     def run(self) -> None:
-        os.nice(NICE)
+        if not self.settings.database:       # captures are dropped if it is late
+            with contextlib.suppress(OSError):       # a seccomp filter may refuse it
+                os.nice(NICE)
         if self.settings.recordings is not None:
             self._recorder = make_recorder(self.settings.recordings)
         try:

@@ -39,7 +39,7 @@ STOP, SETTLE = b"stop", b"settle"
 # For the writer's word that all is written
 SETTLE_S = 2.0
 # Before its end a writer empties the rings: 8 to 32 MiB for each worker
-GRACE_S = 10.0
+GRACE_S = 20.0
 # Most seconds until a writer that cannot work, for want of a file perhaps, is replaced
 MOST_DELAY_S = 60.0
 

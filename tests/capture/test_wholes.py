@@ -124,6 +124,27 @@ def test_wholes_make_the_same_rows_and_exchanges(seed):
     assert whole == apart and whole[0] and whole[1]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_consumer_that_was_killed_leaves_wholes_to_the_next(seed):
+    draw = random.Random(seed)
+    sent, memory = list(mixed(draw, 60)), at(draw.randrange(20_000) * 8)
+    every = consume(mmap.mmap(-1, RING_BYTES), sent, [0] * len(sent), True)
+    producer, killed = Ring(memory), Ring(memory)
+    for kind, request, payload in sent:
+        assert put(producer, kind, 3, request, payload)
+    first, again = Assembly(redactor()), Assembly(redactor())
+    rows = list(first.rows(killed.read(20_000, True)))
+    successor = Ring(memory)
+    assert list(again.rows(successor.read(1 << 20, True))) == rows
+    assert [shown(one) for one in again.taped] == [shown(one) for one in first.taped]
+    assert successor.is_again and (rows or again.taped)
+    taped = list(map(shown, again.taped))
+    successor.release()
+    again.taped.clear()
+    rows += again.rows(successor.read(RING_BYTES, True))
+    assert (rows, taped + list(map(shown, again.taped))) == every
+
+
 def at(left):
     """A ring whose end comes after so many bytes."""
     memory = mmap.mmap(-1, RING_BYTES)

@@ -3,6 +3,7 @@
 import gzip
 import random
 import sqlite3
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,11 +12,12 @@ from cutthrough.capture.batch import Batch
 from cutthrough.capture.messages import Piece
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
+from cutthrough.recording import log_size
 from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.recorder import Recorder
 from cutthrough.recording.rows import RowMaker
-from cutthrough.recording.session import masked
+from cutthrough.recording.session import Turn, masked
 from cutthrough.recording.sessions import VALUES, Session
 from cutthrough.recording.taping import NotWhole, make_recording
 from tests.recording.exchanges import taped
@@ -194,6 +196,47 @@ def test_rows_wait_whichever_part_of_them_cannot_be_written(
     assert paths(recorder) == [n for n in range(300) if n != 4]
 
 
+def test_a_turn_of_which_nothing_is_recorded_changes_nothing(recorder):
+    """A full disk, for one, does not matter to it."""
+    assert recorder.write([taped()], Turn(7, 100, False)) == 0
+    base = recorder.book().open()._base
+    before = base.total_changes
+    assert recorder.write([taped(was_cut=True)], Turn(7, 200, False)) == 0
+    assert base.total_changes == before
+
+
+def test_bodies_are_read_before_the_file_is_locked(recorder, monkeypatch):
+    session = recorder.book().open()
+    session.masker = Masker(Redaction(json=("$.a",)), b"k" * 32)
+    parts, insert = [], session._inserter.insert
+    monkeypatch.setattr(session._inserter, "insert",
+                        lambda rows: parts.append(len(rows)) or insert(rows))
+    assert recorder.write([*numbered(0, 200)]) == 0 and parts == [199]
+    session.masker = MASKER
+    assert recorder.write([*numbered(200, 200)]) == 0 and len(parts) > 3
+
+
+@pytest.mark.parametrize("size, count, bounds", [
+    (500, 1, 0), (2500, 2, 0), (2500, 500, 0), (9000, 300, 0), (40_000, 50, 0),
+    (2500, 1000, 2000), (9000, 300, 1000)])
+def test_the_log_of_a_session_is_moved_before_sqlite_does_it(
+        recorder, monkeypatch, size, count, bounds):
+    """In a transaction it would hold up the ring."""
+    monkeypatch.setattr(log_size, "MOVED_BYTES", 6 << 20)
+    book, longest, moves = recorder.book(), 0, 0
+    session = book.open()
+    session.set_bounds(bounds, 0)
+    session._base.execute(f"PRAGMA wal_autocheckpoint = {100 << 20 >> 14}")
+    log = Path(f"{session._path}-wal")
+    for _ in range(max(60, (40 << 20) // (size * count)) if count > 2 else 300):
+        before = session.log_size
+        assert recorder.write([taped(down=(b"x" * size,))] * count) == 0
+        longest = max(longest, log.stat().st_size)
+        moves += before.is_long
+        recorder.move()
+    assert moves and longest < 14 << 20, (moves, longest)
+
+
 def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
     def fail(batches, _turn):
         next(batches)
@@ -201,7 +244,7 @@ def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(recorder.book().open(), "put_rows", fail)
-        assert recorder.write([*numbered(0, 100)]) == 99
+        assert recorder.write([*numbered(0, 100)]) == 100
     assert not recorder.fails
     assert recorder.write([*numbered(100, 3)]) == 0
     assert paths(recorder) == [100, 101, 102]

@@ -6,6 +6,7 @@ import logging
 import msgspec
 import pytest
 
+from cutthrough.recording import book as books
 from cutthrough.recording import shared_recorder
 from cutthrough.recording.postgres_sessions import PostgresSessions
 from cutthrough.recording.sessions import Sessions
@@ -59,3 +60,13 @@ def test_requests_make_so_many_sessions_and_no_more(recorder, monkeypatch, caplo
         wait_until(lambda: lost + made.take_lost() == 1, "one is lost")
     assert "1 recordings are lost: the database has 2 sessions" in caplog.text
     assert not made.fails
+
+
+def test_more_than_may_wait_comes_in_one_turn_and_none_is_lost(recorder, monkeypatch):
+    """The ring keeps them until they have room."""
+    monkeypatch.setattr(books, "MOST_WAITING", 20)
+    made, sessions = recorder
+    assert made.write([of("one", f"/{n}") for n in range(90)]) == 0
+    wait_until(lambda: counts(sessions) == {"one": 90}, lambda: str(counts(sessions)))
+    assert [one.request.path for one in sessions.open("one").recordings()] == [
+        f"/{n}" for n in range(90)]

@@ -1,0 +1,36 @@
+"""How long SQLite's log of changes has become since it was moved to the file. It is
+estimated, because Python's sqlite3 does not say it."""
+
+from cutthrough.capture.batch import Batch
+from cutthrough.capture.sqlite_store import PAGE_BYTES
+
+# The writer moves the log to the file when it is so long; if it does not come to that,
+# SQLite does, in a transaction
+MOVED_BYTES, MOST_LOG_BYTES = 24 << 20, 64 << 20
+# Of each transaction: of the last row, of `turns`, of counts
+PAGES_OF_TURN = 4
+
+
+class LogSize:
+    def __init__(self) -> None:
+        self._pages = 0
+
+    def add(self, pages: int, pruned: bool) -> None:
+        """Of one transaction. `pruned`: it has deleted about as much."""
+        self._pages += PAGES_OF_TURN + (2 * pages if pruned else pages)
+
+    def clear(self) -> None:
+        self._pages = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self._pages * PAGE_BYTES >= MOVED_BYTES
+
+
+def pages_of(rows: Batch) -> int:
+    """The pages that these rows fill. Large rows leave a part of each unused."""
+    count = len(rows)
+    each = rows.n_bytes // count + 1
+    if each > PAGE_BYTES:
+        return count * (each // PAGE_BYTES + 1)
+    return count // (PAGE_BYTES // each) + 1

@@ -1,0 +1,154 @@
+"""The writer's turns: how long records gather, and who is heard meanwhile."""
+
+import contextlib
+import mmap
+import os
+import socket
+import threading
+import time
+
+import msgspec
+import pytest
+
+from cutthrough.capture import writer as writers
+from cutthrough.capture.records import END, HEADS
+from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+from cutthrough.capture.settings import Settings, Start
+from cutthrough.capture.writer import STOP, Writer
+from cutthrough.recording.writer import NICE, RecordingWriter
+from tests.capture.test_records import end, heads
+from tests.doors.capture import put
+from tests.recording.test_recorder import SETTINGS as RECORDINGS
+
+SETTINGS = Settings(database="", program="p", count=100, bytes=1 << 20, age=60.0,
+                    credentials=False, fields=(), query=(), json=())
+
+
+class Side:
+    """What a worker and the supervisor have of a writer in this process."""
+
+    def __init__(self, kind=Writer, workers=1, **settings):
+        self.stack = contextlib.ExitStack()
+        self.rings = os.memfd_create("rings")
+        os.ftruncate(self.rings, RING_BYTES)
+        self.wake = os.pipe2(os.O_NONBLOCK)
+        self.ring = Ring(mmap.mmap(self.rings, RING_BYTES), self.wake[1],
+                         size_for(workers))
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for fd in (self.rings, *self.wake):
+            self.stack.callback(os.close, fd)
+        self.stack.enter_context(self.channel)
+        self.stack.enter_context(theirs)
+        self.writer = kind(theirs, Start(
+            settings=msgspec.structs.replace(SETTINGS, **settings), rings=self.rings,
+            wake=self.wake[0]))
+        self.number = 0
+
+    def put(self, size):
+        """Some `size` bytes of exchanges."""
+        for _ in range(size // 100_000):
+            self.number += 1
+            assert put(self.ring, HEADS, 0, self.number, heads() + b"x" * 100_000)
+            assert put(self.ring, END, 0, self.number, end())
+
+    def gather(self):
+        """How long that takes."""
+        self.writer.map_rings()
+        began = time.monotonic()
+        self.writer.wait(True)
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def make():
+    with contextlib.ExitStack() as stack:
+        def made(*given, **more):
+            side = Side(*given, **more)
+            stack.enter_context(side.stack)
+            return side
+        yield made
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Times that stand out on a busy machine."""
+    monkeypatch.setattr(writers, "GATHER_S", 0.2)
+    monkeypatch.setattr(writers, "MOST_GATHER_S", 1.0)
+
+
+def test_records_gather_longer_after_many_and_until_half_a_ring_is_full(make, slow):
+    side = make()
+    assert 0.2 <= side.gather() < 0.9
+    side.put(20 << 20)
+    while side.writer.turn():
+        pass
+    side.writer._read_at = time.monotonic() - 0.1        # so they came at 200 MB/s
+    assert side.gather() >= 1.0
+    side.put(6 << 20)
+    while side.writer.turn():
+        pass
+    side.writer._read_at = time.monotonic() - 0.1
+    later = threading.Timer(0.1, side.put, [18 << 20])
+    later.start()
+    assert 0.1 <= side.gather() < 0.9
+    later.join()
+
+
+def test_a_turn_is_an_eighth_of_a_ring_at_most(make):
+    for workers, most in ((1, 4 << 20), (9, 1 << 20)):
+        side = make(RecordingWriter, workers=workers)
+        side.put(6 << 20)
+        side.writer.map_rings()
+        side.writer.turn()
+        assert abs((6 << 20) - side.ring.in_use - most) < 250_000
+
+
+def test_a_writer_that_is_behind_still_hears_what_it_is_asked(make):
+    """And uses the moment between two turns."""
+    side = make()
+    side.put(24 << 20)
+    pauses = []
+    side.writer.use_pause = lambda: pauses.append(1)
+    side.channel.send(b"settle 1")
+    for _ in range(9):
+        assert side.writer.turn()
+        side.writer.wait(True)
+        side.put(2 << 20)
+    assert side.writer._asked and len(pauses) == 9
+    for _ in range(side.writer._most_turns + 1):
+        side.writer.answer(True)
+    assert side.channel.recv(100) == b"settle 1"
+
+
+def test_a_writer_that_is_stopped_ends_though_more_comes(make, monkeypatch):
+    side = make()
+    side.put(8 << 20)
+    turn = side.writer.turn
+    monkeypatch.setattr(side.writer, "turn", lambda: (side.put(1 << 20), turn())[1])
+    side.channel.send(STOP)
+    began = time.monotonic()
+    side.writer.run()
+    assert time.monotonic() - began < 5 and side.ring.in_use
+
+
+@pytest.mark.parametrize("database, nice", [("", NICE), ("flows.db", 0)])
+def test_a_writer_that_only_records_is_nicer(
+        make, tmp_path, monkeypatch, database, nice):
+    given = []
+    monkeypatch.setattr(os, "nice", given.append)
+    recordings = msgspec.structs.replace(RECORDINGS, directory=str(tmp_path / "r"))
+    side = make(RecordingWriter, recordings=recordings,
+                database=database and str(tmp_path / database))
+    side.channel.send(STOP)
+    side.writer.run()
+    assert sum(given) == nice
+
+
+def test_a_filter_of_system_calls_may_refuse_that(make, tmp_path, monkeypatch):
+    def refuse(_by):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "nice", refuse)
+    side = make(RecordingWriter)
+    side.channel.send(STOP)
+    side.writer.run()
