@@ -96,7 +96,7 @@ cdef extern from "<netinet/in.h>" nogil:
     uint16_t ntohs(uint16_t x)
 
 cdef extern from "<netinet/tcp.h>" nogil:
-    int TCP_NODELAY
+    int TCP_NODELAY, TCP_CORK
 
 cdef extern from "<arpa/inet.h>" nogil:
     const char *inet_ntop(int family, const void *address, char *out, socklen_t n)

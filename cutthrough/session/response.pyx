@@ -16,7 +16,7 @@ from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
     run_pump, start_pump, stop_pump)
-from cutthrough.net.sysio cimport CAN_READ, try_recv
+from cutthrough.net.sysio cimport CAN_READ, keep_for_fin, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,
     ORIGIN_CLOSED,
@@ -192,9 +192,12 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
                  or r.minor == HTTP_10)
     # 417 to an expectation: curl retries without it, unless there is a `close`. The connection
-    # ends all the same, by a FIN: the next bytes may be a body or a request (R6).
+    # ends all the same, by a FIN: the next bytes may be a body or a request (R6). It must come
+    # with the head, or else curl sends its second request into a connection that ends.
     says_close = r.closing and not (head.status == 417 and r.awaits_100 and r.persistent
                                     and not c.until_close and not c.context.draining)
+    if r.closing and not says_close:
+        keep_for_fin(&c.sock)
     if not head.count[F_DATE]:
         date = c.context.date()
     out_len = build_response_head(
