@@ -1,4 +1,4 @@
-"""The writer's turns: how long records gather, and who is heard meanwhile."""
+"""The writer's turns: how long records gather, and when the writer reads messages."""
 
 import contextlib
 import mmap
@@ -25,7 +25,7 @@ SETTINGS = Settings(database="", program="p", count=100, bytes=1 << 20, age=60.0
 
 
 class Side:
-    """What a worker and the supervisor have of a writer in this process."""
+    """A writer in this process, with the worker's ring and the supervisor's channel."""
 
     def __init__(self, kind=Writer, workers=1, **settings):
         self.stack = contextlib.ExitStack()
@@ -52,7 +52,7 @@ class Side:
             assert put(self.ring, END, 0, self.number, end())
 
     def gather(self):
-        """How long that takes."""
+        """Returns the seconds of one wait after a turn."""
         self.writer.map_rings()
         began = time.monotonic()
         self.writer.wait(True)
@@ -71,7 +71,7 @@ def make():
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Times that stand out on a busy machine."""
+    """Longer times, so that a busy machine does not blur them."""
     monkeypatch.setattr(writers, "GATHER_S", 0.2)
     monkeypatch.setattr(writers, "MOST_GATHER_S", 1.0)
 
@@ -103,8 +103,7 @@ def test_a_turn_is_an_eighth_of_a_ring_at_most(make):
         assert abs((6 << 20) - side.ring.in_use - most) < 250_000
 
 
-def test_a_writer_that_is_behind_still_hears_what_it_is_asked(make):
-    """And uses the moment between two turns."""
+def test_a_full_ring_delays_neither_messages_nor_the_work_between_turns(make):
     side = make()
     side.put(24 << 20)
     pauses = []
@@ -120,7 +119,7 @@ def test_a_writer_that_is_behind_still_hears_what_it_is_asked(make):
     assert side.channel.recv(100) == b"settle 1"
 
 
-def test_a_writer_that_is_stopped_ends_though_more_comes(make, monkeypatch):
+def test_stop_ends_the_writer_while_records_arrive(make, monkeypatch):
     side = make()
     side.put(8 << 20)
     turn = side.writer.turn
@@ -132,7 +131,7 @@ def test_a_writer_that_is_stopped_ends_though_more_comes(make, monkeypatch):
 
 
 @pytest.mark.parametrize("database, nice", [("", NICE), ("flows.db", 0)])
-def test_a_writer_that_only_records_is_nicer(
+def test_the_writer_has_nice_10_if_it_captures_nothing(
         make, tmp_path, monkeypatch, database, nice):
     given = []
     monkeypatch.setattr(os, "nice", given.append)

@@ -83,8 +83,8 @@ def test_any_other_answer_instead_of_100_says_that_it_is_the_last(
 def test_curl_tries_again_without_the_expectation_that_was_refused(
     proxy, make_origin, tmp_path
 ):
-    """The 417 said `close`, with which curl does not try again. Without it, curl was often
-    quicker than the connection's end, and sent again into that connection."""
+    """The 417 said `close`, with which curl does not try again. Without it, curl was
+    often quicker than the connection's end, and sent again into that connection."""
 
     def script(conn):
         head = conn.read_head()

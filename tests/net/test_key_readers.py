@@ -36,6 +36,7 @@ def shake(known, client: TlsClient, certificate: Path, key: Path) -> str:
 def test_a_server_is_verified_by_each_kind_of_key(known, tmp_path, kind) -> None:
     """R48. The second one is of another authority of this name."""
     if on_aws_lc() and kind in ("RSA-PSS", "Ed448"):
+        # Its TLS neither offers nor accepts these algorithms: docs/tls.md
         pytest.skip("AWS-LC has no signatures of these keys in TLS")
     made = []
     for name in ("one", "two"):
