@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import msgspec
 
-from cutthrough.capture.bodies import as_text
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Flow, read_fields
@@ -38,6 +37,7 @@ from cutthrough.capture.store import NoStore, Reader, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
+from cutthrough.exchange.content import as_text
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5

@@ -15,13 +15,13 @@ from cutthrough.capture.bodies import make_body
 from cutthrough.capture.flow import Fields
 from cutthrough.capture.imported import Exchange, Frame, Message, NotImported
 from cutthrough.capture.messages import OPCODES
-from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.tnetstring import (
     MOST_BYTES,
     Readable,
     TnetstringError,
     read_item,
 )
+from cutthrough.exchange.redaction.redactor import Redactor
 
 OLDEST = 5
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote_plus
 
-from cutthrough.capture.bodies import as_text
 from cutthrough.capture.protobuf import Malformed
+from cutthrough.exchange.content import as_text
 
 MOST_FIELDS = 10_000
 PAD = "    "

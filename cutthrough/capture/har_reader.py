@@ -16,10 +16,10 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from cutthrough.capture.bodies import as_text
 from cutthrough.capture.flow import Fields, find
 from cutthrough.capture.imported import Body, Exchange, Frame, Message, NotImported
 from cutthrough.capture.messages import OPCODES
+from cutthrough.exchange.content import as_text
 
 # Bytes of a file, which is read whole: four times as much memory
 MOST_FILE = 256 << 20

@@ -17,8 +17,7 @@ from cutthrough.capture.flow import Fields
 from cutthrough.capture.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.capture.messages import Message as Shown
 from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.settings import Settings
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 
 # Bytes of a body that are kept: bodies.MOST_INFLATED
 MOST_BODY = 4 << 20
@@ -96,9 +95,7 @@ class Exchange:
 
 def make_redactor(*, keep_credentials: bool) -> Redactor:
     """Redacts as capture does without further options."""
-    return Redactor(Settings(
-        database="", count=0, bytes=0, age=0, credentials=keep_credentials, fields=(),
-        query=(), json=()))
+    return Redactor(Options(credentials=keep_credentials))
 
 
 def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:

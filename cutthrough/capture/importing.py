@@ -22,9 +22,9 @@ from cutthrough.capture.imported import (
     make_redactor,
     make_row,
 )
-from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.capture.tnetstring import Readable
+from cutthrough.exchange.redaction.redactor import Redactor
 
 # Rows of a transaction: the writer of a running proxy waits for its end
 BATCH = 100

@@ -16,9 +16,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from cutthrough.capture.bodies import MOST_INFLATED, as_text
-from cutthrough.capture.heads import find_field
-from cutthrough.capture.redaction import Redactor
+from cutthrough.exchange.content import MOST_CAPTURED, as_text
+from cutthrough.exchange.heads import find_field
+from cutthrough.exchange.redaction.redactor import Redactor, Unreadable
 
 MOST_MESSAGES = 10_000                       # each way
 MOST_CONTROL = 125                           # RFC 6455 section 5.5
@@ -99,7 +99,7 @@ class _Reader:
             self._ends.append(end)
         self._inflates = inflates
         self._decoder = zlib.decompressobj(-15) if inflates else None
-        self._room = MOST_INFLATED
+        self._room = MOST_CAPTURED
 
     def messages(self) -> Iterator[Message]:
         """Raises _Malformed."""
@@ -199,18 +199,16 @@ def show(message: Message, at_us: int, redactor: Redactor) -> dict[str, Any]:
         if len(content) >= 2:
             shown["code"] = int.from_bytes(content[:2])
         content = content[2:]
-    kind = "text/plain" if message.kind in ("text", "close") else ""
-    text = None if state == "encoded" else as_text(content, kind, whole=not state)
     if state == "redacted":                  # of an imported one
         return shown | {"state": state}
-    if redactor.reads_bodies:
-        if text is None:
-            hides = state == "encoded" or message.kind == "text"
-        else:
-            text = redactor.body(text, "", whole=not state)
-            hides = text is None
-        if hides:
-            return shown | {"state": "redacted"}
+    kind = "text/plain" if message.kind in ("text", "close") else ""
+    try:
+        if state == "encoded" and redactor.reads_bodies:
+            raise Unreadable
+        content = redactor.content(content, kind, whole=not state)
+    except Unreadable:
+        return shown | {"state": "redacted"}
+    text = None if state == "encoded" else as_text(content, kind, whole=not state)
     if text is not None:
         shown["text"] = text
     else:

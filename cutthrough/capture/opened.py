@@ -11,16 +11,16 @@ from typing import Any
 from cutthrough.capture.flow import Flow, Row
 from cutthrough.capture.open_parts import Opened, decode, split_name
 from cutthrough.capture.records import COLUMNS, END, Assembly
-from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.settings import Settings
 from cutthrough.capture.store import BODIES, Reader
+from cutthrough.exchange.redaction.redactor import Redactor
 
 _STATES = ("request_body_state", "response_body_state", "messages_state")
 
 
 def read_opened(content: bytes, settings: Settings) -> list[dict[str, Any]]:
     """The rows of what OpenFlows gives, the newest first."""
-    redactor = Redactor(settings)
+    redactor = Redactor(settings.redaction)
     rows = [make_row(one, redactor) for one in decode(content, list[Opened])]
     return sorted(rows, key=lambda row: int(row["begun_us"]), reverse=True)
 

@@ -2,8 +2,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from cutthrough.capture.batch import Batch
-from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.taped import Taped
+from cutthrough.exchange.redaction.redactor import Redactor
 
 COLUMNS: tuple[str, ...]
 END: int

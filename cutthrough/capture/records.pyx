@@ -13,17 +13,17 @@ from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.batch cimport TEXT, Batch
 from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
-from cutthrough.capture.heads cimport Names
+from cutthrough.exchange.heads cimport Names
 from cutthrough.capture.open_exchange cimport OpenExchange, add_part, check_end, untimed
 from cutthrough.capture.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
 from cutthrough.capture.taped cimport Taped, taped_in, taped_of
 from cutthrough.capture.texts cimport (
-    Text, is_ascii, latin1_of, put_some, split_heads, text_of, texts_of, utf8_of)
+    Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.capture.bodies import Body, make_body
-from cutthrough.capture.heads import as_http2
+from cutthrough.exchange.heads import as_http2
 from cutthrough.capture.messages import read_websocket
-from cutthrough.capture.redaction import Redactor
+from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
@@ -197,8 +197,8 @@ cdef class Assembly:
         redactor = self._redactor
         # Most heads go as they are, but for values of fields, and need no object
         up_text = down_text = down_head = None
-        if end.origin_http or self._reads_urls or not (
-                is_ascii(up.data, up.n) and is_ascii(down.data, down.n)):
+        if (end.origin_http or self._reads_urls or may_have_user(up) or may_have_user(down)
+                or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
             up_text, down_text = latin1_of(up), latin1_of(down)
             if end.origin_http:
                 up_text, down_text = as_http2(up_text), as_http2(down_text)

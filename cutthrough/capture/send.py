@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.capture.redaction import REDACTED
+from cutthrough.exchange.redaction.redactor import REDACTED
 
 TIMEOUT_S = 30.0
 # Bytes read of a response's body

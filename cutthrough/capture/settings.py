@@ -6,6 +6,7 @@ import socket
 import msgspec
 
 from cutthrough.config.config import Config
+from cutthrough.exchange.redaction.redactor import Options
 from cutthrough.policy.source import Policy
 
 
@@ -42,6 +43,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""                        # whose rows these are, in a shared one
     form: str = "text"                       # of the writer's own messages
     recordings: Recordings | None = None     # None: no rule records
+
+    @property
+    def redaction(self) -> Options:
+        return Options(fields=self.fields, query=self.query, json=self.json,
+                       credentials=self.credentials)
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcpy
 from cutthrough.capture.batch cimport Batch
 from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
 
@@ -60,6 +60,21 @@ cdef inline Text utf8_of(str text) except *:
     made.data = PyUnicode_AsUTF8AndSize(text, &n)
     made.n = n
     return made
+
+
+cdef inline bint may_have_user(Text text) noexcept:
+    """May a URL in this head have user information?"""
+    cdef const char *at = text.data
+    cdef const char *end = at + text.n
+    if memchr(at, 64, text.n) != NULL:                # @
+        return True
+    while True:
+        at = <const char *>memchr(at, 37, end - at)    # %40
+        if at == NULL or end - at < 3:
+            return False
+        if at[1] == 52 and at[2] == 48:
+            return True
+        at += 1
 
 
 cdef inline bint is_ascii(const char *data, size_t n) noexcept:

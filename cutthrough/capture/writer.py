@@ -40,12 +40,12 @@ from cutthrough.capture.open_parts import (
     in_memory,
 )
 from cutthrough.capture.records import Assembly
-from cutthrough.capture.redaction import Redactor
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Start
 from cutthrough.capture.store import Rows, Store, StoreAway, StoreError
 from cutthrough.capture.stores import open_store
 from cutthrough.capture.taped import Taped
+from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.log.errorlog import ErrorLog
 
 log = logging.getLogger("cutthrough")
@@ -79,7 +79,7 @@ class Writer:
         self._channel = channel
         self._rings_fd, self._wake = start.rings, start.wake
         self._rings: list[Ring] = []
-        self._assembly = Assembly(Redactor(settings))
+        self._assembly = Assembly(Redactor(settings.redaction))
         self._store: Store = NoCaptures() if not settings.database else open_store(
             settings.database, settings.count, settings.bytes, settings.age,
             settings.program)

@@ -1,1 +1,1 @@
-"""What captures and recordings share: the content of a message, its bounds, its secrets."""
+"""What captures and recordings share: content of messages, its bounds, its secrets."""

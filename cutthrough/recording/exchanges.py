@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from cutthrough.capture.bodies import as_text, charset_of, inflate
 from cutthrough.capture.flow import Fields as Pairs
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
@@ -27,6 +26,7 @@ from cutthrough.capture.importing import read
 from cutthrough.capture.messages import KINDS, OPCODES
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.tnetstring import Readable
+from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
 from cutthrough.recording.foreign import (
     clean_fields,
     lost,
@@ -104,7 +104,7 @@ def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
         return body or b""                   # "" would be a mark in UTF-16
     kind = find(tuple(fields), "content-type")
     try:
-        return body.encode(charset_of(kind) or "utf-8")
+        return body.encode(codec_of(kind) or "utf-8")
     except (UnicodeError, LookupError):
         return body.encode(errors="replace")
 
@@ -162,7 +162,7 @@ def make_side(version: str, fields: Fields, body: bytes) -> Side:
     content = body
     coding = find(fields, "content-encoding").lower()
     if body and coding not in ("", "identity"):
-        found, is_whole = inflate(body, coding)
+        found, is_whole = undo_coding(body, coding, MOST_COMPARED)
         if found is None or not is_whole:
             raise NotImported(f"left out: the coding {coding!r:.40} of its content "
                               "cannot be undone")

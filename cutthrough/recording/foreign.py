@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cutthrough.capture.bodies import inflate
 from cutthrough.capture.imported import NotImported, clean, split_url
 from cutthrough.codings import DECODERS
+from cutthrough.exchange.content import MOST_COMPARED, undo_coding
 from cutthrough.recording.heads import end_to_end
 from cutthrough.recording.model import DEFAULT_PORTS, Fields, Recording, Request, find
 
@@ -79,7 +79,7 @@ def fit_coding(fields: Fields, body: bytes) -> Fields:
     coding = find(fields, "content-encoding").lower()
     names = {name.strip() for name in coding.split(",")} - {"", "identity"}
     if not body or not names or not names <= DECODERS.keys() or (
-            inflate(body, coding)[0] is not None):
+            undo_coding(body, coding, MOST_COMPARED)[0] is not None):
         return fields
     return tuple(
         (name, str(len(body)) if name.lower() == "content-length" else value)

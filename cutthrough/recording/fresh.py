@@ -18,8 +18,10 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.codings import CodingError
+from cutthrough.exchange.content import inflate
 from cutthrough.recording.documents import read_json, select
-from cutthrough.recording.masking import CODED, Unreadable, inflate
+from cutthrough.recording.masking import CODED
 from cutthrough.recording.model import Chunk, Fields, Recording, Response
 
 # HTTP's dates (RFC 9110 section 5.6.7); Retry-After may be seconds
@@ -117,7 +119,7 @@ def without_coding(response: Response) -> Response:
         return response
     try:
         body = inflate(response.body, response.field("content-encoding").lower())
-    except Unreadable:
+    except CodingError:
         return response
     fields = tuple(pair for pair in response.fields if pair[0].lower() not in CODED)
     return msgspec.structs.replace(

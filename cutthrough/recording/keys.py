@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cutthrough.codings import CodingError
+from cutthrough.exchange.content import inflate
 from cutthrough.recording.documents import (
     KeyMistake,
     as_text,
@@ -30,7 +32,6 @@ from cutthrough.recording.documents import (
     remove,
     select,
 )
-from cutthrough.recording.masking import Unreadable, inflate
 from cutthrough.recording.model import Pairs, Request, split_pairs
 from cutthrough.recording.xml_documents import (
     compile_xpath,
@@ -260,7 +261,7 @@ def plain(request: Request) -> Request:
         return request
     try:
         body = inflate(request.body, coding)
-    except Unreadable:
+    except CodingError:
         raise ValueError("its coding cannot be undone") from None
     return msgspec.structs.replace(request, body=body, fields=tuple(
         pair for pair in request.fields if pair[0].lower() != "content-encoding"))

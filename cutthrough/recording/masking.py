@@ -12,17 +12,22 @@ removed from its answer, too.
 
 import contextlib
 import hashlib
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote_plus
 
 import msgspec
 
-from cutthrough.capture.bodies import charset_of
-from cutthrough.capture.redaction import CREDENTIALS, split_path
-from cutthrough.codings import CodingError, decode, make_decoders
+from cutthrough.codings import CodingError
+from cutthrough.exchange.content import inflate
+from cutthrough.exchange.redaction.redactor import (
+    CREDENTIALS,
+    REDACTED,
+    Options,
+    Redactor,
+    Unreadable,
+)
+from cutthrough.exchange.redaction.spellings import name_of
 from cutthrough.recording.documents import compile_finder
 from cutthrough.recording.echoes import Echoes, secrets_of
 from cutthrough.recording.model import (
@@ -37,15 +42,7 @@ from cutthrough.recording.model import (
     find,
 )
 
-MOST_INFLATED = 64 << 20
 _DONE = re.compile(r"\[redacted(:[0-9a-f]{16})?\]")
-# As capture/redaction.py has it: keys in URLs, forms, and texts that contain URLs
-_PAIR = re.compile(r"([?&;]|^)([^\s=&?;#\"'<>]{1,256})=([^\s&;#\"'<>]*)")
-# All data of an event (the HTML standard, section 9.2.6)
-_EVENT = re.compile(r"^data:[^\r\n]*(?:(?:\r\n|\r|\n)data:[^\r\n]*)*", re.M)
-_LINE = re.compile(r"(?:^|\r\n|\r|\n)data:[ ]?")
-_BLANK = "\ufeff \t\r\n"
-_JSON = re.compile(r"[/+]json\b", re.I)
 _OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "samesite",
                "partitioned")
 CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
@@ -61,36 +58,38 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hashed: bool = True                      # else all stand-ins are alike
 
 
-class Unreadable(Exception):
-    """A body in which a secret may be, and cannot be found."""
-
-
 class Masker:
     def __init__(self, redaction: Redaction, key: bytes) -> None:
         """Raises KeyMistake if an expression is malformed."""
         self._key = key if redaction.hashed else b""
         self._names = frozenset((*CREDENTIALS, *redaction.fields))
         self._keys = frozenset(redaction.query)
-        self._paths = [split_path(path) for path in redaction.json]
-        self._searches = [compile_finder(one) for one in redaction.body]
+        self._redactor = Redactor(
+            Options(query=redaction.query, json=redaction.json), self._mask,
+            [compile_finder(text) for text in redaction.body], keeps_octets=True)
         self._known: dict[Fields, Fields] | None = None
         self._known_echoes: dict[tuple[str, ...], Echoes] = {}
         self._heard: list[str] | None = None     # secrets of the request in hand
-        self.reads_bodies = bool(self._keys or self._paths or self._searches)
+        self.reads_bodies = self._redactor.reads_bodies
+
+    def _mask(self, secret: str) -> str:
+        if self._heard is not None:
+            self._heard += {secret, unquote_plus(secret)}
+        return self.value(secret)
 
     def value(self, text: str) -> str:
         """The stand-in of a secret; of a stand-in itself, or that without a hash."""
         if not text or (self._key and _DONE.fullmatch(text)):
             return text
         if not self._key:
-            return "[redacted]"
+            return REDACTED
         found = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
                                 digest_size=8)
         return f"[redacted:{found.hexdigest()}]"
 
     def request(self, request: Request) -> Request:
         fields = self.fields(request.fields)
-        query = self.pairs(request.query) if self._keys else request.query
+        query = self._redactor.query(request.query)
         body = request.body
         if body and self.reads_bodies:
             body, fields = self._coded(body, fields)
@@ -152,7 +151,7 @@ class Masker:
         if coding in ("", "identity"):
             chunks = echoes.chunks(chunks)
         else:
-            with contextlib.suppress(Unreadable):
+            with contextlib.suppress(CodingError):
                 plain = inflate(response.body, coding)
                 if (body := echoes.cut(plain)) is not plain:
                     chunks = spread(chunks, body, find(fields, "content-type"))
@@ -179,19 +178,17 @@ class Masker:
         if one.how in OF_TOKENS:             # claims, and not the token
             return one
         names = {"field": self._names, "query": self._keys, "body": self._keys}
-        if one.key.lower() in names.get(one.part, ()) and one.key:
+        if one.key and name_of(one.key) in names.get(one.part, ()):
             if one.how in ("exact", "form"):
                 return msgspec.structs.replace(one, value=self.value(one.value))
             return msgspec.structs.replace(one, how="glob", value="*")
         if one.part not in ("query", "body") or (
                 one.how in ("jsonpath", "xpath")):
             return one
-        text = self.pairs(one.value) if self._keys else one.value
+        text = self._redactor.pairs(one.value)
         if one.part == "body":
-            try:
-                text = self._text(text, "")
-            except Unreadable:
-                text = self.value(text)
+            made = self._redactor.body(text, "", True)
+            text = self.value(text) if made is None else made
         return msgspec.structs.replace(one, value=text)
 
     def message(self, message: Message) -> Message:
@@ -233,7 +230,7 @@ class Masker:
     def _fields(self, fields: Fields) -> Fields:
         made = tuple(
             (name, self._secret(name, value) if name.lower() in self._names else
-             self.pairs(value) if self._keys else value) for name, value in fields)
+             self._redactor.pairs(value)) for name, value in fields)
         return fields if made == fields else made
 
     def _secret(self, name: str, value: str) -> str:
@@ -246,22 +243,12 @@ class Masker:
                 if one.partition("=")[0].strip().lower() in _OF_COOKIES]
         return ";".join([f"{name}{equals}{self.value(text.strip())}", *kept])
 
-    def pairs(self, text: str) -> str:
-        return _PAIR.sub(self._pair, text)
-
-    def _pair(self, match: re.Match[str]) -> str:
-        if unquote_plus(match[2]).lower() not in self._keys:
-            return match[0]
-        if self._heard is not None:
-            self._heard += (match[3], unquote_plus(match[3]))
-        return f"{match[1]}{match[2]}={self.value(match[3])}"
-
     def _coded(self, body: bytes, fields: Fields) -> tuple[bytes, Fields]:
         """The body and the fields, without a coding if the body has changed."""
         coding = find(fields, "content-encoding").lower()
         try:
             plain = body if coding in ("", "identity") else inflate(body, coding)
-        except Unreadable:
+        except CodingError:
             made = self.value(body.decode("latin-1")).encode()
         else:
             made = self._plain(plain, find(fields, "content-type"))
@@ -273,110 +260,10 @@ class Masker:
 
     def _plain(self, data: bytes, kind: str) -> bytes:
         """A body without codings."""
-        for charset in (charset_of(kind.lower()) or "utf-8", "latin-1"):
-            try:
-                text = data.decode(charset)
-                made = self._text(text, kind)
-                return data if made == text else made.encode(charset)
-            except (UnicodeError, LookupError):
-                continue
-            except Unreadable:
-                break
-        return self.value(data.decode("latin-1")).encode()
-
-    def _text(self, text: str, kind: str) -> str:
-        """A body as text, of media type `kind`. Raises Unreadable."""
-        kind = kind.lower()
-        if self._paths and kind.startswith("text/event-stream"):
-            text = _EVENT.sub(self._event, text)
-        elif self._paths and not _DONE.fullmatch(text) and (
-                text.lstrip(_BLANK)[:1] in ("{", "[") or _JSON.search(kind)):
-            text = self._document(text)
-        if self._keys:
-            if kind.startswith("multipart/"):
-                raise Unreadable
-            text = self.pairs(text)
-        for search in self._searches:
-            text = self._cut(text, search)
-        return text
-
-    def _event(self, match: re.Match[str]) -> str:
-        text = _LINE.sub("\n", match[0])[1:]
-        if text.lstrip()[:1] not in ("{", "["):
-            return match[0]
         try:
-            made = self._document(text)
-        except Unreadable:                  # without a quotation mark it has no keys
-            made = self.value(text) if '"' in text else text
-        return match[0] if made == text else f"data: {made}"
-
-    def _document(self, text: str) -> str:
-        try:
-            document = json.loads(text)
-            found = [self._replace(document, path) for path in self._paths]
-            return json.dumps(document, ensure_ascii=False) if any(found) else text
-        except (ValueError, RecursionError):
-            raise Unreadable from None
-
-    def _replace(self, value: Any, path: tuple[str, ...]) -> bool:
-        """Replaces the values at a path, in place. Returns whether there were any."""
-        items: Iterable[tuple[Any, Any]] = ()
-        if isinstance(value, dict):
-            items = list(value.items())
-        elif isinstance(value, list):
-            items = list(enumerate(value))
-        found = False
-        if path[0] == "..":
-            found = self._replace(value, path[1:])
-            for _, inner in items:
-                found |= self._replace(inner, path)
-            return found
-        for key, inner in items:
-            if path[0] not in ("*", str(key)):
-                continue
-            if len(path) > 1:
-                found |= self._replace(inner, path[1:])
-            else:
-                text = inner if isinstance(inner, str) else json.dumps(
-                    inner, sort_keys=True)
-                if self._heard is not None and isinstance(inner, str):
-                    self._heard.append(inner)
-                value[key] = self.value(text)
-                found |= value[key] != inner
-        return found
-
-    def _cut(self, text: str, search: Any) -> str:
-        """Replaces what an expression finds: its groups, or the match."""
-        made, at = [], 0
-        try:
-            matches = list(search(text))
-        except ValueError:
-            raise Unreadable from None
-        for match in matches:
-            spans = [match.span(number + 1) for number in range(len(match.groups()))]
-            for begin, end in sorted(spans or [match.span()]):
-                if begin >= at and end > begin:
-                    if self._heard is not None:
-                        self._heard.append(text[begin:end])
-                    made += [text[at:begin], self.value(text[begin:end])]
-                    at = end
-        return "".join([*made, text[at:]])
-
-
-def inflate(body: bytes, coding: str) -> bytes:
-    """Raises Unreadable."""
-    found = bytearray()
-    try:
-        decoders = make_decoders(coding)
-        for piece in decode(body, decoders):
-            found += piece
-            if len(found) > MOST_INFLATED:
-                raise Unreadable
-        for decoder in decoders:
-            decoder.end()
-    except CodingError:
-        raise Unreadable from None
-    return bytes(found)
+            return self._redactor.content(data, kind)
+        except Unreadable:
+            return self.value(data.decode("latin-1")).encode()
 
 
 def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
@@ -387,7 +274,7 @@ def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
     if coding not in ("", "identity"):
         try:
             body = inflate(body, coding)
-        except Unreadable:
+        except CodingError:
             return False
     return echoes.has(body)
 

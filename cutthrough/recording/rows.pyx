@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 from msgspec.msgpack import Encoder
 
-from cutthrough.capture.bodies import join_chunks
+from cutthrough.exchange.content import join_chunks
 from cutthrough.capture.batch cimport BLOB, TEXT, Batch
 from cutthrough.capture.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
 from cutthrough.capture.taped cimport Taped

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cutthrough.capture.bodies import join_chunks
 from cutthrough.capture.messages import Message as Passed
 from cutthrough.capture.messages import read_messages
 from cutthrough.capture.taped import Taped
+from cutthrough.exchange.content import join_chunks
 from cutthrough.recording.begins import whole_messages
 from cutthrough.recording.heads import Known, is_call, read_request, read_response
 from cutthrough.recording.model import (

@@ -2,16 +2,13 @@
 
 from bench.micro.capture import Load, payloads, run_load
 from cutthrough.capture.records import COLUMNS, DOWN, END, HEADS, Assembly
-from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.settings import Settings
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 from tests.test_bench import needs_compiler
 
 
 def test_its_records_are_read_as_a_workers() -> None:
     heads, body, end = payloads(1024)
-    settings = Settings(database="", count=0, bytes=0, age=0.0, credentials=False,
-                        fields=(), query=(), json=())
-    (made,) = Assembly(Redactor(settings)).rows(
+    (made,) = Assembly(Redactor(Options())).rows(
         [(HEADS, 0, 1, heads), (DOWN, 0, 1, body), (END, 0, 1, end)])
     row = dict(zip(COLUMNS, made, strict=True))
     assert row["url"] == ("http://static.example.com/assets/app/9f1c/main.js"

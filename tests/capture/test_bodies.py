@@ -8,8 +8,9 @@ import brotli
 import pytest
 
 from cutthrough import codings
-from cutthrough.capture.bodies import MOST_INFLATED, Body, make_body
-from tests.capture.test_redaction import redactor
+from cutthrough.capture.bodies import Body, make_body
+from cutthrough.exchange.content import MOST_CAPTURED
+from tests.exchange.test_redaction import redactor
 from tests.support.stream import chunked
 
 if sys.version_info >= (3, 14):
@@ -87,7 +88,7 @@ def test_a_bomb_ends_at_its_bound(coding):
     raw = ENCODERS[coding](bytes(64 << 20))
     body = made(raw, f"Content-Type: image/png\r\nContent-Encoding: {coding}\r\n")
     assert (len(body.content), body.decoded, body.state) == (
-        MOST_INFLATED, None, "truncated")
+        MOST_CAPTURED, None, "truncated")
 
 
 @pytest.mark.parametrize("coding", ENCODERS)

@@ -1,5 +1,6 @@
 """Messages: of the frames of a WebSocket, and of server-sent events."""
 
+import base64
 import json
 
 import pytest
@@ -10,8 +11,8 @@ from websockets.frames import Frame, Opcode
 
 from cutthrough.capture import messages
 from cutthrough.capture.messages import Piece, read_events, read_websocket
-from tests.capture.test_redaction import redactor
 from tests.capture.twin_messages import same_messages
+from tests.exchange.test_redaction import redactor
 
 PLAIN = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 DEFLATE = PLAIN[:-2] + ("Sec-WebSocket-Extensions: permessage-deflate; "
@@ -155,7 +156,7 @@ def test_messages_and_what_they_inflate_to_are_bounded(monkeypatch):
     monkeypatch.setattr(messages, "MOST_MESSAGES", 10)
     found, state = read(frame(Opcode.PING) * 50)
     assert (len(found), state) == (10, "truncated")
-    monkeypatch.setattr(messages, "MOST_INFLATED", 1000)
+    monkeypatch.setattr(messages, "MOST_CAPTURED", 1000)
     sender = PerMessageDeflate(False, False, 15, 15)
     bomb = frame(Opcode.TEXT, b"x" * 100_000, extensions=[sender])
     (one, two), _ = read(bomb + bomb, DEFLATE)
@@ -172,7 +173,9 @@ def test_a_secret_in_a_message_is_redacted():
     assert one["state"] == "redacted" and "text" not in one
     (one,), _ = read(b"\xc1\x07\x07s3cret", DEFLATE, json=("$..password",))
     assert one["state"] == "redacted" and "base64" not in one
-    (one,), _ = read(frame(Opcode.TEXT, b"\xffs3cret"), query=("a",))
+    (one,), _ = read(frame(Opcode.TEXT, b"\xff?a=s3cret"), query=("a",))
+    assert base64.b64decode(one["base64"]) == b"\xff?a=[redacted]"
+    (one,), _ = read(frame(Opcode.BINARY, b"\xff\0?a=s3cret"), query=("a",))
     assert one["state"] == "redacted" and "base64" not in one
 
 

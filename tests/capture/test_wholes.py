@@ -22,8 +22,8 @@ from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.rows import RowMaker
 from cutthrough.recording.sessions import VALUES
 from tests.capture.test_records import HEAD, NOT_COUNTED, end, heads
-from tests.capture.test_redaction import redactor
 from tests.doors.capture import put
+from tests.exchange.test_redaction import redactor
 
 RECORDED = records.IS_RECORDED | records.NOT_CAPTURED
 MASKER = Masker(Redaction(), b"k" * 32)

@@ -6,14 +6,11 @@ import json
 from collections.abc import Iterator
 
 from cutthrough.capture.messages import Piece, read_websocket
-from cutthrough.capture.redaction import Redactor
-from cutthrough.capture.settings import Settings
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 
 HEAD = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 KINDS = {1: "text", 2: "binary", 8: "close", 9: "ping", 10: "pong"}
-REDACTOR = Redactor(Settings(
-    database="", count=0, bytes=0, age=0, credentials=False, fields=(), query=(),
-    json=()))
+REDACTOR = Redactor(Options())
 
 Found = list[tuple[str, bytes, int, bool]]   # kind, content, its last octet, is it cut
 

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from cutthrough.capture.redaction import split_path
 from cutthrough.cli import main
 from cutthrough.config.capture import parse_path
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.database import show_database
+from cutthrough.exchange.redaction.documents import split_path
 
 POLICY = """
 [[rules]]

@@ -8,9 +8,9 @@ accepted must also survive what happens to it next.
 import json
 import zlib
 
-from cutthrough.capture.bodies import MOST_INFLATED
 from cutthrough.capture.har import make_message
 from cutthrough.capture.messages import Piece, read_websocket
+from cutthrough.exchange.content import MOST_CAPTURED
 from cutthrough.policy.globs import parse_glob
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.target import read_authority, read_request_target
@@ -288,7 +288,7 @@ def fuzz_messages(data: bytes) -> None:
     found, state = read_websocket(pieces, DEFLATED, whole=True, redactor=REDACTOR)
     assert state in (None, "malformed", "truncated")
     shown = json.loads(found)
-    assert sum(one["bytes"] for one in shown) <= MOST_INFLATED + len(data)
+    assert sum(one["bytes"] for one in shown) <= MOST_CAPTURED + len(data)
     assert all(isinstance(make_message(one)["data"], str) for one in shown)
 
 

@@ -315,7 +315,7 @@ def test_an_event_of_several_lines_is_one_document(masker):
             1, b'event: a\r\ndata: {\r\ndata: "password": "xy"}\r\n\r\ndata: b\n\n'
                b'data: {"password"\n\n'),)))
     assert b'"xy"' not in made.body and b'"password"\n' not in made.body
-    assert made.body.startswith(b'event: a\r\ndata: {"password": "[redacted:')
+    assert made.body.startswith(b'event: a\r\ndata: {\r\ndata: "password": "[redacted:')
     assert b'"}\r\n\r\ndata: b\n\ndata: [redacted:' in made.body
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.capture.heads import Names, find_field
+from cutthrough.exchange.heads import Names, find_field
 
 NAMES = ("authorization", "cookie")
 

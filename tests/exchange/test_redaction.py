@@ -2,14 +2,11 @@
 
 import pytest
 
-from cutthrough.capture.redaction import REDACTED, Redactor
-from cutthrough.capture.settings import Settings
+from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 
 
 def redactor(**fields):
-    usual = {"database": "", "count": 0, "bytes": 0, "age": 0.0, "credentials": False,
-             "fields": (), "query": (), "json": ()}
-    return Redactor(Settings(**{**usual, **fields}))
+    return Redactor(Options(**fields))
 
 
 HEAD = ("GET /a?b=1&Token=s3cret&c=2 HTTP/1.1\r\nHost: a\r\n"

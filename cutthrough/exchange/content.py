@@ -1,0 +1,230 @@
+"""The content of a body: bytes as they went over the wire -> bytes, then text, bounded.
+
+    read_chunks     the data of a chunked body
+    undo_coding     without Content-Encoding, up to a bound (R63, R65)
+    read_text       the text, and how to write it again as the same octets
+
+Nothing is repaired, and every step is linear in its input. Charsets are those of the
+WHATWG's Encoding Standard: no name that a peer sends reaches Python's other codecs,
+some of which are quadratic (R65).
+"""
+
+import functools
+import re
+from typing import Final, NamedTuple
+
+from cutthrough.codings import CodingError, decode, make_decoders
+
+# Bytes of inflated content that each use may read
+MOST_CAPTURED: Final = 4 << 20
+MOST_COMPARED: Final = 16 << 20              # a recording: to mask and to match it
+MOST_CHARACTER = 4                           # bytes of a character, in UTF-8 and UTF-16
+
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[^\r\n]*\r\n")
+_TEXT = re.compile(r"(text/|multipart/|message/|application/(.{0,200}[+/])?"
+                   r"(json|xml|javascript|ecmascript|x-ndjson|jsonl|json-seq|csp-report|"
+                   r"x-www-form-urlencoded|graphql|yaml|x-yaml|toml))|"
+                   r".{0,200}\+(json|xml|yaml)\b", re.I)
+_CHARSET = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.I)
+
+_MEDIA = re.compile(r"(image|audio|video|font)/(?!svg)", re.I)
+_SIGNATURE = re.compile(
+    rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|RIFF....(WEBP|WAVE|AVI )|"
+    rb"BM....\0\0\0\0|"
+    rb"\0\0\x01\0[^\0]\0|....ftyp|\x1a\x45\xdf\xa3|OggS|ID3|\xff[\xe2-\xfb]|fLaC|"
+    rb"wOF[F2]|OTTO|\0\x01\0\0\0", re.S)
+
+# Python's codec, and the labels of https://encoding.spec.whatwg.org/#names-and-labels.
+# Labels of ISO-8859-1 and ASCII stay ISO-8859-1, which reads every octet and writes it
+# again; windows-1252 does not.
+_CODECS: Final = {
+    "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
+    "cp866": "866 cp866 csibm866 ibm866",
+    "iso8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 "
+                 "iso_8859-2:1987 l2 latin2",
+    "iso8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 "
+                 "iso_8859-3:1988 l3 latin3",
+    "iso8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 "
+                 "iso_8859-4:1988 l4 latin4",
+    "iso8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 "
+                 "iso_8859-5 iso_8859-5:1988",
+    "iso8859-6": "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 "
+                 "iso-8859-6 iso-8859-6-e iso-8859-6-i iso-ir-127 iso8859-6 iso88596 "
+                 "iso_8859-6 iso_8859-6:1987",
+    "iso8859-7": "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 "
+                 "iso8859-7 iso88597 iso_8859-7 iso_8859-7:1987 sun_eu_greek",
+    "iso8859-8": "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e "
+                 "iso-ir-138 iso8859-8 iso88598 iso_8859-8 iso_8859-8:1988 visual "
+                 "csiso88598i iso-8859-8-i logical",
+    "iso8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
+    "iso8859-13": "iso-8859-13 iso8859-13 iso885913",
+    "iso8859-14": "iso-8859-14 iso8859-14 iso885914",
+    "iso8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
+    "iso8859-16": "iso-8859-16",
+    "koi8-r": "cskoi8r koi koi8 koi8-r koi8_r",
+    "koi8-u": "koi8-ru koi8-u",
+    "mac-roman": "csmacintosh mac macintosh x-mac-roman",
+    "cp874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
+    "cp1250": "cp1250 windows-1250 x-cp1250",
+    "cp1251": "cp1251 windows-1251 x-cp1251",
+    "latin-1": "ansi_x3.4-1968 ascii iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
+               "iso_8859-1 iso_8859-1:1987 csisolatin1 cp819 ibm819 l1 latin1 latin-1 "
+               "us-ascii",
+    "cp1252": "cp1252 windows-1252 x-cp1252",
+    "cp1253": "cp1253 windows-1253 x-cp1253",
+    "cp1254": "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 "
+              "iso_8859-9:1989 l5 latin5 windows-1254 x-cp1254",
+    "cp1255": "cp1255 windows-1255 x-cp1255",
+    "cp1256": "cp1256 windows-1256 x-cp1256",
+    "cp1257": "cp1257 windows-1257 x-cp1257",
+    "cp1258": "cp1258 windows-1258 x-cp1258",
+    "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "gb18030": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk "
+               "iso-ir-58 x-gbk gb18030",
+    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "euc_jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
+    "iso2022_jp": "csiso2022jp iso-2022-jp",
+    "cp932": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
+    "cp949": "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 "
+             "ks_c_5601-1989 ksc5601 ksc_5601 windows-949",
+    "utf-16-be": "unicodefffe utf-16be",
+    "utf-16-le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
+}
+CODECS: Final = {label: codec for codec, labels in _CODECS.items()
+                 for label in labels.split()}
+# The longest first: UTF-32's begins as that of UTF-16
+_MARKS: Final = ((b"\xff\xfe\0\0", "utf-32-le"), (b"\0\0\xfe\xff", "utf-32-be"),
+                 (b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"),
+                 (b"\xfe\xff", "utf-16-be"))
+_WIDE: Final = ("utf-16", "utf-32", "iso2022")
+
+
+class Text(NamedTuple):
+    """Text of a body. `octets` writes it again: of what has not changed, as it came."""
+
+    text: str
+    codec: str
+    errors: str = "strict"
+
+    def octets(self, text: str) -> bytes:
+        return text.encode(self.codec, self.errors)
+
+
+def read_chunks(raw: bytes) -> tuple[bytes, bool, bytes]:
+    """The data of a chunked body, whether its last chunk is there, and its trailers if
+    all of them are there."""
+    pieces: list[bytes] = []
+    at = 0
+    while match := _CHUNK.match(raw, at):
+        size = int(match[1], 16)
+        at = match.end()
+        if size == 0:
+            end = raw.find(b"\r\n\r\n", at) + 2
+            return b"".join(pieces), True, raw[at:end] if end > 1 else b""
+        pieces.append(raw[at:at + size])
+        at += size + 2
+    return b"".join(pieces), False, b""
+
+
+def join_chunks(raw: bytes) -> tuple[bytes, bool]:
+    """The data of a chunked body, and whether its last chunk is there."""
+    data, ended, _ = read_chunks(raw)
+    return data, ended
+
+
+def undo_coding(data: bytes, coding: str, most: int) -> tuple[bytes | None, bool]:
+    """The content, of `most` bytes at most, and whether its end is there; None: it
+    cannot be decoded."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        decoders = make_decoders(coding)
+        for piece in decode(data, decoders):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= most:
+                return b"".join(pieces)[:most], False
+    except CodingError:
+        return None, False
+    try:
+        for decoder in decoders:
+            decoder.end()
+    except CodingError:
+        return b"".join(pieces), False
+    return b"".join(pieces), True
+
+
+def inflate(data: bytes, coding: str, most: int = MOST_COMPARED) -> bytes:
+    """The whole content. Raises CodingError if it cannot be decoded, does not end, or
+    has more than `most` bytes."""
+    content, is_whole = undo_coding(data, coding, most)
+    if content is None or not is_whole:
+        raise CodingError("the coding cannot be undone, or not whole")
+    return content
+
+
+@functools.lru_cache(256)
+def codec_of(kind: str) -> str:
+    """Python's codec for a body of this media type; "": it is no text, or of a charset
+    that is unknown."""
+    if kind and _TEXT.match(kind) is None:
+        return ""
+    match = _CHARSET.search(kind)
+    return CODECS.get(match[1].lower(), "") if match else "utf-8"
+
+
+def is_text(kind: str) -> bool:
+    """Is this media type one of text, of whatever charset?"""
+    return _TEXT.match(kind) is not None
+
+
+def is_media(data: bytes, kind: str) -> bool:
+    """Does a picture, sound, film or font begin as its type does?"""
+    return bool(_MEDIA.match(kind)) and _SIGNATURE.match(data) is not None
+
+
+def as_text(data: bytes, kind: str, *, whole: bool) -> str | None:
+    """The text if the type is one of text, or if there is no type and it can be read as
+    UTF-8; None: it is none. A NUL would end a text in the database."""
+    codec = codec_of(kind)
+    if not codec or b"\0" in data:
+        return None
+    try:
+        text = _decode(data, codec, whole)
+        return text if codec == "utf-8" else text.encode().decode()
+    except UnicodeError:
+        return None
+
+
+def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:
+    """The text, to look for secrets in it; None: it cannot be read as text.
+
+    A byte order mark counts more than a charset. If the type is one of text, octets
+    beyond the charset are passed on. Another type is text if it is valid UTF-8. A NUL
+    is in no text: it may be UTF-16 under another name."""
+    codec, errors = codec_of(kind), "surrogateescape"
+    for mark, codec_of_mark in _MARKS:
+        if data.startswith(mark):
+            codec = codec_of_mark
+            break
+    if not codec:
+        if is_text(kind):                    # of an unknown charset
+            return None
+        codec, errors = "utf-8", "strict"
+    try:
+        read = Text(_decode(data, codec, whole), codec)
+    except UnicodeError:
+        if errors == "strict" or codec.startswith(_WIDE):
+            return None
+        codec = "utf-8" if codec == "utf-8" else "latin-1"
+        read = Text(data.decode(codec, errors), codec, errors)
+    return None if "\0" in read.text else read
+
+
+def _decode(data: bytes, codec: str, whole: bool) -> str:
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError as error:
+        if whole or error.start < len(data) - MOST_CHARACTER:
+            raise
+        return data[:error.start].decode(codec)          # cut within a character

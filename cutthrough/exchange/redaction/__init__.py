@@ -1,0 +1,7 @@
+"""Removes secrets from heads, bodies and messages, for captures and recordings (R79).
+
+    redactor     which secrets, and what stands in for them
+    spellings    keys of URLs and forms, in every spelling
+    documents    paths in JSON, also inside its strings
+    parts        multipart bodies, and streams of events
+"""

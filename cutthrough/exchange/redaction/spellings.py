@@ -1,0 +1,104 @@
+"""Keys of URLs and forms in a text, with their values, wherever they are: in a query, a
+fragment, a form, a URL that is a value of another one, a string of JSON, a page.
+
+A key is found in each spelling that some reader undoes: percent-encoding at any depth
+(`%74oken`, `%2574oken`), escapes of JSON (`\\u0074oken`), any case, and the brackets
+that some languages append (`token[]`, `token[0]`). A value ends where it ends in the
+same spelling. A value that ends later than necessary hides more than asked.
+
+The search is one automaton of RE2, linear in the text. Without that package Python's re
+has the same expressions, which have no nested repetition.
+"""
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+_HEX: Final = rb"(?:25)*"
+# Before a key: the start, what is in no key, or such a character in an escape
+_BEFORE: Final = (rb"(?:^|[^\w.~$%-]|%(?:25)*[0-9a-f]{2}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|"
+                  rb"\\[nrt]|&#?\w{2,8};)")
+# white space is part of a form's key: some frameworks trim it
+_BLANK: Final = rb"(?:[ +]|%(?:25)*20){0,4}"
+_BRACKETS: Final = (rb"(?:(?:\[|%(?:25)*5b|\\u005b)[^=&\s\"<>]{0,64}?"
+                    rb"(?:\]|%(?:25)*5d|\\u005d)){0,4}")
+_EQUALS: Final = rb"(?:=|%((?:25)*)3d|\\u003d|\\x3d|&#61;|&#x3d;|&equals;)"
+
+
+def _escaped(character: str) -> bytes:
+    """An expression for a character of a key, in any spelling."""
+    octets = character.encode()
+    spelled = b"".join(rb"%%%s%02x" % (_HEX, octet) for octet in octets)
+    ways = [re.escape(octets), spelled]
+    ways += [rb"\\u%04x" % ord(character)] if ord(character) < 0x10000 else []
+    ways += [rb"\\x%02x" % octets[0]] if len(octets) == 1 else []
+    ways += [rb"\+"] if character == " " else []
+    return rb"(?:%s)" % b"|".join(ways)
+
+
+def _compile(pattern: bytes) -> Any:
+    try:
+        re2 = importlib.import_module("re2")
+    except ImportError:
+        return re.compile(pattern)
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1      # octets
+    options.max_mem = 64 << 20
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+def name_of(key: str) -> str:
+    """A key as it is compared: decoded, without brackets, in lower case."""
+    return unquote_plus(key).partition("[")[0].strip().lower()
+
+
+class Keys:
+    """These keys, in lower case."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(names)
+        spelled = b"|".join(
+            b"".join(map(_escaped, name)) for name in sorted(self.names))
+        self._search = _compile(
+            rb"(?i)%s%s(?:%s)%s%s%s" % (_BEFORE, _BLANK, spelled, _BRACKETS, _BLANK,
+                                        _EQUALS)) if self.names else None
+        self._ends: dict[bytes, re.Pattern[bytes]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def values(self, text: bytes, *, is_form: bool = False
+               ) -> Iterator[tuple[int, int]]:
+        """(begin, end) of each value, in order. `is_form`: the text is a form or a
+        query, in which only & ends a value."""
+        if self._search is None:
+            return
+        behind = 0
+        for match in self._search.finditer(text):
+            begin = match.end()
+            if begin < behind:
+                continue                     # inside the value of another
+            end = self._end(match[1] or b"" if b"%" in match[0][-40:] else None, is_form
+                            ).match(text, begin)
+            behind = end.end() if end else begin
+            if behind > begin:
+                yield begin, behind
+
+    def _end(self, level: bytes | None, is_form: bool) -> re.Pattern[bytes]:
+        """What a value may have. `level`: what is between % and 3d, if that was the
+        spelling of the equals sign; then %26 ends the value, so spelled."""
+        key = (b"f" if is_form else b"t") + (b"-" if level is None else level)
+        made = self._ends.get(key)
+        if made is None:
+            stops = b"" if level is None else rb"%%(?!%s26)|" % level
+            plain = rb"[^&%]" if level is not None else rb"[^&]"
+            if not is_form:
+                plain = plain.replace(b"&", b"&\\s\"<>\\\\")
+                stops += rb"\\(?!u0026|x26)[^\r\n]|"
+            if len(self._ends) > 64:
+                self._ends.clear()
+            made = self._ends[key] = re.compile(rb"(?i)(?:%s%s)*" % (stops, plain))
+        return made
