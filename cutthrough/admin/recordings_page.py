@@ -30,7 +30,7 @@ from cutthrough.admin.traffic_page import make_page
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
-from cutthrough.config.capture import parse_field, parse_key, parse_path
+from cutthrough.config.redaction import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
 from cutthrough.recording import edits
 from cutthrough.recording.book import manifest_of

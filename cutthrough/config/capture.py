@@ -1,12 +1,11 @@
 """The options of capture: database, bounds and redaction of captured requests."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from cutthrough.config.database import check_url
-from cutthrough.config.interception import InterceptionOptions
 from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.redaction import FIELDS, KEYS, PATHS, RedactionOptions
 from cutthrough.config.values import (
     COUNT,
     DAY,
@@ -16,32 +15,11 @@ from cutthrough.config.values import (
     FLAG,
     SIZE,
     TEXT,
-    Kind,
     choice,
-    parse_text,
-    parse_token,
 )
 
 
-def parse_field(text: str) -> str:
-    """Reads a field's name; returns it in lower case."""
-    return parse_token(text).lower()
-
-
-def parse_key(text: str) -> str:
-    """Reads a key of a URL's query; returns it in lower case."""
-    return parse_text(text).lower()
-
-
-def parse_path(text: str) -> str:
-    """Reads a path in JSON, such as `$.user.token`, `items.*.key` or `$..password`."""
-    if re.fullmatch(r"\$?(\.{1,2})?[^.$\s\[\]]+(\.{1,2}[^.\s\[\]]+)*", text) is None:
-        raise ValueError(f"{text!r} is not a path such as $.user.token, items.*.key "
-                         "or $..password")
-    return parse_text(text)
-
-
-class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
+class CaptureOptions(RedactionOptions, frozen=True, kw_only=True):
     """A part of Config, behind another: a msgspec.Struct has one base."""
 
     capture_file: Annotated[str, Option(
@@ -80,14 +58,13 @@ class CaptureOptions(InterceptionOptions, frozen=True, kw_only=True):
         "Set-Cookie", "off: a reader of the file could use them (R59)", swapped=True,
         of_program=True)] = False
     capture_redact_fields: Annotated[tuple[str, ...], Option(
-        Kind("FIELD", parse_field, many=True), "further fields whose values are not "
-        "kept", "none", swapped=True, of_program=True)] = ()
+        FIELDS, "as redact_fields, for captures alone", "none",
+        swapped=True, of_program=True)] = ()
     capture_redact_query: Annotated[tuple[str, ...], Option(
-        Kind("KEY", parse_key, many=True), "keys of URLs and forms whose values are "
-        "not kept", "none", swapped=True, of_program=True)] = ()
+        KEYS, "as redact_query, for captures alone", "none",
+        swapped=True, of_program=True)] = ()
     capture_redact_json: Annotated[tuple[str, ...], Option(
-        Kind("PATH", parse_path, many=True), "paths in JSON bodies whose values are "
-        "not kept, such as $.user.token, items.*.key or $..password", "none",
+        PATHS, "as redact_json, for captures alone", "none",
         swapped=True, of_program=True)] = ()
     breakpoint_timeout: Annotated[float, Option(
         DURATION, "how long a rule's `breakpoint` holds a message for an operator, if "

@@ -6,15 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutthrough.config.capture import (
-    CaptureOptions,
-    parse_field,
-    parse_key,
-    parse_path,
-)
+from cutthrough.config.capture import CaptureOptions
 from cutthrough.config.database import check_url
 from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, Table
+from cutthrough.config.redaction import FIELDS, KEYS, PATHS, REGEXES, parse_field
 from cutthrough.config.values import (
     COUNT,
     DURATION_OR_0,
@@ -34,8 +30,6 @@ BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
 PARTS = ("method", "scheme", "host", "port", "path")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
-# With commas of their own; parse_text refuses a line end in one
-_REGEXES = _TEXTS._replace(metavar="REGEX", separator="\n")
 _JSONPATHS = _TEXTS._replace(metavar="PATH", separator="\n")
 # Keys of a route, and with which kinds of bodies they have an effect
 _OF_BODIES = {
@@ -108,7 +102,7 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         _TEXTS._replace(metavar="KEY"), "keys of the query that do not count, which "
         "may have *", "none", swapped=True)] = ()
     fields: Annotated[tuple[str, ...], Option(
-        Kind("FIELD", parse_field, many=True), "fields that count", "none: clients' "
+        FIELDS, "fields that count", "none: clients' "
         "fields differ by version", swapped=True)] = ()
     body: Annotated[Literal["raw", "json", "partial_json", "jsonpath", "form", "regex",
                             "graphql", "xml", "xpath", "ignore"], Option(
@@ -118,7 +112,7 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         _JSONPATHS, "of body = \"jsonpath\" or \"xpath\": what counts", "none",
         swapped=True)] = ()
     body_regexes: Annotated[tuple[str, ...], Option(
-        _REGEXES, "of body = \"regex\": likewise, their groups",
+        REGEXES, "of body = \"regex\": likewise, their groups",
         "none", swapped=True)] = ()
     ignored_paths: Annotated[tuple[str, ...], Option(
         _JSONPATHS, "JSONPaths in the body that do not count",
@@ -204,18 +198,17 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
         DURATION_OR_0, "age at which a recording of a new session is deleted; 0: never",
         "the same", swapped=True, of_program=True)] = 0.0
     recording_redact_fields: Annotated[tuple[str, ...], Option(
-        Kind("FIELD", parse_field, many=True), "further fields whose values a new "
-        "session does not keep; credentials' never are", "none", swapped=True,
+        FIELDS, "as redact_fields, for new sessions alone", "none", swapped=True,
         of_program=True)] = ()
     recording_redact_query: Annotated[tuple[str, ...], Option(
-        Kind("KEY", parse_key, many=True), "keys of URLs and forms, likewise", "none",
+        KEYS, "as redact_query, likewise", "none",
         swapped=True, of_program=True)] = ()
     recording_redact_json: Annotated[tuple[str, ...], Option(
-        Kind("PATH", parse_path, many=True), "paths in JSON bodies, likewise", "none",
+        PATHS, "as redact_json, likewise", "none",
         swapped=True, of_program=True)] = ()
     recording_redact_body: Annotated[tuple[str, ...], Option(
-        _REGEXES, "expressions whose groups, or matches, are "
-        "not kept of bodies", "none", swapped=True, of_program=True)] = ()
+        REGEXES, "as redact_body, likewise", "none", swapped=True, of_program=True)
+        ] = ()
     recording_hooks: Annotated[str, Option(
         TEXT._replace(metavar="MODULE:CLASS"), "class with `on_record`, `on_replay` or "
         "both", "none", swapped=True)] = ""

@@ -45,8 +45,9 @@ def check_recordings(config: Config) -> None:
         except OSError as error:
             mistakes.append(ConfigError(
                 "", "recording_directory", error.strerror or str(error)))
-    if config.recording_redact_body:
-        mistakes += check_expressions(config.recording_redact_body)
+    for key in ("redact_body", "recording_redact_body"):
+        if texts := getattr(config, key):
+            mistakes += check_expressions(key, texts)
     for row in config.recording_routes:
         mistakes += check_route(row)
     raise_all(mistakes)
@@ -60,7 +61,7 @@ def check_directory(path: str) -> None:
     os.stat(f"{folder}/.")
 
 
-def check_expressions(texts: tuple[str, ...]) -> list[Mistake]:
+def check_expressions(key: str, texts: tuple[str, ...]) -> list[Mistake]:
     # Imported here, and below, because most configurations record nothing
     from cutthrough.recording.documents import KeyMistake, compile_finder
 
@@ -69,7 +70,7 @@ def check_expressions(texts: tuple[str, ...]) -> list[Mistake]:
         try:
             compile_finder(text)
         except KeyMistake as error:
-            found.append(ConfigError("", "recording_redact_body", str(error)))
+            found.append(ConfigError("", key, str(error)))
     return found
 
 

@@ -142,8 +142,9 @@ def manifest_of(given: argparse.Namespace) -> Manifest:
         key = f"recording_{name}"
         return read_flag(given, name, settings[key].value)
 
-    texts = {name: read(f"redact_{name}") for name in ("fields", "query", "json")}
-    body = read("redact_body")
+    texts = {name: settings[f"redact_{name}"].value + read(f"redact_{name}")
+             for name in ("fields", "query", "json")}
+    body = settings["redact_body"].value + read("redact_body")
     for text in body:
         try:
             compile_finder(text)

@@ -225,8 +225,10 @@ class Proxy:
         """What its configuration has, for sessions that others make."""
         config = load(*self._given)
         return Redaction(
-            fields=config.recording_redact_fields, query=config.recording_redact_query,
-            json=config.recording_redact_json, body=config.recording_redact_body)
+            fields=config.redact_fields + config.recording_redact_fields,
+            query=config.redact_query + config.recording_redact_query,
+            json=config.redact_json + config.recording_redact_json,
+            body=config.redact_body + config.recording_redact_body)
 
     def switch(self, **state: str) -> None:
         """Has mode, session or answers come into force. Raises NotReady."""

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from cutthrough.cli import main
-from cutthrough.config.capture import parse_path
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.database import show_database
+from cutthrough.config.redaction import parse_path
 from cutthrough.exchange.redaction.documents import split_path
 
 POLICY = """
