@@ -1,6 +1,7 @@
 """Who may do what over the admin listener.
 
-    no token       GET and HEAD of everything but the following
+    no token       GET and HEAD of everything but the following; /events without the
+                   paths of opened requests, which `read` has
     read           GET of /flows…, /sessions… and /replays
     flows          other methods there but for /sessions…: mark, delete, import, send
     breakpoints    everything of /breakpoints…
@@ -54,6 +55,18 @@ class Tokens:
         if token:
             self._rows.append((token.encode(), "", frozenset(RIGHTS)))
 
+    def has(self, request: web.Request, right: str) -> bool:
+        """Does the request carry a token with this right?"""
+        row = self._row_of(request)
+        return row is not None and right in row[2]
+
+    def _row_of(self, request: web.Request) -> tuple[bytes, str, frozenset[str]] | None:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        token = given.strip().encode("utf-8", "surrogateescape")
+        # All are compared, so that the time tells nothing
+        rows = [row for row in self._rows if hmac.compare_digest(token, row[0])]
+        return rows[0] if rows and scheme.lower() == "bearer" else None
+
     def refuse(self, request: web.Request) -> web.Response | None:
         """Returns the refusal of a request that lacks the right, else None."""
         right = right_for(request.method, request.path)
@@ -62,16 +75,13 @@ class Tokens:
         if not self._rows:
             return web.Response(status=403, text="no admin_token is configured: this "
                                 "listener is read-only\n")
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        token = given.strip().encode("utf-8", "surrogateescape")
-        # All are compared, so that the time tells nothing
-        found = [row for row in self._rows if hmac.compare_digest(token, row[0])]
-        if scheme.lower() != "bearer" or not found:
+        row = self._row_of(request)
+        if row is None:
             what = "flows" if right == "read" else "changes"
             return web.Response(
                 status=401, text=f"{what} require the admin token\n",
                 headers={"WWW-Authenticate": REALM})
-        _, name, rights = found[0]
+        _, name, rights = row
         if right not in rights:
             return web.Response(
                 status=403, text=f"the token {name} has no right {right}\n")

@@ -39,6 +39,7 @@ from cutthrough.admin.cross_site import (
     is_cross_site,
     watcher_key,
 )
+from cutthrough.admin.endings import next_batch
 from cutthrough.admin.flows_page import Flows, FlowsPage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
@@ -62,8 +63,6 @@ MOST_WATCHERS = 32
 MOST_WATCHERS_EACH = 8
 MOST_WAITING = 256
 STALLED_S = 5.0
-# Interval of comments that keep middleboxes from closing an idle stream
-HEARTBEAT_S = 15.0
 
 # Connections: they use descriptors and memory of the supervisor (R31)
 MOST_CONNECTIONS = 512
@@ -411,13 +410,14 @@ class AdminServer:
                 status=503, text=f"too many watchers: {MOST_WATCHERS}\n")
         response = web.StreamResponse(
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
+        with_paths = self._tokens.has(request, "read")
         queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._watchers[key] += 1
         self._connections.watch(queue)
         try:
             await response.prepare(request)
             while not queue.full():
-                batch = await next_batch(queue)
+                batch = await next_batch(queue, with_paths)
                 async with asyncio.timeout(STALLED_S):
                     await response.write(batch)
         except (TimeoutError, ConnectionError):
@@ -430,11 +430,3 @@ class AdminServer:
         if request.transport is not None:
             request.transport.abort()
         return response
-
-
-async def next_batch(queue: "asyncio.Queue[bytes]") -> bytes:
-    try:
-        lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
-    except TimeoutError:
-        return b": keep-alive\n\n"
-    return b"".join(b"data: %s\n\n" % line for line in lines.splitlines())

@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcpy, strlen
 from libc.time cimport time_t, tm
+from cutthrough.log.hidden cimport put_hidden
 from cutthrough.log.jsonline cimport (
     change_of, held_us_of, kind_of, own_address, put_method, put_url, tlv_of)
 from cutthrough.log.text cimport (
@@ -257,8 +258,7 @@ cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
     if step.code == S_PATH:
         if r.path_len == 0 or r.port == 0:
             return p
-        return put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, step.quote,
-                           last - 3, True)
+        return put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, step.quote, last - 3)
     if r.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
         return p
     key = c.key
@@ -312,10 +312,10 @@ cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
             spaced = spaced or data[i] == b" "
     if spaced:
         p[0] = b'"'
-        p = put_escaped(p + 1, data, n, step.quote, last - 4, True)
+        p = put_hidden(p + 1, data, n, step.quote, last - 4)
         p[0] = b'"'
         return p + 1
-    return put_escaped(p, data, n, step.quote, last - 3, True)
+    return put_hidden(p, data, n, step.quote, last - 3)
 
 
 cdef char *put_head_field(char *p, Step *step, Client c, const char *last) noexcept:

@@ -7,6 +7,7 @@ each line stays one line and one object for any input (R37).
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, strlen
+from cutthrough.log.hidden cimport put_hidden
 from cutthrough.log.text cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
     put_time)
@@ -333,8 +334,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     cdef const char *key
     if c.key is None or r.port == 0:
         if r.path_len:                      # an unreadable target: see Session.keep_refused
-            return put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3,
-                               True)
+            return put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3)
         p[0] = b"-"
         return p + 1
     key = c.key
@@ -352,5 +352,5 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
         p[0] = b":"
         p = put_number(p + 1, r.port)
     if r.path_len:
-        p = put_escaped(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3, True)
+        p = put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3)
     return p

@@ -25,6 +25,7 @@ from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers
 from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.log.accesslog import AccessLog
+from cutthrough.log.hidden import hide_keys
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.interfaces import Interfaces, own_hosts
@@ -313,6 +314,8 @@ class Worker:
         self._carriers.configure(
             config.upstream_idle_timeout if config.upstream_idle else 0.0,
             config.connect_timeout)
+        hide_keys({*config.redact_query, *config.capture_redact_query,
+                   *config.recording_redact_query})
         in_log = peeked_codes(config.access_log_format)
         self.context.configure(
             snapshot,

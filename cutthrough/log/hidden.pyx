@@ -1,0 +1,178 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""URLs of requests in lines of the log, without the values of configured keys (R81).
+
+The keys and their spellings are those of exchange/redaction/spellings.py: any case,
+percent-encoding at any depth, brackets behind a key. It is C here, because each line has a URL;
+without keys, and without a URL's user information, a line costs one look for "@" more.
+"""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
+
+from cutthrough.log.text cimport Q_URL, Quote, put_escaped, put_text
+
+cdef enum:
+    MOST_BRACKETS = 64
+    MARKED = 14                         # octets that a stand-in and a mark take
+
+# In lower case, UTF-8; a reload replaces the list
+cdef list KEYS = []
+
+
+def hide_keys(names):
+    """From now on the values of these keys (lower case) are in no line."""
+    global KEYS
+    KEYS = sorted({name.encode() for name in names})
+
+
+def hidden(bytes text not None):
+    """The text as a line has it, for tests."""
+    cdef bytearray made = bytearray(len(text) * 12 + 64)
+    cdef char *begin = made
+    cdef char *end = put_hidden(begin, text, len(text), Q_URL, begin + len(made) - 16)
+    return bytes(made[:end - begin])
+
+
+cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const char *last
+                      ) noexcept:
+    cdef const char *end = data + n
+    cdef const char *at = data
+    cdef const char *value
+    cdef const char *value_end = NULL
+    if not KEYS and memchr(data, 64, n) == NULL:
+        return put_escaped(p, data, n, quote, last, True)
+    while True:
+        value = next_secret(data, at, end, &value_end)
+        if value == NULL:
+            return put_escaped(p, at, end - at, quote, last, True)
+        if last - p < MARKED:
+            return put_text(p, b"\xe2\x80\xa6")
+        p = put_escaped(p, at, value - at, quote, last - MARKED, False)
+        p = put_text(p, b"[redacted]")
+        at = value_end
+
+
+cdef const char *next_secret(const char *data, const char *at, const char *end,
+                             const char **value_end) noexcept:
+    """Where the next secret begins; NULL: there is none."""
+    cdef const char *behind
+    cdef bytes key
+    cdef int level
+    while at < end:
+        if at[0] == 58 and end - at > 3 and at[1] == 47 and at[2] == 47:       # ://
+            behind = user_end(at + 3, end)
+            if behind != NULL and behind > at + 3:
+                value_end[0] = behind
+                return at + 3
+        elif begins(data, at):
+            for key in KEYS:
+                behind = key_end(at, end, key, &level)
+                if behind != NULL and behind < end:
+                    value_end[0] = value_behind(behind, end, level)
+                    if value_end[0] > behind:
+                        return behind
+        at += 1
+    return NULL
+
+
+cdef const char *user_end(const char *at, const char *end) noexcept:
+    """The "@" behind user information; NULL: a URL has none."""
+    cdef const char *found = NULL
+    while at < end and at[0] != 47 and at[0] != 63 and at[0] != 35 and at[0] > 32:
+        if at[0] == 64:
+            found = at
+        at += 1
+    return found
+
+
+cdef inline bint is_key_character(uint8_t c) noexcept:
+    return (97 <= c <= 122 or 65 <= c <= 90 or 48 <= c <= 57 or c == 95 or c == 46 or c == 126
+            or c == 36 or c == 45 or c == 37)
+
+
+cdef inline int digit(uint8_t c) noexcept:
+    if 48 <= c <= 57:
+        return c - 48
+    c |= 32
+    return c - 87 if 97 <= c <= 102 else -1
+
+
+cdef inline bint ends_escape(const char *at) noexcept:
+    return digit((at - 2)[0]) >= 0 and digit((at - 1)[0]) >= 0
+
+
+cdef inline bint begins(const char *data, const char *at) noexcept:
+    """May a key begin here: at the start, behind what is in no key, or behind an escape?"""
+    if at == data or not is_key_character((at - 1)[0]):
+        return True
+    if at - data >= 3 and (at - 3)[0] == 37:
+        return ends_escape(at)
+    return at - data >= 5 and (at - 5)[0] == 37 and (at - 4)[0] == 50 and (
+        at - 3)[0] == 53 and ends_escape(at)
+
+
+cdef const char *behind_character(const char *at, const char *end, uint8_t c, int *level
+                                  ) noexcept:
+    """Behind this character (lower case), in any spelling; NULL: it is another. `level`: how
+    often its escape is escaped; -1: it is none."""
+    cdef uint8_t first
+    level[0] = -1
+    if at >= end:
+        return NULL
+    first = at[0]
+    if first == c or (65 <= first <= 90 and first + 32 == c) or (c == 32 and first == 43):
+        return at + 1
+    if first != 37:
+        return NULL
+    at += 1
+    level[0] = 0
+    while end - at >= 4 and at[0] == 50 and at[1] == 53:
+        level[0] += 1
+        at += 2
+    if end - at < 2 or digit(at[0]) < 0 or digit(at[1]) < 0:
+        return NULL
+    first = 16 * digit(at[0]) + digit(at[1])
+    return at + 2 if first == c or (65 <= first <= 90 and first + 32 == c) else NULL
+
+
+cdef const char *key_end(const char *at, const char *end, bytes key, int *level) noexcept:
+    """Behind the equals sign, if this key is here; or NULL."""
+    cdef const char *text = key
+    cdef const char *behind
+    cdef Py_ssize_t i, _i, n = len(key)
+    cdef int ignored
+    for i in range(n):
+        at = behind_character(at, end, text[i], &ignored)
+        if at == NULL:
+            return NULL
+    while True:
+        behind = behind_character(at, end, 61, level)
+        if behind != NULL:
+            return behind
+        behind = behind_character(at, end, 32, &ignored)
+        if behind == NULL:
+            behind = behind_character(at, end, 91, &ignored)         # [
+            if behind == NULL:
+                return NULL
+            for _i in range(MOST_BRACKETS):
+                at = behind_character(behind, end, 93, &ignored)
+                if at != NULL or behind >= end:
+                    break
+                behind += 1
+            if at == NULL:
+                return NULL
+            behind = at
+        at = behind
+
+
+cdef const char *value_behind(const char *at, const char *end, int level) noexcept:
+    """Where a value ends, whose equals sign was escaped this often."""
+    cdef const char *behind
+    cdef int escaped
+    while at < end and at[0] != 38:
+        if level >= 0 and at[0] == 37:
+            behind = behind_character(at, end, 38, &escaped)
+            if behind != NULL and escaped == level:
+                return at
+        at += 1
+    return at

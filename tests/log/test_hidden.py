@@ -1,0 +1,58 @@
+"""URLs in lines of the log, without the values of configured keys (R81)."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.log.hidden import hidden, hide_keys
+
+KEYS = ("token", "api key")
+
+
+@pytest.fixture(autouse=True)
+def keys() -> Iterator[None]:
+    hide_keys(KEYS)
+    yield
+    hide_keys(())
+
+
+@pytest.mark.parametrize(("text", "made"), [
+    ("/?a=1&token=s&b=2", "/?a=1&token=[redacted]&b=2"),
+    ("/?TOKEN=s", "/?TOKEN=[redacted]"),
+    ("/?to%6Ben=s", "/?to%6Ben=[redacted]"),
+    ("/?%2574oken=s", "/?%2574oken=[redacted]"),
+    ("/?token[]=s&token%5B0%5D=t", "/?token[]=[redacted]&token%5B0%5D=[redacted]"),
+    ("/?api+key=s&api%20key=t", "/?api+key=[redacted]&api%20key=[redacted]"),
+    ("/?u=https%3A%2F%2Fh%2F%3Ftoken%3Ds%26b%3D2",
+     "/?u=https%3A%2F%2Fh%2F%3Ftoken%3D[redacted]%26b%3D2"),
+    ("/#token=s", "/#token=[redacted]"),
+    ("/?token=", "/?token="), ("/?xtoken=s&token_=s", "/?xtoken=s&token_=s"),
+    ("/?token", "/?token"), ("/?token%", "/?token%"), ("/?token[a", "/?token[a"),
+    ("http://u:s@h/", "http://[redacted]@h/"), ("http://h/@", "http://h/@"),
+    ("/a@b", "/a@b"),
+])
+def test_a_value_is_hidden_in_any_spelling_of_its_key(text: str, made: str) -> None:
+    """R80, R81."""
+    assert hidden(text.encode()) == made.encode()
+
+
+SPELLED = st.lists(st.sampled_from([
+    "token", "%74oken", "Token", "=", "%3d", "%253D", "&", "%26", "?", "[", "]", "a",
+    "%", "x", "+", "api", " key", "%2", "://", "@", "/"]), max_size=14).map("".join)
+
+
+@given(SPELLED)
+def test_what_captures_hide_is_hidden(text: str) -> None:
+    """The log is no looser than the redaction of captures."""
+    secret = "s3cret"
+    whole = f"/?{text}{secret}"
+    if secret not in Redactor(Options(query=KEYS)).pairs(whole):
+        assert secret.encode() not in hidden(whole.encode())
+
+
+def test_a_line_without_keys_stays() -> None:
+    hide_keys(())
+    assert hidden(b"/?token=s") == b"/?token=s"
