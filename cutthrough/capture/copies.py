@@ -5,6 +5,7 @@ import difflib
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,10 @@ from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.query import Request
 from cutthrough.capture.send import replay_of
 from cutthrough.capture.views import show_body
+from cutthrough.exchange.visible import shell_word, visible
 
+# Octets of a word in a command: Linux lets a program have 128 KiB in one
+MOST_WORD = 16 << 10
 # Lines of each side of a difference: with more of them, none is looked for
 MOST_LINES = 20_000
 
@@ -22,9 +26,11 @@ def copy_as(flow: Flow, form: str) -> str:
     first line; in JSON they are a list, `left`."""
     request, left = replay_of(flow)
     if form == "json":
-        return msgspec.json.encode({"request": request, "left": left}).decode() + "\n"
+        encoded = msgspec.json.encode({"request": request, "left": left})
+        text = json.dumps(json.loads(encoded), separators=(",", ":"))
+        return text.replace("\x7f", "\\u007f") + "\n"
     mark = "//" if form == "fetch" else "#"
-    note = f"{mark} not kept: {', '.join(left)}\n" if left else ""
+    note = visible(f"{mark} not kept: {', '.join(left)}", "") + "\n" if left else ""
     return note + _WRITERS[form](request)
 
 
@@ -37,8 +43,17 @@ def _text(body: bytes) -> str | None:
     return None if "\0" in text else text
 
 
+def _json(value: Any) -> str:
+    """JSON of printable ASCII."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
 def quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+    """A word of a shell: the octets of a head, which is text of ISO-8859-1."""
+    try:
+        return shell_word(text.encode("latin-1"))
+    except UnicodeEncodeError:
+        return shell_word(text.encode())
 
 
 def as_curl(request: Request) -> str:
@@ -53,28 +68,27 @@ def as_curl(request: Request) -> str:
     if request.body:
         if not find(list(request.fields), "content-type"):
             words.append("-H 'Content-Type:'")           # curl would send its own
-        text = _text(request.body)
-        if text is None:
+        if b"\0" in request.body or len(request.body) > MOST_WORD:
             before = f"echo {b64encode(request.body).decode()} | base64 -d | "
             words.append("--data-binary @-")
         else:
-            words.append(f"--data-raw {quote(text)}")
+            words.append(f"--data-raw {shell_word(request.body)}")
     return before + " \\\n  ".join(words) + "\n"
 
 
 def as_fetch(request: Request) -> str:
-    lines = [f"  method: {json.dumps(request.method)},",
-             f"  headers: {json.dumps(request.fields)},"]
+    lines = [f"  method: {_json(request.method)},",
+             f"  headers: {_json(request.fields)},"]
     if request.body:
         text = _text(request.body)
-        lines.append(f"  body: {json.dumps(text)}," if text is not None else
+        lines.append(f"  body: {_json(text)}," if text is not None else
                      f'  body: Uint8Array.from(atob("{b64encode(request.body).decode()}'
                      '"), one => one.charCodeAt(0)),')
-    return "\n".join([f"await fetch({json.dumps(request.url)}, {{", *lines, "});\n"])
+    return "\n".join([f"await fetch({_json(request.url)}, {{", *lines, "});\n"])
 
 
 def as_httpx(request: Request) -> str:
-    lines = [f"    {request.method!r}, {request.url!r},", "    headers=[",
+    lines = [f"    {request.method!a}, {request.url!a},", "    headers=[",
              *(f"        ({name.encode()!r}, {value.encode('latin-1', 'replace')!r}),"
                for name, value in request.fields), "    ],"]
     if request.body:

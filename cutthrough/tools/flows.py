@@ -25,6 +25,7 @@ from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import line_of, show_body
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.visible import visible
 from cutthrough.tools.database import find_database
 from cutthrough.tools.replay import replay_flow, send_new
 
@@ -161,13 +162,8 @@ def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request",
               file=sys.stderr)
         return 1
-    print_text(copy_as(flow, given.form))
+    print(copy_as(flow, given.form), end="")
     return 0
-
-
-def print_text(text: str) -> None:
-    print("\n".join(map(safe, text.split("\n"))) if sys.stdout.isatty() else text,
-          end="")
 
 
 def diff(reader: Reader, given: argparse.Namespace, test: Test) -> int:
@@ -350,5 +346,5 @@ def as_json(value: str | bytes | None) -> Any:
 
 
 def safe(text: str) -> str:
-    """Without characters that could disturb a terminal, or turn a line round."""
-    return "".join(one if one.isprintable() or one == "\xa0" else "?" for one in text)
+    """A line for a terminal."""
+    return visible(text, "\t\xa0")

@@ -18,6 +18,7 @@ from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import MOST_IMPORT, MOST_ROWS
 from cutthrough.capture.views import line_of
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.visible import visible
 from cutthrough.tools.console import Listener, Unanswered, find_listener
 from cutthrough.tools.flow_source import ANSWER_S, ByListener, read_flow
 from cutthrough.tools.flows import (
@@ -27,7 +28,6 @@ from cutthrough.tools.flows import (
     print_line,
     print_lines,
     print_read,
-    print_text,
     safe,
     write_text,
 )
@@ -176,7 +176,8 @@ def show(listener: Listener, given: argparse.Namespace) -> int:
 
 
 def copy(listener: Listener, given: argparse.Namespace) -> int:
-    print_text(fetch(listener, "GET", f"/flows/{given.id}/as/{given.form}").decode())
+    text = fetch(listener, "GET", f"/flows/{given.id}/as/{given.form}").decode()
+    print(visible(text), end="")
     return 0
 
 

@@ -15,7 +15,6 @@ import functools
 import json
 import os
 import threading
-import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +34,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
+from cutthrough.exchange.visible import visible
 from cutthrough.policy.source import Policy
 from cutthrough.process.selector import Selector
 from cutthrough.tools.authorities import find_authorities
@@ -367,10 +367,3 @@ def shorten(value: Any, most: int, name: str, cut: dict[str, int]) -> Any:
         case list():
             return [shorten(inner, most, name, cut) for inner in value]
     return value
-
-
-def visible(text: str) -> str:
-    """Escapes what a person would not see: controls, marks of direction, tags."""
-    return "".join(
-        one if one in "\n\t" or unicodedata.category(one)[0] != "C"
-        else f"\\u{{{ord(one):x}}}" for one in text)

@@ -24,6 +24,7 @@ from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
+from cutthrough.exchange.visible import visible
 from cutthrough.tools.authorities import find_authorities
 from cutthrough.tools.console import Listener
 from cutthrough.tools.flow_source import ByListener
@@ -146,8 +147,7 @@ def show(response: dict[str, Any], as_object: bool) -> None:
     body = base64.b64decode(response["body"])
     if sys.stdout.isatty():                  # characters that could disturb a terminal
         text = (response["head"] + "\n\n").encode("latin-1", "replace") + body
-        print("".join(one if one.isprintable() or one in "\n\t" else "?"
-                      for one in text.decode(errors="replace")))
+        print(visible(text.decode(errors="replace")))
         return
     sys.stdout.buffer.write(
         response["head"].encode("latin-1", "replace") + b"\r\n\r\n" + body)

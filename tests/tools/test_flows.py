@@ -105,7 +105,7 @@ def test_nothing_of_a_flow_disturbs_a_terminal(flows, tmp_path):
     one["response"]["content"] = "\x1b[2Jé\u202e\U0001f600".encode()
     made.write_bytes(dump(one))
     flows("import", str(made))
-    assert "?[2Jé?\U0001f600\n" in flows("show", "4")[1]
+    assert "\\u{1b}[2Jé\\u{202e}\U0001f600\n" in flows("show", "4")[1]
     assert json.loads(flows("show", "4", "--json")[1])["response_body"][0] == "\x1b"
 
 
