@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.recording.documents import compile_path, select
+from cutthrough.exchange.bounds import TooMuch
+from cutthrough.exchange.documents import compile_path, read_json
+from cutthrough.exchange.jsonpath import Node
 from cutthrough.recording.keys import KeyReader, Route
 from cutthrough.recording.model import Request
 from cutthrough.recording.nearest import Asked, differences
@@ -72,7 +74,7 @@ class Alike:
             return
         one, two = document(here), document(there)
         for path in self._paths if one is not None and two is not None else ():
-            for mine, recorded in zip(select(one, path), select(two, path),
+            for mine, recorded in zip(values_at(one, path), values_at(two, path),
                                       strict=False):
                 if is_identifier(mine) and is_identifier(recorded) and (
                         len(self._own) < MOST_OWN):
@@ -87,13 +89,10 @@ class Alike:
             return data
         changed = False
         for path in self._paths:
-            for match in list(compile_path(path).finditer(found)):
-                own = self._own.get((path, as_key(match.obj)))
-                if own is not None and match.parts:
-                    holder = found
-                    for part in match.parts[:-1]:
-                        holder = holder[part]
-                    holder[match.parts[-1]] = own
+            for node in nodes_at(found, path):
+                own = self._own.get((path, as_key(node.value)))
+                if own is not None and node.parent is not None:
+                    node.parent.value[node.key] = own
                     changed = True
         return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode(
             errors="surrogatepass") if changed else data
@@ -104,9 +103,21 @@ def document(data: bytes) -> Any:
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return read_json(data)
+    except ValueError:
         return None
+
+
+def nodes_at(document: Any, path: str) -> list[Node]:
+    """None if there are too many to look at."""
+    try:
+        return compile_path(path).find(document)
+    except TooMuch:
+        return []
+
+
+def values_at(document: Any, path: str) -> list[Any]:
+    return [node.value for node in nodes_at(document, path)]
 
 
 def operation(data: bytes) -> tuple[Any, bytes] | None:

@@ -19,8 +19,9 @@ from typing import Any
 import msgspec
 
 from cutthrough.codings import CodingError
+from cutthrough.exchange.bounds import TooMuch
 from cutthrough.exchange.content import inflate
-from cutthrough.recording.documents import read_json, select
+from cutthrough.exchange.documents import read_json, select
 from cutthrough.recording.masking import CODED
 from cutthrough.recording.model import Chunk, Fields, Recording, Response
 
@@ -93,7 +94,7 @@ def renew(response: Response, ids: tuple[str, ...]) -> Response:
     body = response.body
     for document in documents(response, body) if paths else ():
         for path in paths:
-            for found in select(document, path):
+            for found in values_at(document, path):
                 text = str(found) if isinstance(found, int | str) else ""
                 if len(text) >= LEAST_ID and len(known) < MOST_IDS:
                     known.setdefault(text, make_id(text))
@@ -111,6 +112,14 @@ def renew(response: Response, ids: tuple[str, ...]) -> Response:
     return msgspec.structs.replace(response, fields=fields, chunks=tuple(
         msgspec.structs.replace(one, data=made[begin:end])
         for one, (begin, end) in zip(response.chunks, pairwise(ends), strict=True)))
+
+
+def values_at(document: Any, path: str) -> list[Any]:
+    """None if there are too many to look at."""
+    try:
+        return select(document, path)
+    except TooMuch:
+        return []
 
 
 def without_coding(response: Response) -> Response:

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from cutthrough.recording.documents import (
-    KeyMistake,
+from cutthrough.exchange.bounds import KeyMistake, TooMuch
+from cutthrough.exchange.documents import (
     canonical,
     compile_path,
-    compile_regex,
+    contains,
     read_json,
     select,
 )
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.recording.keys import PLAIN, Parts, plain
 from cutthrough.recording.model import OF_XML, Pattern, Request, split_pairs
 from cutthrough.recording.xml_documents import (
@@ -86,7 +87,10 @@ def make_predicate(one: Pattern) -> Predicate:
 
     def holds(request: Request) -> bool:
         text = subject(request, one)
-        return text is not None and asks(text)
+        try:
+            return text is not None and asks(text)
+        except TooMuch:                      # what is not known to match does not
+            return False
 
     return holds
 
@@ -130,7 +134,7 @@ def _glob(one: Pattern) -> Callable[[str], bool]:
 
 
 def _regex(one: Pattern) -> Callable[[str], bool]:
-    search = compile_regex(one.value)
+    search = compile_expression(one.value).search
     return lambda text: search(text) is not None
 
 
@@ -162,32 +166,11 @@ def _partial(one: Pattern) -> Callable[[str], bool]:
     except ValueError as error:
         raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
 
-    def contains(text: str) -> bool:
+    def has_part(text: str) -> bool:
         found = _document(text)
-        try:
-            return found is not _document and _is_anywhere(wanted, found)
-        except RecursionError:
-            return False
+        return found is not _document and contains(found, wanted)
 
-    return contains
-
-
-def _is_anywhere(wanted: Any, found: Any) -> bool:
-    if _is_in(wanted, found):
-        return True
-    inner = (found.values() if isinstance(found, dict) else
-             found if isinstance(found, list) else ())
-    return any(_is_anywhere(wanted, one) for one in inner)
-
-
-def _is_in(wanted: Any, found: Any) -> bool:
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            key in found and _is_in(value, found[key]) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return isinstance(found, list) and all(
-            any(_is_in(one, other) for other in found) for one in wanted)
-    return not isinstance(found, dict | list) and canonical(wanted) == canonical(found)
+    return has_part
 
 
 def _jsonpath(one: Pattern) -> Callable[[str], bool]:
@@ -226,8 +209,8 @@ def _claims(text: str) -> str:
 
 
 def _jwt(one: Pattern) -> Callable[[str], bool]:
-    contains = _partial(one)
-    return lambda text: contains(_claims(text))
+    has_part = _partial(one)
+    return lambda text: has_part(_claims(text))
 
 
 def _jwt_jsonpath(one: Pattern) -> Callable[[str], bool]:

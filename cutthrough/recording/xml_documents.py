@@ -1,9 +1,10 @@
 """Bodies of XML in forms that can be compared, and XPath 1.0, by lxml (libxml2).
 
 Clients' bodies come here, so the parser gets no more than it needs: no document with a
-DOCTYPE (entities, defaults, other files), no tag beyond MOST_MARKS, and text in UTF-8
-whatever its coding was. Nothing is fetched. 10 000 elements take 3 ms to parse, and
-20 ms to spell.
+DOCTYPE (entities, defaults, other files), no tag beyond MOST_MARKS, nothing deeper than
+MOST_DEPTH, and text in UTF-8 whatever its coding was. Nothing is fetched. 10 000
+elements take 3 ms to parse, and 20 ms to spell. What an XPath may cost is known before
+it is evaluated, and other steps are counted (R67).
 
 Two documents are equal if their elements, attributes and texts are: the order of
 attributes, prefixes, comments, instructions and the declaration do not count, and of
@@ -13,16 +14,21 @@ white space neither its amount nor its place beside a tag.
 import functools
 import importlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
-from cutthrough.recording.documents import KeyMistake, compile_regex
+from cutthrough.exchange.bounds import KeyMistake, Steps, TooMuch
+from cutthrough.exchange.expressions import compile_expression
+from cutthrough.recording.xpath_cost import Size, most_steps, read_cost
 
 # Tags and attributes of a document, or what looks like them
 MOST_MARKS = 20_000
 # Of one element: 20 000 took 1.1 s to spell, because each is searched for
 MOST_ATTRIBUTES = 256
+# Elements within each other
+MOST_DEPTH = 128
 
 # Whatever may stand before a DOCTYPE; atomic: hostile text is read once
 _DOCTYPE = re.compile(r"(?>\s++|<\?(?>.*?\?>)|<!--(?>.*?-->))*+<!DOCTYPE", re.S)
@@ -33,6 +39,9 @@ _INNERMOST = re.compile(r"""\[(?:[^\[\]"']|"[^"]*"|'[^']*')*\]""")
 _STEPS = re.compile(r"/{0,2}@?[\w.*:-]+(?:\(\))?(?:/{1,2}@?[\w.*:-]+(?:\(\))?)*")
 _IGNORE = re.compile(r"\s*\{\{\s*ignore\s*\}\}\s*")
 _REGEX = re.compile(r"\s*\{\{\s*regex:(.*)\}\}\s*")
+
+
+T = TypeVar("T")
 
 
 @functools.cache
@@ -73,7 +82,26 @@ def _parse(text: str) -> Any:
         return str(error)
     if root.xpath(f"boolean(//*[@*[{MOST_ATTRIBUTES + 1}]])"):
         return f"has an element with more than {MOST_ATTRIBUTES} attributes"
+    if _is_deeper(root, MOST_DEPTH):
+        return f"is more than {MOST_DEPTH} deep"
     return root
+
+
+def _is_deeper(root: Any, depth: int) -> bool:
+    return bool(root.xpath(f"boolean({'/*' * (depth + 1)})"))
+
+
+# As `_parse`: the element is its key
+@functools.lru_cache(1)
+def _size_of(root: Any) -> Size:
+    names = Counter(_local(element) for element in root.iter())
+    elements = sum(names.values())
+    return Size(
+        nodes=3 * elements + int(root.xpath("count(//@*)")) + 2,
+        characters=len(_library().tostring(root, encoding="unicode")),
+        depth=next((depth for depth in (4, 8, 16, 32, 64)
+                    if not _is_deeper(root, depth)), MOST_DEPTH) + 2,
+        names=names)
 
 
 def read_xml(text: str) -> Any:
@@ -110,13 +138,18 @@ def compile_xpath(text: str) -> str:
     try:
         library.XPath(text)
     except library.XPathError as error:
-        raise KeyMistake(f"{text!r} is no XPath: {error}") from None
+        raise KeyMistake(f"{text!r:.100} is no XPath: {error}") from None
+    read_cost(text)
     return text
 
 
 def _evaluate(root: Any, expression: str) -> Any:
-    """None: it cannot be evaluated, such as by a prefix that the root has not."""
+    """None: it cannot be evaluated, such as by a prefix that the root has not. Raises
+    KeyMistake and TooMuch."""
     library = _library()
+    size = _size_of(root)
+    if read_cost(expression)(size) > most_steps(size.nodes):
+        raise TooMuch("an XPath would take too many steps")
     names = {name: uri for name, uri in root.nsmap.items() if name}
     try:
         return library.XPathEvaluator(
@@ -149,29 +182,49 @@ def text_at(root: Any, path: str) -> str:
 
 
 def select_xml(root: Any, path: str) -> list[str | list[str | tuple[Any, ...]]]:
-    """The values at an XPath, in order: texts, and elements as they are spelled."""
+    """The values at an XPath, in order: texts, and elements as they are spelled. Raises
+    TooMuch: an element may be in another."""
     found = _evaluate(root, path)
     values = found if isinstance(found, list) else [] if found is None else [found]
-    return [[*spell(one)] if isinstance(getattr(one, "tag", None), str) else
-            str(getattr(one, "text", one)) for one in values]
+    steps = Steps(_size_of(root).nodes)
+    made: list[str | list[str | tuple[Any, ...]]] = []
+    for one in values:
+        if isinstance(getattr(one, "tag", None), str):
+            spelled = [*counted(spell(one), steps)]
+            made.append(spelled)
+        else:
+            made.append(str(getattr(one, "text", one)))
+    return made
 
 
-def is_like(wanted: Any, found: Any) -> bool:
+def counted(parts: Iterable[T], steps: Steps) -> Iterator[T]:
+    """The same, each a step."""
+    for part in parts:
+        steps.take()
+        yield part
+
+
+def is_like(wanted: Any, found: Any, steps: Steps | None = None) -> bool:
     """As hoverfly has it: local names, the texts of elements without children, and the
-    children in any order. A text may be {{ignore}} or {{regex:…}}."""
+    children in any order. A text may be {{ignore}} or {{regex:…}}. Raises TooMuch."""
+    if steps is None:
+        steps = Steps(_size_of(found).nodes)
+    steps.take()
     if _local(wanted) != _local(found):
         return False
     children = _children(wanted)
     if not children:
-        return _is_text_like(wanted.text or "", found.text or "")
+        return _is_text_like(wanted.text or "", found.text or "", steps)
     left = _children(found)
+    steps.take(len(children) + len(left))
     if len(left) != len(children):
         return False
     for child in children:
-        match = next((one for one in left if is_like(child, one)), None)
-        if match is None:
+        at = next((at for at, one in enumerate(left) if is_like(child, one, steps)),
+                  None)
+        if at is None:
             return False
-        left.remove(match)
+        del left[at]
     return True
 
 
@@ -179,7 +232,7 @@ def check_template(root: Any) -> None:
     """Raises KeyMistake if an expression in it is malformed."""
     for one in root.iter():
         if (match := _REGEX.fullmatch(one.text or "")) is not None:
-            compile_regex(match[1])
+            compile_expression(match[1])
 
 
 def _local(element: Any) -> str:
@@ -190,10 +243,12 @@ def _children(element: Any) -> list[Any]:
     return [one for one in element if isinstance(one.tag, str)]
 
 
-def _is_text_like(wanted: str, found: str) -> bool:
+def _is_text_like(wanted: str, found: str, steps: Steps) -> bool:
     if _IGNORE.fullmatch(wanted) is not None:
         return True
     match = _REGEX.fullmatch(wanted)
     if match is not None:
-        return compile_regex(match[1])(found) is not None
+        expression = compile_expression(match[1])
+        steps.take(expression.cost(found))
+        return expression.search(found) is not None
     return wanted == found

@@ -31,9 +31,8 @@ body = "form"
 """
 
 
-# Lines that need a package. Without re2 a long body could not be searched, and would
-# not be kept
-_NEEDS = {"ignored_paths": "jsonpath", "recording_redact_body": "re2"}
+# Lines that need a package
+_NEEDS = {"recording_redact_body": "re2"}
 
 
 def presets() -> str:

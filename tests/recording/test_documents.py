@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from cutthrough.recording import documents
-from cutthrough.recording.documents import KeyMistake, captured, tidy
+from cutthrough.exchange import expressions
+from cutthrough.exchange.bounds import KeyMistake
+from cutthrough.exchange.documents import tidy
 from cutthrough.recording.keys import Key, KeyReader
 from tests.recording.answers import request
 
@@ -42,7 +43,6 @@ def test_bytes_that_are_no_json_never_equal_json():
 
 
 def test_ignored_paths_are_left_out():
-    pytest.importorskip("jsonpath")
     key = Key(body="json", ignored_paths=("$..id", "$.items[0:2]"))
     one = request(body='{"id": 1, "a": {"id": 2}, "items": [1, 2, 3]}')
     assert equal(key, one, request(body='{"a": {}, "items": [8, 9, 3]}'))
@@ -50,7 +50,6 @@ def test_ignored_paths_are_left_out():
 
 
 def test_chosen_paths_alone_are_compared():
-    pytest.importorskip("jsonpath")
     key = Key(body="jsonpath", paths=("$.model", "$.messages[-1].content"))
     one = request(body='{"model": "m", "messages": [{"content": "x"}], "seed": 1}')
     assert equal(key, one, request(
@@ -83,21 +82,14 @@ def test_the_groups_of_expressions_are_compared():
     assert not equal(key, one, request(body='{"user": "user-8", "model":"m"}'))
 
 
-def test_without_re2_a_bounded_part_is_searched(monkeypatch):
-    monkeypatch.setattr(documents.importlib, "import_module", _missing)
-    documents.compile_regex.cache_clear()
-    try:
-        assert captured(b"x" * documents.MOST_SEARCHED + b"y", "y") is None
-        assert captured(b"x" * (documents.MOST_SEARCHED - 1) + b"y", "y") == ("y",)
-    finally:
-        documents.compile_regex.cache_clear()
-
-
-def test_without_its_library_a_jsonpath_is_a_mistake_that_says_what_to_install(
+def test_without_its_library_an_expression_is_a_mistake_that_says_what_to_install(
         monkeypatch):
-    monkeypatch.setattr(documents.importlib, "import_module", _missing)
-    with pytest.raises(KeyMistake, match=r"cutthrough\[recording\]"):
-        KeyReader(Key(body="jsonpath", paths=("$.never.seen",)))
+    monkeypatch.setattr(expressions.importlib, "import_module", _missing)
+    for key in (Key(body="regex", regexes=("never seen",)),
+                Key(body="jsonpath", paths=("$[?search(@, 'never seen')]",))):
+        expressions.compile_expression.cache_clear()
+        with pytest.raises(KeyMistake, match=r"cutthrough\[recording\]"):
+            KeyReader(key)
 
 
 def _missing(name):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
-from cutthrough.recording.documents import KeyMistake
+from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.index import FEW
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.matcher import Match, Matcher, Miss

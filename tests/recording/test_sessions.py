@@ -14,7 +14,7 @@ import pytest
 
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.store import StoreError
-from cutthrough.recording.documents import KeyMistake
+from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.matcher import Match, Miss

@@ -4,10 +4,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.bounds import KeyMistake, TooMuch
 from cutthrough.recording import xml_documents
-from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.keys import Key, KeyReader, Route
 from cutthrough.recording.matcher import Matcher
@@ -17,6 +19,7 @@ from cutthrough.recording.xml_documents import (
     decode_xml,
     has_xpath,
     read_xml,
+    select_xml,
     spell,
 )
 from tests.recording.answers import recording, request
@@ -250,3 +253,79 @@ def test_without_its_library_xml_is_a_mistake_that_says_what_to_install(
 
 def route(**key):
     return Route(name="r", key=Key(**key))
+
+
+STEPS = st.sampled_from(("*", "a", "b", "@x", ".", "..", "text()", "node()",
+                         "following::*", "preceding-sibling::a", "ancestor::*",
+                         "descendant::b", "self::a", "parent::*"))
+XPATHS = st.recursive(
+    st.builds("{}{}{}{}".format, st.sampled_from(("", "/", "//", ".//")), STEPS,
+              st.sampled_from(("/", "//")), STEPS),
+    lambda inner: st.builds("{}[{}]".format, inner, inner)
+    | st.builds("{}[{} > {}]".format, inner, inner, inner)
+    | st.builds("count({}) > 1".format, inner)
+    | st.builds("({} | {})".format, inner, inner)
+    | st.builds("contains({}, {})".format, inner, inner)
+    | st.builds("{}[{}(.) {} 'a']".format, inner, st.sampled_from((
+        "string", "normalize-space", "string-length", "not", "sum")),
+        st.sampled_from(("=", "!=", "or")))
+    | st.builds("translate({}, 'ab', {})".format, inner, inner), max_leaves=4)
+
+
+def nested(depth, width):
+    inside = nested(depth - 1, width) * width if depth else "t"
+    return f"<a x='1'>{inside}</a>"
+
+
+@given(XPATHS, st.sampled_from((
+    "<a>" + "<b x='1'>t</b>" * 2500 + "</a>", "<a>" * 100 + "t" + "</a>" * 100,
+    "<b>" + nested(60, 1) * 40 + "</b>", nested(5, 4), "<a>" + "a" * 200_000 + "</a>")))
+@settings(deadline=None, max_examples=150)
+def test_no_xpath_takes_long(path, document):
+    """R67. Three nested counts of `//*` hung a worker."""
+    root = read_xml(document)
+    begun = time.thread_time()
+    try:
+        has_xpath(root, xml_documents.compile_xpath(path))
+        select_xml(root, path)
+    except (KeyMistake, TooMuch):
+        pass
+    assert time.thread_time() - begun < 5
+
+
+@pytest.mark.parametrize("path", [
+    "/a[count(//*[count(//*[count(//*)>0])>0])>0]", "//*[//*[//*]]",
+    "//a[contains(.,.)]",
+    "//*[count(following::*[count(following::*) > 1]) > 1]", "translate(/, /, /)",
+    "a" + "[a" * 20 + "]" * 20, "a" + "/a" * 2000])
+def test_an_xpath_that_is_slow_for_any_document_is_refused_when_it_is_read(path):
+    """R67."""
+    with pytest.raises(KeyMistake):
+        xml_documents.compile_xpath(path)
+
+
+@pytest.mark.parametrize("path", ["//*[//b]", "//*[preceding::b]", "//b[../b]"])
+def test_an_xpath_that_is_slow_for_a_long_document_has_no_match_there(path):
+    """R67."""
+    assert has_xpath(read_xml("<a>" + "<b/>" * 50 + "</a>"), path)
+    assert not is_asked("xpath", path, "<a>" + "<b/>" * 8000 + "</a>")
+
+
+def test_usual_xpaths_are_evaluated_for_long_documents():
+    order = "<order id='7'><item n='1'>tea</item><item>eggs</item></order>"
+    root = read_xml("<s:e xmlns:s='u'><s:b>" + order * 2000 + "</s:b></s:e>")
+    for path in ("//order[@id='7']/item", "/s:e/s:b/order[item='tea']", "//order//item",
+                 "//item[contains(., 'eg')]", "/*/*/order[last()]", "count(//item) > 9",
+                 "//item[text()='tea' and @n]/..", "//order[not(none)][2]/item[1]/@n",
+                 "//*[local-name()='item']", "//order[count(item) = 2]"):
+        assert has_xpath(root, path), path
+
+
+def test_children_in_any_order_end_in_counted_steps():
+    """R67. Of 1 500 in another order a million were compared."""
+    lists = [f"<b><c>{at}</c></b>" for at in range(1500)]
+    wanted, other = (f"<a>{''.join(one)}</a>" for one in (lists, lists[::-1]))
+    begun = time.thread_time()
+    assert is_asked("xmltemplated", wanted, wanted)
+    assert not is_asked("xmltemplated", wanted, other)
+    assert time.thread_time() - begun < 10
