@@ -10,12 +10,15 @@ be another than hoverfly's.
 
 import json
 import re
+from collections.abc import Iterator
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.xml_documents import is_plain_path
 
-_TAG = re.compile(r"\{\{\{(.*?)\}\}\}|\{\{(.*?)\}\}", re.DOTALL)
-_WORD = re.compile(r"""\s*('[^']*'|"[^"]*"|[^\s'"]+)""")
+# Characters between its braces
+MOST_TAG = 1000
+
+_WORD = re.compile(r"""'[^']*+'|"[^"]*+"|[^\s'"]++""")
 _STEP = re.compile(r"\.?\[(\d+)\]|\.?\[([^\]]+)\]|\.?([^.\[\]]+)")
 _PARTS = {"method": "method", "scheme": "scheme", "host": "host", "body": "body"}
 _TABLES = {"queryparam": "query", "formdata": "form", "header": "fields"}
@@ -34,23 +37,42 @@ def translate(text: str) -> str:
     """Raises NotImported. What Jinja2 would read as its own is kept as text."""
     made, at = [], 0
     blocks: list[str] = []
-    for match in _TAG.finditer(text):
-        made += [_literal(text[at:match.start()]), _tag(match, blocks)]
-        at = match.end()
+    for begin, end, braces in find_tags(text):
+        made += [_literal(text[at:begin]),
+                 _tag(text[begin + braces:end - braces].strip(), blocks, braces)]
+        at = end
     if blocks:
         raise NotImported(f"its template: {{{{#{blocks[-1]}}}}} has no end")
     return "".join([*made, _literal(text[at:])])
+
+
+def find_tags(text: str) -> Iterator[tuple[int, int, int]]:
+    """Where each begins and ends, and how many braces it has. Raises NotImported. What
+    has no end is looked for once."""
+    at, no_third = 0, False
+    while (begin := text.find("{{", at)) >= 0:
+        end, braces = -1, 3
+        if not no_third and text.startswith("{{{", begin):
+            end = text.find("}}}", begin + 3)
+            no_third = end < 0
+        if end < 0:
+            end, braces = text.find("}}", begin + 2), 2
+        if end < 0:
+            return
+        at = end + braces
+        if at - begin > MOST_TAG:
+            raise NotImported(f"its template: {{{{ has more than {MOST_TAG} characters")
+        yield begin, at, braces
 
 
 def _literal(text: str) -> str:
     return re.sub(r"\{[%#{]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
 
 
-def _tag(match: re.Match[str], blocks: list[str]) -> str:
+def _tag(text: str, blocks: list[str], braces: int) -> str:
     """Three braces: the value is not escaped for HTML."""
-    if match[1] is not None:
-        return f"{{{{ {_value(match[1].strip())} }}}}"
-    text = match[2].strip()
+    if braces == 3:
+        return f"{{{{ {_value(text)} }}}}"
     if text.startswith("!"):
         return ""
     if text == "else":

@@ -1,9 +1,11 @@
 """Answers that are templates: `{{ request.query.page }}`, in fields and the body.
 
-Jinja2 reads them, in a sandbox that is smaller than its own: a template sees the tables
-and functions below, has no attributes or methods, and cannot join texts, loop in a loop
-or define anything. Whoever may edit recordings may write one, and the loop of
-connections runs it.
+Jinja2 parses them, and nothing of it runs: a template is a tree of the nodes below,
+which is walked here, each node a step. So there is no compiler that evaluates what is
+constant, and a template can be checked wherever it comes from, in the supervisor too.
+Steps and what is made are bounded by the request and the template (R68). A template
+sees the tables and functions below, has no attributes or methods, and cannot join
+texts, loop over one or in a loop, or define anything.
 
     request     method, scheme, host, port, path, url, body; `segments` of the path;
                 query, fields and form by name: of several values the first
@@ -18,18 +20,15 @@ connections runs it.
 
 import contextlib
 import functools
-import html
 import importlib
-import secrets
-import uuid
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from cutthrough.recording.documents import KeyMistake, read_json
+from cutthrough.exchange.bounds import KeyMistake, Steps, TooMuch
+from cutthrough.exchange.documents import read_json
+from cutthrough.exchange.scan import count_parsed
 from cutthrough.recording.model import (
     Chunk,
     Pairs,
@@ -38,6 +37,18 @@ from cutthrough.recording.model import (
     Response,
     split_pairs,
 )
+from cutthrough.recording.template_values import (
+    FILTERS,
+    FUNCTIONS,
+    OF_ABSENT,
+    OPERATORS,
+    TESTS,
+    TemplateMistake,
+    Undefined,
+    look_up,
+    need,
+    number,
+)
 from cutthrough.recording.xml_documents import (
     decode_xml,
     is_plain_path,
@@ -45,18 +56,18 @@ from cutthrough.recording.xml_documents import (
     text_at,
 )
 
+__all__ = ["TemplateMistake", "check", "render"]
+
 MOST_TEXT = 1 << 20                          # of a template, and of what it makes
-_FILTERS = ("abs", "default", "first", "float", "int", "last", "length", "lower",
-            "round", "title", "tojson", "trim", "upper", "urlencode")
-_TESTS = ("defined", "undefined", "divisibleby", "even", "odd", "in", "none", "number",
-          "string", "eq", "ne", "lt", "le", "gt", "ge")
-_OF_LOOPS = ("index", "index0", "first", "last", "length")
+# Words and signs in a template, and how deep they lie
+MOST_TOKENS, MOST_DEPTH = 5000, 40
+# Bytes of a request's body that count as one more value
+_BYTES = 32
 _SIGNS = ("{{", "{%", "{#")
-_NAMED = {"": "%Y-%m-%dT%H:%M:%SZ", "iso": "%Y-%m-%dT%H:%M:%SZ"}
-
-
-class TemplateMistake(ValueError):
-    """A template that cannot be used, or not for this request, with the reason."""
+_KNOWN = frozenset((
+    "Template", "Output", "TemplateData", "If", "For", "Name", "Const", "Getattr",
+    "Getitem", "Filter", "Test", "Call", "Keyword", "Compare", "Operand", "And", "Or",
+    "Not", "CondExpr", "Add", "Sub", "Neg"))
 
 
 def render(recording: Recording, request: Request, state: Mapping[str, str]
@@ -65,7 +76,8 @@ def render(recording: Recording, request: Request, state: Mapping[str, str]
     TemplateMistake."""
     response = recording.response
     values = _values(request, state)
-    fields = tuple((name, _line(value, values)) for name, value in response.fields
+    run = _Run(values, request.body)
+    fields = tuple((name, _line(value, run)) for name, value in response.fields
                    if name.lower() != "content-length")
     body = response.body
     chunks: tuple[Chunk, ...] = ()
@@ -74,7 +86,7 @@ def render(recording: Recording, request: Request, state: Mapping[str, str]
             text = body.decode()
         except UnicodeDecodeError:
             raise TemplateMistake("the template is no UTF-8") from None
-        made = _fill(text, values).encode()
+        made = _fill(text, run).encode(errors="replace")
         chunks = (Chunk(response.chunks[-1].at_us, made),)
     size = sum(len(one.data) for one in chunks)
     made_response: Response = msgspec.structs.replace(
@@ -83,119 +95,236 @@ def render(recording: Recording, request: Request, state: Mapping[str, str]
 
 
 def check(recording: Recording) -> None:
-    """Raises TemplateMistake if a template cannot be read."""
+    """Raises TemplateMistake if a template cannot be read. Nothing in it is evaluated.
+    """
     texts = [value for _, value in recording.response.fields]
     texts.append(recording.response.body.decode("utf-8", "replace"))
     for text in texts:
         if any(sign in text for sign in _SIGNS):
-            _compile(text)
+            _parse(text)
 
 
-def _line(text: str, values: dict[str, Any]) -> str:
-    made = _fill(text, values)
+def _line(text: str, run: "_Run") -> str:
+    made = _fill(text, run)
     return "".join([one if one >= " " or one == "\t" else " " for one in made])
 
 
-def _fill(text: str, values: dict[str, Any]) -> str:
+def _fill(text: str, run: "_Run") -> str:
     if not any(sign in text for sign in _SIGNS):
         return text
-    template = _compile(text)
-    pieces, size = list[str](), 0
+    tree = _kept(text)
     try:
-        for piece in template.generate(values):
-            pieces.append(piece)
-            size += len(piece)
-            if size > MOST_TEXT:
-                raise TemplateMistake(f"it makes more than {MOST_TEXT} characters")
+        return "".join(run.pieces(tree.body))
     except TemplateMistake:
         raise
+    except TooMuch:
+        raise TemplateMistake("it takes too many steps") from None
     except Exception as error:               # whatever an expression may do
         raise TemplateMistake(str(error)[:200] or type(error).__name__) from None
-    return "".join(pieces)
 
 
-@functools.lru_cache(1024)
-def _compile(text: str) -> Any:
+# --- the tree ----------------------------------------------------------------------
+
+def _parse(text: str) -> Any:
     """Raises TemplateMistake."""
     if len(text) > MOST_TEXT:
         raise TemplateMistake(f"it is longer than {MOST_TEXT} characters")
-    environment, nodes, errors = _environment()
+    environment, errors = _environment()
     try:
+        for count, _ in enumerate(environment.lex(text)):
+            if count > MOST_TOKENS:
+                raise TemplateMistake(f"it has more than {MOST_TOKENS} words and signs")
         tree = environment.parse(text)
-        _refuse(tree, nodes)
-        return environment.from_string(tree)
     except TemplateMistake:
         raise
-    except (errors, RecursionError) as error:
+    # ValueError: a number of more digits than Python reads
+    except (errors, RecursionError, ValueError) as error:
         raise TemplateMistake(str(error)[:200]) from None
+    _refuse(tree)
+    return tree
 
 
-def _refuse(tree: Any, nodes: Any) -> None:
-    """What could take long, or define something."""
-    known = (
-        nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For,
-        nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.Test,
-        nodes.Call, nodes.Keyword, nodes.Compare, nodes.Operand, nodes.And, nodes.Or,
-        nodes.Not, nodes.CondExpr, nodes.Add, nodes.Sub, nodes.Neg)
-    for node in tree.find_all(nodes.Node):
-        if not isinstance(node, known):
-            raise TemplateMistake(f"line {node.lineno}: {type(node).__name__} is not "
-                                  "allowed here")
-        if isinstance(node, nodes.For) and (
-                node.recursive or any(node.find_all(nodes.For))):
-            raise TemplateMistake(f"line {node.lineno}: a loop in a loop")
-        if isinstance(node, nodes.Call) and not isinstance(node.node, nodes.Name):
-            raise TemplateMistake(f"line {node.lineno}: only functions are called")
+# The trees that a worker fills; a megabyte at most each
+_kept = functools.lru_cache(64)(_parse)
 
 
 @functools.cache
-def _environment() -> tuple[Any, Any, type[Exception]]:
-    """Jinja2's environment, nodes and exception. Raises TemplateMistake."""
+def _environment() -> tuple[Any, type[Exception]]:
+    """Jinja2's, which parses alone, and its exception. Raises TemplateMistake."""
     try:
-        jinja2 = importlib.import_module("jinja2")
-        sandbox = importlib.import_module("jinja2.sandbox")
-        nodes = importlib.import_module("jinja2.nodes")
+        library = importlib.import_module("jinja2")
     except ImportError:
         raise TemplateMistake("templates need Jinja2: pip install "
                               "'cutthrough[recording]'") from None
-    made = sandbox.ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, cache_size=0)
-    made.getattr = made.getitem = functools.partial(_look_up, made.undefined)
-    made.intercepted_binops = frozenset("+-")
-    made.call_binop = _calculate
-    made.globals = {"now": _now, "uuid": _uuid, "random_int": _random_int}
-    made.filters = {name: _bounded(function) for name, function in
-                    [*((name, made.filters[name]) for name in _FILTERS),
-                     ("escape", lambda value: html.escape(str(value)))]}
-    made.tests = {name: made.tests[name] for name in _TESTS}
-    return made, nodes, jinja2.TemplateError
+    return (library.Environment(keep_trailing_newline=True, cache_size=0),
+            library.TemplateError)
 
 
-def _look_up(undefined: Callable[..., Any], holder: Any, key: Any) -> Any:
-    """Of a table its keys, of a list its items, and of anything else nothing."""
-    if (isinstance(holder, dict) and key in holder) or (
-            isinstance(holder, list | str) and isinstance(key, int)
-            and -len(holder) <= key < len(holder)):
-        return holder[key]
-    if type(holder).__name__ == "LoopContext" and key in _OF_LOOPS:
-        return getattr(holder, key)
-    return undefined(f"there is no {str(key)[:100]!r}")
+def _refuse(tree: Any) -> None:
+    """Anything that is not walked below."""
+    left = [(tree, 0, False)]
+    while left:
+        node, depth, in_loop = left.pop()
+        name = type(node).__name__
+        why = ""
+        if name not in _KNOWN:
+            why = f"{name} is not allowed here"
+        elif depth > MOST_DEPTH:
+            why = f"more than {MOST_DEPTH} levels"
+        elif name == "For" and (node.recursive or in_loop):
+            why = "a loop in a loop"
+        elif name == "Call" and type(node.node).__name__ != "Name":
+            why = "only functions are called"
+        elif name in ("Filter", "Test") and node.name not in (
+                FILTERS if name == "Filter" else TESTS):
+            why = f"no {name.lower()} named {node.name!r:.40}"
+        elif getattr(node, "dyn_args", None) or getattr(node, "dyn_kwargs", None):
+            why = "* is not allowed here"
+        if why:
+            raise TemplateMistake(f"line {node.lineno}: {why}")
+        left += [(child, depth + 1, in_loop or name == "For")
+                 for child in node.iter_child_nodes()]
 
 
-def _calculate(context: Any, operator: str, left: Any, right: Any) -> Any:
-    if not isinstance(left, int | float) or not isinstance(right, int | float):
-        raise TemplateMistake(f"{operator!r} is for numbers")
-    return left + right if operator == "+" else left - right
+# --- what it makes -----------------------------------------------------------------
 
+class _Run:
+    """The templates of one answer, for one request."""
 
-def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)               # Jinja's marks are attributes
-    def call(*given: Any, **named: Any) -> Any:
-        made = function(*given, **named)
+    def __init__(self, values: dict[str, Any], body: bytes) -> None:
+        self._values = values
+        self._body = body
+        self._steps = Steps(count_parsed(values) + len(body) // _BYTES)
+        self._left = MOST_TEXT
+
+    def pieces(self, nodes: list[Any]) -> Iterator[str]:
+        for node in nodes:
+            self._steps.take()
+            match type(node).__name__:
+                case "Output":
+                    yield from map(self._piece, node.nodes)
+                case "If":
+                    yield from self.pieces(self._branch(node))
+                case "For":
+                    yield from self._loop(node)
+
+    def _piece(self, node: Any) -> str:
+        if type(node).__name__ == "TemplateData":
+            text: str = node.data
+        else:
+            text = str(need(self._weighed(self.value(node))))
+        self._left -= len(text)
+        if self._left < 0:
+            raise TemplateMistake(f"it makes more than {MOST_TEXT} characters")
+        return text
+
+    def _branch(self, node: Any) -> list[Any]:
+        for one in (node, *node.elif_):
+            if need(self.value(one.test)):
+                return list(one.body)
+        return list(node.else_)
+
+    def _loop(self, node: Any) -> Iterator[str]:
+        items = need(self.value(node.iter))
+        if not isinstance(items, list | dict):
+            raise TemplateMistake("a loop is over a list or a table")
+        if type(node.target).__name__ != "Name" or node.target.name == "loop":
+            raise TemplateMistake("a loop has one name")
+        name, before = node.target.name, self._values
+        self._values = values = {**before, "loop": Undefined("loop")}
+        kept = []
+        for item in items:
+            self._steps.take()
+            values[name] = item
+            if node.test is None or need(self.value(node.test)):
+                kept.append(item)
+        for at, item in enumerate(kept):
+            values[name] = item
+            values["loop"] = {"index": at + 1, "index0": at, "first": at == 0,
+                              "last": at == len(kept) - 1, "length": len(kept)}
+            yield from self.pieces(node.body)
+        self._values = before
+        if not kept:
+            yield from self.pieces(node.else_)
+
+    def _weighed(self, value: Any) -> Any:
+        """The same. What is done with it takes as many steps as it has values."""
+        self._steps.take(count_parsed(value))
+        return value
+
+    def value(self, node: Any) -> Any:
+        self._steps.take()
+        return _VALUES[type(node).__name__](self, node)
+
+    def _name(self, node: Any) -> Any:
+        return self._values.get(node.name, Undefined(node.name))
+
+    def _compare(self, node: Any) -> bool:
+        left = need(self._weighed(self.value(node.expr)))
+        for operand in node.ops:
+            right = need(self._weighed(self.value(operand.expr)))
+            if not OPERATORS[operand.op](left, right):
+                return False
+            left = right
+        return True
+
+    def _given(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
+        return ([need(self._weighed(self.value(one))) for one in node.args or ()],
+                {one.key: need(self.value(one.value)) for one in node.kwargs or ()})
+
+    def _apply(self, node: Any, function: Callable[..., Any]) -> Any:
+        value = self._weighed(self.value(node.node))
+        if node.name not in OF_ABSENT:
+            need(value)
+        given, named = self._given(node)
+        made = function(value, *given, **named)
         if isinstance(made, str) and len(made) > MOST_TEXT:
             raise TemplateMistake(f"a filter makes more than {MOST_TEXT} characters")
         return made
-    return call
+
+    def _call(self, node: Any) -> Any:
+        name = node.node.name
+        given, named = self._given(node)
+        if name == "xpath":
+            return self._text_at(*given, **named)
+        if name not in FUNCTIONS:
+            raise TemplateMistake(f"there is no function {name!r:.40}")
+        return FUNCTIONS[name](*given, **named)
+
+    def _text_at(self, path: str) -> str:
+        if not isinstance(path, str) or not is_plain_path(path):
+            raise TemplateMistake(f"xpath({path!r:.60}): only a plain path is read")
+        self._steps.take(1 + len(self._body) // _BYTES)
+        try:
+            return text_at(read_xml(decode_xml(self._body)), path)
+        except KeyMistake as error:
+            raise TemplateMistake(str(error)) from None
+        except TooMuch:
+            raise
+        except ValueError:                   # no XML
+            return ""
+
+
+_VALUES: dict[str, Callable[[_Run, Any], Any]] = {
+    "Name": _Run._name,
+    "Const": lambda run, node: node.value,
+    "TemplateData": lambda run, node: node.data,
+    "Getattr": lambda run, node: look_up(run.value(node.node), node.attr),
+    "Getitem": lambda run, node: look_up(run.value(node.node), run.value(node.arg)),
+    "Filter": lambda run, node: run._apply(node, FILTERS[node.name]),
+    "Test": lambda run, node: run._apply(node, TESTS[node.name]),
+    "Call": _Run._call,
+    "Compare": _Run._compare,
+    "And": lambda run, node: need(run.value(node.left)) and run.value(node.right),
+    "Or": lambda run, node: need(run.value(node.left)) or run.value(node.right),
+    "Not": lambda run, node: not need(run.value(node.node)),
+    "CondExpr": lambda run, node: run.value(
+        node.expr1 if need(run.value(node.test)) else node.expr2),
+    "Add": lambda run, node: (
+        number(need(run.value(node.left))) + number(need(run.value(node.right)))),
+    "Sub": lambda run, node: (
+        number(need(run.value(node.left))) - number(need(run.value(node.right)))),
+    "Neg": lambda run, node: -number(need(run.value(node.node)))}
 
 
 def _values(request: Request, state: Mapping[str, str]) -> dict[str, Any]:
@@ -212,43 +341,10 @@ def _values(request: Request, state: Mapping[str, str]) -> dict[str, Any]:
             "query": _first(split_pairs(request.query)), "form": _first(form),
             "fields": _first([(name.lower(), value) for name, value in request.fields]),
             "body": text}}
-    values["xpath"] = functools.partial(_text_at, request.body)
     with contextlib.suppress(ValueError):    # then `json` is not defined
         values["json"] = read_json(request.body)
     return values
 
 
-def _text_at(body: bytes, path: str) -> str:
-    if not is_plain_path(path):
-        raise TemplateMistake(f"xpath({path[:60]!r}): only a plain path is read")
-    try:
-        return text_at(read_xml(decode_xml(body)), path)
-    except KeyMistake as error:
-        raise TemplateMistake(str(error)) from None
-    except ValueError:                       # no XML
-        return ""
-
-
 def _first(pairs: Pairs) -> dict[str, str]:
     return dict(reversed(pairs))
-
-
-def _now(form: str = "", *, days: float = 0, hours: float = 0, minutes: float = 0,
-         seconds: float = 0) -> str:
-    at = datetime.now(UTC) + timedelta(
-        days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if form == "http":
-        return format_datetime(at, usegmt=True)
-    if form in ("unix", "unix_ms"):
-        return str(int(at.timestamp() * (1000 if form == "unix_ms" else 1)))
-    if len(form) > 100:
-        raise TemplateMistake("a format is longer than 100 characters")
-    return at.strftime(_NAMED.get(form, form))
-
-
-def _uuid() -> str:
-    return str(uuid.uuid4())
-
-
-def _random_int(low: int, high: int) -> int:
-    return low + secrets.randbelow(high - low + 1)

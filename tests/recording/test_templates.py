@@ -1,12 +1,16 @@
 """Templates in answers: what they see, what they are refused, hoverfly's."""
 
+import contextlib
 import re
 import time
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording import template_values
 from cutthrough.recording.handlebars import translate
 from cutthrough.recording.model import Chunk, Recording, Request, Response
 from cutthrough.recording.templates import TemplateMistake, check, render
@@ -175,3 +179,83 @@ def test_hoverflys_helpers_make_times_and_identifiers():
 def test_what_hoverfly_would_answer_otherwise_is_refused(text):
     with pytest.raises(NotImported, match="template"):
         translate(text)
+
+
+WORDS = ("request.body", "request.port", "json", "'x'", "9", "1.5", "state", "one",
+         "request.query.page", "json.user['items']", "loop.index", "nothing")
+EXPRESSIONS = st.recursive(st.sampled_from(WORDS), lambda inner: (
+    st.builds("{} | {}".format, inner, st.sampled_from((
+        "upper", "lower", "escape", "urlencode", "tojson", "title", "trim", "length",
+        "first", "last", "int", "float", "abs", "round", "round(9, 'ceil')",
+        "round(20000000, 'ceil')", "default('x')", "trim('xx')", "round(-400)")))
+    | st.builds("({} {} {})".format, inner, st.sampled_from(
+        ("+", "-", "==", "<", "in", "and", "or", "*", "**", "~", "%")), inner)
+    | st.builds("({} if {} else {})".format, inner, inner, inner)
+    | st.builds("{}[{}]".format, inner, inner) | st.builds("now({})".format, inner)
+    | st.builds("xpath({})".format, inner) | st.builds("[{}] * 9".format, inner)
+    | st.builds("range({})".format, inner)), max_leaves=6)
+BLOCKS = st.recursive(st.builds("{{{{ {} }}}}".format, EXPRESSIONS), lambda inner: (
+    st.builds("{}{}".format, inner, inner)
+    | st.builds("{{% for one in {} %}}{}{{% endfor %}}".format, EXPRESSIONS, inner)
+    | st.builds("{{% if {} %}}{}{{% endif %}}".format, EXPRESSIONS, inner)),
+    max_leaves=4)
+
+
+@given(BLOCKS, st.integers(0, 3000), st.sampled_from(
+    (b'"a",', b"[1],", b'{"a": "b"},')))
+@settings(deadline=None, max_examples=300)
+def test_a_template_of_any_form_is_refused_or_filled_in_bounded_time(text, count, item):
+    """R68. `{{ 1 | round(20000000, 'ceil') }}` hung the supervisor: Jinja2's compiler
+    evaluates what is constant."""
+    asked = msgspec.structs.replace(ASKED, body=b"[" + item * count + b"1]")
+    begun = time.thread_time()
+    try:
+        size = len(fill(text, asked))
+    except TemplateMistake:
+        size = 0
+    assert time.thread_time() - begun < 5
+    assert size <= 1 << 20
+
+
+@pytest.mark.parametrize("text", [
+    "{{ 1 | round(20000000, 'ceil') }}", "{{ request.port | round(20000000) }}",
+    "{% for a in request.body %}{% if request.body|upper == 'x' %}{% endif %}"
+    "{% endfor %}", "{{ now('%99999999Y') }}", "{{ 1" + " + 1" * 10_000 + " }}",
+    "{{ " + "(" * 400 + "1" + ")" * 400 + " }}", "{{ " + "-" * 1000 + "1 }}",
+    "{{ " + "9" * 5000 + " }}", "{{ 1 | center(9) }}", "{{ 1 is sameas(1) }}",
+    "{{ now(*json) }}", "{{ '%s' | format(1) }}"])
+def test_no_number_makes_work(text):
+    """R68."""
+    begun = time.thread_time()
+    with pytest.raises(TemplateMistake):
+        fill(text, msgspec.structs.replace(ASKED, body=b"a" * 100_000))
+    assert time.thread_time() - begun < 5
+
+
+def test_nothing_is_evaluated_when_a_template_is_checked(monkeypatch):
+    """R68: the supervisor checks what is edited."""
+    called = []
+    for table in (template_values.FILTERS, template_values.FUNCTIONS,
+                  template_values.OPERATORS, template_values.TESTS):
+        for name in table:
+            monkeypatch.setitem(table, name, lambda *given: called.append(given))
+    check(made("{{ 1 | round(2) }}{{ 'a' | upper }}{% if 1 < 2 %}{{ uuid() }}"
+               "{% endif %}{{ now('%Y') if 2 is even else 1 + 1 }}"))
+    assert not called
+    jinja2 = pytest.importorskip("jinja2")
+    monkeypatch.setattr(jinja2.Environment, "compile", None)
+    assert fill("{{ 1 + 1 }}") == "2"
+
+
+@pytest.mark.parametrize("piece", [
+    "{{", "{%", "{#", "}}", "{{ '", '{{ "', "{% raw %}", "{%- ", "\n", " ", "{{ 1_",
+    "{{ 1.", "{{ a.", "{{ 'a' ", "{{ (", "{{ -"])
+def test_a_template_is_read_in_one_pass(piece):
+    """R66: hoverfly's as well as ours."""
+    for text in (piece * (200_000 // len(piece)), piece + " " * 200_000,
+                 piece[:-1] + piece[-1] * 200_000):
+        begun = time.thread_time()
+        for read in (lambda text: check(made(text)), translate):
+            with contextlib.suppress(TemplateMistake, NotImported):
+                read(text)
+        assert time.thread_time() - begun < 10

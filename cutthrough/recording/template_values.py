@@ -1,0 +1,199 @@
+"""What a template may do with values: its filters, tests, functions and operators.
+
+All are ours. None makes a text that is longer than its input by more than a factor, and
+none takes a number as the size of what it makes (R68). What Jinja2 has under the same
+names is the same but for these bounds.
+"""
+
+import html
+import json
+import math
+import re
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import quote
+
+# Digits of `round`; characters of a format, and of those that are trimmed
+MOST_DIGITS, MOST_FORMAT, MOST_TRIMMED = 15, 100, 16
+
+_NAMED = {"": "%Y-%m-%dT%H:%M:%SZ", "iso": "%Y-%m-%dT%H:%M:%SZ"}
+# No width: `%9999999Y` is one
+_FORMAT = re.compile(r"(?:[^%]|%-?[A-Za-z%])*+")
+_WORDS = re.compile(r"([-\s({\[<]+)")
+_IN_HTML = {ord(one): f"\\u{ord(one):04x}" for one in "<>&'"}
+
+
+class TemplateMistake(ValueError):
+    """A template that cannot be used, or not for this request, with the reason."""
+
+
+class Undefined:
+    """What is absent. It can be asked for and replaced, and nothing else."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: object) -> None:
+        self.name = str(name)[:100]
+
+
+def need(value: Any) -> Any:
+    """The same. Raises TemplateMistake if it is absent."""
+    if isinstance(value, Undefined):
+        raise TemplateMistake(f"there is no {value.name!r}")
+    return value
+
+
+def look_up(holder: Any, key: Any) -> Any:
+    """Of a table its keys, of a list or a text its items, and of anything else nothing.
+    """
+    need(holder), need(key)
+    if isinstance(holder, dict):
+        if isinstance(key, str) and key in holder:
+            return holder[key]
+    elif isinstance(holder, list | str) and isinstance(key, int) and (
+            -len(holder) <= key < len(holder)):
+        return holder[key]
+    return Undefined(key)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number(value: Any) -> Any:
+    if not isinstance(value, int | float):
+        raise TemplateMistake("that is for numbers")
+    return value
+
+
+# --- filters -----------------------------------------------------------------------
+
+def _default(value: Any, other: Any = "", boolean: Any = False) -> Any:
+    return other if isinstance(value, Undefined) or (boolean and not value) else value
+
+
+def _first(value: Any) -> Any:
+    return next(iter(value), Undefined("first"))
+
+
+def _last(value: Any) -> Any:
+    return look_up([*value], -1) if isinstance(value, dict) else look_up(value, -1)
+
+
+def _float(value: Any, default: Any = 0.0) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+def _int(value: Any, default: Any = 0) -> Any:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            return int(float(value))
+        except (TypeError, ValueError, OverflowError):
+            return default
+
+
+def _round(value: Any, precision: Any = 0, method: Any = "common") -> Any:
+    if not isinstance(precision, int) or abs(precision) > MOST_DIGITS:
+        raise TemplateMistake(f"round() has at most {MOST_DIGITS} digits")
+    if method == "common":
+        return round(float(number(value)), precision)
+    if method not in ("ceil", "floor"):
+        raise TemplateMistake("round() is common, ceil or floor")
+    factor = 10.0 ** precision
+    return getattr(math, method)(float(number(value)) * factor) / factor
+
+
+def _title(value: Any) -> str:
+    return "".join([one[:1].upper() + one[1:].lower()
+                    for one in _WORDS.split(str(value)) if one])
+
+
+def _trim(value: Any, characters: Any = None) -> str:
+    if characters is not None and len(str(characters)) > MOST_TRIMMED:
+        raise TemplateMistake(f"trim() takes at most {MOST_TRIMMED} characters")
+    return str(value).strip(characters)
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True).translate(_IN_HTML)
+
+
+def _url_encode(value: Any) -> str:
+    if not isinstance(value, dict):
+        return quote(str(value), safe="/", errors="replace")
+    return "&".join([
+        "=".join([quote(str(one), safe="", errors="replace").replace("%20", "+")
+                  for one in pair]) for pair in value.items()])
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "abs": lambda value: abs(number(value)), "default": _default, "d": _default,
+    "escape": lambda value: html.escape(str(value)), "first": _first, "float": _float,
+    "int": _int, "last": _last, "length": len,
+    "lower": lambda value: str(value).lower(),
+    "round": _round, "title": _title, "tojson": _to_json, "trim": _trim,
+    "upper": lambda value: str(value).upper(), "urlencode": _url_encode}
+# Of these alone a value may be absent
+OF_ABSENT = {"default", "d", "defined", "undefined"}
+
+
+# --- tests and operators -----------------------------------------------------------
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda one, other: bool(one == other),
+    "ne": lambda one, other: bool(one != other),
+    "lt": lambda one, other: bool(one < other),
+    "lteq": lambda one, other: bool(one <= other),
+    "gt": lambda one, other: bool(one > other),
+    "gteq": lambda one, other: bool(one >= other),
+    "in": lambda one, other: one in other,
+    "notin": lambda one, other: one not in other}
+
+TESTS: dict[str, Callable[..., bool]] = {
+    "defined": lambda value: not isinstance(value, Undefined),
+    "undefined": lambda value: isinstance(value, Undefined),
+    "divisibleby": lambda value, by: number(value) % number(by) == 0,
+    "even": lambda value: number(value) % 2 == 0,
+    "odd": lambda value: number(value) % 2 == 1,
+    "none": lambda value: value is None,
+    "number": lambda value: isinstance(value, int | float),
+    "string": lambda value: isinstance(value, str),
+    "le": OPERATORS["lteq"], "ge": OPERATORS["gteq"],
+    **{name: OPERATORS[name] for name in ("eq", "ne", "lt", "gt", "in")}}
+
+
+# --- functions ---------------------------------------------------------------------
+
+def _now(form: str = "", *, days: float = 0, hours: float = 0, minutes: float = 0,
+         seconds: float = 0) -> str:
+    at = datetime.now(UTC) + timedelta(
+        days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if form == "http":
+        return format_datetime(at, usegmt=True)
+    if form in ("unix", "unix_ms"):
+        return str(int(at.timestamp() * (1000 if form == "unix_ms" else 1)))
+    if len(form) > MOST_FORMAT or _FORMAT.fullmatch(form) is None:
+        raise TemplateMistake(
+            f"a format is longer than {MOST_FORMAT} characters, or has a width")
+    return at.strftime(_NAMED.get(form, form))
+
+
+def _uuid() -> str:
+    return str(uuid.uuid4())
+
+
+def _random_int(low: int, high: int) -> int:
+    return low + secrets.randbelow(high - low + 1)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "now": _now, "uuid": _uuid, "random_int": _random_int}
