@@ -9,6 +9,9 @@ cdef int judge_request(Client c) except -1
 cdef int judge_address(Client c, const Address *address) except -1
 # Called for a connected tunnel, when its first bytes are known. Returns an Outcome.
 cdef int judge_opening(Client c) except -1
+# Called for a tunnel that is to be opened: if its CONNECT names an address and its ClientHello a
+# server, the rules judge this name at that address, too (R77). Returns an Outcome.
+cdef int judge_server_name(Client c) except -1
 # The key of the share that its queries to name servers and to the hook count against.
 cdef bytes asker_of(Client c)
 # Is there an operator's function, and no cached verdict of it?

@@ -17,19 +17,23 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport (
     ADDRESS_TEXT, UNIX_CALLER, Address, parse_address, print_address)
-from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
+from cutthrough.outcome cimport (
+    DESTINATION_DENIED, OK, POLICY_UNAVAILABLE, SNI_DENIED, TLS_REFUSED)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Acl, Question, Verdict
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.first_bytes cimport TLS_IS_REFUSED
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
-from cutthrough.session.inside cimport Inside, identify
+from cutthrough.session.inside cimport Inside, identify, names_server
+from cutthrough.session.narrowing cimport CERTIFIED
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
+from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.target cimport HOST_NAME
 
@@ -58,22 +62,20 @@ cdef int judge_request(Client c) except -1:
 
 cdef int judge_connect(Client c, Inside inside) except -1:
     """A reload came since the CONNECT was judged: judges it by the newer rules too. An Outcome."""
-    cdef const Address *address = &inside.address
-    cdef Address literal
     cdef Question q
-    cdef Verdict verdict
+    cdef Verdict verdict, named
     cdef unsigned char mapped[16]
     cdef int outcome = c.snapshot.judge_port(True, inside.port)
     verdict.route = verdict.hop.source = 0
     verdict.rule = -1
     verdict.maybe = False
     if outcome == OK and c.snapshot.acl is not None:
-        if address.family == 0:
-            address = literal_of(c, &literal)
-        fill_question(c, c.snapshot, address, mapped, &q)
-        q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
-        c.snapshot.acl.judge(&q, &verdict)
+        ask_connect(c, inside, &q, mapped, &verdict)
         outcome = verdict.outcome
+        if outcome == OK and inside.named is not None:
+            q.host, q.host_len, q.is_name = inside.name, len(inside.name), True
+            c.snapshot.acl.judge(&q, &named)
+            outcome = named.outcome
     if outcome == OK:
         inside.snapshot, inside.account = c.snapshot, c.account
         inside.route = <uint16_t>verdict.route
@@ -84,8 +86,26 @@ cdef int judge_connect(Client c, Inside inside) except -1:
     return outcome
 
 
+cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped,
+                     Verdict *verdict) except -1:
+    """About the CONNECT around the request. `mapped`: room for its address."""
+    cdef const Address *address = &inside.address
+    cdef Address literal
+    if address.family == 0:
+        address = literal_of(c, &literal)
+    fill_question(c, c.snapshot, address, mapped, q)
+    q.host, q.host_len = inside.key, len(inside.key) - 2
+    q.is_name = inside.host_kind == HOST_NAME
+    q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
+    c.snapshot.acl.judge(q, verdict)
+    return 0
+
+
 cdef const Address *literal_of(Client c, Address *out) except? NULL:
-    """The address that the request itself names; NULL: it names a host."""
+    """The address that the request itself names, or its CONNECT; NULL: it names a host."""
+    if c.request.narrowed == CERTIFIED:
+        out[0] = (<Inside>c.entrance).address
+        return out
     if c.request.host_kind == HOST_NAME:
         return NULL
     parse_address(c.key[:len(c.key) - 2], out)
@@ -103,7 +123,19 @@ cdef int judge_address(Client c, const Address *address) except -1:
         c.request.hop.source = verdict.hop.source or own_source(c)
         if outcome != OK or verdict.opens_floor:
             return outcome
-    return c.snapshot.judge_floor(address.family, address.bytes)
+    outcome = c.snapshot.judge_floor(address.family, address.bytes)
+    return OK if outcome != OK and is_opened_by_connect(c) else outcome
+
+
+cdef bint is_opened_by_connect(Client c) except -1:
+    """The CONNECT named the address, and a rule opens the floor for it (R27)."""
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    if c.request.narrowed != CERTIFIED or c.snapshot.acl is None:
+        return False
+    ask_connect(c, <Inside>c.entrance, &q, mapped, &verdict)
+    return verdict.outcome == OK and verdict.opens_floor
 
 
 cdef uint16_t own_source(Client c) except? 0:
@@ -141,6 +173,24 @@ cdef int judge_opening(Client c) except -1:
     if address != NULL and not verdict.opens_floor and c.request.hop.kind != HOP_LOCAL:
         return c.snapshot.judge_floor(address.family, address.bytes)
     return OK
+
+
+cdef int judge_server_name(Client c) except -1:
+    cdef Acl acl = c.snapshot.acl
+    cdef Address literal
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    if not names_server(c):
+        return OK
+    fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+    q.host, q.host_len, q.is_name = server_name(c.opening), c.opening.name_len, True
+    acl.judge(&q, &verdict)
+    if verdict.outcome != OK:
+        c.request.rule = verdict.rule
+        return SNI_DENIED
+    c.request.reported |= verdict.report
+    return TLS_REFUSED if acl.tls_of(verdict.rule) == TLS_IS_REFUSED else OK
 
 
 cdef const Address *known_address(Client c, Address *out) except? NULL:

@@ -21,11 +21,9 @@ from cutthrough.session.inside cimport Inside, pin_tunnel
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.secure cimport agreed_by
 from cutthrough.session.stage cimport STAGE_TRANSPARENT
-from cutthrough.session.transparent cimport NARROWED
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
 from cutthrough.wire.openings cimport (
     HTTP, UNDECIDED, UNKNOWN, Protocol, read_inner_opening, read_origin_opening)
-from cutthrough.wire.target cimport HOST_NAME
 
 cdef enum:
     MOST_GREETING = 1024        # bytes looked at of an origin that speaks first
@@ -81,8 +79,6 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     c.stamps.head_us = end_brief_phase(&c.stamps)
     pin_tunnel(c)
     c.opening.inside = found
-    if c.entrance.transparent and c.request.host_kind == HOST_NAME:
-        c.request.narrowed = NARROWED           # as the CONNECT's name was
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_request(c, NULL, NULL)
     outcome = take_outer_user(c, <Inside>c.entrance)

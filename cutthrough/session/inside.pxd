@@ -14,7 +14,10 @@ from cutthrough.wire.target cimport Target
 cdef class Inside(Entrance):
     cdef bytes key                  # the CONNECT's, canonical host and two bytes of port
     cdef bytes name                 # on the origin's certificate and on ours
-    cdef bytes suffix               # of the pool's key, if the name is not the host; else None
+    # Key of the requests inside, if the CONNECT names an address, and the client a server; else
+    # None, and theirs is the CONNECT's
+    cdef bytes named
+    cdef bytes suffix               # of the pool's key, if theirs does not say all; else None
     cdef bytes offer                # of the ClientHello, for the origin's; None: our own
     cdef bytes login                # the user's name, for logs; None: nobody
     cdef Account account            # of `snapshot`
@@ -36,8 +39,10 @@ cdef class Inside(Entrance):
 cdef Inside enclose(Client client, bytes offer)
 # Has connections to the origin from now on show the certificate of this rule of `snapshot`.
 cdef int identify(Inside inside, int rule) except -1
-# The server name for which the client wants a certificate; None: it is not the CONNECT's host.
+# The name that the origin has to prove; None: the client wants another one than the CONNECT's.
 cdef bytes name_in(Client client)
+# The CONNECT is for an address, and the ClientHello behind it names a server.
+cdef bint names_server(Client client) noexcept
 # Sets the destination of a request inside; `target`: as read, completed. Returns an Outcome.
 cdef int pin_target(Client client, Target *target) except -1
 # Makes the destination of a tunnel inside that of its CONNECT.
@@ -45,6 +50,11 @@ cdef int pin_tunnel(Client client) except -1
 # The request is one inside an intercepted connection, or its CONNECT.
 cdef inline bint is_intercepted(Client client) noexcept:
     return client.entrance is not None and client.entrance.is_inside
+
+
+# The key by which the way is chosen that a connection and the requests inside it go.
+cdef inline bytes key_of_way(Client client):
+    return (<Inside>client.entrance).key if is_intercepted(client) else client.key
 
 
 # The ClientHello of the request's tunnel, or around the request; NULL: none is known.

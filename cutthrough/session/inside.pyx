@@ -2,16 +2,19 @@
 """Host, user and way of an intercepted connection, for the requests inside.
 
 A request inside is for the CONNECT's host, whatever its Host is (R56), by the CONNECT's user, and
-goes the CONNECT's way. If a CONNECT names an address, and the origin's certificate has the
-client's server name, then Host may also be this name, and the rules judge the address.
+goes the CONNECT's way. If a CONNECT names an address, and its client a server, then the origin's
+certificate has to have this name, and all requests inside are for the name at that address: the
+rules judge both, whichever of them Host is (R77). No other name is admitted.
 """
 
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
+from cutthrough.net.address cimport parse_address
 from cutthrough.net.connector cimport Stream
 from cutthrough.outcome cimport MISDIRECTED, OK
 from cutthrough.session.client cimport Client
-from cutthrough.wire.clienthello cimport INVALID_NAME, NO_NAME
+from cutthrough.session.narrowing cimport CERTIFIED, NARROWED
+from cutthrough.wire.clienthello cimport HOST_NAMED, NO_NAME
 from cutthrough.wire.openings cimport Opening, copy_opening, server_name
 from cutthrough.wire.target cimport FORM_ASTERISK, FORM_ORIGIN, HOST_NAME, Target
 
@@ -32,6 +35,7 @@ cdef class Inside(Entrance):
 
 cdef Inside enclose(Client c, bytes offer):
     cdef bytes name = name_in(c)
+    cdef bytes host = c.key[:len(c.key) - 2]
     cdef bint by_parent = c.passage is not None and c.passage.parent is not None
     cdef Inside inside
     if name is None:
@@ -44,18 +48,20 @@ cdef Inside enclose(Client c, bytes offer):
     inside.user = c.entrance.user
     inside.key = c.key
     inside.name = name
-    if name != c.key[:len(c.key) - 2]:
-        inside.suffix = b"\0" + name
+    if c.origin is not None:
+        inside.address = c.origin.address
+    if name != host:
+        inside.named = name + c.key[len(host):]
+        inside.suffix = b"\0" + host
+        parse_address(host, &inside.address)
     if offer is not None:               # another client's connection would have another's
         inside.offer = offer
-        inside.suffix = b"\0%b\0%b" % (name, offer)
+        inside.suffix = b"\0%b\0%b" % (host, offer)
     inside.login = c.user
     inside.account = c.account
     inside.snapshot = c.snapshot
     inside.port = c.request.port
     inside.host_kind = c.request.host_kind
-    if c.origin is not None:
-        inside.address = c.origin.address
     identify(inside, c.request.rule)
     inside.source = c.passage.source if by_parent else c.request.hop.source
     inside.route = c.request.route
@@ -73,50 +79,58 @@ cdef int identify(Inside inside, int rule) except -1:
 
 
 cdef bytes name_in(Client c):
-    """The name that the origin has to prove; None: the client wants another one than the
-    CONNECT's."""
     cdef const Opening *o = c.opening
     cdef bytes host = c.key[:len(c.key) - 2]
     cdef bytes name
     if o.name_kind == NO_NAME:
         return host
     name = server_name(o)[:o.name_len]
-    if o.name_kind == INVALID_NAME or (c.request.host_kind == HOST_NAME and name != host):
-        return None
-    return name
+    return name if name == host or names_server(c) else None
+
+
+cdef bint names_server(Client c) noexcept:
+    return c.request.host_kind != HOST_NAME and c.opening.name_kind == HOST_NAMED
 
 
 cdef int pin_target(Client c, Target *target) except -1:
     cdef Inside inside = <Inside>c.entrance
-    cdef const char *host = inside.key
-    cdef size_t n = len(inside.key) - 2
+    cdef bytes key = inside.key if inside.named is None else inside.named
+    cdef const char *host = key
+    cdef size_t n = len(key) - 2
     if target.form != FORM_ORIGIN and target.form != FORM_ASTERISK:
         return MISDIRECTED
     if target.host_len == 0:                # HTTP/1.0
         memcpy(target.host, host, n + 1)
         target.host[n] = 0
         target.host_len = n
-        target.host_kind = inside.host_kind
-    elif not (is_host(target, host, n)
-              or (inside.suffix is not None and is_host(target, inside.name, len(inside.name)))
-              ) or (target.port != inside.port and target.port != DEFAULT_PORT):
+        target.host_kind = inside.host_kind if inside.named is None else HOST_NAME
+    elif not (is_host(target, host, n) or (inside.named is not None and is_host(
+            target, inside.key, len(inside.key) - 2))) or (
+            target.port != inside.port and target.port != DEFAULT_PORT):
         return MISDIRECTED
     target.port = inside.port
-    c.key = inside.key
-    c.request.port = inside.port
-    c.request.host_kind = inside.host_kind
-    c.request.hop.tls = inside.tls
+    pin(c, inside)
     return OK
 
 
 cdef int pin_tunnel(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
     c.opening = copy_opening(inside.opening)
+    pin(c, inside)
+    return 0
+
+
+cdef void pin(Client c, Inside inside) noexcept:
     c.key = inside.key
     c.request.port = inside.port
     c.request.host_kind = inside.host_kind
     c.request.hop.tls = inside.tls
-    return 0
+    if inside.named is not None:
+        c.key = inside.named
+        c.request.host_kind = HOST_NAME
+        c.request.narrowed = CERTIFIED
+    elif inside.transparent and inside.host_kind == HOST_NAME:
+        c.request.narrowed = NARROWED           # as the CONNECT's name was
 
 
 cdef bint is_host(const Target *target, const char *host, size_t n) noexcept nogil:

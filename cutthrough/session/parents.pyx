@@ -31,7 +31,7 @@ from cutthrough.session.authorize cimport asker_of
 from cutthrough.session.client cimport Client, leave_parent
 from cutthrough.session.context cimport Context
 from cutthrough.session.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
-from cutthrough.session.inside cimport Inside
+from cutthrough.session.inside cimport Inside, key_of_way
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.request cimport Request
 from cutthrough.session.standby cimport Standby
@@ -167,7 +167,7 @@ cdef bytes key_for(Client c, Keying keying):
         return asker_of(c)
     if keying == KEYED_BY_CLIENT:
         return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 16]
-    return c.key if keying == KEYED_BY_DESTINATION else None
+    return key_of_way(c) if keying == KEYED_BY_DESTINATION else None
 
 
 cdef bint is_resolved_there(Client c) except -1:

@@ -32,7 +32,8 @@ from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.policy.first_bytes cimport (
     ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
 from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
-from cutthrough.session.authorize cimport is_cut_meanwhile, judge_opening
+from cutthrough.session.authorize cimport (
+    is_cut_meanwhile, judge_opening, judge_server_name)
 from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.charge cimport admit_again
 from cutthrough.session.client cimport Client
@@ -147,6 +148,7 @@ cdef bint push_reply(Client c) noexcept:
 cdef bint begin_tunnel(Client c, Protocol found) except -1:
     """False: it is no tunnel: it has ended, or is intercepted."""
     cdef bint judged = c.request.needs_opening
+    cdef bint opens
     cdef int fate = 0
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
@@ -162,13 +164,16 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
         fate = c.snapshot.acl.tls_of(c.request.rule)
     if outcome == OK and fate == TLS_IS_REFUSED:
         outcome = TLS_REFUSED
+    opens = fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED
+    if outcome == OK and opens:
+        outcome = judge_server_name(c)
     if outcome == OK and (c.request.stands_in or recording_of(c) == REPLAYS) and not (
             is_played_inside(c, fate)):
         outcome = RECORDING_MISSED
     if outcome != OK:
         refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
         return False
-    if fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED:
+    if opens:
         c.request.pinned = is_pinned(c) and not c.request.stands_in
         if not c.request.pinned:
             begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED,

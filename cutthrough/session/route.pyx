@@ -38,6 +38,8 @@ from cutthrough.session.flight_recorder cimport (
 from cutthrough.session.forward cimport send_request
 from cutthrough.session.intercept cimport secure_origin, take_spare
 from cutthrough.session.local cimport open_local
+from cutthrough.session.inside cimport key_of_way
+from cutthrough.session.narrowing cimport CERTIFIED, NARROWED, PROVEN
 from cutthrough.session.origin_streams cimport share, take_stream, takes_turns
 from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
 from cutthrough.session.parents cimport (
@@ -48,8 +50,7 @@ from cutthrough.session.recorded cimport begin_replay, judge_replayed, plays
 from cutthrough.session.recording_room cimport await_room, takes_room, wants_room
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
-from cutthrough.session.transparent cimport (
-    NARROWED, PROVEN, destination_alone, forget_name, prove)
+from cutthrough.session.transparent cimport destination_alone, forget_name, prove
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4
@@ -77,8 +78,9 @@ cdef int find_way(Client c, bint fresh) except -1:
         return await_room(c)
     if c.filtering is not None and (<Filtering>c.filtering).function is not None:
         return answer_locally(c, (<Filtering>c.filtering).function)
-    if c.context.local_origins is not None and not c.request.narrowed:
-        function = c.context.local_origins.get(c.key)
+    if c.context.local_origins is not None and (
+            not c.request.narrowed or c.request.narrowed == CERTIFIED):
+        function = c.context.local_origins.get(key_of_way(c))
         if function is not None:
             return answer_locally(c, function)
     if c.snapshot.ways is not None and not choose_parent(c):
@@ -129,7 +131,7 @@ cdef int find_way(Client c, bint fresh) except -1:
         return 0                        # for the connection that another request makes
     if by_name:
         return dial_parent(c, NULL, NULL)
-    if c.request.narrowed == PROVEN:    # again; a name is followed once in a request
+    if c.request.narrowed >= PROVEN:    # again; a name is followed once in a request
         return dial_all(c, destination_alone(c))
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:

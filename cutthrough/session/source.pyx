@@ -19,7 +19,7 @@ from cutthrough.net.source_address cimport (
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.authorize cimport asker_of
-from cutthrough.session.inside cimport Inside
+from cutthrough.session.inside cimport Inside, key_of_way
 
 log = logging.getLogger("cutthrough")
 
@@ -72,10 +72,12 @@ cdef Source source_of(Client c):
 
 cdef uint64_t draw_of(Client c, Source source) except? 0:
     """The number that selects the source's address, the same in every worker."""
+    cdef bytes key
     if source.choice == STICKY_USER:
         return hash_of(asker_of(c))
     if source.choice == STICKY_DESTINATION:
-        return hash_of(c.key[:len(c.key) - 2])
+        key = key_of_way(c)
+        return hash_of(key[:len(key) - 2])
     return random_draw()
 
 

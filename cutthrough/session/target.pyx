@@ -13,10 +13,10 @@ from cutthrough.session.destination cimport set_destination
 from cutthrough.session.inside cimport pin_target
 from cutthrough.session.pac cimport asks_for_pac
 from cutthrough.session.shed cimport keep_refused
-from cutthrough.session.transparent cimport NARROWED, narrow
+from cutthrough.session.transparent cimport narrow
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.refused cimport hint_of
-from cutthrough.wire.target cimport FORM_ORIGIN, HOST_NAME, read_target
+from cutthrough.wire.target cimport FORM_ORIGIN, read_target
 
 
 cdef int find_target(Client c, Head *head, const char *data, Target *target) except -1:
@@ -31,10 +31,7 @@ cdef int find_target(Client c, Head *head, const char *data, Target *target) exc
         outcome = pin_target(c, target)
         if outcome != OK:
             set_destination(c, target)              # for the log
-            return outcome
-        if c.entrance.transparent and c.request.host_kind == HOST_NAME:
-            c.request.narrowed = NARROWED           # as the CONNECT's name was
-        return OK
+        return outcome
     if c.entrance.transparent:
         outcome = narrow(c, target)
         if outcome != OK:

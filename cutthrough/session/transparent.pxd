@@ -11,12 +11,6 @@ cdef struct First:              # what the first bytes are
     Protocol protocol
     ClientHello hello           # of TLS
 
-# How the name of a request stands to the destination that the kernel names.
-cdef enum Narrowing:
-    NOT_NARROWED = 0            # there is no name, or no such destination
-    NARROWED                    # the name has not been resolved yet
-    PROVEN                      # the destination is one of the name's addresses
-
 # A Step, and its Finish: HTTP goes on with its head, anything else is a tunnel's request.
 cdef int read_first(void *state, const char *data, size_t n, size_t *used) noexcept nogil
 cdef bint take_first(Client client, const void *state, Reply *reply) except -1
@@ -25,7 +19,7 @@ cdef int narrow(Client client, Target *target) except -1
 
 # For a request whose name narrows its destination (request.narrowed):
 
-# Is the destination one of these `n` addresses of the name? Then the name is PROVEN.
+# Is the destination one of these `n` addresses of the name? Then the name has been proven.
 cdef bint prove(Client client, const Address *of_name, int n) noexcept
 # Addresses: the destination's alone; or the label of an outcome.
 cdef object destination_alone(Client client)

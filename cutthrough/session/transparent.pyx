@@ -23,6 +23,8 @@ from cutthrough.outcome cimport BAD_TARGET, LOOP_DETECTED, OK
 from cutthrough.session.authenticate cimport authenticate_nobody
 from cutthrough.session.client cimport Observer
 from cutthrough.session.destination cimport set_destination
+from cutthrough.session.inside cimport Inside
+from cutthrough.session.narrowing cimport CERTIFIED, NARROWED, NOT_NARROWED, PROVEN
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.wire.clienthello cimport HOST_NAMED
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
@@ -82,21 +84,29 @@ cdef int name_destination(Client c, Target *target) except -1:
     return OK
 
 
+cdef bint read_pinned(Client c, Address *out) noexcept:
+    """The address that the kernel names, or the CONNECT."""
+    if c.request.narrowed == CERTIFIED:
+        out[0] = (<Inside>c.entrance).address
+        return True
+    return read_destination(with_descriptor(&c.sock), c.entrance.transparent, out)
+
+
 cdef bint prove(Client c, const Address *of_name, int n) noexcept:
     cdef Address at
     cdef int i
-    if not read_destination(with_descriptor(&c.sock), c.entrance.transparent, &at):
+    if not read_pinned(c, &at):
         return False
     for i in range(n):
         if is_same_address(&of_name[i], &at):
-            c.request.narrowed = PROVEN
+            c.request.narrowed = max(<int>c.request.narrowed, <int>PROVEN)
             return True
     return False
 
 
 cdef object destination_alone(Client c):
     cdef Address at
-    if not read_destination(with_descriptor(&c.sock), c.entrance.transparent, &at):
+    if not read_pinned(c, &at):
         return "client_reset"
     return one_address(at.family, at.bytes)
 

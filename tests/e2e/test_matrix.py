@@ -23,6 +23,7 @@ from tests.support.origin import Connection, Origin, okay
 from tests.support.proxy import Proxy
 from tests.support.stream import Message
 from tests.support.ways import (
+    CUT,
     FORMS,
     OVERRIDES,
     PASSWORD,
@@ -388,6 +389,40 @@ def test_every_way_in_is_intercepted(matrix, opened):
     matrix.check_log(lines)
     assert {one["intercepted"] for one in matrix.proxy.log()} == {True}
     assert [one.target for one in origin.requests] == ["/api/1"] * passed
+
+
+def test_a_name_inside_is_judged_by_every_way_in(matrix, opened):
+    """R77: an address lets no name in, as of all clients that resolve by themselves."""
+    made = certificate("DNS:no.test", "DNS:secret.test", "IP:127.0.0.1", "IP:::1")
+    origin = opened.enter_context(Origin(over_tls(okay, made), "::"))
+    matrix.use('[[rules]]\naction = "deny"\nhosts = ["secret.test"]\n'
+               '[[rules]]\naction = "deny"\nhosts = ["no.test"]\n'
+               f'paths = ["/admin/**"]\n{LOCAL}tls = "intercept"\n', config=keys())
+    wrong, lines, passed = {}, [], 0
+    for way in matrix.ways:
+        if not way.is_tunnel or way.dialect == "UDP" or way.form == "name":
+            continue
+        for path, status, reason in ("/x", 200, "ok"), ("/admin/x", 403, "path_denied"):
+            ask = Ask(inside=path, server="no.test")
+            with matrix.asking(way, ask, origin.port) as answer:
+                if answer != (way.owed("ok") if reason == "ok" else status):
+                    wrong[way, path] = answer
+            lines += way.logged(ask, "ok", origin.port)
+            lines.append((way.client(ask), way.user(ask), "GET", "no.test",
+                          origin.port, status, reason))
+            passed += reason == "ok"
+        ask = Ask(inside="/x", server="secret.test")
+        with matrix.asking(way, ask, origin.port) as answer:
+            if answer != CUT:
+                wrong[way] = answer
+        if way.is_intercepted:          # the name is its destination's
+            lines.append((way.client(ask), None, "TUNNEL", "secret.test", origin.port,
+                          0, DENIED))
+        else:
+            lines += way.logged(ask, "sni_denied", origin.port)
+    assert wrong == {}
+    matrix.check_log(lines)
+    assert [one.target for one in origin.requests] == ["/x"] * passed
 
 
 def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):

@@ -76,6 +76,8 @@ class Ask(NamedTuple):
     #: Of a request in a tunnel that is opened. The answer is its status if it is
     #: refused
     inside: str = ""
+    #: The server's name there, if it is not the destination's host
+    server: str = ""
 
 
 class Way(NamedTuple):
@@ -381,9 +383,13 @@ def speak_to_nobody(client: Client, way: Way, ask: Ask, target: str) -> int | No
 def use(client: Client, way: Way, ask: Ask) -> int:
     """Returns 0, or CUT if the tunnel has been closed instead."""
     if ask.inside:
-        client.sock = TlsSocket(client.sock, client_context(), way.host(ask))
+        host = ask.server or way.host(ask)
+        try:
+            client.sock = TlsSocket(client.sock, client_context(), host)
+        except OSError:                 # an alert, or no answer to nobody's TLS
+            return CUT
         client.send(f"GET {ask.inside} HTTP/1.1\r\n"
-                    f"Host: {url_host(way.host(ask))}\r\n\r\n".encode())
+                    f"Host: {url_host(host)}\r\n\r\n".encode())
         status = client.read_response().status
         return 0 if status == 200 else status
     data = f"GET / HTTP/1.1\r\nHost: {way.host(ask)}\r\n\r\n".encode()
