@@ -12,6 +12,10 @@ the destination, the destination alone is dialled. If it does not, the rules jud
 once more, as one for the bare address: a name that is not proven opens nothing, and a name that
 is denied stays denied.
 
+Whatever an origin may read as a request is HTTP: a method that nobody knows, blanks in front of it,
+HTTP/2's preface. Then it is judged, or refused as bad HTTP, and never a tunnel in which the next
+request would pass unjudged (R78).
+
 Nobody can log in: the listener admits clients without credentials. What is no HTTP gets no
 reply, because no protocol would understand it.
 """
@@ -28,13 +32,20 @@ from cutthrough.session.narrowing cimport CERTIFIED, NARROWED, NOT_NARROWED, PRO
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.wire.clienthello cimport HOST_NAMED
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
-from cutthrough.wire.openings cimport HTTP, TLS, UNDECIDED, read_client_opening
+from cutthrough.wire.openings cimport (
+    HTTP, TLS, UNDECIDED, read_client_opening, read_inner_opening)
 from cutthrough.wire.target cimport FORM_AUTHORITY, HOST_NAME, parse_host, set_address
+
+cdef enum:
+    TLS_HANDSHAKE = 22          # ContentType of the first record (RFC 8446 section 5.1)
 
 
 cdef int read_first(void *state, const char *data, size_t n, size_t *used) noexcept nogil:
     cdef First *first = <First *>state
-    first.protocol = read_client_opening(&first.hello, data, n)
+    if n and data[0] == TLS_HANDSHAKE:
+        first.protocol = read_client_opening(&first.hello, data, n)
+    else:
+        first.protocol = read_inner_opening(data, n)
     return first.protocol != UNDECIDED
 
 

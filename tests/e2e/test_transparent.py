@@ -129,6 +129,47 @@ def test_other_bytes_become_a_tunnel(scene, how, family):
     assert record["reason"] == "ok" and record["bytes_up"] > 20
 
 
+# What an origin may read as a request
+
+
+@pytest.mark.parametrize(("first", "status"), [
+    (b"FOO / HTTP/1.1\r\nHost: here.test\r\n\r\n", 200),
+    (b"foo! /x HTTP/1.1\r\nHost: here.test\r\n\r\n", 200),
+    (b"\r\nBREW /pot HTTP/1.1\r\nHost: here.test\r\n\r\n", 200),
+    (b"get / http/1.1\r\nHost: here.test\r\n\r\n", 400),
+    (b" GET / HTTP/1.1\r\nHost: here.test\r\n\r\n", 400),
+    (b"\t\r\nGET / HTTP/1.1\r\nHost: here.test\r\n\r\n", 400),
+    (b"FOO\t/\tHTTP/1.1\r\nHost: here.test\r\n\r\n", 400),
+    (b"GET\0 / HTTP/1.1\r\nHost: here.test\r\n\r\n", 400),
+    (b"GET /\r\n", 400),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505)])
+@pytest.mark.parametrize("is_split", [False, True])
+def test_what_looks_like_http_is_no_tunnel(scene, first, status, is_split):
+    """R78: the second request was not judged."""
+    stage = scene("redirect")
+    origin = stage.origin()
+    with Stream(stage.router.dial(SERVERS[4], 80)) as client:
+        for data in first.splitlines(keepends=True) if is_split else [first]:
+            client.send(data)
+        assert client.read_response().status == status
+        if status == 200:
+            client.send(request("bad.test", target="/secret"))
+            assert client.read_response().status == 403
+    assert [one.target for one in origin.requests] == (
+        [first.split()[1].decode()] if status == 200 else [])
+    assert not stage.proxy.log(kind="tunnel")
+
+
+def test_text_that_is_no_http_becomes_a_tunnel_at_the_end_of_its_line(scene):
+    stage = scene("redirect")
+    stage.origin(echo, 4, 443)
+    with Stream(stage.router.dial(SERVERS[4], 443)) as client:
+        for data in b"PI", b"NG\r\n":
+            client.send(data)
+        assert client.read_exact(6) == b"PING\r\n"
+    stage.proxy.wait_log(1, kind="tunnel")
+
+
 # The name
 
 
@@ -234,7 +275,7 @@ def test_a_parent_gets_the_address_of_the_destination(scene, named, keys):
     assert (connect.method, connect.target) == ("CONNECT", f"{SERVERS[4]}:80")
     assert (plain.target, plain.get("Host")) == ("/", named)
     with Stream(stage.router.dial(SERVERS[4], 443)) as client:
-        client.send(b"SSH-2.0-")
+        client.send(b"SSH-2.0-x\r\n")
         assert client.read_exact(8) == b"SSH-2.0-"
     assert way.requests[2].target == f"{SERVERS[4]}:443"
 
