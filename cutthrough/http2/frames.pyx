@@ -57,6 +57,9 @@ cdef inline void append(Demux *d, const void *data, size_t n) noexcept nogil:
 
 
 cdef void flush(Demux *d) noexcept nogil:
+    """Whoever calls it: streams that are stuck go on in the carrier's turn, which follows, because
+    only an event of the carrier's lets it take more (R88)."""
+    cdef bint was_stuck = d.stuck
     cdef ssize_t n
     if d.out == NULL or d.error:
         return
@@ -75,6 +78,7 @@ cdef void flush(Demux *d) noexcept nogil:
     if d.out.start == d.out.end:
         give_block(&d.out)
         d.stuck = False
+        d.has_freed |= was_stuck
 
 
 cdef void write_frames(Demux *d) noexcept nogil:

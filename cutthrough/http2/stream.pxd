@@ -95,6 +95,7 @@ cdef struct Demux:
     uint8_t asks            # the streams are ours
     uint8_t held            # nothing is written before `speak`
     uint8_t stuck           # the carrier takes no more
+    uint8_t has_freed       # it has taken all since: those that are STUCK may go on
     uint8_t drained         # steps of the drain that were taken
     uint8_t over            # one side has said that there are no more streams
     uint8_t flooded         # a Heard; HEARD_ALL: not yet

@@ -194,8 +194,9 @@ cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
         d.held = False
         write_frames(d)
         d.held = True
-        if not d.stuck:
-            free_stuck(d)
+    if d.has_freed and not d.stuck:
+        d.has_freed = False
+        free_stuck(d)
     if d.error:
         return HEARD_RESET
     if d.stuck or not carrier.ready & CAN_READ:

@@ -159,6 +159,10 @@ cdef class Carrier:
             due += self.take_due()
         return HEARD[heard], due
 
+    def take_turn(self):
+        """Reads and writes once, and notes no readiness of its own. The answer's word."""
+        return HEARD[self.row.hear(&self.sock, self.now_us)]
+
     def take_due(self):
         cdef Due due
         cdef Stream stream
@@ -204,6 +208,10 @@ cdef class Carrier:
 
     def end(self):
         self.row.end(&self.sock)
+
+    @property
+    def can_write(self):
+        return bool(self.sock.ready & CAN_WRITE)
 
     @property
     def count(self):
