@@ -217,17 +217,21 @@ cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t 
         flags[0] |= NGHTTP2_DATA_FLAG_EOF
         if st.part != NULL:
             flags[0] |= NGHTTP2_DATA_FLAG_NO_END_STREAM
-            say_trailers(st)
+            if not say_trailers(st):
+                break_stream(st, ENOMEM)        # reset by the library
+                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     return n
 
 
-cdef void say_trailers(Stream *st) noexcept nogil:
+cdef bint say_trailers(Stream *st) noexcept nogil:
+    """False: no memory."""
     cdef nghttp2_nv fields[MOST_TRAILERS]
     cdef size_t n = split_lines(
         bytes_of(st.part) + st.part.start, st.part.end - st.part.start, fields, MOST_TRAILERS)
-    nghttp2_submit_trailer(st.demux.session, st.id, fields, n)
+    cdef int failed = nghttp2_submit_trailer(st.demux.session, st.id, fields, n)
     give_block(&st.part)
     st.ended = True
+    return failed == 0
 
 
 cdef size_t split_lines(const char *text, size_t n, nghttp2_nv *out, size_t most) noexcept nogil:
