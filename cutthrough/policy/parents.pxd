@@ -7,6 +7,7 @@ cdef enum:
     MOST_MEMBERS = 64           # of a group: a request remembers those it tried in 64 bits
     MOST_CHAIN = 8              # parents behind each other
     NO_TLS = -2
+    MOST_SUSPECTS = 4           # failures that may be their destination's
     N_LOSSES = 8                # the outcomes from PARENT_UNREACHABLE to BAD_PARENT
 
 # The key that a Way hashes.
@@ -16,13 +17,21 @@ cdef enum Keying:
     KEYED_BY_CLIENT
     KEYED_BY_DESTINATION
 
+# A failure that may be the destination's, not the parent's. Hashes; 0: none.
+cdef struct Suspect:
+    uint64_t user
+    uint64_t destination
+
 cdef class Standing:
     """A parent in one worker, over all generations: its number, and how it has done."""
     cdef readonly int number            # Hop.parent
     cdef readonly bytes name            # the newest generation's
     cdef readonly bint is_down          # by its active check
     cdef readonly int64_t in_hand       # requests and tunnels on their way through it
-    cdef readonly int failures          # in a row
+    cdef readonly int failures          # of its own, in a row
+    cdef Suspect suspects[MOST_SUSPECTS]    # others since it last answered
+    cdef int n_suspects
+    cdef uint64_t only_for              # the circuit is open for this user; 0: for all
     cdef int64_t retry_ms               # the time of the next trial; 0: the circuit is closed
     cdef int64_t backoff_ms
     cdef readonly int64_t setup_us      # smoothed time of a set-up; 0: none yet
@@ -34,15 +43,21 @@ cdef class Standing:
     cdef uint64_t standby_used          # taken by a request
     cdef uint64_t standby_lost          # ended by the parent, or not made
 
-    cdef bint may_try(self, int64_t now_ms) noexcept
+    # `user`: a hash, as of every function here.
+    cdef bint may_try(self, int64_t now_ms, uint64_t user) noexcept
     # Its circuit is closed, and its check does not fail.
     cdef bint is_up(self) noexcept
     # Before a set-up: if the circuit is open, this one is the trial, and no other one begins
     # within a back-off.
-    cdef void begin(self, int64_t now_ms) noexcept
+    cdef void begin(self, int64_t now_ms, uint64_t user) noexcept
     cdef void succeed(self, int64_t took_us) noexcept
-    # `outcome`: one of the parents'.
+    # `outcome`: one of the parents'. Nothing had been said about a destination.
     cdef void fail(self, int64_t now_ms, int outcome) noexcept
+    # The same behind a message about this destination, which may be the cause (R76).
+    cdef void suspect(self, int64_t now_ms, int outcome, uint64_t user,
+                      uint64_t destination) noexcept
+    cdef void close_circuit(self) noexcept
+    cdef void open_circuit(self, int64_t now_ms, uint64_t only_for) noexcept
     # It answered, and refused to connect to the destination: it is alive.
     cdef void refuse(self) noexcept
 
@@ -86,7 +101,7 @@ cdef class Way:
 
     # Index of the member for this request, or -1: none is left. `tried`: bits of the members
     # that are not wanted any more. `key`: None unless `keying`.
-    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key) except -2
+    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key, uint64_t user) except -2
     cdef list fast(self, list left)
     cdef int take_turn(self, list left) except -2
     # Milliseconds until the first circuit is tried again; 0: not known.

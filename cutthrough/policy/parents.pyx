@@ -9,6 +9,11 @@ nothing goes directly unless `direct` is a member (R44).
        ^ ───────────────────────────────── it succeeds ───────────────────┘ │
                                         open, for twice as long <── it fails ┘
 
+A failure counts as the parent's own as long as no destination has been named to it. A parent that
+stays silent about a destination may wait for it, and is suspected only: its circuit opens for all
+after failures with three destinations, and of two users. If they are one user's, it opens for this
+user alone (R76). Any valid answer clears it.
+
 A parent keeps its number and its Standing over all generations as long as everything that
 makes its connections what they are is the same: idle connections are pooled by the number.
 """
@@ -57,48 +62,80 @@ cdef class Standing:
         self.number = number
         self.name = name
 
-    cdef bint may_try(self, int64_t now_ms) noexcept:
-        return not self.is_down and (self.retry_ms == 0 or now_ms >= self.retry_ms)
+    cdef bint may_try(self, int64_t now_ms, uint64_t user) noexcept:
+        return not self.is_down and (
+            self.retry_ms == 0 or now_ms >= self.retry_ms
+            or (self.only_for != 0 and self.only_for != user))
 
     cdef bint is_up(self) noexcept:
-        return not self.is_down and self.retry_ms == 0
+        return not self.is_down and (self.retry_ms == 0 or self.only_for != 0)
 
-    cdef void begin(self, int64_t now_ms) noexcept:
-        if self.retry_ms:
+    cdef void begin(self, int64_t now_ms, uint64_t user) noexcept:
+        if self.retry_ms and (self.only_for == 0 or self.only_for == user):
             self.retry_ms = now_ms + self.backoff_ms
 
     cdef void succeed(self, int64_t took_us) noexcept:
         self.used += 1
         self.used_us += took_us
-        self.failures = 0
-        self.retry_ms = 0
+        self.close_circuit()
         # An eighth of the newest, as TCP smooths its round trips (RFC 6298 section 2)
         self.setup_us = took_us if self.setup_us == 0 else (7 * self.setup_us + took_us) // 8
 
     cdef void refuse(self) noexcept:
         self.lost[PARENT_REFUSED - PARENT_UNREACHABLE] += 1
-        self.failures = 0
+        self.close_circuit()
+
+    cdef void close_circuit(self) noexcept:
+        self.failures = self.n_suspects = 0
         self.retry_ms = 0
 
     cdef void fail(self, int64_t now_ms, int outcome) noexcept:
         self.lost[outcome - PARENT_UNREACHABLE] += 1
         self.failures += 1
-        if self.failures < MOST_FAILURES:
-            return
-        if self.failures == MOST_FAILURES:
+        if self.failures >= MOST_FAILURES:
+            self.open_circuit(now_ms, 0)
+
+    cdef void suspect(self, int64_t now_ms, int outcome, uint64_t user,
+                      uint64_t destination) noexcept:
+        cdef int destinations = 0
+        cdef bint is_alone = True
+        cdef int i, j
+        self.lost[outcome - PARENT_UNREACHABLE] += 1
+        for i in range(self.n_suspects):
+            is_alone &= self.suspects[i].user == user
+            if self.suspects[i].user == user and self.suspects[i].destination == destination:
+                break
+        else:
+            # Of a full list one user's place is another's: one alone cannot fill it
+            i = min(self.n_suspects, <int>MOST_SUSPECTS - 1)
+            self.n_suspects = i + 1
+            self.suspects[i] = Suspect(user, destination)
+        is_alone = True
+        for i in range(self.n_suspects):
+            is_alone &= self.suspects[i].user == user
+            j = 0
+            while self.suspects[j].destination != self.suspects[i].destination:
+                j += 1
+            destinations += j == i
+        if destinations >= MOST_FAILURES:
+            self.open_circuit(now_ms, user if is_alone else 0)
+
+    cdef void open_circuit(self, int64_t now_ms, uint64_t only_for) noexcept:
+        if self.retry_ms == 0 or (self.only_for != 0 and only_for != self.only_for):
             self.backoff_ms = FIRST_BACKOFF_MS
-        elif self.retry_ms and now_ms < self.retry_ms - self.backoff_ms + 1:
+        elif now_ms < self.retry_ms - self.backoff_ms + 1:
             return                      # it began before the circuit opened
         else:
             self.backoff_ms = min(2 * self.backoff_ms, <int64_t>MOST_BACKOFF_MS)
+            only_for = self.only_for
+        self.only_for = only_for
         self.retry_ms = now_ms + self.backoff_ms
 
     def note_check(self, ok, took_us, now_ms):
         """The result of an active check."""
         self.is_down = not ok
         if ok:
-            self.failures = 0
-            self.retry_ms = 0
+            self.close_circuit()
             self.setup_us = took_us if self.setup_us == 0 else (
                 7 * self.setup_us + <int64_t>took_us) // 8
 
@@ -110,8 +147,9 @@ cdef class Standing:
         """Returns its state for operators: `up`, `down` (by its check), or `open` (its
         circuit) with the milliseconds until the next trial."""
         return {
-            "state": "down" if self.is_down else "open" if self.retry_ms else "up",
-            "retry_ms": max(<int64_t>0, self.retry_ms - <int64_t>now_ms) if self.retry_ms else 0,
+            "state": "down" if self.is_down else "up" if self.is_up() else "open",
+            "retry_ms": 0 if self.is_up() else max(
+                <int64_t>0, self.retry_ms - <int64_t>now_ms),
             "open": self.in_hand, "setup_us": self.setup_us, "requests": self.begun,
             "connects": self.used, "connects_us": self.used_us, "standby": self.standby,
             "standby used": self.standby_used, "standby lost": self.standby_lost,
@@ -161,7 +199,7 @@ cdef class Way:
         self.turns = [0] * self.n
         self.tolerance_us = int(tolerance * 1e6)
 
-    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key) except -2:
+    cdef int pick(self, uint64_t tried, int64_t now_ms, bytes key, uint64_t user) except -2:
         cdef Parent member
         cdef list left = []
         cdef int i
@@ -169,7 +207,7 @@ cdef class Way:
             if tried >> i & 1:
                 continue
             member = self.members[i]
-            if member.standing is None or may_try_all(member, now_ms):
+            if member.standing is None or may_try_all(member, now_ms, user):
                 if self.chooser == FAILOVER:
                     return i
                 left.append(i)
@@ -188,7 +226,7 @@ cdef class Way:
         measured or in hand; `key`: what it hashes. None: no order or key decides."""
         if self.n > 1 and self.chooser not in (FAILOVER, HASHED):
             return None
-        return (<Parent>self.members[self.pick(0, 0, key)]).name
+        return (<Parent>self.members[self.pick(0, 0, key, 0)]).name
 
     def load(self, i):
         return (<Parent>self.members[i]).standing.in_hand / self.weights[i]
@@ -233,10 +271,10 @@ cdef class Way:
         return least
 
 
-cdef bint may_try_all(Parent member, int64_t now_ms) noexcept:
+cdef bint may_try_all(Parent member, int64_t now_ms, uint64_t user) noexcept:
     """It, and the parents before it."""
     while member is not None:
-        if not member.standing.may_try(now_ms):
+        if not member.standing.may_try(now_ms, user):
             return False
         member = member.via
     return True

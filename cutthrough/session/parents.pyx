@@ -26,7 +26,7 @@ from cutthrough.outcome cimport (
     PARENT_UNREACHABLE)
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_PARENT
 from cutthrough.policy.parents cimport (
-    KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Way)
+    KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
 from cutthrough.session.authorize cimport asker_of
 from cutthrough.session.client cimport Client, leave_parent
 from cutthrough.session.context cimport Context
@@ -35,12 +35,13 @@ from cutthrough.session.inside cimport Inside, key_of_way
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.request cimport Request
 from cutthrough.session.standby cimport Standby
-from cutthrough.session.state cimport DIAL, RESOLVE
+from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.wire.absolute cimport build_absolute_head
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION, F_VIA
-from cutthrough.wire.parent cimport BY_SOCKS4, is_decision
+from cutthrough.wire.parent cimport (
+    BY_SOCKS4, SAY_CONNECT, SAY_SOCKS4, SAY_SOCKS5, is_decision)
 from cutthrough.wire.target cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 
 log = logging.getLogger("cutthrough")
@@ -87,7 +88,7 @@ cdef bint choose_parent(Client c) except -1:
         p.outcome = OK
     elif p.member >= 0:
         return True                     # again, or with the destination's address
-    i = way.pick(p.tried, c.poller.time_ms(), key_for(c, way.keying))
+    i = way.pick(p.tried, c.poller.time_ms(), key_for(c, way.keying), number_of(asker_of(c)))
     if i < 0:
         wait_ms = way.wait_ms(c.poller.time_ms())
         c.request.retry_s = <uint32_t>((wait_ms + 999) // 1000)
@@ -211,10 +212,11 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
 
 cdef int begin_setup(Client c) except -1:
     cdef Parent parent
+    cdef uint64_t user = number_of(asker_of(c))
     c.passage.began_us = clock_us()
     c.passage.by_standby = False
     for parent in c.passage.chain:
-        parent.standing.begin(c.poller.time_ms())
+        parent.standing.begin(c.poller.time_ms(), user)
     return 0
 
 
@@ -335,6 +337,7 @@ cdef int lose_parent(Client c, int outcome) except -1:
     cdef Parent parent
     cdef int64_t now_ms = c.poller.time_ms()
     cdef Address other = p.other
+    cdef Standing next
     cdef bint decided = False
     if p.by_standby and p.leg == 0 and (
             outcome == PARENT_CLOSED or outcome == PARENT_HANDSHAKE):
@@ -349,12 +352,20 @@ cdef int lose_parent(Client c, int outcome) except -1:
         decided = is_decision(parent.protocol, p.code)
         parent.standing.refuse()
         if p.leg + 1 < len(p.chain):    # the next parent cannot be reached
-            (<Parent>p.chain[p.leg + 1]).standing.fail(now_ms, PARENT_UNREACHABLE)
+            next = (<Parent>p.chain[p.leg + 1]).standing
+            if is_by_login(p, parent):
+                next.suspect(now_ms, PARENT_UNREACHABLE, number_of(asker_of(c)),
+                             number_of(key_of_way(c)))
+            else:
+                next.fail(now_ms, PARENT_UNREACHABLE)
             decided = False
         elif not decided and other.family:
             p.leg = 0
             c.close_origin(False)
             return dial_parent(c, &other, NULL)
+    elif names_destination(c, outcome):
+        parent.standing.suspect(now_ms, outcome, number_of(asker_of(c)),
+                                number_of(key_of_way(c)))
     else:
         parent.standing.fail(now_ms, outcome)
     if c.state == RESOLVE:              # the parent's name is not awaited any more
@@ -365,6 +376,26 @@ cdef int lose_parent(Client c, int outcome) except -1:
     p.seeks_parent = False
     c.close_origin(False)
     return c.refuse(outcome) if decided else c.route(True)
+
+
+cdef bint names_destination(Client c, int outcome) noexcept:
+    """The parent had been told of the request's destination, or has refused its user's credentials:
+    what it did may be the request's fault (R76)."""
+    cdef Passage p = c.passage
+    if outcome == PARENT_AUTH:
+        return is_by_login(p, p.chain[p.leg])
+    return c.state == PARENT and not p.is_shaking and p.leg + 1 == len(p.chain) and (
+        p.step == SAY_CONNECT or p.step == SAY_SOCKS5 or p.step == SAY_SOCKS4)
+
+
+cdef inline bint is_by_login(Passage p, Parent parent) noexcept:
+    """The parent gets the user's credentials."""
+    return parent.passes_credentials and p.credentials is not None
+
+
+cdef inline uint64_t number_of(bytes text) except? 0:
+    """Never 0. Python keeps the hash in the object."""
+    return <uint64_t>hash(text) | 1
 
 
 cdef int dial_again(Client c) except -1:

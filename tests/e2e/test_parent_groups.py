@@ -3,6 +3,7 @@
 import pytest
 
 from tests.e2e.test_handover import RENEW
+from tests.e2e.test_interception_ways import BOB, USERS
 from tests.e2e.test_parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.client import Client
 from tests.support.dns import NameServer
@@ -31,11 +32,14 @@ def group_of(start_proxy, make_origin):
     return start
 
 
-def used(proxy, client_of, n: int, target: str = "127.0.0.1:4711") -> list[str]:
-    """Makes n tunnels; returns the parents that they went through."""
+def used(proxy, client_of, n: int, target: str = "127.0.0.1:4711",
+         step: int = 0) -> list[str]:
+    """Makes n tunnels; returns the parents that they went through. `step`: to ports
+    that are so far apart."""
     proxy.mark()
-    for _ in range(n):
-        client_of(proxy).tunnel(target).close()
+    host, port = target.split(":")
+    for i in range(n):
+        client_of(proxy).tunnel(f"{host}:{int(port) + i * step}").close()
     records = sorted(proxy.wait_log(n), key=lambda one: int(one["id"].split("-")[1]))
     return [one.get("parent") for one in records]
 
@@ -85,19 +89,41 @@ def test_nothing_goes_directly_unless_direct_is_listed(group_of, make_origin, di
 
 @pytest.mark.any_loop
 def test_a_parent_that_fails_is_left_out_and_tried_again(group_of, dial):
-    """Three failures open its circuit; a second later one request tries it."""
+    """Failures with three destinations open its circuit for this user; a second later
+    one request tries it."""
     state = {"works": False}
 
     def script(conn: Connection) -> None:
         if state["works"]:
             http(conn)
     proxy, (first, _) = group_of(script, http)
-    assert used(proxy, dial, 6) == ["b"] * 6
+    assert used(proxy, dial, 6, step=1) == ["b"] * 6
     assert len(first.connections) == 3
     state["works"] = True
     wait_until(lambda: used(proxy, dial, 1) == ["a"], "the circuit closes again")
     assert used(proxy, dial, 3) == ["a"] * 3
     assert len(first.connections) == 7
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize("targets", [1, 12])
+def test_who_asks_for_dead_ends_keeps_no_parent_from_others(
+        start_policy, make_origin, dial, targets):
+    """R76: four CONNECTs of one user closed a working parent for all."""
+    def script(conn: Connection) -> None:
+        conn.fill()
+        if b":4711 " in conn.pending:
+            http(conn)                      # else it says nothing, and closes
+    way = make_origin(script)
+    proxy = start_policy(USERS + '[[rules]]\naction = "allow"\n',
+                         OPEN + 'route = "corp"\n' + parent(way))
+    for i in range(12):
+        target = f"127.0.0.1:{5000 + i % targets}"
+        assert dial(proxy).connect(target, auth=BOB).status in (502, 503)
+    ends = [one["reason"] for one in proxy.wait_log(12)]
+    assert ends[:3] == ["parent_closed"] * 3
+    assert ("parent_unreachable" in ends) == (targets > 1), "for this user"
+    assert dial(proxy).connect("127.0.0.1:4711").status == 200
 
 
 # The choice

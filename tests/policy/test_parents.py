@@ -3,6 +3,8 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cutthrough.config.parents import Group, Parent
 from cutthrough.policy.parents import Registry, Ways
@@ -73,6 +75,78 @@ def test_a_refusal_closes_it():
         door.fail(one, 0)
     door.refuse(one)
     assert door.may_try(one, 1)
+
+
+# What may be the destination's fault (R76)
+
+
+def test_no_number_of_one_user_s_failures_opens_it_for_others():
+    one = standing()
+    for now in range(200):
+        door.suspect(one, now, 1, 1 + now % 50)
+    assert not door.may_try(one, 200, 1), "who hits one dead end after another"
+    assert door.may_try(one, 200, 2)
+    assert one.describe(200)["state"] == "up"
+
+
+def test_one_destination_of_many_users_opens_nothing():
+    one = standing()
+    for user in range(1, 100):
+        door.suspect(one, 0, user, 7)
+    assert door.may_try(one, 1, 1) and door.may_try(one, 1, 100)
+
+
+def test_three_destinations_and_two_users_open_it_for_all():
+    one = standing()
+    for user, destination in (1, 7), (1, 8), (2, 8):
+        door.suspect(one, 0, user, destination)
+        assert door.may_try(one, 1, 3)
+    door.suspect(one, 0, 2, 9)
+    assert not door.may_try(one, 1, 3) and door.may_try(one, 1000, 3)
+
+
+def test_one_user_s_many_do_not_hide_what_another_has_met():
+    one = standing()
+    for destination in range(1, 100):
+        door.suspect(one, 0, 1, destination)
+    assert door.may_try(one, 1, 2)
+    door.suspect(one, 0, 2, 100)
+    assert not door.may_try(one, 1, 3)
+
+
+def test_an_answer_of_any_kind_clears_what_was_suspected():
+    for clear in door.succeed, door.refuse:
+        one = standing()
+        for destination in 1, 2, 3:
+            door.suspect(one, 0, 1, destination)
+        clear(one)
+        assert door.may_try(one, 1, 1)
+        door.suspect(one, 1, 2, 4)
+        assert door.may_try(one, 2, 1) and door.may_try(one, 2, 2)
+
+
+def test_another_user_s_trial_does_not_lengthen_one_user_s_wait():
+    one = standing()
+    for destination in 1, 2, 3:
+        door.suspect(one, 0, 1, destination)
+    door.begin(one, 900, 2)
+    assert door.may_try(one, 1000, 1)
+    door.begin(one, 1000, 1)
+    assert not door.may_try(one, 1001, 1) and door.may_try(one, 1001, 2)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 6), st.booleans())))
+def test_who_is_never_lost_is_never_kept_out(events):
+    """By any order of one user's failures and of answers."""
+    one, now = standing(), 0
+    for wait, destination, answers in events:
+        now += 400 * wait
+        if answers:
+            door.succeed(one)
+        elif door.may_try(one, now, 1):
+            door.begin(one, now, 1)
+            door.suspect(one, now, 1, destination)
+        assert door.may_try(one, now, 2)
 
 
 # The choice
