@@ -175,7 +175,12 @@ class Giver(HandoverSocket):
     def _send_more(self) -> None:
         try:
             while self._queue and self._may_give and len(self._in_transit) < WINDOW:
-                self._give(self._queue[-1])
+                try:
+                    self._give(self._queue[-1])
+                except OSError:
+                    raise
+                except Exception:            # its own: the others are given
+                    log.exception("a tunnel cannot be handed over")
                 self._queue.pop()
         except OSError as error:
             # If the socket is full, the next answer makes room. Else the taker is gone,
@@ -192,8 +197,8 @@ class Giver(HandoverSocket):
             return                           # the tunnel has ended meanwhile
         try:
             self.try_send(parcel.record, parcel.fds)
-        except OSError:
-            parcel.restore()
+        except BaseException:
+            parcel.restore()                 # frozen, it would be nobody's
             raise
         self._in_transit[self._number] = parcel
         self._number += 1
