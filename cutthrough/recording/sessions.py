@@ -177,7 +177,7 @@ class Session(AnySession):
         """Adds recordings of which rows were made, redacted, for this session, in one
         transaction. `turn`: of which they are all that this session gets; if a writer
         that was killed has added them, nothing is added."""
-        batches = iter(batches)
+        batches = filter(len, batches)
         first = next(batches, None)
         if first is None:
             return

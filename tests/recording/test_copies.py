@@ -42,6 +42,12 @@ def some_of(path, count):
     return [recording(0, request(f"/{path}/{n}")) for n in range(count)]
 
 
+def test_nothing_to_put_changes_nothing(tmp_path):
+    session = Sessions(tmp_path).create("s", Manifest())
+    session.put([])
+    assert len(session) == 0
+
+
 def test_what_one_host_records_is_in_the_copy_of_another(hosts, tmp_path, monkeypatch):
     monkeypatch.setattr(copies, "STEP", 3)
     mine = hosts[0].create("s", Manifest(comment="one"))
