@@ -358,7 +358,7 @@ def test_lost_captures_raise_an_alert() -> None:
                if isinstance(node, promql.VectorSelector)
                for matcher in node.matchers.matchers}
     assert ("cutthrough_capture_exchanges_total", "result",
-            "dropped|partial|unwritten") in matched
+            "dropped|partial|unwritten|failed") in matched
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])

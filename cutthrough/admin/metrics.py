@@ -34,7 +34,7 @@ NO_DEATHS: Mapping[int, int] = {}
 NO_CERTIFICATES: Mapping[str, int] = {}
 
 #: What becomes of exchanges that rules capture.
-CAPTURE_RESULTS = ("captured", "dropped", "partial", "unwritten")
+CAPTURE_RESULTS = ("captured", "dropped", "partial", "unwritten", "failed")
 #: The kinds of connections closed to make room, by bound.
 AT_REST = ("stranger", "head", "guest")
 SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),

@@ -1,6 +1,6 @@
 // What ties the parts together: the token, loading, the live stream, exports, deletions.
 const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, LOST_MS = 5000, MOST_IMPORT_MIB = 64;
-const LOST = ["dropped", "unwritten", "partial"];
+const LOST = ["dropped", "unwritten", "failed", "partial"];
 let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
 
 class Refusal extends Error {

@@ -14,7 +14,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from cutthrough.capture.store import NoStore, StoreAway, StoreError
+from cutthrough.capture.store import NoStore, NotNow, StoreAway, StoreError
 from cutthrough.config.database import show_database
 
 # Defaults of the URL's parameters. The loss of a host is noticed in 30 s
@@ -106,8 +106,8 @@ class Base:
         try:
             given = conninfo_to_dict(self._url)
         except psycopg.ProgrammingError:     # its text has the URL
-            raise StoreError(f"{self.where}: libpq cannot read the "
-                             "parameters of the URL") from None
+            raise NotNow(f"{self.where}: libpq cannot read the "
+                         "parameters of the URL") from None
         ours = {name: value for name, value in DEFAULTS.items() if name not in given}
         made = _Connection.connect(
             make_conninfo(self._url, **ours, client_encoding="UTF8"),
@@ -123,10 +123,9 @@ class Base:
         return made
 
     def _check(self, made: _Connection) -> None:
-        """Raises StoreError if the tables are not ours, or have another version."""
+        """Raises NotNow if the tables are not ours, or have another version."""
         if (encoding := made.info.parameter_status("server_encoding")) != "UTF8":
-            raise StoreError(f"{self.where}: its encoding is {encoding}, "
-                             "and not UTF8")
+            raise NotNow(f"{self.where}: its encoding is {encoding}, and not UTF8")
         schema, wanted, statements, missing = self._tables
         if not _has_tables(made, schema):
             if not self._may_make:
@@ -139,7 +138,7 @@ class Base:
             f"SELECT version FROM {schema}.state").fetchone()
         version = found["version"] if found is not None else 0
         if version != wanted:
-            raise StoreError(
+            raise NotNow(
                 f"{self.where}: has version {version} of the tables, and "
                 f"this program has {wanted}; rename the schema {schema}")
 

@@ -80,6 +80,10 @@ class PostgresStore:
         with self._base.cursor():
             pass
 
+    @property
+    def is_there(self) -> bool:
+        return True
+
     def write(self, given: Rows) -> int:
         rows = list(given)
         if self._count:

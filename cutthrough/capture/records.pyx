@@ -3,6 +3,8 @@
 
 A worker sends HEADS, pieces of bodies and END; END makes the row. Parts without
 an END yet are kept in memory within bounds, oldest first out. All is redacted here.
+
+Whatever goes wrong with an exchange costs that exchange: `failures` counts it (R71).
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -21,6 +23,7 @@ from cutthrough.capture.taped cimport Taped, taped_in, taped_of
 from cutthrough.capture.texts cimport (
     Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.capture.bodies import Body, make_body
+from cutthrough.capture.failures import Failures
 from cutthrough.exchange.heads import as_http2
 from cutthrough.capture.messages import read_websocket
 from cutthrough.exchange.redaction.redactor import Redactor
@@ -79,6 +82,7 @@ cdef class Assembly:
     cdef readonly int64_t _size             # bytes of parts without an END
     cdef readonly int64_t evicted           # exchanges that lost their parts
     cdef public list taped                  # exchanges to be recorded, until someone takes them
+    cdef readonly object failures           # see failures.py
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -86,33 +90,63 @@ cdef class Assembly:
         self._batch = Batch(len(COLUMNS))
         self._open = {}
         self.taped = []
+        self.failures = Failures()
 
     def rows(self, records):
-        """Of what Ring.read returns. Returns a Batch, which the next call clears. Raises ValueError
-        for a payload that is too short."""
+        """Of what Ring.read returns. Returns a Batch, which the next call clears, unless `give`
+        is called before."""
+        self._batch.clear()
+        for record in records:
+            try:
+                if type(record) is Whole:
+                    self._whole(record)
+                else:
+                    self._part(record)
+            except Exception as error:
+                self.failures.add(error)
+        return self._batch
+
+    def give(self):
+        """The last batch, which is the caller's from now on."""
+        cdef Batch given = self._batch
+        self._batch = Batch(len(COLUMNS))
+        return given
+
+    def leave_out(self, records):
+        """Takes all but the exchange that ends these records, which is one that ended two
+        processes."""
+        cdef Py_ssize_t n = len(records) - 1
+        last = records[n]
+        if type(last) is Whole:
+            key = None
+            records = records[:n]
+        else:
+            key = last[1], last[2]
+            records = [one for one in records if type(one) is Whole or (one[1], one[2]) != key]
+        made = self.rows(records)
+        if key is not None:
+            self._size -= (<OpenExchange>self._open.pop(key, _NOTHING)).size
+        self.failures.count("it ended two writers")
+        return made
+
+    cdef int _part(self, tuple record) except -1:
         cdef dict opened = self._open
         cdef OpenExchange one
         cdef bytes payload
         cdef Kind kind
-        self._batch.clear()
-        for record in records:
-            if type(record) is Whole:
-                self._whole(record)
-                continue
-            kind, worker, request, payload = record
-            if kind == ring.END:
-                one = opened.pop((worker, request), _NOTHING)
-                self._size -= one.size
-                self._end(worker, request, text_of(payload), payload, one)
-                continue
-            one = opened.get((worker, request))
-            if one is None:
-                one = opened[worker, request] = OpenExchange()
-            add_part(one, kind, payload)
-            self._size += len(payload)
-            if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
-                self._evict()
-        return self._batch
+        kind, worker, request, payload = record
+        if kind == ring.END:
+            one = opened.pop((worker, request), _NOTHING)
+            self._size -= one.size
+            return self._end(worker, request, text_of(payload), payload, one)
+        one = opened.get((worker, request))
+        if one is None:
+            one = opened[worker, request] = OpenExchange()
+        add_part(one, kind, payload)
+        self._size += len(payload)
+        if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
+            self._evict()
+        return 0
 
     cdef int _whole(self, Whole whole) except -1:
         cdef const Record *record = whole.first

@@ -19,6 +19,12 @@ cdef struct Header:
     uint64_t turn               # the end of what it reads in this turn
     uint64_t size               # bytes of records, a power of two; 0: the most
     uint64_t name               # random, so that a store knows the ring again; 0: it has none
+    uint64_t failed             # exchanges that could not be handled, and were left out
+    uint64_t in_hand            # the end of what it has read and not released, 0: nothing; odd if
+                                # that is one exchange alone
+    uint64_t suspect            # such an end at which a consumer has died …
+    uint64_t deaths             # … and how many have, one after the other
+    uint64_t pending            # exchanges that were released, and wait in its memory for a store
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin
@@ -95,7 +101,12 @@ cdef class Ring:
     cdef uint64_t read_to       # the consumer's: the next record to read
     cdef set open               # exchanges of which it has read records, and no END
     cdef uint64_t again          # where the last turn of a killed consumer ended; 0: done with
-    cdef readonly bint is_again  # what was read last is that turn
+    cdef readonly bint is_again  # what was read last is that turn, or a part of it
+    cdef bint has_begun          # the consumer has read
+    cdef uint64_t alone_to       # up to there each exchange is read alone: one ended a consumer
+    cdef readonly bint reads_alone  # the next `read` ends with an exchange
+    cdef readonly bint is_deadly # the exchange that was read last has ended two consumers
 
     cdef Whole whole_at(self, const Record *first, uint64_t left)
+    cdef bint begin(self) except -1
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1

@@ -11,6 +11,9 @@ moves `tail` when it has stored the records, and has erased them: the next consu
 what this one had not stored. Records of an exchange that has no end yet stay, unless an eighth of
 the ring was read behind them.
 
+A consumer that dies has perhaps died of an exchange. Its successor reads each exchange of that turn
+alone; one at which two of them have died is_deadly, and is to be left out (R71).
+
 A record of an exchange that must not be lost waits in the worker's own memory, if there is no
 room; and behind it all records of such exchanges, so that their order stays.
 
@@ -208,7 +211,8 @@ cdef class Ring:
         """Numbers of exchanges by result, since the ring was made."""
         cdef Header *header = self.producer.header
         return {"captured": header.exchanges, "dropped": header.dropped,
-                "partial": header.parts + header.forgotten, "unwritten": header.unwritten}
+                "partial": header.parts + header.forgotten, "unwritten": header.unwritten,
+                "failed": header.failed}
 
     def hold(self, size_t most):
         """Records that must not be lost wait in memory for room: at most as many bytes."""
@@ -239,11 +243,11 @@ cdef class Ring:
         them; []: there are none. `wholes`: a Whole in place of the records of an exchange, if they
         stand one behind the other and are MOST_OF_WHOLE at most. `release` gives their room back.
         After a consumer that was killed, these are first the records of its last turn that are
-        still there.
-
-        A record that cannot be one ends the reading: the ring is taken as empty."""
-        cdef uint64_t head = load_position(&self.producer.header.head)
-        cdef uint64_t size = size_of(self.producer.header)      # its worker may be new
+        still there; if it was killed before their `release`, up to the end of one exchange. A
+        record that cannot be one ends the reading: the ring is taken as empty."""
+        cdef Header *header = self.producer.header
+        cdef uint64_t head = load_position(&header.head)
+        cdef uint64_t size = size_of(header)    # its worker may be new
         cdef uint64_t at = self.read_to
         cdef uint64_t limit = self.again or head
         cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
@@ -251,6 +255,7 @@ cdef class Ring:
         cdef const Record *begun = NULL         # of an exchange that has no END yet
         cdef list found = []
         cdef Whole whole
+        cdef bint is_alone = self.begin()
         self.producer.size = size
         while at < end:
             record = <Record *>(self.producer.data + (at & (size - 1)))
@@ -269,6 +274,8 @@ cdef class Ring:
                     if whole is not None:
                         found.append(whole)
                         at += <uint64_t>(<const char *>behind(whole.end) - <const char *>record)
+                        if is_alone:
+                            end = at
                         continue
                 found.append((record.kind, record.worker, record.request,
                               PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
@@ -281,14 +288,36 @@ cdef class Ring:
                     if self.open:
                         self.open.discard((record.worker, record.request))
                     begun = NULL
+                    if is_alone:
+                        end = at
             at += record.size
         if begun != NULL:
             self.open.add((begun.worker, begun.request))
-        self.read_to = self.producer.header.turn = at
-        self.is_again, self.again = self.again != 0, 0
+        self.read_to = at
+        self.producer.header.turn = max(at, self.again)
+        self.is_again = self.again != 0
+        if at >= self.again:
+            self.again = 0
         if self.is_again and not found:         # all of them are erased
             return self.read(most, wholes)
+        header.in_hand = (at | is_alone) if found else 0
+        self.reads_alone = at < self.alone_to
+        self.is_deadly = is_alone and header.in_hand == header.suspect and header.deaths >= 2
         return found
+
+    cdef bint begin(self) except -1:
+        """Notes where the consumer before has died. Returns whether exchanges are read alone."""
+        cdef Header *header = self.producer.header
+        if header.in_hand and not self.has_begun:
+            header.deaths = header.deaths + 1 if header.suspect == header.in_hand else 1
+            header.suspect = header.in_hand
+            self.alone_to = max(self.again, header.in_hand & ~<uint64_t>7)
+        self.has_begun = True
+        return self.read_to < self.alone_to
+
+    def leave(self):
+        """Leaves what was read and not released to the next consumer: it is not suspect."""
+        self.producer.header.in_hand = 0
 
     cdef Whole whole_at(self, const Record *first, uint64_t left):
         """The exchange whose records begin there, if its END is among the next. `left`: bytes
@@ -344,6 +373,7 @@ cdef class Ring:
                 tail += record.size
             at += record.size
         store_position(&self.producer.header.tail, tail)
+        self.producer.header.in_hand = 0
 
     cdef bint is_done_with(self, const Record *record, uint64_t at) except -1:
         if not self.open:
@@ -371,11 +401,35 @@ cdef class Ring:
         """Whether the consumer can write what is recorded."""
         self.producer.header.fails = fails
 
-    def add_unwritten(self, count):
-        self.producer.header.unwritten += <uint64_t>count
+    def lose(self, uint64_t unwritten=0, uint64_t failed=0, uint64_t forgotten=0):
+        """Counts what the consumer has lost."""
+        self.producer.header.unwritten += unwritten
+        self.producer.header.failed += failed
+        self.producer.header.forgotten += forgotten
 
-    def add_forgotten(self, count):
-        self.producer.header.forgotten += <uint64_t>count
+    @property
+    def pending(self):
+        """Exchanges that were released, and wait in the consumer's memory or were lost with it."""
+        return self.producer.header.pending
+
+    @pending.setter
+    def pending(self, uint64_t count):
+        self.producer.header.pending = count
+
+    def count_left(self):
+        """How many exchanges have their ends in the ring, and were not released."""
+        cdef Header *header = self.producer.header
+        cdef uint64_t at = header.tail, left = header.head - at, size = size_of(header)
+        cdef const Record *record
+        cdef Py_ssize_t count = 0
+        while left:
+            record = <const Record *>(self.producer.data + (at & (size - 1)))
+            if record.size < 8 or record.size > left:
+                break
+            count += record.kind == END
+            at += record.size
+            left -= record.size
+        return count
 
 
 def size_for(workers):

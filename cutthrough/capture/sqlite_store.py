@@ -16,6 +16,7 @@ from typing import Any
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.sqlite_insert import Inserter
+from cutthrough.capture.sqlite_place import Place
 from cutthrough.capture.store import (
     BODIES,
     BYTES,
@@ -25,7 +26,11 @@ from cutthrough.capture.store import (
     MOST_READS,
     TEXTS,
     WORDS,
+    Locked,
+    NoRoom,
     NoStore,
+    NotNow,
+    Refused,
     Rows,
     StoreError,
     split_words,
@@ -43,6 +48,12 @@ PAGE_BYTES = 16384
 # Bytes of rows whose words are indexed in one transaction: some 50 ms
 MOST_INDEXED_BYTES = 1 << 20
 _ANY = ("request_body", "response_body")
+_KINDS: dict[int, type[StoreError]] = {
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
+                     sqlite3.SQLITE_PROTOCOL), Locked),
+    **dict.fromkeys((sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN,
+                     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT), NotNow),
+    sqlite3.SQLITE_FULL: NoRoom, sqlite3.SQLITE_IOERR: NoRoom}
 
 _SCHEMA = f"""
 CREATE TABLE flows (id INTEGER PRIMARY KEY AUTOINCREMENT, {", ".join(
@@ -87,6 +98,9 @@ def make_file(path: str) -> None:
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                          | os.O_CLOEXEC, 0o600))
+        for end in ("-wal", "-shm"):         # of a file that was moved away alone
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}{end}")
         return
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -105,11 +119,14 @@ def make_file(path: str) -> None:
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Raises StoreError in place of SQLite's errors."""
+    """Raises StoreError in place of SQLite's errors: if it is known which, NotNow,
+    NoRoom or Refused."""
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}") from None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xff
+        kind = _KINDS.get(code, Refused if code else StoreError)
+        raise kind(f"{path}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -138,8 +155,9 @@ def connect(path: str) -> sqlite3.Connection:
             make_tables(base)
         version = version_of(base)
         if version != VERSION:
-            raise StoreError(f"{path}: has version {version} of the tables, and this "
-                             f"program has {VERSION}; move the file away")
+            base.close()
+            raise NotNow(f"{path}: has version {version} of the tables, and this "
+                         f"program has {VERSION}; move the file away")
     return base
 
 
@@ -191,6 +209,7 @@ class SqliteStore:
         """Raises OSError and StoreError."""
         make_file(path)
         self._path = path
+        self._place = Place(path)
         self._base = connect(path)
         self._inserter = Inserter(self._base, "INSERT OR IGNORE INTO", "flows", COLUMNS)
         self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
@@ -200,6 +219,10 @@ class SqliteStore:
 
     def open(self) -> None:
         """They are made."""
+
+    @property
+    def is_there(self) -> bool:
+        return self._place.is_there
 
     def measure(self) -> None:
         with explained(self._path):
@@ -221,6 +244,8 @@ class SqliteStore:
         except StoreError:
             self._bytes = before
             raise
+        if self._place.is_deleted:
+            raise NotNow(f"{self._path}: was deleted")
         self.is_over = is_over
         return added
 
@@ -274,7 +299,7 @@ class SqliteStore:
         return last is not None
 
     def close(self) -> None:
-        self._base.close()
+        self._place.close(self._base)
 
 
 class SqliteReader:
@@ -285,6 +310,7 @@ class SqliteReader:
         if not os.path.exists(path):
             raise NoStore(f"{path}: {os.strerror(2)}")
         self._path = path
+        self._place = Place(path)
         self._base = connect(path)
         self._base.row_factory = sqlite3.Row
 
@@ -373,4 +399,4 @@ class SqliteReader:
         return self._select("SELECT * FROM reads ORDER BY rowid DESC", ())
 
     def close(self) -> None:
-        self._base.close()
+        self._place.close(self._base)

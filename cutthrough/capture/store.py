@@ -45,8 +45,25 @@ class StoreError(Exception):
     """A store that cannot be used, or rows that it refuses, with the reason."""
 
 
-class StoreAway(StoreError):
-    """A server that cannot be reached now. Rows that it did not take are not lost."""
+class NotNow(StoreError):
+    """A store that cannot be used now: it is locked, of another version, no database,
+    or not there. Rows that it did not take are not lost."""
+
+
+class Locked(NotNow):
+    """A file that another program has locked for too long."""
+
+
+class StoreAway(NotNow):
+    """A server that cannot be reached now."""
+
+
+class Refused(StoreError):
+    """A statement that fails in a file that can be used: rows may be the reason."""
+
+
+class NoRoom(StoreError):
+    """A disk that is full, or fails. Rows are lost until it does not."""
 
 
 class NoStore(StoreError):
@@ -61,6 +78,10 @@ class Store(Protocol):
 
     def open(self) -> None:
         """Makes the tables. Without it the first call does so."""
+
+    @property
+    def is_there(self) -> bool:
+        """False: its file was deleted, or another has its name."""
 
     def write(self, rows: Rows) -> int:
         """Adds rows and deletes those beyond the bounds, as one transaction. Returns

@@ -11,9 +11,12 @@ no writer left.
 
 It is the only consumer of the rings, and gives their room back when their rows are
 written. So if it is killed, the next writer reads the same records again, and a row
-that is there already is left alone. If rows cannot be written, because the disk is
-full, they are counted and dropped: the rings must not fill for it. If a server is away,
-the writer waits for it with the rows: the rings fill, and workers drop and count.
+that is there already is left alone. If the disk is full, rows are counted and dropped:
+the rings must not fill for it. If the store cannot be used (outlet.py), the writer
+waits for it with the rows: the rings fill, and workers drop and count.
+
+No exchange ends it: one that cannot be handled is left out and counted, and so is one
+at which two writers have died (R71).
 """
 
 import contextlib
@@ -39,11 +42,11 @@ from cutthrough.capture.open_parts import (
     encode,
     in_memory,
 )
+from cutthrough.capture.outlet import HOUSEKEEPING_S, Outlet, Queue
 from cutthrough.capture.records import Assembly
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.settings import Start
-from cutthrough.capture.store import Rows, Store, StoreAway, StoreError
-from cutthrough.capture.stores import open_store
+from cutthrough.capture.store import NotNow, StoreError
 from cutthrough.capture.taped import Taped
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.log.errorlog import ErrorLog
@@ -58,13 +61,6 @@ TURN_PART = 8
 # pushes the other processes onto fewer CPUs, and they stay there for a while
 GATHER_S, MOST_GATHER_S = 0.02, 0.05
 FAST_BYTES_S = 25 << 20
-# Between two looks at ages, and at rows to be indexed
-HOUSEKEEPING_S = 1.0
-MEASURE_S = 60.0
-# Between two attempts to reach a server: the first, doubled until the last
-AWAY_S, MOST_AWAY_S = 0.25, 10.0
-# Rows that are indexed at a time, some 20 µs each
-INDEX_ROWS = 500
 # Turns between two searches for garbage among all objects
 TURNS_TO_COLLECT = 256
 
@@ -80,31 +76,35 @@ class Writer:
         self._rings_fd, self._wake = start.rings, start.wake
         self._rings: list[Ring] = []
         self._assembly = Assembly(Redactor(settings.redaction))
-        self._store: Store = NoCaptures() if not settings.database else open_store(
-            settings.database, settings.count, settings.bytes, settings.age,
-            settings.program)
+        self._failures = self._assembly.failures
+        # None: nothing is captured, there are recordings only
+        self._outlet = Outlet(settings, self._failures) if settings.database else None
+        self._queue: Queue | None = None
         self._has_supervisor = True
         self._stopping = False
         self._asked: list[tuple[bytes, int]] = []    # and how many turns ago at most
         self._wanted: list[bytes] = []       # messages that ask for parts
-        self._to_index = True
-        self._lost = 0                       # rows since the last that was written
-        self._away_s = 0.0                   # until the next attempt; 0: the store is
-                                             # there
-        self._kept_house = self._measured = time.monotonic()
         self._turns = 0
         # So many read all that the rings have, and one that has begun
         self._most_turns = self._turns_left = max(
             TURN_PART, RING_BYTES // self.turn_bytes) + 1
-        self._read, self._read_at = 0, self._measured        # bytes, and when
+        self._read, self._read_at = 0, time.monotonic()      # bytes, and when
 
     def run(self) -> None:
-        """Writes until it is stopped, or no worker is left. Raises StoreAway if the
-        store is away then: the next writer reads the rings again."""
+        """Writes until it is stopped, or no worker is left. Raises NotNow if the store
+        cannot be used then: the next writer reads the rings again."""
+        if self._outlet is not None and self._queue is None:
+            self._outlet.open()
         try:
-            self._store.open()
-        except StoreAway as error:
-            self.note_away(error)
+            self.work()
+        except NotNow:
+            for ring in self._rings:
+                ring.leave()
+            raise
+        finally:
+            self.end()
+
+    def work(self) -> None:
         while True:
             busy = self.turn()
             self.answer(busy)
@@ -117,9 +117,19 @@ class Writer:
                 if self._turns_left < 0:
                     break
             self.wait(busy)
-        while self._to_index:
-            self.index()
-        self._store.close()
+
+    def end(self) -> None:
+        if self._queue is not None:
+            self._queue.close()
+        elif self._outlet is not None:
+            self._outlet.finish()
+        self.note_pending()
+        if self._rings:
+            self._rings[0].lose(failed=self._failures.take())
+        self._failures.report(at_once=True)
+        if not self._has_supervisor and (left := sum(
+                ring.count_left() for ring in self._rings)):
+            log.error("%d exchanges are lost: they could not be written", left)
 
     def turn(self) -> bool:
         """Moves the rings' records to the store. False: the rings are empty."""
@@ -131,15 +141,20 @@ class Writer:
                 continue
             found = True
             forgotten = self._assembly.evicted
-            rows = self._assembly.rows(records)
-            ring.add_forgotten(self._assembly.evicted - forgotten)
+            rows = self._assembly.leave_out(records) if ring.is_deadly else (
+                self._assembly.rows(records))
+            ring.lose(forgotten=self._assembly.evicted - forgotten)
             if rows:
                 self.store(rows, ring)
             if self._assembly.taped:
                 taped, self._assembly.taped = self._assembly.taped, []
                 self.on_taped(taped, ring)
+            if failed := self._failures.take():
+                ring.lose(failed=failed)
+            self.note_pending()
             ring.release()
         if found:
+            self._failures.report()
             self.collect()
         return found
 
@@ -156,57 +171,37 @@ class Writer:
         """Exchanges that rules record; see `recording.writer`."""
 
     def store(self, rows: Batch, ring: Ring) -> None:
-        """Writes rows, or counts them as lost. Logs the first failure and the end of
-        failures, for a disk may be full for days."""
-        try:
-            self.write(rows)
-        except StoreAway:
-            raise
-        except StoreError as error:
-            ring.add_unwritten(len(rows))
-            if not self._lost:
-                log.error("captured exchanges cannot be written: %s; they are dropped "
-                          "and counted until they can", error)
-            self._lost += len(rows)
+        """Writes rows, as soon as the store can be used. Raises NotNow if the writer is
+        stopped before."""
+        if self._queue is not None:
+            self._queue.put(self._assembly.give(), ring)
             return
-        self._to_index = True
-        if self._lost:
-            log.warning("captured exchanges are written again; %d were lost",
-                        self._lost)
-            self._lost = 0
-
-    def write(self, rows: Batch) -> None:
-        """Writes rows, as soon as the store is there. Raises StoreError, and StoreAway
-        if the writer is stopped before."""
-        while True:
+        while self._outlet is not None:
             try:
-                self._store.write(rows)
-            except StoreAway as error:
-                self.note_away(error)
+                if lost := self._outlet.write(rows):
+                    ring.lose(unwritten=lost)
+                return
+            except NotNow:
                 if self._stopping:
                     raise
-                self.look(self._away_s, with_pipe=False)
-            else:
-                self.note_back()
-                return
+                self.look(self._outlet.pause_s, with_pipe=False)
 
-    def note_away(self, error: StoreAway) -> None:
-        """Logs the first failure, and sets the time until the next attempt."""
-        if not self._away_s:
-            log.error("captured exchanges cannot be written: %s; they wait for it, and "
-                      "what a ring has no room for is dropped and counted", error)
-        self._away_s = min(2 * self._away_s or AWAY_S, MOST_AWAY_S)
+    @property
+    def pending(self) -> int:
+        """How many exchanges wait in this process."""
+        return 0 if self._queue is None else self._queue.waiting
 
-    def note_back(self) -> None:
-        if self._away_s:
-            self._away_s = 0.0
-            log.warning("captured exchanges are written again")
+    def note_pending(self) -> None:
+        """Where the next writer sees how many were lost, if this one is killed."""
+        if self._rings:
+            self._rings[0].pending = self.pending
 
     def answer(self, busy: bool) -> None:
         """Tells those who have asked that what the rings had is written, and sends the
         parts that are wanted."""
         while self._wanted:
             self.send_parts(self._wanted.pop())
+        busy = busy or (self._queue is not None and not self._queue.is_settled)
         asked, self._asked = self._asked, []
         for message, turns in asked:
             if busy and turns < self._most_turns:
@@ -234,50 +229,30 @@ class Writer:
         """Maps the rings that were added for further workers."""
         count = os.fstat(self._rings_fd).st_size // RING_BYTES
         for number in range(len(self._rings), count):
-            self._rings.append(Ring(mmap.mmap(
-                self._rings_fd, RING_BYTES, offset=number * RING_BYTES)))
+            ring = Ring(mmap.mmap(
+                self._rings_fd, RING_BYTES, offset=number * RING_BYTES))
+            if ring.pending:
+                log.error("%d exchanges are lost: they waited in the memory of a "
+                          "writer that was killed", ring.pending)
+                ring.lose(unwritten=ring.pending)
+                ring.pending = 0
+            self._rings.append(ring)
 
     def keep_house(self) -> None:
-        """Indexes words, and deletes rows that have become too old."""
-        if self._to_index:
-            self.index()
-        now = time.monotonic()
-        if self._away_s:
-            if now - self._kept_house < self._away_s:
-                return
-        elif now - self._kept_house < HOUSEKEEPING_S and not self._store.is_over:
-            return
-        self.delete_old()
-
-    def delete_old(self) -> None:
-        self._kept_house = now = time.monotonic()
-        try:
-            if now - self._measured >= MEASURE_S:
-                self._measured = now
-                self._store.measure()
-            self._store.prune()
-            self.note_back()
-        except StoreAway as error:
-            self.note_away(error)
-            self._kept_house = time.monotonic()
-        except StoreError as error:
-            log.error("captured exchanges cannot be deleted: %s", error)
-
-    def index(self) -> None:
-        try:
-            self._to_index = self._store.index(INDEX_ROWS)
-        except StoreError as error:
-            self._to_index = False
-            log.error("captured exchanges cannot be indexed: %s", error)
+        """What there is time for."""
+        if self._outlet is not None and self._queue is None:
+            self._outlet.keep_house()
+        self._failures.report()
 
     def wait(self, busy: bool) -> None:
         """Waits for records, and a moment longer so that more of them gather."""
         if busy:
             self.gather()
-            return
-        timeout = 0.0 if self._to_index or self._store.is_over else (
-            self._away_s or HOUSEKEEPING_S)
-        self.sleep(timeout)
+        elif self._outlet is None or self._queue is not None:
+            self.sleep(GATHER_S if self._asked else HOUSEKEEPING_S)
+        else:
+            self.sleep(0.0 if self._outlet.is_busy else
+                       self._outlet.pause_s or HOUSEKEEPING_S)
 
     def gather(self) -> None:
         """Waits for more records, unless there are enough for a turn."""
@@ -289,7 +264,8 @@ class Writer:
         is_fast = read - self._read > FAST_BYTES_S * (now - self._read_at)
         self._read, self._read_at = read, now
         timeout = MOST_GATHER_S if is_fast else GATHER_S
-        is_awaited = self._asked or self._wanted or self._stopping
+        is_awaited = self._asked or self._wanted or self._stopping or any(
+            ring.reads_alone for ring in self._rings)
         self.sleep(0 if is_awaited else timeout, part=2)
 
     def sleep(self, timeout: float, part: int = 0) -> None:
@@ -326,23 +302,6 @@ class Writer:
                 elif message.startswith(PARTS):
                     self._wanted.append(message)
                 self._has_supervisor = message != b""
-
-
-class NoCaptures:
-    """Nothing is captured: there are recordings only."""
-
-    is_over = False
-
-    def open(self) -> None: ...
-    def measure(self) -> None: ...
-    def prune(self) -> None: ...
-    def close(self) -> None: ...
-
-    def write(self, rows: Rows) -> int:
-        return 0
-
-    def index(self, most: int) -> bool:
-        return False
 
 
 def serve(fd: int, kind: type[Writer] = Writer) -> int:

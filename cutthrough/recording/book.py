@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreError
+from cutthrough.capture.store import Refused, StoreError
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.heads import Known
 from cutthrough.recording.making import Maker
@@ -31,6 +31,9 @@ PRUNE_S = 10.0
 SETTLE_S = 0.5
 # Between two attempts to write, and how many wait for that
 AGAIN_S = 0.5
+# The writer waits so long for a lock: captures wait for it, too
+LOCK_S = 1.0
+LOOK_S = 0.1                                 # … at the end
 MOST_WAITING, MOST_BYTES = 10_000, 32 << 20
 PART_ROWS = 64
 
@@ -76,13 +79,13 @@ class Book:
         kept, left = list[Taped | Recording](), iter(taped)
         try:
             session.put_rows(self._make_rows(session, left, known, kept), turn)
-        except StoreError as error:
+        except Exception as error:
             waiting = [one if isinstance(one, Recording) else make_recording(one, known)
                        for one in kept]
-            return self._wait(waiting + [
-                made for one in left if (made := self._maker.make(one, known))], error)
-        except ValueError as error:
-            return self._lose(len(taped), error)
+            waiting += [made for one in left if (made := self._maker.make(one, known))]
+            if is_of_file(error):
+                return self._wait(waiting, error)
+            return self._put_alone(session, waiting)
         if kept:
             self._written = time.monotonic()
         return 0
@@ -100,11 +103,20 @@ class Book:
             for one in part:
                 if maker.add(one):
                     kept.append(one)
-                elif made := self._maker.make(one, known):
-                    rows.append(session.row(made))
+                elif (made := self._maker.make(one, known)) and (
+                        row := self._row(session, made)):
+                    rows.append(row)
                     kept.append(made)
             if len(rows):
                 yield rows
+
+    def _row(self, session: Session, one: Recording) -> tuple[object, ...] | None:
+        """None: it cannot be redacted, and is lost, and counted (R71)."""
+        try:
+            return session.row(one)
+        except Exception as error:
+            self._maker.failures.add(error)
+            return None
 
     def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind those that could not be written before. Returns how many
@@ -120,16 +132,28 @@ class Book:
             return self._lose(len(waiting), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait(waiting, error)
+        rows = [row for one in waiting if (row := self._row(session, one))]
         try:
-            session.put(waiting, turn)
-        except StoreError as error:
-            return self._wait(waiting, error)
-        except ValueError as error:          # of one of them: it would fail again
-            return self._lose(len(waiting), error)
+            session.put_rows([Batch.of(rows, len(VALUES))], turn)
+        except Exception as error:
+            return self._wait(waiting, error) if is_of_file(error) else (
+                self._put_alone(session, waiting))
         self._written = time.monotonic()
         if self._failed:
             log.warning("recordings are written again")
         self._failed = ""
+        return 0
+
+    def _put_alone(self, session: Session, waiting: list[Recording]) -> int:
+        """One of them is the reason why they cannot be written together (R71)."""
+        for number, one in enumerate(waiting):
+            try:
+                if row := self._row(session, one):
+                    session.put_rows([Batch.of([row], len(VALUES))])
+            except Exception as error:
+                if is_of_file(error):
+                    return self._wait(waiting[number:], error)
+                self._maker.failures.add(error)
         return 0
 
     def _wait(self, waiting: list[Recording], error: Exception) -> int:
@@ -154,8 +178,11 @@ class Book:
     def open(self) -> Session:
         """The session, which is made if there is none, with the configured redaction
         and bounds. Raises OSError, ValueError and StoreError."""
-        if self._session is not None and self._path.exists():
-            return self._session
+        if self._session is not None:
+            if self._session.is_there:
+                return self._session
+            log.warning("recordings: %s was deleted or moved; it is made again",
+                        self._path)
         self.close()
         sessions = Sessions(self._settings.directory)
         try:
@@ -163,6 +190,7 @@ class Book:
         except NoSession:
             self._may_be_made()
             self._session = sessions.create(self._name, manifest_of(self._settings))
+        self._session.wait_for_lock(LOCK_S)
         return self._session
 
     def move(self) -> None:
@@ -185,10 +213,29 @@ class Book:
             with contextlib.suppress(StoreError):
                 self._session.read_bounds()
 
+    def finish(self, until: float) -> int:
+        """Writes what waits, tried until then. Returns how many are lost."""
+        while self.waiting:
+            self._tried = 0.0
+            self._put([])
+            if self.waiting and time.monotonic() >= until:
+                log.error("%d recordings are lost: %s", len(self.waiting), self._failed)
+                break
+            if self.waiting:
+                time.sleep(LOOK_S)
+        lost, self.waiting = len(self.waiting), []
+        self.close()
+        return lost
+
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def is_of_file(error: Exception) -> bool:
+    """Else it is perhaps of a recording."""
+    return isinstance(error, StoreError) and not isinstance(error, Refused)
 
 
 def count_fitting(waiting: Iterable[Recording]) -> int:

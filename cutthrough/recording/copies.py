@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from cutthrough.capture.sqlite_store import transaction
+from cutthrough.recording.key import read_key
 from cutthrough.recording.postgres_sessions import Changes, PostgresSession
 from cutthrough.recording.session import SessionError, encode
-from cutthrough.recording.sessions import SUFFIX, Session, Sessions, read_key
+from cutthrough.recording.sessions import SUFFIX, Session, Sessions
 
 # Recordings of one transaction
 STEP = 200

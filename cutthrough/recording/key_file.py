@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording.key import KEY_BYTES, read_key
 from cutthrough.recording.model import Recording
-from cutthrough.recording.sessions import KEY_BYTES, SUFFIX, read_key
+from cutthrough.recording.sessions import SUFFIX
 
 NAME = "key"
 _MARK = b"[redacted:"

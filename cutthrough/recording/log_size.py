@@ -30,6 +30,8 @@ class LogSize:
 def pages_of(rows: Batch) -> int:
     """The pages that these rows fill. Large rows leave a part of each unused."""
     count = len(rows)
+    if not count:
+        return 0
     each = rows.n_bytes // count + 1
     if each > PAGE_BYTES:
         return count * (each // PAGE_BYTES + 1)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from cutthrough.capture.failures import Failures
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.heads import Known
 from cutthrough.recording.model import Recording
@@ -16,8 +17,11 @@ OnRecord = Callable[[Recording], Recording | None]
 
 
 class Maker:
-    def __init__(self, hooks: str, cuts: str) -> None:
-        """`hooks`: module:class; "": there are none. `cuts`: as of make_recording."""
+    def __init__(self, hooks: str, cuts: str, failures: Failures | None = None
+                 ) -> None:
+        """`hooks`: module:class; "": there are none. `cuts`: as of make_recording.
+        `failures`: counts what is no fault of an exchange."""
+        self.failures = failures or Failures("recorded")
         self._on_record = find_hook(hooks)
         self._cuts = cuts
         self._partial = 0
@@ -35,7 +39,10 @@ class Maker:
             if found is None or isinstance(found, Recording):
                 return found
             raise TypeError(f"on_record returned {type(found).__name__}")
+        except NotWhole as error:
+            self.leave_out(one, error)
         except (Exception, SystemExit) as error:         # the operator's code may
+            self.failures.add(error)
             self.leave_out(one, error)
         return None
 

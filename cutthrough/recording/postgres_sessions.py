@@ -26,6 +26,7 @@ import cutthrough
 from cutthrough.capture.postgres import ANSWER_S, Base, Tables
 from cutthrough.capture.postgres_rows import clean
 from cutthrough.capture.store import split_words
+from cutthrough.recording.key import read_key
 from cutthrough.recording.key_file import check_of
 from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
@@ -46,7 +47,6 @@ from cutthrough.recording.session import (
     read,
     read_manifest,
 )
-from cutthrough.recording.sessions import read_key
 
 # Bytes of recordings that one answer has, beside one that is longer
 MOST_ANSWERED = 8 << 20

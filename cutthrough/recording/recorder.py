@@ -7,8 +7,10 @@ The session in force is read from the mode's file for each batch.
 
 import contextlib
 import logging
+import time
 from pathlib import Path
 
+from cutthrough.capture.failures import Failures
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.book import Book, NotMade, count_fitting
@@ -23,15 +25,19 @@ log = logging.getLogger("cutthrough")
 
 # Files that are open, the last used ones
 MOST_OPEN = 32
+# For files that are locked when the writer ends
+END_S = 5.0
 # Files of a directory in which requests may make a new one
 MOST_SESSIONS = 1000
 
 
 class Recorder:
-    def __init__(self, settings: Recordings) -> None:
+    def __init__(self, settings: Recordings, failures: Failures | None = None
+                 ) -> None:
+        """`failures`: counts exchanges that fail for a reason of this program."""
         self._settings = settings
         self._choice = Choice(settings.session_field, settings.session_user)
-        self._maker = Maker(settings.hooks, settings.cuts)
+        self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._retention = Retention(settings.directory)
         self._books: dict[str, Book] = {}    # the last used is the last
         self._name = settings.session
@@ -127,9 +133,16 @@ class Recorder:
         with contextlib.suppress(OSError):
             self._retention.prune()
 
-    def close(self) -> None:
-        for one in self._books.values():
-            one.close()
+    @property
+    def waiting(self) -> int:
+        """How many wait until they can be written."""
+        return sum(len(one.waiting) for one in self._books.values())
+
+    def close(self) -> int:
+        """Returns how many are lost; it has been logged."""
+        until = time.monotonic() + END_S
+        return self.take_lost() + sum(
+            one.finish(until) for one in self._books.values())
 
 
 def _may_always() -> None: ...

@@ -23,6 +23,7 @@ import msgspec
 import cutthrough
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.sqlite_insert import Inserter
+from cutthrough.capture.sqlite_place import Place
 from cutthrough.capture.sqlite_store import (
     BUSY_MS,
     MOST_WAL_BYTES,
@@ -33,6 +34,7 @@ from cutthrough.capture.sqlite_store import (
     use_wal,
 )
 from cutthrough.capture.store import split_words
+from cutthrough.recording.key import read_key
 from cutthrough.recording.log_size import MOST_LOG_BYTES, LogSize, pages_of
 from cutthrough.recording.masking import Masker
 from cutthrough.recording.model import Recording
@@ -57,7 +59,6 @@ from cutthrough.recording.session import (
 from cutthrough.recording.turns import take
 
 SUFFIX = ".session"
-KEY_BYTES = 32
 # Of recordings that are read at a time, and one more: some 2 ms
 READ_BYTES = 1 << 20
 # Of SQLite, between two looks at the clock
@@ -94,6 +95,7 @@ class Session(AnySession):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
+        self._place = Place(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
         self.log_size = LogSize()
         self._base = self._connect(made)
@@ -375,8 +377,18 @@ class Session(AnySession):
         except SessionError as error:
             raise SessionError(f"{self._path}: {error}") from None
 
+    def wait_for_lock(self, seconds: float) -> None:
+        """At most so long, from now on."""
+        with explained(self._path):
+            self._base.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
+    @property
+    def is_there(self) -> bool:
+        """False: its file was deleted, or another has its name."""
+        return self._place.is_there
+
     def close(self) -> None:
-        self._base.close()
+        self._place.close(self._base)
 
 
 class Sessions(AnySessions):
@@ -428,23 +440,3 @@ class Sessions(AnySessions):
     def _path(self, name: str) -> Path:
         check_name(name)
         return self._directory / f"{name}{SUFFIX}"
-
-
-def read_key(path: Path) -> bytes:
-    """The key in this file, which is made if it does not exist. Raises OSError."""
-    new = path.with_name(f".key-{secrets.token_hex(8)}")
-    if not path.exists():
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        try:
-            os.link(new, path)               # not over one that another program made
-        except FileExistsError:
-            pass
-        finally:
-            new.unlink()
-    make_file(str(path))
-    key = path.read_bytes()
-    if len(key) != KEY_BYTES:
-        raise OSError(0, f"has not {KEY_BYTES} bytes", str(path))
-    return key

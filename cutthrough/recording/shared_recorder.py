@@ -15,8 +15,9 @@ import threading
 import time
 from operator import itemgetter
 
+from cutthrough.capture.failures import Failures
 from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreAway, StoreError
+from cutthrough.capture.store import NotNow, StoreAway, StoreError
 from cutthrough.capture.taped import Taped
 from cutthrough.recording.book import (
     AGAIN_S,
@@ -51,9 +52,11 @@ END_S = 9.0
 
 
 class SharedRecorder:
-    def __init__(self, settings: Recordings) -> None:
+    def __init__(self, settings: Recordings, failures: Failures | None = None
+                 ) -> None:
+        """`failures`: as of Recorder."""
         self._settings = settings
-        self._maker = Maker(settings.hooks, settings.cuts)
+        self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._choice = Choice(settings.session_field, settings.session_user)
         self._name = self._failed = ""
         # For what both threads change: _failed, and the next four
@@ -134,13 +137,23 @@ class SharedRecorder:
 
     def prune(self) -> None: ...
 
-    def close(self) -> None:
+    @property
+    def waiting(self) -> int:
+        """How many wait until they are sent."""
+        return len(self._queue) + len(self._sending)
+
+    def close(self) -> int:
+        """Returns how many are lost; it has been logged."""
         with self._there:
             self._closing = True
             self._there.notify_all()
         self._thread.join(END_S)
-        if left := len(self._queue) + len(self._sending):
+        with self._there:
+            left = self.waiting
+            self._queue, self._sending = [], []
+        if left:
             log.error("%d recordings are lost: %s", left, self._failed or "no answer")
+        return left + self.take_lost()
 
     # In the thread that asks the database.
 
@@ -171,7 +184,7 @@ class SharedRecorder:
                 self._name = name
             for name, group in itertools.groupby(self._sending[:], itemgetter(0)):
                 self._send(name, [one for _, one in group])
-        except (OSError, ValueError, StoreError) as error:
+        except Exception as error:           # the thread goes on, whatever it is
             self._leave()
             self._wait_with(error)
             return
@@ -183,7 +196,7 @@ class SharedRecorder:
             if self._not_copied:
                 log.warning("recordings: sessions of the database are copied again")
             self._not_copied = None
-        except (OSError, ValueError, StoreError) as error:
+        except Exception as error:
             self._leave()
             if is_news(error, self._not_copied) and not isinstance(error, NoSession):
                 log.error("recordings: %s; what is in the directory is replayed", error)
@@ -225,17 +238,27 @@ class SharedRecorder:
                 self._make(name).put(recordings)
         except NotMade as error:
             self._lose(recordings, error)
-        except StoreAway:
+        except (NotNow, OSError):
             raise
-        except (StoreError, ValueError) as error:
-            if name not in self._opened:     # it would be so for all of them
-                raise
-            self._lose(recordings, error)    # of one of them: it would be so again
+        except Exception as error:
+            if name not in self._opened and isinstance(error, StoreError):
+                raise                        # it would be so for all of them
+            self._send_alone(name, recordings)
         with self._there:
             del self._sending[:len(recordings)]
             if self._failed:
                 log.warning("recordings are written again")
             self._not_sent, self._failed = None, ""
+
+    def _send_alone(self, name: str, recordings: list[Recording]) -> None:
+        """One of them is the reason why they cannot be sent together (R71)."""
+        for one in recordings:
+            try:
+                self._make(name).put([one])
+            except (NotNow, OSError):
+                raise
+            except Exception as error:
+                self._maker.failures.add(error)
 
     def _lose(self, recordings: list[Recording], error: Exception) -> None:
         log.error("%d recordings are lost: %s", len(recordings), error)

@@ -1,7 +1,8 @@
 """What a session has of each ring, so that nothing is added twice: a writer that is
 killed between its transaction and the release of a ring's records leaves both.
 
-Its successor first takes the same records out of the ring (capture/ring.pyx).
+Its successor first takes the same records out of the ring (capture/ring.pyx), perhaps
+in smaller turns.
 """
 
 import sqlite3
@@ -19,7 +20,7 @@ def take(base: sqlite3.Connection, turn: Turn) -> bool:
     already."""
     base.execute(_TABLE)
     if turn.is_again and base.execute(
-            "SELECT 1 FROM turns WHERE ring = ? AND upto = ?", turn[:2]).fetchone():
+            "SELECT 1 FROM turns WHERE ring = ? AND upto >= ?", turn[:2]).fetchone():
         return False
     if base.execute("UPDATE turns SET upto = ? WHERE ring = ?",
                     (turn.end, turn.ring)).rowcount == 0:

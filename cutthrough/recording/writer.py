@@ -2,8 +2,9 @@
 
     rings ──> exchanges that rules record ──> redacted ──> the session in force
 
-If a session cannot be written, captures go on. Workers see it in their rings: rules may
-refuse what cannot be recorded.
+If a session cannot be written, captures go on; and if captures cannot, recordings do: a
+thread of its own brings captures to their store. Workers see in their rings whether
+recordings can be written: rules may refuse what cannot be recorded.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cutthrough.capture.failures import Failures
+from cutthrough.capture.outlet import Queue
 from cutthrough.capture.ring import Ring
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.taped import Taped
@@ -23,17 +26,18 @@ if TYPE_CHECKING:
     from cutthrough.recording.shared_recorder import SharedRecorder
 
 
-def make_recorder(settings: Recordings) -> "Recorder | SharedRecorder":
+def make_recorder(settings: Recordings, failures: Failures
+                  ) -> "Recorder | SharedRecorder":
     # Operators' verbs take a directory that is there. Why it cannot be made is told
     # when something is to be recorded
     with contextlib.suppress(OSError):
         Path(settings.directory).mkdir(mode=0o700, parents=True, exist_ok=True)
     if not settings.url:
-        return Recorder(settings)
+        return Recorder(settings, failures)
     # Imported here, because most sessions are files
     from cutthrough.recording.shared_recorder import SharedRecorder
 
-    return SharedRecorder(settings)
+    return SharedRecorder(settings, failures)
 
 
 # If CPUs are scarce, requests come first: they wait if the ring fills
@@ -50,20 +54,32 @@ class RecordingWriter(Writer):
             with contextlib.suppress(OSError):       # a seccomp filter may refuse it
                 os.nice(NICE)
         if self.settings.recordings is not None:
-            self._recorder = make_recorder(self.settings.recordings)
-        try:
-            super().run()
-        finally:
-            if self._recorder is not None:
-                self._recorder.close()
+            self._recorder = make_recorder(self.settings.recordings, self._failures)
+            if self._outlet is not None:
+                self._queue = Queue(self._outlet, self.note_pending)
+        super().run()
+
+    def end(self) -> None:
+        if self._recorder is not None and (lost := self._recorder.close()) and (
+                self._rings):
+            self._rings[0].lose(unwritten=lost)
+        super().end()
 
     def on_taped(self, taped: list[Taped], ring: Ring) -> None:
-        if self._recorder is not None:
-            lost = self._recorder.write(taped, Turn(
-                ring.name, ring.turn, ring.is_again))
-            if lost:
-                ring.add_unwritten(lost)
-            self.tell_workers()
+        if self._recorder is None:
+            return
+        try:
+            if lost := self._recorder.write(
+                    taped, Turn(ring.name, ring.turn, ring.is_again)):
+                ring.lose(unwritten=lost)
+        except Exception as error:           # of no exchange: those are counted
+            self._failures.add(error, len(taped))
+        self.tell_workers()
+
+    @property
+    def pending(self) -> int:
+        waiting = 0 if self._recorder is None else self._recorder.waiting
+        return super().pending + waiting
 
     def use_pause(self) -> None:
         if isinstance(self._recorder, Recorder):
@@ -74,7 +90,8 @@ class RecordingWriter(Writer):
         if self._recorder is not None:
             self._recorder.prune()
             if self._rings and (lost := self._recorder.take_lost()):
-                self._rings[0].add_unwritten(lost)
+                self._rings[0].lose(unwritten=lost)
+        self.note_pending()
         self.tell_workers()
 
     def tell_workers(self) -> None:

@@ -4,16 +4,22 @@ The rings are made at the start, so that a reload can begin to capture; they tak
 memory until a worker writes. A writer runs while a rule captures. It is replaced when
 its settings change, and when it dies; a new one starts only after the old one is
 reaped, because a ring has one consumer.
+
+What is in the rings when nothing is captured any more, or at the end, is written first,
+even if the writer has just died (R72). What cannot be written is counted and said.
 """
 
 import asyncio
 import contextlib
+import mmap
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,6 +37,9 @@ from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
 from cutthrough.supervisor.children import BACKOFF_S, EARLY_S, describe_exit
 
+if TYPE_CHECKING:
+    from cutthrough.capture.ring import Ring
+
 # The writer's program; its module and its channel's descriptor follow
 COMMAND = (sys.executable, "-P", "-m")
 # Without and with recordings
@@ -40,6 +49,9 @@ STOP, SETTLE = b"stop", b"settle"
 SETTLE_S = 2.0
 # Before its end a writer empties the rings: 8 to 32 MiB for each worker
 GRACE_S = 20.0
+# Writers for what is left in the rings, if they are killed: an exchange that kills them
+# is left out by the third or fourth
+MOST_ENDS = 5
 # Most seconds until a writer that cannot work, for want of a file perhaps, is replaced
 MOST_DELAY_S = 60.0
 
@@ -51,12 +63,13 @@ class CaptureWriter:
         self._rings = -1
         self._pipe = (-1, -1)                # by which workers wake the writer
         self._wanted: Settings | None = None
+        self._last: Settings | None = None   # of the last writer
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._settings: Settings | None = None       # of the process
         self._ending = False
         self._started_at = 0.0
-        self._early_deaths = 0
+        self._early_deaths = self._ends = 0
         self._timer: asyncio.TimerHandle | None = None
         self._asked: dict[bytes, asyncio.Future[bytes | bool]] = {}
         self._gone = asyncio.Event()
@@ -86,14 +99,19 @@ class CaptureWriter:
         """Has the captures of this generation written."""
         wanted = settings_of(generation.config, generation.policy)
         if wanted != self._wanted:
-            self._early_deaths = 0
+            self._early_deaths = self._ends = 0
         self._wanted = wanted
         self._update()
 
     def _update(self) -> None:
         if self._process is None:
-            if self._wanted is not None and self._timer is None:
+            if self._timer is not None:
+                return
+            if self._wanted is not None:
                 self._start(self._wanted)
+            elif self._last is not None and self._left():
+                self._start(self._last)      # for what is left
+                self._end()
         elif self._settings != self._wanted:
             self._end()
 
@@ -120,6 +138,7 @@ class CaptureWriter:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._channel, self._settings, self._ending = ours, settings, False
+        self._last = settings
         self._started_at = time.monotonic()
         self._gone.clear()
 
@@ -197,6 +216,7 @@ class CaptureWriter:
         self._timer = None
         if self._process is not None:
             say("the writer of captured exchanges does not end: killed")
+            self._ends = MOST_ENDS
             os.kill(self._process.pid, signal.SIGKILL)
 
     def on_reaped(self, pid: int, status: int) -> bool:
@@ -218,24 +238,47 @@ class CaptureWriter:
                 said.set_result(False)
         self._gone.set()
         if was_ending or self._wanted is None:
+            self._ends += 1
+            if returncode > 0 or self._ends > MOST_ENDS:     # it has said why
+                self._last = None
             self._update()
             return True
         early = time.monotonic() - self._started_at < EARLY_S
         self._early_deaths = self._early_deaths + 1 if early else 0
+        if self._early_deaths > 1 and self._wanted.recordings is not None:
+            for ring in self._mapped():      # rules may refuse what is not recorded
+                ring.set_failing(True)
         delay = min(MOST_DELAY_S, BACKOFF_S * 2.0 ** self._early_deaths)
         say(f"the writer of captured exchanges (pid {pid}) died: "
             f"{describe_exit(returncode)}; starting a replacement in {delay:g} s")
         self._start_later(delay)
         return True
 
+    def _mapped(self) -> Iterator["Ring"]:
+        """The rings. None may be kept."""
+        from cutthrough.capture.ring import RING_BYTES, Ring
+
+        for number in range(os.fstat(self._rings).st_size // RING_BYTES):
+            with mmap.mmap(self._rings, RING_BYTES, offset=number * RING_BYTES) as view:
+                yield Ring(view)
+
+    def _left(self) -> int:
+        """How many exchanges the rings have."""
+        return sum(ring.count_left() for ring in self._mapped())
+
     async def close(self) -> None:
-        """Ends the writer, after the workers have ended."""
+        """Ends the writer, after the workers have ended: after another one, if it has
+        died before."""
         self._wanted = None
         if self._process is None and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._end()
-        await self._gone.wait()
+        self._update()
+        while self._process is not None:
+            await self._gone.wait()
+        if self._rings >= 0 and (left := self._left()):
+            say(f"{left} exchanges are lost: they were in the rings, and could not be "
+                "written")
         for fd in (self._rings, *self._pipe):
             if fd >= 0:
                 os.close(fd)

@@ -235,5 +235,29 @@ def test_parts_without_an_end_are_bounded(monkeypatch, name):
     (HEADS, 0, 1, b"\x05\0\0\0abcd"), (HEADS, 0, 1, b"\0\0"),
     (records.TIMED_DOWN, 0, 1, b"\0" * 7)])
 def test_a_record_that_is_too_short_is_not_read_beyond_its_end(found):
-    with pytest.raises(ValueError, match=r"fields|length|time"):
-        rows(found, (END, 0, 1, end()))
+    made = Assembly(redactor())
+    made.rows([found, (END, 0, 1, end()), (END, 0, 2, end())])
+    assert made.failures.take() == 1
+
+
+def test_an_exchange_that_cannot_be_handled_costs_itself_alone():
+    """R71: the writer ended, and its successors read it first."""
+    made = Assembly(redactor(json=("$..password",)))
+    body = b'{"password": "a", "name": "\\ud800"}'
+    head = HEAD.replace(b"Host", b"Content-Type: application/json\r\nHost")
+    poison = [(UP, 0, 2, body), (END, 0, 2, end(body_up=len(body), head=head))]
+    rows = made.rows([(END, 0, 1, end()), *poison, (END, 0, 3, end())])
+    # It may be a row without its body, if that could be told apart
+    assert {row[0] for row in rows} >= {"0-1", "0-3"}
+    assert len(rows) + made.failures.take() == 3 and made._size == 0
+
+
+def test_an_exchange_that_ended_two_writers_is_left_out_with_all_its_parts():
+    made = Assembly(redactor())
+    made.rows([(UP, 0, 1, b"of the deadly one"), (UP, 0, 2, b"of another")])
+    rows = made.leave_out([
+        (HEADS, 0, 2, heads()), (DOWN, 0, 1, b"x"), (END, 0, 1, end())])
+    assert len(rows) == 0 and made.failures.take() == 1
+    (row,) = made.rows([(END, 0, 2, end(body_up=10))])
+    assert row[0] == "0-2" and "of another" in row
+    assert made._size == 0

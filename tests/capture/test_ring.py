@@ -183,10 +183,66 @@ def test_after_a_kill_the_next_consumer_first_takes_the_same_turn(memory):
     assert len(killed.read(3000)) == 3       # and it is killed before it releases them
     put(producer, END, 0, 10, bytes(1000))
     successor = Ring(memory)
-    assert [request for _, _, request, _ in successor.read(RING_BYTES)] == [4, 5, 6]
-    assert successor.is_again and successor.turn == killed.turn
+    for number in (4, 5, 6):                 # one of them may have killed it
+        assert [one[2] for one in successor.read(RING_BYTES)] == [number]
+        assert successor.is_again and not successor.is_deadly
+    assert successor.turn == killed.turn
     assert successor.name == killed.name != Ring(mmap.mmap(-1, RING_BYTES)).name
     successor.release()
     assert len(successor.read(RING_BYTES)) == 4 and not successor.is_again
     successor.release()
     assert not Ring(memory).read(RING_BYTES)
+
+
+def test_an_exchange_at_which_two_consumers_have_died_is_deadly(memory):
+    """R71: each successor read it again first, and died."""
+    producer = Ring(memory)
+    for number in range(4):
+        put(producer, END, 0, number, b"x")
+
+    def numbers(ring, count=1):
+        read = []
+        while len(read) < count:
+            read += [one[2] for one in ring.read(RING_BYTES)]
+            if len(read) < count:
+                ring.release()
+        return read
+
+    assert numbers(Ring(memory), 4) == [0, 1, 2, 3]
+    second = Ring(memory)
+    assert numbers(second, 2) == [0, 1] and second.reads_alone
+    third = Ring(memory)
+    assert numbers(third) == [1] and not third.is_deadly, "one has died there alone"
+    fourth = Ring(memory)
+    assert numbers(fourth) == [1] and fourth.is_deadly
+    fourth.release()
+    assert numbers(fourth, 2) == [2, 3] and not fourth.is_deadly
+    fourth.release()
+    assert not fourth.reads_alone and fourth.read(RING_BYTES) == []
+    put(producer, END, 0, 4, b"x")
+    put(producer, END, 0, 5, b"x")
+    assert [one[2] for one in Ring(memory).read(RING_BYTES)] == [4, 5]
+
+
+def test_a_consumer_that_leaves_in_order_is_no_death(memory):
+    producer = Ring(memory)
+    for number in range(3):
+        put(producer, END, 0, number, b"x")
+    for _ in range(5):
+        ring = Ring(memory)
+        assert len(ring.read(RING_BYTES)) == 3 and not ring.is_deadly
+        ring.leave()
+
+
+def test_what_is_left_is_counted_by_its_ends(memory):
+    producer = Ring(memory)
+    for number in range(40):                # once around
+        put(producer, UP, 0, number, b"x" * 1_000_000)
+        put(producer, END, 0, number, b"x")
+        consumer = Ring(memory)
+        assert consumer.count_left() == 1
+        while consumer.read(RING_BYTES):
+            consumer.release()
+    assert producer.count_left() == 0
+    put(producer, UP, 0, 41, b"x")
+    assert producer.count_left() == 0

@@ -148,9 +148,10 @@ def test_captured_requests_that_are_lost_are_counted(page, make_origin, dial):
     def told():
         counts = json.loads(page.operator.ask(
             "GET", "/flows/counts", Authorization=f"Bearer {TOKEN}")[1])
-        assert counts.keys() == {"captured", "dropped", "unwritten", "partial"}
+        assert counts.keys() == {
+            "captured", "dropped", "unwritten", "failed", "partial"}
         shown = [f"{counts[name]:,} {name}" for name in (
-            "dropped", "unwritten", "partial") if counts[name]]
+            "dropped", "unwritten", "failed", "partial") if counts[name]]
         return page.text("#lost") == ", ".join(shown)
 
     wait_until(told, lambda: page.text("#lost"))

@@ -184,7 +184,9 @@ def test_rows_wait_whichever_part_of_them_cannot_be_written(
         nonlocal parts
         parts -= 1
         if parts < 0:
-            raise sqlite3.OperationalError("disk I/O error")
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+            raise error
         return insert(rows)
 
     with monkeypatch.context() as patch:
@@ -244,7 +246,7 @@ def test_a_row_that_can_never_be_written_does_not_wait(recorder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(recorder.book().open(), "put_rows", fail)
-        assert recorder.write([*numbered(0, 100)]) == 100
-    assert not recorder.fails
+        assert recorder.write([*numbered(0, 100)]) == 0
+    assert not recorder.fails and recorder._maker.failures.take() == 99
     assert recorder.write([*numbered(100, 3)]) == 0
     assert paths(recorder) == [100, 101, 102]
