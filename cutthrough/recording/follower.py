@@ -5,16 +5,20 @@
 What another process has recorded is replayed after the next look, and a change that is
 no addition after as long as reading the whole session takes. It is read in pieces, so
 that the worker goes on meanwhile; until then what was read before counts.
+
+Whatever touches the file is done in a thread: its disk may be slow, and another program
+may have locked it (R64).
 """
 
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from cutthrough.capture.store import StoreError
 from cutthrough.recording import at_hand
@@ -30,6 +34,7 @@ log = logging.getLogger("cutthrough")
 
 # Recordings that are read at a time at most: some 5 ms
 STEP = 100
+T = TypeVar("T")
 Hold = Callable[[str, str, list[int]], AbstractContextManager[Lane]]
 FindHold = Callable[[], Hold | None]
 
@@ -65,6 +70,7 @@ class Follower:
         self._name = ""
         self._last = self._version = self._edits = self._run = 0
         self._counted_in: tuple[Path, tuple[int, ...]] = (Path(), ())
+        self._in_use = threading.Lock()      # the session is, by a thread
 
     @property
     def matcher(self) -> Matcher:
@@ -102,21 +108,21 @@ class Follower:
         if self._on_other is not None and (
                 name != self._name or self._mark not in ((), found)):
             self._on_other()
-        await self.count_hits()
-        self.close()
+        await self.leave()
         self._name, self._mark, self._run = name, found, run
         if not plays and self.shared.first is None:
             self.shared.answers.clear()      # what is under way has what was read
             self.shared.be_ready()
         elif found and plays:
-            self._session = Sessions(rules.directory).open(name)
+            self._session = await self._aside(open_session, rules.directory, name)
             self._counted_in = path, found
             await self._load(rules, hold)
         else:
             mask = None
             if found:
-                with contextlib.closing(Sessions(rules.directory).open(name)) as one:
-                    mask = one.masker.request
+                one = await self._aside(open_session, rules.directory, name)
+                mask = one.masker.request
+                await self._aside(one.close)
             self._loaded = Matcher(rules.routes, mask)
             self._take(rules)
         return True
@@ -139,8 +145,9 @@ class Follower:
         """Reads the whole session; what was read before counts until the end."""
         session = self._session
         assert session is not None
-        self._version, self._last = session.version(), 0
-        self._edits = session.edits()
+        self._version, self._edits = await self._aside(
+            lambda: (session.version(), session.edits()))
+        self._last = 0
         run = f"{self._name} {session.manifest.created_us} {self._run}"
 
         shared = hold()
@@ -153,21 +160,21 @@ class Follower:
     async def _read_changes(self, rules: Rules, hold: FindHold) -> None:
         session = self._session
         assert session is not None
-        version = session.version()
+        version = await self._aside(session.version)
         if version == self._version:
             return
         self._version = version
         while await self._read_more(session):
             pass
         self._see_fields(rules)
-        oldest = session.oldest()
-        if session.edits() != self._edits:
+        oldest, edits = await self._aside(lambda: (session.oldest(), session.edits()))
+        if edits != self._edits:
             await self._load(rules, hold)
         elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
             self.shared.answers.clear()
 
     async def _read_more(self, session: Session) -> bool:
-        found = session.read_behind(self._last, STEP)
+        found = await self._aside(session.read_behind, self._last, STEP)
         changes = False
         for one in found:
             self._last = one.number
@@ -200,15 +207,33 @@ class Follower:
         if self._session is not None and (hits := self.shared.answers.take_hits()):
             await asyncio.to_thread(write_hits, *self._counted_in, hits)
 
+    async def leave(self) -> None:
+        """The file, after hits were counted in it; what was read stays."""
+        await self.count_hits()
+        if (session := self._session) is not None:
+            self._session = None
+            await self._aside(session.close)
+
+    async def _aside(self, work: Callable[..., T], *given: object) -> T:
+        return await asyncio.to_thread(self._use, work, *given)
+
+    def _use(self, work: Callable[..., T], *given: object) -> T:
+        with self._in_use:
+            return work(*given)
+
     def count_last_hits(self) -> None:
         if hits := self.shared.answers.take_hits():
             write_hits(*self._counted_in, hits)
 
     def close(self) -> None:
-        """The file; what was read stays."""
+        """As `leave`, when the worker ends."""
         if self._session is not None:
-            self._session.close()
+            self._use(self._session.close)
             self._session = None
+
+
+def open_session(directory: str, name: str) -> Session:
+    return Sessions(directory).open(name)
 
 
 def write_hits(path: Path, mark: tuple[int, ...], hits: dict[int, int]) -> None:

@@ -305,8 +305,7 @@ class Player:
                 self._give_up(name)
         given_up, self._given_up = self._given_up, []
         for one in given_up:
-            await one.count_hits()
-            one.close()
+            await one.leave()
             one.shared.be_ready()
 
     def _read_first(self, folder: Path) -> None:

@@ -105,8 +105,9 @@ class Session(AnySession):
 
     def _connect(self, made: Manifest | None) -> sqlite3.Connection:
         with explained(self._path):
-            base = sqlite3.connect(
-                self._path, timeout=BUSY_MS / 1000, isolation_level=None)
+            base = sqlite3.connect(          # one thread after the other
+                self._path, timeout=BUSY_MS / 1000, isolation_level=None,
+                check_same_thread=False)
             base.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             use_wal(base)
             base.execute("PRAGMA synchronous = NORMAL")

@@ -2,10 +2,15 @@
 
 import asyncio
 import contextlib
+import sqlite3
+import threading
 import time
+from functools import partial
+from unittest import mock
 
 import pytest
 
+from cutthrough.recording import sessions
 from cutthrough.recording.keys import Route
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.modes import State, write_state
@@ -162,3 +167,51 @@ def test_nothing_is_read_while_nothing_is_replayed(tmp_path, mode):
         session.close()
         player.close()
     asyncio.run(run())
+
+
+def test_no_file_of_a_session_is_touched_in_the_loop(tmp_path, monkeypatch):
+    """R64: a slow disk, or another program's lock, held up requests that are of no
+    recording by 0.8 s."""
+    loops, touched = set(), list[str]()
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement, *values):
+            note(statement)
+            return super().execute(statement, *values)
+
+        def close(self):
+            note("close")
+            super().close()
+
+    def note(what):
+        if threading.get_ident() in loops:
+            touched.append(what)
+
+    monkeypatch.setattr(sessions, "sqlite3", mock.Mock(
+        wraps=sqlite3, connect=partial(sqlite3.connect, factory=Connection)))
+    session = Sessions(tmp_path).create("one")
+    session.put(some_of(3))
+    write_state(tmp_path, State("replay", "one"))
+    answers = Answers()
+
+    async def run():
+        loops.add(threading.get_ident())
+        player = Player(lambda _mode: None, answers)
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        await player.look()
+        await asyncio.to_thread(session.put, some_of(2))
+        await player.look()
+        await asyncio.to_thread(session.delete, [3])
+        await player.look()
+        assert player.matcher.numbers() == [1, 2, 4, 5]
+        answers.count(2)
+        write_state(tmp_path, State("record", "one"))
+        await player.look()
+        write_state(tmp_path, State("replay", "other"))
+        await player.look()
+        assert touched == []
+        loops.clear()
+        player.close()
+    asyncio.run(run())
+    assert session.get(2).hits == 1
+    session.close()
