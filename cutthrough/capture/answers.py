@@ -18,7 +18,7 @@ from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Flow, read_fields
 from cutthrough.capture.flow import find as flow_find
-from cutthrough.capture.har import has_entry, make_archive, make_entry
+from cutthrough.capture.har import LeftOut, has_entry, make_archive, try_entry
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
 from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
@@ -337,15 +337,16 @@ def _har(reader: Reader, query: Query) -> Result:
 def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
     before, _, after = json.dumps(make_archive([])).rpartition("[]")    # of entries
     yield f"{before}[".encode()
-    mark = ""
+    mark, left = "", list[LeftOut]()
     for _, number in numbers:
         for row in reader.flows(number=number):
             flow = Flow(row)
-            if has_entry(flow):
-                yield (mark + json.dumps(make_entry(flow), ensure_ascii=False)).encode(
+            if has_entry(flow) and (entry := try_entry(flow, left)):
+                yield (mark + json.dumps(entry, ensure_ascii=False)).encode(
                     errors="replace")
                 mark = ",\n"
-    yield f"]{after}\n".encode()
+    more = f', "_leftOut": {json.dumps(left)}' if left else ""
+    yield f"]{more}{after}\n".encode()
 
 
 def _send(query: Query) -> Result:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cutthrough.capture.bodies import make_body
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.flow import Fields
 from cutthrough.capture.imported import Exchange, Frame, Message, NotImported
 from cutthrough.capture.messages import OPCODES
@@ -46,6 +47,10 @@ def read_dump(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImpo
             yield make_exchange(_State(state, "flow"), redactor)
         except NotImported as error:
             yield NotImported(f"{place}: {error}")
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this flow (R71)
+            yield NotImported(f"{place}: {reason_of(error)}")
 
 
 class _State:

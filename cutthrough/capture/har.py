@@ -17,8 +17,11 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 import cutthrough
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.messages import OPCODES
+
+LeftOut = dict[str, str]
 
 REDACTED = "[redacted]"
 # Timings that lie in others
@@ -27,17 +30,29 @@ PARTS = ("ssl", "_auth", "_hook", "_held", "_client_tls")
 
 def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
     """The archive of these flows, in the order of their begin."""
-    entries = [make_entry(flow) for flow in sorted(
-        flows, key=lambda one: (one.begun_us, one.id)) if has_entry(flow)]
-    return {"log": {
+    left = list[LeftOut]()
+    entries = [entry for flow in sorted(
+        flows, key=lambda one: (one.begun_us, one.id)) if has_entry(flow)
+        and (entry := try_entry(flow, left))]
+    made: dict[str, Any] = {
         "version": "1.2",
         "creator": {"name": "cutthrough", "version": cutthrough.__version__},
         "pages": [],                         # optional, but not to Firefox
-        "entries": entries}}
+        "entries": entries}
+    return {"log": made | ({"_leftOut": left} if left else {})}
 
 
 def has_entry(flow: Flow) -> bool:
     return flow.kind == "request" or flow.is_websocket
+
+
+def try_entry(flow: Flow, left: list[LeftOut]) -> dict[str, Any] | None:
+    """None: whatever is wrong with it costs this entry alone (R71); `left` has why."""
+    try:
+        return make_entry(flow)
+    except Exception as error:
+        left.append({"_id": flow.request, "reason": reason_of(error)})
+        return None
 
 
 def make_entry(flow: Flow) -> dict[str, Any]:

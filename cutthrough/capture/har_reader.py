@@ -16,6 +16,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.flow import Fields, find
 from cutthrough.capture.imported import Body, Exchange, Frame, Message, NotImported
 from cutthrough.capture.messages import OPCODES
@@ -141,6 +142,10 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
             yield make_exchange(msgspec.convert(entry, Entry), number, program)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             yield NotImported(f"log.entries[{number}]: {error}")
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this entry (R71)
+            yield NotImported(f"log.entries[{number}]: {reason_of(error)}")
 
 
 def refuse_constant(name: str) -> None:

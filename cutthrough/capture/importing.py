@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cutthrough.capture.dump_reader import read_dump
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.har_reader import MOST_FILE, read_archive
 from cutthrough.capture.imported import (
     Exchange,
@@ -22,6 +23,7 @@ from cutthrough.capture.imported import (
     make_redactor,
     make_row,
 )
+from cutthrough.capture.store import NoRoom, NotNow, Store, StoreError
 from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.capture.tnetstring import Readable
 from cutthrough.exchange.redaction.redactor import Redactor
@@ -85,15 +87,37 @@ def write(batch: list[tuple[Any, ...]], rows: Iterator[tuple[Any, ...]], path: s
         with contextlib.closing(open_reader(path, keep=keep)) as reader:
             entry = reader.log("import", name, 0, client)
             while batch:
-                added = store.write(batch)
-                result.added += added
-                result.known += len(batch) - added
+                add(store, batch, result)
                 reader.correct(entry, result.added)
                 batch = list(islice(rows, BATCH))
         while store.index(INDEX_ROWS):
             pass
     finally:
         store.close()
+
+
+def add(store: Store, rows: list[tuple[Any, ...]], result: Result) -> None:
+    """Together; row by row if the store refuses that, and one that it refuses then
+    costs itself alone (R71)."""
+    try:
+        added = store.write(rows)
+    except (NotNow, NoRoom):
+        raise
+    except StoreError:
+        if len(rows) > 1:
+            for row in rows:
+                add(store, [row], result)
+        else:
+            refuse(result, "an exchange has what the database cannot hold")
+        return
+    result.added += added
+    result.known += len(rows) - added
+
+
+def refuse(result: Result, reason: str) -> None:
+    result.refused += 1
+    if len(result.reasons) < MOST_REASONS:
+        result.reasons.append(reason)
 
 
 def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
@@ -106,10 +130,12 @@ def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
                 yield make_row(one, redactor)
             except NotImported as found:
                 error = NotImported(f"exchange {number}: {found}")
+            except MemoryError:
+                raise
+            except Exception as found:       # whatever it is: of this exchange (R71)
+                error = NotImported(f"exchange {number}: {reason_of(found)}")
         if error is not None:
-            result.refused += 1
-            if len(result.reasons) < MOST_REASONS:
-                result.reasons.append(str(error))
+            refuse(result, str(error))
 
 
 def read(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImported]:

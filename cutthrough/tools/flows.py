@@ -188,13 +188,17 @@ def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
                len(flows))
     if given.id and not flows:
         return 1
-    write_text(json.dumps(make_archive(flows), ensure_ascii=False, indent=1),
-               given.output)
-    return 0
+    archive = make_archive(flows)
+    write_text(json.dumps(archive, ensure_ascii=False, indent=1), given.output)
+    if left := archive["log"].get("_leftOut"):
+        print(f"cutthrough: {len(left)} flows are left out: {left[0]['reason']}",
+              file=sys.stderr)
+    return int(bool(left))
 
 
 def write_text(text: str, path: str | None) -> None:
     """To a file, or to standard output."""
+    text = text.encode(errors="replace").decode()        # halves of characters
     if path is None:
         print(text)
         return

@@ -6,6 +6,7 @@ import json
 import jsonschema
 import pytest
 
+from cutthrough.capture import har
 from cutthrough.capture.har import make_archive, make_entry
 from tests.capture.flows import flow
 from tests.capture.har_schema import SCHEMA
@@ -213,3 +214,19 @@ def test_the_start_line_is_the_origins():
     assert (response["httpVersion"], response["status"], response["statusText"]) == (
         "HTTP/1.0", 200, "")
     assert make_entry(flow())["response"]["redirectURL"] == "/next"
+
+
+def test_a_flow_that_cannot_be_an_entry_costs_itself_alone_and_is_named(monkeypatch):
+    """R71: there was no archive."""
+    def fail(one):
+        if one.request == "0-2":
+            raise LookupError("s3cret")
+        return make_request(one)
+
+    make_request = har.make_request
+    monkeypatch.setattr(har, "make_request", fail)
+    made = make_archive([flow(1), flow(2), flow(3)])
+    assert [one["_id"] for one in made["log"]["entries"]] == ["0-1", "0-3"]
+    (left,) = made["log"]["_leftOut"]
+    assert left["_id"] == "0-2" and left["reason"].startswith("LookupError in ")
+    jsonschema.validate(json.loads(json.dumps(made)), SCHEMA)

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture import har_reader, imported
+from cutthrough.capture import har_reader, imported, importing
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.har_reader import read_archive
 from cutthrough.capture.imported import Exchange, NotImported, make_redactor, make_row
 from cutthrough.capture.importing import Result, import_file
 from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.sqlite_store import SqliteStore
+from cutthrough.capture.store import StoreError
 from cutthrough.capture.stores import open_reader
 from tests.capture.dumps import dump, state
 from tests.capture.flows import flow
@@ -375,3 +377,35 @@ def test_any_value_in_any_place_is_refused_or_becomes_a_row(draw):
         pass
     finally:
         base.close()
+
+
+# Whatever goes wrong with an entry (R71)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, AttributeError])
+def test_an_entry_that_fails_in_any_way_costs_itself_alone(path, monkeypatch, error):
+    def fail(one, redactor):
+        if one.url.endswith("y=2"):
+            raise error("s3cret")
+        return make_row(one, redactor)
+
+    monkeypatch.setattr(importing, "make_row", fail)
+    given = [entry(request=request(url=f"https://a.test/x?y={number}"))
+             for number in (1, 2, 3)]
+    result = import_file(io.BytesIO(archive(*given)), path)
+    assert (result.added, result.refused) == (2, 1)
+    assert error.__name__ in result.reasons[0] and "s3cret" not in result.reasons[0]
+
+
+def test_a_row_that_the_database_refuses_costs_itself_alone(path, monkeypatch):
+    def refuse(store, rows):
+        if any("y=2" in row[COLUMNS.index("url")] for row in rows):
+            raise StoreError("too big")
+        return write(store, rows)
+
+    write = SqliteStore.write
+    monkeypatch.setattr(SqliteStore, "write", refuse)
+    given = [entry(request=request(url=f"https://a.test/x?y={number}"))
+             for number in (1, 2, 3)]
+    result = import_file(io.BytesIO(archive(*given)), path)
+    assert (result.added, result.known, result.refused) == (2, 0, 1)
