@@ -22,7 +22,7 @@ from cutthrough.capture.query import MOST_FRAME, Answer, Query, QueryError
 from cutthrough.capture.send import only_certificates
 from cutthrough.config.files import FileError, read_file
 from cutthrough.generation.generation import Generation
-from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.helper import start_helper
 from cutthrough.supervisor.listeners import Listeners
 
 # The program; its channel's descriptor follows
@@ -62,7 +62,7 @@ class QueryProcess:
     @classmethod
     async def start(cls) -> "QueryProcess":
         """Raises OSError."""
-        process, ours = spawn()
+        process, ours = start_helper(COMMAND, socket.SOCK_STREAM)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         return cls(process, reader, writer)
 
@@ -110,23 +110,6 @@ class QueryProcess:
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)
-
-
-def spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts one, and returns its channel. Raises OSError."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)    # until it ignores them
-    try:
-        with theirs:
-            process = subprocess.Popen(
-                [*COMMAND, str(theirs.fileno())], stdin=subprocess.DEVNULL,
-                env=worker_environment(), pass_fds=(theirs.fileno(),))
-    except OSError:
-        ours.close()
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    return process, ours
 
 
 class FlowQueries:

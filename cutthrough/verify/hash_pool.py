@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import queue
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.helper import start_helper
 from cutthrough.verify.hash_process import FAULT, MOST_BYTES, RIGHT, WRONG
 
 log = logging.getLogger("cutthrough")
@@ -111,23 +110,10 @@ class Helper:
     be started."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
-        self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.process, self.sock = start_helper(command, socket.SOCK_SEQPACKET)
         self.sock.setblocking(False)
         self.done: Done | None = None
         self.has_answered = False
-        # The signals stay blocked in the helper. systemd and terminals signal the whole
-        # process group, and the worker may still need this hash before it ends.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
-            self.process = subprocess.Popen(
-                [*command, str(theirs.fileno())], stdin=subprocess.DEVNULL,
-                env=worker_environment(), pass_fds=(theirs.fileno(),))
-        except BaseException:
-            self.sock.close()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
 
     def receive(self) -> bytes:
         """Returns the answer; empty if the helper has ended."""
