@@ -69,6 +69,7 @@ cdef enum Outcome:
     RATE_LIMITED
     QUOTA_EXCEEDED
     QUESTION_LIMIT
+    CONTENT_LIMIT
     # the origin cannot be reached
     DNS_ERROR
     DNS_NOT_FOUND

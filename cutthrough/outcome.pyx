@@ -158,6 +158,8 @@ ROWS = (
         "the user's bytes for today are used up"),
     ("question_limit", 429, 2, "http_request_denied", "TCP_DENIED", "policy",
         "too many pending queries of one user, to name servers or to the policy's hook"),
+    ("content_limit", 503, 1, "proxy_internal_response", "TCP_DENIED", "policy",
+        "too many bytes of bodies are collected at once, or too much work on them waits"),
 
     ("dns_error", 502, 4, "dns_error", "TCP_MISS", "network",
         "the resolver failed or answered with an error"),

@@ -230,6 +230,10 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     max_body: Annotated[int, Option(
         SIZE, "longest request body; 0: no limit",
         "a forward proxy cannot judge it; squid: no limit", swapped=True)] = 0
+    collected_bodies: Annotated[int, Option(
+        SIZE._replace(low=1 << 20), "most bytes of bodies that a worker collects at a "
+        "time, to match them, to filter them, or for breakpoints; one user alone gets "
+        "half of them", "32 bodies of 4 MiB of one user", swapped=True)] = 256 << 20
     max_connections: Annotated[int, Option(
         COUNT, "most client connections of a worker; 0: as many as nofile allows",
         "RLIMIT_NOFILE", swapped=True)] = 0

@@ -57,6 +57,7 @@ class Options(TypedDict, total=False):
     max_fields: int | str
     max_response_head: int | str
     max_body: int | str
+    collected_bodies: int | str
     max_connections: int | str
     max_connections_total: int | str
     max_connections_per_client: int | str

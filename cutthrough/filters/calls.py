@@ -6,10 +6,15 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
+from cutthrough.exchange.work import Body
 from cutthrough.filters.exchange import Ended, Exchange, write
 from cutthrough.filters.flow import Before, Flow, Headers, Response, has_no_body
 from cutthrough.filters.heads import build_response, of_length
 from cutthrough.filters.stage import Chain, Stage
+
+
+class NoRoom(Exception):
+    """For a body that is to be collected."""
 
 
 class Calls:
@@ -24,6 +29,11 @@ class Calls:
     def before(self) -> Headers:
         """The request's fields as they came."""
         return self._before.headers
+
+    def collect(self) -> Body:
+        """For a body of this exchange, until it is closed or dropped."""
+        flow = self.flow
+        return self.chain.tally.memory.open(flow.user or flow.client)
 
     async def guard(self, stage: Stage, hook: str, *given: Any,
                     may_refuse: bool = True) -> bool:
@@ -43,7 +53,8 @@ class Calls:
         self.chain.tally.report(stage, hook, error)
         if not may_refuse or stage.on_fault == "pass":
             return
-        label = "filter_timeout" if isinstance(error, TimeoutError) else "filter_failed"
+        label = ("filter_timeout" if isinstance(error, TimeoutError) else
+                 "content_limit" if isinstance(error, NoRoom) else "filter_failed")
         self.exchange.refuse(label, stage.name)
         raise Ended
 

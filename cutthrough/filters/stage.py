@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from cutthrough.exchange.work import MOST_COLLECTED, Memory
+
 log = logging.getLogger("cutthrough")
 
 OnFault = Literal["refuse", "pass"]
@@ -48,9 +50,11 @@ def streams(hook: Callable[..., Any]) -> bool:
 
 
 class Tally:
-    """The counts of one worker's filters, over all generations."""
+    """The counts of one worker's filters, over all generations, and its bound for the
+    bodies that they collect."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory(MOST_COLLECTED)
         self.calls = 0                  # of functions
         self.faults = 0                 # exceptions, bodies too long or not decoded
         self.overruns = 0               # budgets exceeded

@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
 from cutthrough.net.shares import Shares
@@ -137,10 +138,11 @@ def import_code(name: str, code: Code | None) -> ModuleType:
 
 
 class Tally:
-    """Places and counters shared by the successive hooks and filters of a worker."""
+    """Places, room and counters shared by the successive hooks and filters of a
+    worker."""
 
-    def __init__(self) -> None:
-        self.filters = FilterTally()
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.filters = FilterTally(memory)
         self.breakpoints = Breakpoints()
         self.shares = Shares(MOST_QUESTIONS)
         self.asked = 0

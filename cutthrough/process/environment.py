@@ -14,12 +14,18 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
+# glibc raises this bound to the size of what is freed. Then bodies are in the heap, and
+# stay there as long as something small lies behind them (R69)
+MAPPED_FROM = 256 << 10
+
+
 def worker_environment() -> dict[str, str]:
-    """Returns this process's environment without secrets, and with a PYTHONPATH from
-    which this package can be imported."""
+    """Returns this process's environment without secrets, with a PYTHONPATH from which
+    this package can be imported, and with large allocations apart from the heap."""
     environ = {name: value for name, value in os.environ.items()
                if name not in map(variable_name, SECRETS)}
     package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
+    environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(MAPPED_FROM))
     before = environ.get("PYTHONPATH")
     environ["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else package
     return environ

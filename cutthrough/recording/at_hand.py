@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from cutthrough.recording.alter import changes
 from cutthrough.recording.heads import build_head
 from cutthrough.recording.matcher import Match, Matcher
-from cutthrough.recording.play import Answers, build_body, takes_time
+from cutthrough.recording.play import build_body, takes_time
+from cutthrough.recording.shared import Answers
 from cutthrough.recording.sluices import PIECE
 
 # Bytes; those of more are not read: PIECE is the most that is sent at once

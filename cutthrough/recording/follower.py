@@ -14,27 +14,34 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from cutthrough.capture.store import StoreError
+from cutthrough.exchange.work import Busy, Unread
 from cutthrough.recording import at_hand
+from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.keys import Route
 from cutthrough.recording.lanes import Lane
-from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matcher import Matcher, Reading
+from cutthrough.recording.model import Request
 from cutthrough.recording.modes import mark_of
-from cutthrough.recording.play import Shared
 from cutthrough.recording.sessions import SUFFIX, Session, Sessions
+from cutthrough.recording.shared import Shared
 
 log = logging.getLogger("cutthrough")
 
 # Recordings that are read at a time at most: some 5 ms
 STEP = 100
 T = TypeVar("T")
+# After so long other work of the worker has its turn
+TURN_S = 0.005
+OURSELVES = "the session"                    # as an asker; a user's name has no blank
 Hold = Callable[[str, str, list[int]], AbstractContextManager[Lane]]
 FindHold = Callable[[], Hold | None]
 
@@ -65,6 +72,7 @@ class Follower:
         self.failed = ""                     # the last error that was logged
         self._rules: Rules | None = None
         self._loaded = Matcher()
+        self._packed = b""                   # its rules, for other processes
         self._session: Session | None = None
         self._mark: tuple[int, ...] = (-1,)
         self._name = ""
@@ -86,6 +94,7 @@ class Follower:
         """All is read again. `is_elsewhere`: the directory is another one."""
         if is_elsewhere:
             self._loaded = self.shared.matcher = Matcher(rules.routes)
+            self.shared.rules = apart.pack_rules(rules.routes, None, b"")
         self._rules = rules
         self.shared.speed = rules.speed
         self.shared.most_body = rules.most_body
@@ -118,12 +127,15 @@ class Follower:
             self._counted_in = path, found
             await self._load(rules, hold)
         else:
-            mask = None
+            self._packed = apart.pack_rules(rules.routes, None, b"")
+            self._loaded = Matcher(rules.routes)
             if found:
-                one = await self._aside(open_session, rules.directory, name)
-                mask = one.masker.request
-                await self._aside(one.close)
-            self._loaded = Matcher(rules.routes, mask)
+                session = await self._aside(open_session, rules.directory, name)
+                self._packed = apart.pack_rules(
+                    rules.routes, session.manifest.redaction, session.key)
+                self._loaded = Matcher(rules.routes, session.masker.request,
+                                       reads_bodies=session.masker.reads_bodies)
+                await self._aside(session.close)
             self._take(rules)
         return True
 
@@ -151,8 +163,11 @@ class Follower:
         run = f"{self._name} {session.manifest.created_us} {self._run}"
 
         shared = hold()
+        self._packed = apart.pack_rules(
+            rules.routes, session.manifest.redaction, session.key)
         self._loaded = Matcher(rules.routes, session.masker.request,
-                               None if shared is None else partial(shared, run))
+                               None if shared is None else partial(shared, run),
+                               reads_bodies=session.masker.reads_bodies)
         while await self._read_more(session):
             pass
         self._take(rules)
@@ -175,20 +190,33 @@ class Follower:
 
     async def _read_more(self, session: Session) -> bool:
         found = await self._aside(session.read_behind, self._last, STEP)
-        changes = False
+        loaded, turn = self._loaded, time.monotonic()
         for one in found:
             self._last = one.number
             try:
-                changes |= self._loaded.add(one)
-            except ValueError as error:      # a pattern that cannot be used
-                log.error("recording %d: %s", one.number, error)
-        if changes and self._loaded is self.matcher:
-            self.shared.answers.clear()
+                changes = loaded.add(one, await self._read_apart(one.request))
+            except (ValueError, Busy, Unread) as error:
+                # A pattern that cannot be used, or a body that takes too long
+                log.error("recording %d: %s", one.number, error or "it is not read")
+                continue
+            if changes and loaded is self.matcher:
+                self.shared.answers.clear()
+            if time.monotonic() - turn > TURN_S:
+                await asyncio.sleep(0)
+                turn = time.monotonic()
         await asyncio.sleep(0)
         return found != []
 
+    async def _read_apart(self, request: Request) -> Reading | None:
+        """None: it is read in the loop. Raises Busy and Unread."""
+        gate = self.shared.gate
+        if not gate.is_apart or not self._loaded.is_costly(request, recorded=True):
+            return None
+        return cast(Reading, (await gate.run(
+            OURSELVES, apart.read, self._packed, request, True))[1])
+
     def _take(self, rules: Rules) -> None:
-        self.shared.matcher = self._loaded
+        self.shared.matcher, self.shared.rules = self._loaded, self._packed
         self.shared.answers.clear()
         self.shared.answers.take_hits()      # numbers of what was read before
         if self._session is not None:

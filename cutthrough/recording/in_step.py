@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cutthrough.exchange.work import Body
 from cutthrough.recording.alter import ReplayFailed, alter, changes
 from cutthrough.recording.calls import Answering, Call, Differs, refusal_trailers
 from cutthrough.recording.heads import build_head, build_trailers
@@ -36,9 +37,12 @@ class Asked(Protocol):
     shared: Any
     wants_upload: bool
 
+    def collect(self) -> Body: ...
+    def drop_body(self) -> None: ...
     def request(self, fields: bool) -> Any: ...
     def decide(self) -> None: ...
     def miss(self, found: Miss) -> None: ...
+    def go_unread(self) -> None: ...
     def note(self, found: Miss) -> None: ...
     def refuse(self, text: str) -> None: ...
 
@@ -63,7 +67,7 @@ class InStep:
         if sluice is None:
             return
         exchange.send_continue()
-        body = bytearray()
+        body = play.collect()
         while True:
             try:
                 piece = sluice.take()
@@ -72,23 +76,27 @@ class InStep:
                         continue
                     found = call.look()
                     if found is not None:
-                        play.body = bytes(body)
+                        play.body = body.whole()
                         await self._answer(found, sluice)
                         return
                     piece = await take(sluice)
                 if not piece:
                     break
-                body += piece
+                if not body.add(piece):
+                    play.body = body.whole() + piece
+                    exchange.keep_rest()
+                    play.go_unread()
+                    return
                 if len(body) > most:
                     raise Differs("the request's body is longer than "
                                   f"{most} bytes (recording_body)")
                 call.take(piece)
             except Differs as error:
-                play.body = bytes(body)
+                play.body = body.whole()
                 exchange.keep_rest()
                 play.miss(Miss(str(error)))
                 return
-        play.body = bytes(body)
+        play.body = body.whole()
         exchange.end_of_request()
         play.decide()
 
@@ -112,7 +120,7 @@ class InStep:
         self._call.follow(recording)
         if recording.delay_us:
             await asyncio.sleep(recording.delay_us / 1e6)
-        play.body = b""
+        play.drop_body()
         await self._go_on(Answering(recording), sluice)
 
     def _next_like(self, one: Recording) -> Match | Miss:

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ BUSY_S = 1.0
 # Places and values that are kept, the newest; a client chooses its lane (R31)
 MOST_ROWS = 100_000
 PRUNE_EACH = 1000
+# Of one matcher alone; the one that was used least recently starts anew
+MOST_LANES = 10_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS places (
@@ -42,6 +45,23 @@ class Lane:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self.state: dict[str, str] = {}
+
+
+class OwnLanes:
+    """The lanes of one matcher alone, whose sequences are the serials of its groups."""
+
+    def __init__(self) -> None:
+        self.lanes: OrderedDict[str, Lane] = OrderedDict()
+
+    def lane(self, name: str) -> Lane:
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane()
+            if len(self.lanes) > MOST_LANES:
+                self.lanes.popitem(last=False)
+        else:
+            self.lanes.move_to_end(name)
+        return lane
 
 
 class SharedLanes:

@@ -15,35 +15,38 @@ a fifth of what their objects take, and are decoded when they are needed.
 
 from array import array
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 
+from cutthrough.exchange.work import MOST_RAW, is_costly
 from cutthrough.recording.begins import Begins
 from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
-from cutthrough.recording.lanes import Lane
+from cutthrough.recording.lanes import Lane, OwnLanes
 from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import (
+    Asked,
     Nearest,
     Places,
-    find_nearest,
+    compare,
+    find_likely,
     numbers_of,
 )
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 
 # The status of a WebSocket: in the key of its recording, for a page may have its URL
 SWITCHED = 101
-# Lanes that are remembered; the one that was used least recently starts anew
-MOST_LANES = 10_000
 # Recordings of one place that are read at a time, and their bytes
 MOST_READ, MOST_READ_BYTES = 100, 4 << 20
 
 Hold = Callable[[str, list[int]], AbstractContextManager[Lane]]
+
+_NOTHING: Mapping[Pattern, bool] = {}
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Recording).decode
@@ -58,11 +61,28 @@ class Match(msgspec.Struct, frozen=True):
     state: dict[str, str] = {}               # of its lane, behind it
 
 
+class Reading(NamedTuple):
+    """What is read of a request's content, in the loop or out of it."""
+
+    request: Request                         # without its secrets
+    base: Base
+    parts: Parts
+
+
+class Likely(NamedTuple):
+    """What a miss is to be compared with."""
+
+    asked: list[Asked]
+    state: dict[str, str]
+
+
 class Miss(msgspec.Struct, frozen=True):
-    """`nearest` is None if nothing is recorded, or if all that match are used up."""
+    """`nearest` is None if nothing is recorded, or if all that match are used up.
+    `likely`: the nearest is among these; None: it is known."""
 
     reason: str
     nearest: Nearest | None = None
+    likely: Likely | None = None
 
     def __str__(self) -> str:
         if self.nearest is None:
@@ -71,23 +91,6 @@ class Miss(msgspec.Struct, frozen=True):
         return (f"{self.reason}; the nearest is recording {one.number}, "
                 f"{one.request.method} {one.request.url}: "
                 f"{'; '.join(self.nearest.differences)}")
-
-
-class _Own:
-    """The lanes of one matcher, whose sequences are the serials of its groups."""
-
-    def __init__(self) -> None:
-        self.lanes: OrderedDict[str, Lane] = OrderedDict()
-
-    def lane(self, name: str) -> Lane:
-        lane = self.lanes.get(name)
-        if lane is None:
-            lane = self.lanes[name] = Lane()
-            if len(self.lanes) > MOST_LANES:
-                self.lanes.popitem(last=False)
-        else:
-            self.lanes.move_to_end(name)
-        return lane
 
 
 class _Line:
@@ -109,9 +112,10 @@ class Matcher:
 
     def __init__(self, routes: Iterable[Route] = (),
                  mask: Callable[[Request], Request] | None = None,
-                 shared: Hold | None = None) -> None:
-        """`shared` holds a lane that other processes have too, for a `with`. Raises
-        KeyMistake."""
+                 shared: Hold | None = None, *, reads_bodies: bool = False) -> None:
+        """`shared` holds a lane that other processes have too, for a `with`.
+        `reads_bodies`: the mask does. Raises KeyMistake."""
+        self.reads_bodies = reads_bodies
         serials = Serials()
         self._lines = [_Line(route, serials) for route in (*routes, Route())]
         self._mask = mask
@@ -120,9 +124,10 @@ class Matcher:
         self._predicates: dict[
             tuple[Pattern, ...], Sequence[tuple[bool, Predicate]]] = {}
         self._recordings: dict[int, bytes] = {}
+        self._read_apart: dict[int, Reading] = {}
         self._places: Places = {}
         self._begins = Begins()
-        self._own = _Own()
+        self._own = OwnLanes()
         self._shared = shared
         self._has_state = False
 
@@ -136,13 +141,16 @@ class Matcher:
     def has_patterns(self) -> bool:
         return self._patterned.has_any
 
-    def add(self, recording: Recording) -> bool:
+    def add(self, recording: Recording, reading: Reading | None = None) -> bool:
         """False: what was answered by another recording is answered by that again. Its
-        number must be new. Raises KeyMistake if a pattern is malformed."""
+        number must be new. `reading`: of its request, if that was done elsewhere.
+        Raises KeyMistake if a pattern is malformed."""
         number, request = recording.number, recording.request
         if number in self._recordings:
             raise ValueError(f"recording {number} is there already")
-        index, base, parts, extra = self._filed(recording)
+        index, base, parts, extra = self._filed(recording, reading)
+        if reading is not None:
+            self._read_apart[number] = reading
         if extra[0] and extra[0] not in self._predicates:
             self._predicates[extra[0]] = [
                 (one.how in OF_TOKENS, make_predicate(one)) for one in extra[0]]
@@ -166,7 +174,8 @@ class Matcher:
     def remove(self, number: int) -> None:
         """Raises KeyError."""
         recording = _DECODE(self._recordings[number])
-        index, base, parts, extra = self._filed(recording)
+        index, base, parts, extra = self._filed(
+            recording, self._read_apart.pop(number, None))
         index.remove(number, base, parts, extra)
         del self._recordings[number]
         request = recording.request
@@ -191,13 +200,15 @@ class Matcher:
             self.rewind()
         return found != []
 
-    def _filed(self, recording: Recording) -> tuple[Index, Base, Parts, Extra]:
+    def _filed(self, recording: Recording, reading: Reading | None
+               ) -> tuple[Index, Base, Parts, Extra]:
         requires = tuple(sorted(recording.requires.items()))
         if recording.patterns:
             parts, left = split(recording.patterns)
             return self._patterned, (), parts, (left, requires)
         line = self._line(recording.request)
-        base, parts = line.reader.read(recording.request, recorded=True)
+        base, parts = (line.reader.read(recording.request, recorded=True)
+                       if reading is None else (reading.base, reading.parts))
         if recording.response.status == SWITCHED:
             base = (*base, SWITCHED)
         return line.index, base, parts, ((), requires) if requires else NO_EXTRA
@@ -212,21 +223,66 @@ class Matcher:
         """Without what is not in recordings either."""
         return request if self._mask is None else self._mask(request)
 
+    def is_costly(self, request: Request, *, recorded: bool = False) -> bool:
+        """Whether reading its content may take longer than the loop has for it."""
+        body = request.body
+        if self.reads_bodies or (self._patterned.has_any and not recorded):
+            reads = True
+        else:
+            key = self._line(request).route.key
+            reads = key.body not in ("raw", "ignore")
+            if key.body == "graphql" and is_costly(request.query.encode()):
+                return True
+        if not reads:
+            return len(body) > MOST_RAW
+        return body != b"" and is_costly(body, request.field("content-encoding"))
+
+    def read(self, request: Request, *, recorded: bool = False) -> Reading:
+        """`recorded`: it is a recording's, which has no secrets any more."""
+        if not recorded:
+            request = self.masked(request)
+        return Reading(request, *self._line(request).reader.read(
+            request, recorded=recorded))
+
+    def asks(self, reading: Reading) -> tuple[Pattern, ...]:
+        """The patterns that are to be asked of a body."""
+        found: dict[Pattern, None] = {}
+        if self._patterned.has_any:
+            for group in self._patterned.find((), parts_of(reading.request)):
+                for pattern in group.extra[0]:
+                    if pattern.part == "body":
+                        found[pattern] = None
+        return tuple(found)
+
     def match(self, request: Request, lane: str = "", *, explain: bool = True,
-              offers: bool = False) -> Match | Miss:
+              offers: bool = False, reading: Reading | None = None,
+              holds: Mapping[Pattern, bool] = _NOTHING) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands. `offers`: an upgrade; the
-        recording of a WebSocket answers no other request."""
-        whole, request = request, self.masked(request)
+        recording of a WebSocket answers no other request. `reading`: of this request,
+        and `holds`: which patterns of bodies hold, if that was found elsewhere."""
+        found = self.choose(request, self.read(request) if reading is None else reading,
+                            lane, explain=explain, offers=offers, holds=holds)
+        if isinstance(found, Miss) and found.likely is not None:
+            return Miss(found.reason, self.nearest(
+                self.masked(request) if reading is None else reading.request,
+                found.likely))
+        return found
+
+    def choose(self, request: Request, reading: Reading, lane: str = "", *,
+               explain: bool, offers: bool = False,
+               holds: Mapping[Pattern, bool] = _NOTHING) -> Match | Miss:
+        """As `match`, but the nearest is still to be found among those likely."""
+        whole, request = request, reading.request
         line = self._line(request)
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
         if offers or self._patterned.has_any:
-            groups = list(self._groups(line, request, whole, offers))
+            groups = list(self._groups(line, reading, whole, offers, holds))
         else:
-            groups = line.index.find(*line.reader.read(request, recorded=False))
+            groups = line.index.find(reading.base, reading.parts)
         if groups and self._shared is not None and not self._has_state and (
                 route.after != "miss" and len(groups[0].numbers) == 1):
             # No other process need know of its place
@@ -246,14 +302,18 @@ class Matcher:
                         f"replayed as often as it was recorded: {count} "
                         f"{'time' if count == 1 else 'times'}")
         if explain and not offers:
-            for group in self._websockets(line, request):
+            for group in self._websockets(line, reading):
                 return Miss(f"recording {group.numbers[0]} is a WebSocket, which the "
                             "request does not offer")
-        nearest = find_nearest(
-            request, line.reader, self._recordings, self._places, held.state,
-            lambda one: self._line(one).route) if explain else None
-        return Miss("no recording matches" if self._recordings else
-                    "nothing is recorded", nearest)
+        reason = "no recording matches" if self._recordings else "nothing is recorded"
+        return Miss(reason, likely=Likely(
+            find_likely(request, route.key, self._recordings, self._places),
+            dict(held.state)) if explain and self._recordings else None)
+
+    def nearest(self, request: Request, likely: Likely) -> Nearest | None:
+        """Compares the content of a request without its secrets."""
+        return compare(request, self._line(request).reader, likely.asked, likely.state,
+                       self.route)
 
     def route(self, request: Request) -> Route:
         return self._line(request).route
@@ -316,22 +376,24 @@ class Matcher:
             used_up = group
         return used_up
 
-    def _groups(self, line: _Line, request: Request, whole: Request, offers: bool
-                ) -> Iterable[Group]:
+    def _groups(self, line: _Line, reading: Reading, whole: Request, offers: bool,
+                known: Mapping[Pattern, bool]) -> Iterable[Group]:
+        request = reading.request
         if offers:
-            yield from self._websockets(line, request)
-        base, parts = line.reader.read(request, recorded=False)
-        yield from line.index.find(base, parts)
+            yield from self._websockets(line, reading)
+        yield from line.index.find(reading.base, reading.parts)
         if self._patterned.has_any:
             for group in self._patterned.find((), parts_of(request)):
                 left = group.extra[0]
-                if not left or all(holds(whole if of_token else request)
-                                   for of_token, holds in self._predicates[left]):
+                if not left or all(
+                        known[pattern] if pattern in known else
+                        holds(whole if of_token else request) for pattern,
+                        (of_token, holds) in zip(left, self._predicates[left],
+                                                 strict=True)):
                     yield group
 
-    def _websockets(self, line: _Line, request: Request) -> Iterable[Group]:
-        base, parts = line.reader.read(request, recorded=False)
-        return line.index.find((*base, SWITCHED), parts)
+    def _websockets(self, line: _Line, reading: Reading) -> Iterable[Group]:
+        return line.index.find((*reading.base, SWITCHED), reading.parts)
 
     def _take(self, group: Group, lane: Lane, route: Route) -> Match | None:
         """None: the sequence is at its end."""

@@ -72,38 +72,48 @@ class Nearest(msgspec.Struct, frozen=True):
     differences: tuple[str, ...]             # MOST_SAID, and how many more
 
 
-def find_nearest(request: Request, reader: KeyReader,
-                 recordings: Mapping[int, bytes], places: Places,
-                 state: Mapping[str, str], route_of: Callable[[Request], Route]
-                 ) -> Nearest | None:
-    """`recordings` are MessagePack. `route_of` is asked for both sides."""
-    best: tuple[int, Asked, list[str]] | None = None
-    key = reader.key
+def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
+                places: Places) -> list[Asked]:
+    """Those that are compared. `recordings` are MessagePack."""
     numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
     if len(numbers) > MOST_COMPARED:
         # Stable: among those alike, the likeliest path stays first
         numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
             request, _GLANCE(recordings[number]).request, key))
-    route = route_of(request)
-    here = reader.plain(request)
+    found: list[Asked] = []
     left = MOST_BYTES
     for number in numbers:
         if left <= 0:
             break
-        one = _DECODE(recordings[number])
-        there = reader.plain(one.request)
+        found.append(asked := _DECODE(recordings[number]))
+        left -= len(request.body) + len(asked.request.body)
+    return found
+
+
+def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
+            state: Mapping[str, str], route_of: Callable[[Request], Route]
+            ) -> Nearest | None:
+    """`route_of` is asked for both sides."""
+    best: tuple[int, Asked, list[str]] | None = None
+    route = route_of(request)
+    here = reader.plain(request)
+    left = MOST_BYTES
+    for asked in likely:
+        if left <= 0:                        # of what codings stand for
+            break
+        there = reader.plain(asked.request)
         left -= len(here.body) + len(there.body)
-        found = list(differences(request, one, reader, state, (here, there)))
-        if not one.patterns and (other := route_of(one.request)) is not route:
+        found = list(differences(request, asked, reader, state, (here, there)))
+        if not asked.patterns and (other := route_of(asked.request)) is not route:
             found.insert(0, f"route: {_named(route)}, of the recording {_named(other)}")
         if best is None or len(found) < best[0]:
-            best = len(found), one, found
+            best = len(found), asked, found
     if best is None:
         return None
-    _, one, found = best
+    _, asked, found = best
     if len(found) > MOST_SAID:
         found[MOST_SAID:] = [f"{len(found) - MOST_SAID} more"]
-    return Nearest(one, tuple(found))
+    return Nearest(asked, tuple(found))
 
 
 def _named(route: Route) -> str:

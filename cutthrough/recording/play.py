@@ -3,18 +3,23 @@
     start ─> (the body) ─> the matcher ─> answer        with its chunks and trailers
                                 └─> pass_on, refuse     no recording answers it (R60)
 
-If nothing has to be waited for, all of that happens within `start`.
+If nothing has to be waited for, all of that happens within `start`. A body counts in
+the worker's bound while it is here, and what is costly to read is read elsewhere:
+exchange.work (R64, R69).
 """
 
 import asyncio
 import logging
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
+import msgspec
+
+from cutthrough.exchange.work import Body, Busy, Unread, is_costly
+from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.calls import refusal
 from cutthrough.recording.heads import (
@@ -26,8 +31,9 @@ from cutthrough.recording.heads import (
     size_of,
 )
 from cutthrough.recording.in_step import InStep
-from cutthrough.recording.matcher import Match, Matcher, Miss
-from cutthrough.recording.model import Message, Recording, Request, Response
+from cutthrough.recording.matcher import Match, Matcher, Miss, Reading
+from cutthrough.recording.model import Pattern, Recording, Request, Response
+from cutthrough.recording.shared import Exchange, Missed, Shared
 from cutthrough.recording.sluices import PIECE, Sluice, frame, take, until_left, write
 from cutthrough.recording.websocket import play_websocket
 
@@ -35,154 +41,25 @@ log = logging.getLogger("cutthrough")
 
 # As policy's Recording has it
 REPLAYS = 2
-MOST_MISSES = 100                            # that are remembered
-EXPLAINED_S = 0.1
-
-
-class Exchange(Protocol):
-    """What the session does. After the exchange's end, nothing."""
-
-    def answer(self, head: bytes) -> Sluice: ...
-    def answer_whole(self, head: bytes, body: bytes) -> bool: ...
-    def refuse(self, label: str, text: str) -> None: ...
-    def collect_request(self) -> Sluice | None: ...
-    def end_of_request(self) -> None: ...
-    def keep_rest(self) -> None: ...
-    def answer_meanwhile(self, head: bytes) -> Sluice: ...
-    def end_short(self) -> None: ...
-    def end_as(self, label: str, text: str) -> None: ...
-    def send_continue(self) -> None: ...
-    def keep(self, head: bytes, body: bytes, sent: bytes, number: int, packed: bytes
-             ) -> None: ...
-    def switch(self, function: Callable[[socket.socket], None]) -> None: ...
-    def pass_on(self) -> None: ...
-    def send_collected(self) -> bool: ...
-
-
-class Answers(Protocol):
-    """What the session sends without a Play, and how often each was replayed."""
-
-    by_fields: bool
-
-    def clear(self) -> None: ...
-    def prepare(self, is_inside: bool, port: int, host: bytes, line: bytes, head: bytes,
-                body: bytes, number: int, packed: bytes) -> bool: ...
-    def count(self, number: int) -> None: ...
-    def take_hits(self) -> dict[int, int]: ...
-
-
-def no_mask(request: Request) -> Callable[[Message], Message]:
-    return lambda message: message
-
-
-class Missed(NamedTuple):
-    """A request that was refused."""
-
-    at_s: float                              # Unix time
-    request: Request                         # without its secrets, if it has a matcher
-    miss: Miss
-
-
-class Hits:
-    """Of a session that requests choose: none of its answers are at hand."""
-
-    by_fields = False
-
-    def __init__(self) -> None:
-        self._hits: dict[int, int] = {}
-
-    def clear(self) -> None: ...
-
-    def prepare(self, *_answer: object) -> bool:
-        return False
-
-    def count(self, number: int) -> None:
-        self._hits[number] = self._hits.get(number, 0) + 1
-
-    def take_hits(self) -> dict[int, int]:
-        hits, self._hits = self._hits, {}
-        return hits
-
-
-class Told:
-    """What a worker tells of the requests that were missed."""
-
-    def __init__(self) -> None:
-        # Since the session came into force; the last that were refused
-        self.missed = 0
-        self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
-        self._explained_s = self._since = 0.0
-
-    def explain(self, matcher: Matcher, request: Request, offers: bool, miss: Miss
-                ) -> Match | Miss:
-        """A miss with the nearest recording, as long as that takes EXPLAINED_S in each
-        second at most: a client may ask again and again."""
-        begun = time.monotonic()
-        if begun - self._since >= 1:
-            self._since, self._explained_s = begun, 0.0
-        if self._explained_s >= EXPLAINED_S:
-            return Miss(f"{miss.reason}; so many requests are missed that the nearest "
-                        "recording is not looked for")
-        found = matcher.match(request, offers=offers)
-        self._explained_s += time.monotonic() - begun
-        return found
-
-    def forget(self) -> None:
-        """Another session is in force."""
-        self.missed = 0
-        self.misses.clear()
-
-
-class Shared:
-    """What all plays of a session share."""
-
-    def __init__(self, answers: Answers, told: Told) -> None:
-        self.answers, self.told = answers, told
-        self.matcher: Matcher | None = None  # None: the session is being read
-        self.waiting: set[asyncio.Future[None]] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.speed = 0.0                     # of recorded times; 0: at once
-        self.wants_fields = False
-        self.most_body = 4 << 20
-        # Of the messages of a request's WebSocket
-        self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
-        self.on_replay: OnReplay | None = None
-        self.first: Matcher | None = None    # answers that come before recordings
-        self.note: Callable[[Request], None] | None = None   # with them: what is asked
-
-    @property
-    def keeps(self) -> bool:
-        """Answers are kept at hand."""
-        return self.first is None and not isinstance(self.answers, Hits)
-
-    def be_ready(self) -> None:
-        if self.matcher is None:
-            self.matcher = Matcher()
-        for one in self.waiting:
-            if not one.done():
-                one.set_result(None)
-        self.waiting.clear()
-
-    def close(self) -> None:
-        for task in list(self.tasks):
-            task.cancel()
 
 
 class Play:
     wants_response = False                   # of filters: read by the session
-    __slots__ = ("_has_body", "_head", "_mode", "_offers", "_port", "_scheme", "_task",
-                 "body", "exchange", "host", "minor", "shared", "wants_upload")
+    __slots__ = ("_collected", "_has_body", "_head", "_mode", "_offers", "_port",
+                 "_scheme", "_task", "asker", "body", "exchange", "host", "minor",
+                 "shared", "wants_upload")
 
     def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
                  host: str, port: int, scheme: str, minor: int, has_body: bool,
-                 offers: bool) -> None:
-        """`offers`: an upgrade."""
-        self._offers = offers
+                 offers: bool, asker: str = "") -> None:
+        """`offers`: an upgrade. `asker`: whose bounds its body counts in."""
+        self._offers, self.asker = offers, asker
         self.shared, self.exchange, self._mode = shared, exchange, mode
         self._head, self.host, self._port = head.decode("latin-1"), host, port
         self._scheme, self.minor = scheme, minor
         self._has_body = self.wants_upload = has_body
         self.body = b""
+        self._collected: Body | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -200,6 +77,18 @@ class Play:
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task():
             task.cancel()
+        self.drop_body()
+
+    def collect(self) -> Body:
+        """For the request's body, until the exchange ends."""
+        self._collected = self.shared.gate.memory.open(self.asker)
+        return self._collected
+
+    def drop_body(self) -> None:
+        self.body = b""
+        if self._collected is not None:
+            self._collected.close()
+            self._collected = None
 
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._contain(coroutine))
@@ -238,21 +127,25 @@ class Play:
             self.decide()
 
     async def _collect(self) -> bool:
-        """Reads the request's body. False: it is too long, and the request refused."""
-        exchange, pieces, size = self.exchange, list[bytes](), 0
+        """Reads the request's body. False: it is too long, or there is no room for it,
+        and the request has gone its way."""
+        exchange, most = self.exchange, self.shared.most_body
+        body = self.collect()
         sluice = exchange.collect_request()
         if sluice is None:
             return False
         exchange.send_continue()
         while (piece := await take(sluice)) != b"":
-            pieces.append(piece)
-            size += len(piece)
-            if size > self.shared.most_body:
+            if len(body) + len(piece) > most:
                 exchange.refuse("recording_missed", "the request's body is longer than "
-                                f"{self.shared.most_body} bytes (recording_body): it "
-                                "is not compared")
+                                f"{most} bytes (recording_body): it is not compared")
                 return False
-        self.body = b"".join(pieces)
+            if not body.add(piece):
+                self.body = body.whole() + piece
+                exchange.keep_rest()
+                self.go_unread()
+                return False
+        self.body = body.whole()
         exchange.end_of_request()
         return True
 
@@ -261,30 +154,88 @@ class Play:
         matcher = shared.matcher
         assert matcher is not None
         if shared.first is not None and self._answer_first(shared.first):
-            self._tell_asked()
+            self._tell_asked(None)
             return
-        found = matcher.match(self.request(shared.wants_fields or self._has_body),
-                              explain=False, offers=self._offers)
-        if isinstance(found, Miss) and self._mode == REPLAYS:
-            known = shared.first if shared.first and not len(matcher) else matcher
-            found = shared.told.explain(
-                known, self.request(True), self._offers, found)
+        request = self.request(shared.wants_fields or self._has_body)
+        if shared.gate.is_apart and matcher.is_costly(request):
+            self._begin(self._read_apart(matcher, request))
+        else:
+            self._settle(matcher, request, matcher.read(request), {})
+
+    async def _read_apart(self, matcher: Matcher, request: Request) -> None:
+        shared = self.shared
+        gate, rules = shared.gate, shared.rules
+        try:
+            changed, reading = await gate.run(
+                self.asker, apart.read, rules, request, False)
+            reading = reading._replace(request=changed or request)
+            patterns, holds = matcher.asks(reading), dict[Pattern, bool]()
+            if patterns:
+                holds = await gate.run(
+                    self.asker, apart.ask, patterns, reading.request, request)
+        except Busy:
+            self.go_unread()
+        except Unread as error:
+            self.miss(Miss(f"the request's body is not compared: {error}"))
+        else:
+            self._settle(matcher, request, reading, holds)
+
+    def _settle(self, matcher: Matcher, request: Request, reading: Reading,
+                holds: dict[Pattern, bool]) -> None:
+        shared, is_last = self.shared, self._mode == REPLAYS
+        explains = is_last and shared.told.may_explain()
+        begun = time.monotonic() if explains else 0.0
+        found = matcher.choose(request, reading, explain=explains, offers=self._offers,
+                               holds=holds)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
-        if isinstance(found, Match) or self._mode == REPLAYS:
-            self._tell_asked()
-        if isinstance(found, Match):
-            shared.answers.count(found.recording.number)
-            if found.recording.response.status == 101:
-                self.exchange.switch(partial(self._converse, found))
-            elif changes(found, shared.on_replay):
-                self._answer_changed(found, shared.on_replay)
+        if isinstance(found, Match) or is_last:
+            self._tell_asked(reading.request)
+        if isinstance(found, Miss):
+            if explains:
+                shared.told.explained(time.monotonic() - begun)
+            elif is_last:
+                found = Miss(f"{found.reason}; so many requests are missed that the "
+                             "nearest recording is not looked for")
+            if found.likely is None:
+                self.miss(found)
             else:
-                self._answer(found.recording, found.is_last)
+                self._explain(matcher, reading, found)
             return
-        self.miss(found)
+        shared.answers.count(found.recording.number)
+        if found.recording.response.status == 101:
+            self.exchange.switch(partial(self._converse, found))
+        elif changes(found, shared.on_replay):
+            self._answer_changed(found, shared.on_replay)
+        else:
+            self._answer(found.recording, found.is_last)
+
+    def _explain(self, matcher: Matcher, reading: Reading, miss: Miss) -> None:
+        likely, begun = miss.likely, time.monotonic()
+        assert likely is not None
+        if self.shared.gate.is_apart and any(
+                is_costly(request.body, request.field("content-encoding"))
+                for request in (reading.request,
+                                *(asked.request for asked in likely.asked))
+                if request.body):
+            self._begin(self._explain_apart(reading, miss))
+            return
+        nearest = matcher.nearest(reading.request, likely)
+        self.shared.told.explained(time.monotonic() - begun)
+        self.miss(Miss(miss.reason, nearest))
+
+    async def _explain_apart(self, reading: Reading, miss: Miss) -> None:
+        shared, begun = self.shared, time.monotonic()
+        try:
+            nearest = await shared.gate.run(
+                self.asker, apart.find_nearest, shared.rules, reading.request,
+                miss.likely)
+        except (Busy, Unread):
+            nearest = None
+        shared.told.explained(time.monotonic() - begun)
+        self.miss(Miss(miss.reason, nearest))
 
     def miss(self, found: Miss) -> None:
         if self._mode == REPLAYS:
@@ -294,12 +245,21 @@ class Play:
             self.shared.told.missed += 1
             self.exchange.pass_on()
 
+    def go_unread(self) -> None:
+        """There is no room for its body, or no time: it goes on, if its rule allows
+        that."""
+        if self._mode == REPLAYS:
+            self.exchange.refuse("content_limit", "")
+        else:
+            self.exchange.pass_on()
+
     def note(self, found: Miss) -> None:
-        shared = self.shared
-        assert shared.matcher is not None
-        shared.told.missed += 1
-        shared.told.misses.append(Missed(
-            time.time(), shared.matcher.masked(self.request(True)), found))
+        """Without the body: 100 are remembered."""
+        told, matcher = self.shared.told, self.shared.matcher
+        assert matcher is not None
+        told.missed += 1
+        request = msgspec.structs.replace(self.request(True), body=b"")
+        told.misses.append(Missed(time.time(), matcher.masked(request), found))
 
     def refuse(self, text: str) -> None:
         """In the form that the client reads."""
@@ -315,10 +275,12 @@ class Play:
             sluice.write(body)
             sluice.finish()
 
-    def _tell_asked(self) -> None:
+    def _tell_asked(self, masked: Request | None) -> None:
+        """`masked`: without its secrets, and perhaps without its fields."""
         shared = self.shared
         if shared.note is not None and shared.matcher is not None:
-            shared.note(shared.matcher.masked(self.request(True)))
+            shared.note(masked if masked is not None and masked.fields else
+                        shared.matcher.masked(self.request(True)))
 
     def _answer_first(self, first: Matcher) -> bool:
         """False: there is no such answer."""
@@ -328,8 +290,31 @@ class Play:
         return isinstance(found, Match)
 
     def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
+        request = self.request(True)
+        if found.recording.template and self.shared.gate.is_apart and is_costly(
+                self.body, request.field("content-encoding")):
+            self._begin(self._fill_apart(found, request, hook))
+        else:
+            self._alter(found, request, hook)
+
+    async def _fill_apart(self, found: Match, request: Request, hook: OnReplay | None
+                          ) -> None:
         try:
-            made = alter(found, self.request(True), hook)
+            made = await self.shared.gate.run(
+                self.asker, apart.fill, found.recording, request, found.state)
+        except Busy:
+            self.exchange.refuse("content_limit", "")
+        except (Unread, ValueError) as error:
+            self.exchange.refuse("replay_failed", f"recording {found.recording.number},"
+                                 f" its template: {error}")
+        else:
+            self._alter(msgspec.structs.replace(
+                found, recording=msgspec.structs.replace(made, template=False)),
+                request, hook)
+
+    def _alter(self, found: Match, request: Request, hook: OnReplay | None) -> None:
+        try:
+            made = alter(found, request, hook)
         except ReplayFailed as error:
             self.exchange.refuse("replay_failed", str(error))
         else:
@@ -393,9 +378,9 @@ class Play:
         sluice.finish()
 
     async def _send_body(self, sluice: Sluice) -> None:
-        body, self.body = self.body, b""
         chunked = self.exchange.send_collected()
-        await write(sluice, body, chunked)
+        await write(sluice, self.body, chunked)
+        self.drop_body()
         while piece := await take(sluice):   # if it was collected in part
             await write(sluice, piece, chunked)
         if chunked:

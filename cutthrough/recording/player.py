@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cutthrough.capture.store import StoreError
+from cutthrough.exchange.work import Gate
 from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.answers import Asked, read_answers
 from cutthrough.recording.choice import Choice
@@ -27,19 +28,10 @@ from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
-from cutthrough.recording.play import (
-    Absent,
-    Answers,
-    Exchange,
-    Hits,
-    Misnamed,
-    Missed,
-    Play,
-    Shared,
-    Told,
-)
+from cutthrough.recording.play import Absent, Misnamed, Play
 from cutthrough.recording.session import SessionError
 from cutthrough.recording.sessions import SUFFIX
+from cutthrough.recording.shared import Answers, Exchange, Hits, Missed, Shared, Told
 
 log = logging.getLogger("cutthrough")
 
@@ -80,7 +72,9 @@ class Player:
     """Until `close`. `on_state` is called with each mode that comes into force.
     `answers` are those of the session in force; unused if requests choose theirs."""
 
-    def __init__(self, on_state: "OnState", answers: Answers) -> None:
+    def __init__(self, on_state: "OnState", answers: Answers, gate: Gate | None = None
+                 ) -> None:
+        self._gate = gate or Gate()
         self._on_state = on_state
         self._answers = answers
         self._settings: Settings | None = None
@@ -88,10 +82,11 @@ class Player:
         self._state_mark: tuple[int, ...] = (-1,)
         self._name = ""
         self._told = Told()
-        self._in_force = Follower(Shared(answers, self._told), self._told.forget)
+        self._in_force = Follower(
+            Shared(answers, self._told, self._gate), self._told.forget)
         self._chosen: dict[str, Follower] = {}          # the last asked is the last
         self._given_up: list[Follower] = []
-        self._nothing = Shared(Hits(), self._told)
+        self._nothing = Shared(Hits(), self._told, self._gate)
         self._nothing.matcher = Matcher()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -153,7 +148,8 @@ class Player:
     def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
               scheme: str, minor: int, has_body: bool, offers: bool, client: str,
               user: str) -> Play:
-        request = (exchange, mode, head, host, port, scheme, minor, has_body, offers)
+        request = (exchange, mode, head, host, port, scheme, minor, has_body, offers,
+                   user or client)
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:
@@ -175,7 +171,7 @@ class Player:
             # Not for each name that a client makes up
             if not (Path(settings.directory) / f"{name}{SUFFIX}").exists():
                 return None
-            found = Follower(Shared(Hits(), self._told))
+            found = Follower(Shared(Hits(), self._told, self._gate))
             found.configure(settings, is_elsewhere=False)
             self._wanted.set()
         self._chosen[name] = found

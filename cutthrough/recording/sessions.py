@@ -101,7 +101,7 @@ class Session(AnySession):
         self._base = self._connect(made)
         self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
-        self.masker = Masker(self.manifest.redaction, key)
+        self.key, self.masker = key, Masker(self.manifest.redaction, key)
 
     def _connect(self, made: Manifest | None) -> sqlite3.Connection:
         with explained(self._path):

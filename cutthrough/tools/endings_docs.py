@@ -151,6 +151,8 @@ ADVICE = {
     "quota_exceeded": "raise `bytes_per_day`, or wait for midnight UTC",
     "question_limit": (
         "find out why this user's names or the policy's hook are so slow"),
+    "content_limit": (
+        "send fewer large bodies at a time; the operator: raise `collected_bodies`"),
     "dns_error": "query the same name server yourself; see `resolvers`",
     "dns_not_found": "nothing if the name is wrong; else see `resolvers`",
     "dns_timeout": (

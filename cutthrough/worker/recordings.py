@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutthrough.capture.ring import Ring
 from cutthrough.capture.ring_room import RingRoom
+from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
 from cutthrough.policy.source import RECORDINGS, Code
@@ -21,14 +22,15 @@ LOOK_S = 0.005
 
 
 class Recordings:
-    def __init__(self, context: Context, program: int, ring: Ring | None = None
-                 ) -> None:
+    def __init__(self, context: Context, program: int, ring: Ring | None = None,
+                 gate: Gate | None = None) -> None:
         """`program`: the supervisor's identifier; 0: there is none. `ring`: to the
         writer; None: nothing is recorded."""
         self._context = context
         self._ring = ring
         self._room: RingRoom | None = None
         self._program = program
+        self._gate = gate or Gate()
         self._answers = Answers()
         self._player: Player | None = None
         self._hooks: Any = None
@@ -51,7 +53,7 @@ class Recordings:
             self._hooks = make_hooks(config, generation.policy)
             self._code = code
         answers = self._answers
-        player = self._player or Player(self._set_mode, answers)
+        player = self._player or Player(self._set_mode, answers, self._gate)
         player.configure(Settings(
             directory=config.recording_directory, session=config.recording_session,
             choice=Choice(config.recording_session_field,

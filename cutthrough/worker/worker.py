@@ -17,6 +17,7 @@ from cutthrough.capture.ring import Ring
 from cutthrough.config.config import Config
 from cutthrough.config.log_format import peeked_codes
 from cutthrough.config.values import show_address
+from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.interception import InterceptionFiles
@@ -40,6 +41,7 @@ from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.policy.source import Policy
 from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.descriptors import most_connections
+from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
 from cutthrough.session.client import Journal
@@ -100,9 +102,8 @@ class Worker:
     of limits and of verified credentials; None: it shares neither. `tls`,
     `parent_files` and `interception`: see Generation. `ticket_keys` and `checks`: of
     all workers; None: of its own. `ring`: for what rules capture; None: nothing is
-    captured. `helpers`: it may start processes that compute password hashes.
-    `must_log`: it does not start without its access log; else the log is opened as soon
-    as it can be.
+    captured. `helpers`: it may start processes, for hashes and content. `must_log`: it
+    does not start without its access log; else the log is opened as soon as it can be.
     """
 
     def __init__(
@@ -176,13 +177,8 @@ class Worker:
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
         self.resolver = Resolver(
-            loop,
-            config.resolvers,
-            config.dns_timeout,
-            config.dns_cache_entries,
-            config.dns_stale,
-            config.dns_overrides,
-        )
+            loop, config.resolvers, config.dns_timeout, config.dns_cache_entries,
+            config.dns_stale, config.dns_overrides)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,
@@ -211,14 +207,15 @@ class Worker:
             recorder=FlightRecorder(config.flight_recorder),
         )
         self._carriers = self.context.carriers = Carriers()
+        self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
-            self.context, os.getppid() if self._helpers else 0, self._ring)
+            self.context, os.getppid() if self._helpers else 0, self._ring, self.gate)
         self._checks = ParentChecks(self.context, self._checks_page)
         self._standby = ParentStandby(self.context, self.poller)
         self._parents = ParentRows(
             self.page, self.context.parents, self._checks.results)
         self._hosts = HostAddresses(own_hosts())
-        self.tally = Tally()
+        self.tally = Tally(self.gate.memory)
         self._sources = SourceNumbers()
         self.context.pacs = [None] * len(self._own)
         self._configure(self.generation)
@@ -346,6 +343,7 @@ class Worker:
         self._parents.configure(snapshot.ways)
         self._checks.configure(config, snapshot.ways)
         self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
+        self.gate.memory.most = config.collected_bodies
         self.recordings.configure(generation)
         if self._capture is not None:
             self._capture.configure(config.capture_body, config.recording_body)
@@ -415,6 +413,7 @@ class Worker:
         self.recordings.close()
         cut = close_all(self.context, outcome)
         self.recordings.end()
+        self.gate.close()
         if self.log is not None:
             self.log.close()
         self._gauges.stop()

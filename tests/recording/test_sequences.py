@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 )
 
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import MOST_LANES, Match, Matcher, Miss
+from cutthrough.recording.lanes import MOST_LANES
+from cutthrough.recording.matcher import Match, Matcher, Miss
 from tests.recording import twin
 from tests.recording.answers import recording, request
 from tests.recording.requests import (

@@ -1,0 +1,249 @@
+"""The gate through which work on content runs in a worker: bounded in bytes and time.
+
+    a body that is collected ── Body.add ──> Memory          one bound, shared by askers
+    work on it ── is_costly ──> no:  in the loop, at once
+                           └──> yes: Gate.run ─> in line ─> a process that may be killed
+
+Work in the loop takes 5 ms at most (R64): what may take longer goes to a process, and
+only the exchange that asked for it waits. An asker is a user, or the address of a
+client without one. Each has one call at work and a few in line, so a hostile asker
+delays none of the others (R64), and none takes all memory (R69).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+# Bytes of bodies, in one worker; one asker alone gets half: 32 of 4 MiB
+MOST_COLLECTED = 256 << 20
+# Microseconds of work in the loop: half of what R64 allows. The next two are above the
+# worst text of each step, measured: JSONPath and masking of `[],` take 1.8 us a mark,
+# forms and masking of one long string 0.08 us a byte
+MOST_US = 4000
+US_OF_BYTE = 0.1
+US_OF_MARK = 3
+# Each begins a value, a pair, an element or an escape
+MARKS = b",[{:&<%\\"
+# Bytes that take less than that, whatever they are
+SMALL = 1024
+# Of octets that are only compared: a hash of 1 MiB takes 1 ms
+MOST_RAW = 2 << 20
+# A call that takes longer is given up, and its process killed. The worst that is left
+# within the other bounds takes 2 s; a process starts in 0.2 s
+RUN_S = 5.0
+# In line, of all askers and of each; a place comes within this time
+MOST_WAITING, MOST_OF_ASKER = 256, 16
+WAIT_S = 10.0
+
+
+class Busy(Exception):
+    """No room, or no place in line: the exchange ends with `content_limit`."""
+
+
+class Unread(Exception):
+    """The content was not read, with the reason; the exchange goes on without it."""
+
+
+class Lost(Exception):
+    """The process that was to do it died, or none could be started."""
+
+
+class Pool(Protocol):
+    most: int                                # calls at a time
+
+    async def run(self, seconds: float, function: Callable[..., Any], *given: Any
+                  ) -> Any:
+        """Raises TimeoutError, Lost, and what the function raises."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Memory:
+    """Bytes of the bodies that are collected in one worker.
+
+    An asker gets bytes as long as it has no more than are free then. So one asker alone
+    gets half of all, two greedy askers get a third each, and a later one still finds
+    some.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = self.refused = 0
+        self._by_asker: dict[str, int] = {}
+
+    def take(self, asker: str, size: int) -> bool:
+        """False: there is no room."""
+        has = self._by_asker.get(asker, 0) + size
+        if has > self.most - self.taken - size:
+            self.refused += 1
+            return False
+        self._by_asker[asker] = has
+        self.taken += size
+        return True
+
+    def give(self, asker: str, size: int) -> None:
+        """Gives back what was taken."""
+        self.taken -= size
+        left = self._by_asker[asker] - size
+        if left:
+            self._by_asker[asker] = left
+        else:
+            del self._by_asker[asker]
+
+    def open(self, asker: str) -> "Body":
+        return Body(self, asker)
+
+
+class Body:
+    """One body that is collected, until `close`.
+
+    Its bytes are one object that grows in place: pieces of their own were 400 MB in the
+    heap, which stayed there when they were freed, because something small lay behind
+    them. From 128 KiB on the C library maps such an object apart.
+    """
+
+    __slots__ = ("_asker", "_data", "_memory", "_taken")
+
+    def __init__(self, memory: Memory, asker: str) -> None:
+        self._memory, self._asker = memory, asker
+        self._data = bytearray()
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def add(self, piece: bytes) -> bool:
+        """False: there is no room for it, and it was not added."""
+        size = len(piece)
+        if not self._memory.take(self._asker, size):
+            return False
+        self._taken += size
+        self._data += piece
+        return True
+
+    def whole(self) -> bytes:
+        """The bytes, which count until `close`; nothing is added afterwards."""
+        data, self._data = bytes(self._data), bytearray()
+        return data
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._data = bytearray()
+        taken, self._taken = self._taken, 0
+        if taken:
+            self._memory.give(self._asker, taken)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Line:
+    """Of one asker."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.lock, self.count = asyncio.Lock(), 0
+
+
+class Gate:
+    """Of one worker. Without a pool all work is done at once, in the caller."""
+
+    def __init__(self, pool: Pool | None = None) -> None:
+        self.memory = Memory(MOST_COLLECTED)
+        self._pool = pool
+        self._places = asyncio.Semaphore(pool.most if pool else 1)
+        self._lines: dict[str, _Line] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.waiting = 0                     # in line, or at work
+        self.calls = self.refused = self.late = 0
+
+    @property
+    def is_apart(self) -> bool:
+        """Work need not be done in the loop."""
+        return self._pool is not None
+
+    async def run(self, asker: str, function: Callable[..., Any], *given: Any) -> Any:
+        """What the function returns, out of the loop. Raises Busy, Unread, and what it
+        raises. The function has a module and a name, and all values can be pickled."""
+        pool = self._pool
+        if pool is None:
+            return function(*given)
+        line = self._lines.get(asker)
+        if self.waiting >= MOST_WAITING or (line and line.count >= MOST_OF_ASKER):
+            self.refused += 1
+            raise Busy
+        if line is None:
+            line = self._lines[asker] = _Line()
+        line.count += 1
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await line.lock.acquire()
+                try:
+                    await self._places.acquire()
+                except BaseException:
+                    line.lock.release()
+                    raise
+        except BaseException as error:
+            self._leave(asker, line)
+            if isinstance(error, TimeoutError):
+                self.refused += 1
+                raise Busy from None
+            raise
+        # If the client leaves, the call goes on: a process takes 0.2 s to start
+        self.calls += 1
+        task = asyncio.get_running_loop().create_task(
+            self._work(asker, line, pool, function, given))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return await asyncio.shield(task)
+
+    async def _work(self, asker: str, line: _Line, pool: Pool,
+                    function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        try:
+            return await pool.run(RUN_S, function, *given)
+        except TimeoutError:
+            self.late += 1
+            raise Unread(f"it takes longer than {RUN_S:g} s") from None
+        except (MemoryError, RecursionError):
+            raise Unread("it is too large") from None
+        except Lost as error:
+            raise Unread(f"the process that reads it has ended: {error}") from None
+        finally:
+            self._places.release()
+            line.lock.release()
+            self._leave(asker, line)
+
+    def _leave(self, asker: str, line: _Line) -> None:
+        self.waiting -= 1
+        line.count -= 1
+        if not line.count:
+            del self._lines[asker]
+
+    def _on_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()                 # taken note of, if nobody waits for it
+
+    def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._pool is not None:
+            self._pool.close()
+
+
+def is_costly(data: bytes, coding: str = "") -> bool:
+    """Whether content may take longer than MOST_US to read, in any form. What has a
+    coding may be of any size."""
+    if len(data) <= SMALL and not coding:
+        return False
+    return bool(coding) or cost_us(data) > MOST_US
+
+
+def cost_us(data: bytes) -> float:
+    """Microseconds, at most."""
+    if len(data) * US_OF_BYTE > MOST_US:
+        return len(data) * US_OF_BYTE
+    return len(data) * US_OF_BYTE + US_OF_MARK * sum(map(data.count, MARKS))

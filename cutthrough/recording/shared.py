@@ -1,0 +1,145 @@
+"""What all replays of a session share, and what the session does for each of them."""
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from cutthrough.exchange.work import Gate
+from cutthrough.recording.alter import OnReplay
+from cutthrough.recording.matcher import Matcher, Miss
+from cutthrough.recording.model import Message, Request
+from cutthrough.recording.sluices import Sluice
+
+MOST_MISSES = 100                            # that are remembered
+EXPLAINED_S = 0.1
+
+
+class Exchange(Protocol):
+    """What the session does. After the exchange's end, nothing."""
+
+    def answer(self, head: bytes) -> Sluice: ...
+    def answer_whole(self, head: bytes, body: bytes) -> bool: ...
+    def refuse(self, label: str, text: str) -> None: ...
+    def collect_request(self) -> Sluice | None: ...
+    def end_of_request(self) -> None: ...
+    def keep_rest(self) -> None: ...
+    def answer_meanwhile(self, head: bytes) -> Sluice: ...
+    def end_short(self) -> None: ...
+    def end_as(self, label: str, text: str) -> None: ...
+    def send_continue(self) -> None: ...
+    def keep(self, head: bytes, body: bytes, sent: bytes, number: int, packed: bytes
+             ) -> None: ...
+    def switch(self, function: Callable[[socket.socket], None]) -> None: ...
+    def pass_on(self) -> None: ...
+    def send_collected(self) -> bool: ...
+
+
+class Answers(Protocol):
+    """What the session sends without a Play, and how often each was replayed."""
+
+    by_fields: bool
+
+    def clear(self) -> None: ...
+    def prepare(self, is_inside: bool, port: int, host: bytes, line: bytes, head: bytes,
+                body: bytes, number: int, packed: bytes) -> bool: ...
+    def count(self, number: int) -> None: ...
+    def take_hits(self) -> dict[int, int]: ...
+
+
+def no_mask(request: Request) -> Callable[[Message], Message]:
+    return lambda message: message
+
+
+class Missed(NamedTuple):
+    """A request that was refused."""
+
+    at_s: float                              # Unix time
+    request: Request                         # without its secrets, if it has a matcher
+    miss: Miss
+
+
+class Hits:
+    """Of a session that requests choose: none of its answers are at hand."""
+
+    by_fields = False
+
+    def __init__(self) -> None:
+        self._hits: dict[int, int] = {}
+
+    def clear(self) -> None: ...
+
+    def prepare(self, *_answer: object) -> bool:
+        return False
+
+    def count(self, number: int) -> None:
+        self._hits[number] = self._hits.get(number, 0) + 1
+
+    def take_hits(self) -> dict[int, int]:
+        hits, self._hits = self._hits, {}
+        return hits
+
+
+class Told:
+    """What a worker tells of the requests that were missed."""
+
+    def __init__(self) -> None:
+        # Since the session came into force; the last that were refused
+        self.missed = 0
+        self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
+        self._explained_s = self._since = 0.0
+
+    def may_explain(self) -> bool:
+        """Whether a miss has the nearest recording: as long as that takes EXPLAINED_S
+        in each second at most, for a client may ask again and again."""
+        begun = time.monotonic()
+        if begun - self._since >= 1:
+            self._since, self._explained_s = begun, 0.0
+        return self._explained_s < EXPLAINED_S
+
+    def explained(self, seconds: float) -> None:
+        self._explained_s += seconds
+
+    def forget(self) -> None:
+        """Another session is in force."""
+        self.missed = 0
+        self.misses.clear()
+
+
+class Shared:
+    """What all plays of a session share."""
+
+    def __init__(self, answers: Answers, told: Told, gate: Gate | None = None) -> None:
+        self.answers, self.told = answers, told
+        self.gate = gate or Gate()
+        self.matcher: Matcher | None = None  # None: the session is being read
+        self.rules = b""                     # of the matcher, for other processes
+        self.waiting: set[asyncio.Future[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.speed = 0.0                     # of recorded times; 0: at once
+        self.wants_fields = False
+        self.most_body = 4 << 20
+        # Of the messages of a request's WebSocket
+        self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
+        self.on_replay: OnReplay | None = None
+        self.first: Matcher | None = None    # answers that come before recordings
+        self.note: Callable[[Request], None] | None = None   # with them: what is asked
+
+    @property
+    def keeps(self) -> bool:
+        """Answers are kept at hand."""
+        return self.first is None and not isinstance(self.answers, Hits)
+
+    def be_ready(self) -> None:
+        if self.matcher is None:
+            self.matcher = Matcher()
+        for one in self.waiting:
+            if not one.done():
+                one.set_result(None)
+        self.waiting.clear()
+
+    def close(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()

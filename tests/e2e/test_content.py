@@ -1,0 +1,108 @@
+"""Bodies that are collected, and bodies that are costly to read, in a worker."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.e2e.test_recording import fill, made
+from tests.e2e.test_recording import folder as folder
+from tests.e2e.test_recording import start as start
+from tests.support.client import build_request
+
+pytestmark = pytest.mark.any_loop
+
+LARGE = bytes(400_000)
+FILTERED = """
+    [filters.Looks]
+    code = "sieve:Looks"
+    on_fault = "{on_fault}"
+
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+    filters = ["Looks"]
+"""
+LOOKS = """
+class Looks:
+    async def on_request_body(self, flow, body):
+        return None
+"""
+
+
+def begin(client, url, body=LARGE):
+    """Sends all of a body but its end."""
+    client.send(build_request("POST", url, f"Content-Length: {len(body) + 1}") + body)
+
+
+
+
+def test_a_body_without_room_is_503_and_finds_some_when_the_others_have_gone(
+        start, folder, dial):
+    """R69: 400 connections that sent 4 MB each took 950 MiB, for good."""
+    fill(folder, made(9, method="POST", sent=LARGE + b"x"))
+    proxy = start(config='workers = 1\ncollected_bodies = "1MiB"')
+    url = "http://127.0.0.1:9/a"
+    first = dial(proxy)
+    begin(first, url)                        # one user alone gets half
+    refused = None
+    for _ in range(100):                     # until the first is here
+        second = dial(proxy)
+        reply = second.ask("POST", url, f"Content-Length: {len(LARGE) + 1}",
+                           body=LARGE + b"x")
+        if reply.status == 503:
+            refused = reply
+            break
+    assert refused is not None and b"content_limit" in refused.body
+    first.send(b"x")
+    assert first.read_response("POST").body == b"hello"
+    reply = dial(proxy).ask("POST", url, f"Content-Length: {len(LARGE) + 1}",
+                            body=LARGE + b"x")
+    assert (reply.status, reply.body) == (200, b"hello")
+
+
+def test_a_body_without_room_goes_on_unread_if_its_rule_has_an_origin(
+        start, make_origin, dial):
+    # R69
+    origin = make_origin()
+    proxy = start("cache", config='workers = 1\ncollected_bodies = "1MiB"')
+    body = bytes(900_000)
+    client = dial(proxy)
+    for _ in range(2):
+        reply = client.ask("POST", origin.url("/a"), f"Content-Length: {len(body)}",
+                           body=body)
+        assert reply.status == 200
+    assert [len(one.body) for one in origin.requests] == [len(body)] * 2
+
+
+@pytest.mark.parametrize("on_fault", ["refuse", "pass"])
+def test_a_body_without_room_is_a_fault_of_its_filters(
+        start_policy, make_origin, dial, on_fault):
+    # R69
+    origin = make_origin()
+    proxy = start_policy(
+        FILTERED.format(on_fault=on_fault), 'collected_bodies = "1MiB"',
+        modules={"sieve": LOOKS})
+    body = bytes(900_000)
+    reply = dial(proxy).ask("POST", origin.url("/a"), f"Content-Length: {len(body)}",
+                            body=body)
+    assert reply.status == (503 if on_fault == "refuse" else 200)
+    line = proxy.wait_log(1)[0]
+    assert line["reason"] == ("content_limit" if on_fault == "refuse" else "ok")
+
+
+def test_what_is_costly_to_read_is_matched_all_the_same(start, folder, dial):
+    """R64: it is read in another process. 1 MB of lists took a worker 5 s."""
+    document = [[number] for number in range(20_000)]
+    fill(folder, made(9, method="POST", sent=json.dumps(document).encode()))
+    proxy = start(config='workers = 1\nrecording_redact_json = ["$..password"]\n'
+                  '[recording_routes.all]\nbody = "json"')
+    client = dial(proxy)
+    body = gzip.compress(json.dumps(document, indent=2).encode())
+    reply = client.ask("POST", "http://127.0.0.1:9/a", "Content-Encoding: gzip",
+                       f"Content-Length: {len(body)}", body=body)
+    assert (reply.status, reply.body) == (200, b"hello")
+    body = json.dumps([*document, 0]).encode()
+    reply = client.ask("POST", "http://127.0.0.1:9/a", f"Content-Length: {len(body)}",
+                       body=body)
+    assert reply.status == 502 and b"the nearest is recording 1" in reply.body
