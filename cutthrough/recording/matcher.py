@@ -239,10 +239,10 @@ class Matcher:
 
     def read(self, request: Request, *, recorded: bool = False) -> Reading:
         """`recorded`: it is a recording's, which has no secrets any more."""
-        if not recorded:
-            request = self.masked(request)
-        return Reading(request, *self._line(request).reader.read(
-            request, recorded=recorded))
+        if self._mask is not None and not recorded:
+            request = self._mask(request)
+        base, parts = self._line(request).reader.read(request, recorded=recorded)
+        return Reading(request, base, parts)
 
     def asks(self, reading: Reading) -> tuple[Pattern, ...]:
         """The patterns that are to be asked of a body."""
@@ -271,7 +271,7 @@ class Matcher:
         return found
 
     def choose(self, request: Request, reading: Reading, lane: str = "", *,
-               explain: bool, offers: bool = False,
+               explain: bool = False, offers: bool = False,
                holds: Mapping[Pattern, bool] = _NOTHING) -> Match | Miss:
         """As `match`, but the nearest is still to be found among those likely."""
         whole, request = request, reading.request

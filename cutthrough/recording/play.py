@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.exchange.work import Body, Busy, Unread, is_costly
+from cutthrough.exchange.work import SMALL, Body, Busy, Unread, is_costly
 from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.calls import refusal
@@ -157,7 +157,8 @@ class Play:
             self._tell_asked(None)
             return
         request = self.request(shared.wants_fields or self._has_body)
-        if shared.gate.is_apart and matcher.is_costly(request):
+        if (self._has_body or len(self._head) > SMALL) and (
+                shared.gate.is_apart and matcher.is_costly(request)):
             self._begin(self._read_apart(matcher, request))
         else:
             self._settle(matcher, request, matcher.read(request), {})
@@ -182,27 +183,20 @@ class Play:
 
     def _settle(self, matcher: Matcher, request: Request, reading: Reading,
                 holds: dict[Pattern, bool]) -> None:
-        shared, is_last = self.shared, self._mode == REPLAYS
-        explains = is_last and shared.told.may_explain()
-        begun = time.monotonic() if explains else 0.0
-        found = matcher.choose(request, reading, explain=explains, offers=self._offers,
-                               holds=holds)
+        shared = self.shared
+        found = matcher.choose(request, reading, offers=self._offers, holds=holds)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
-        if isinstance(found, Match) or is_last:
+        if shared.note is not None and (
+                isinstance(found, Match) or self._mode == REPLAYS):
             self._tell_asked(reading.request)
         if isinstance(found, Miss):
-            if explains:
-                shared.told.explained(time.monotonic() - begun)
-            elif is_last:
-                found = Miss(f"{found.reason}; so many requests are missed that the "
-                             "nearest recording is not looked for")
-            if found.likely is None:
-                self.miss(found)
+            if self._mode == REPLAYS:
+                self._explain(matcher, request, reading, holds, found)
             else:
-                self._explain(matcher, reading, found)
+                self.miss(found)
             return
         shared.answers.count(found.recording.number)
         if found.recording.response.status == 101:
@@ -212,19 +206,29 @@ class Play:
         else:
             self._answer(found.recording, found.is_last)
 
-    def _explain(self, matcher: Matcher, reading: Reading, miss: Miss) -> None:
-        likely, begun = miss.likely, time.monotonic()
-        assert likely is not None
-        if self.shared.gate.is_apart and any(
-                is_costly(request.body, request.field("content-encoding"))
-                for request in (reading.request,
-                                *(asked.request for asked in likely.asked))
-                if request.body):
-            self._begin(self._explain_apart(reading, miss))
+    def _explain(self, matcher: Matcher, request: Request, reading: Reading,
+                 holds: dict[Pattern, bool], miss: Miss) -> None:
+        told, begun = self.shared.told, time.monotonic()
+        if not told.may_explain():
+            self.miss(Miss(f"{miss.reason}; so many requests are missed that the "
+                           "nearest recording is not looked for"))
             return
-        nearest = matcher.nearest(reading.request, likely)
-        self.shared.told.explained(time.monotonic() - begun)
-        self.miss(Miss(miss.reason, nearest))
+        found = matcher.choose(request, reading, explain=True, offers=self._offers,
+                               holds=holds)
+        if not isinstance(found, Miss):      # another worker has freed its place
+            found = miss
+        likely = found.likely
+        if likely is None:
+            self.miss(found)
+        elif self.shared.gate.is_apart and any(
+                is_costly(one.body, one.field("content-encoding"))
+                for one in (reading.request, *(one.request for one in likely.asked))
+                if one.body):
+            self._begin(self._explain_apart(reading, found))
+        else:
+            found = Miss(found.reason, matcher.nearest(reading.request, likely))
+            told.explained(time.monotonic() - begun)
+            self.miss(found)
 
     async def _explain_apart(self, reading: Reading, miss: Miss) -> None:
         shared, begun = self.shared, time.monotonic()
