@@ -3,7 +3,8 @@
 Regular clients (regulars.py) send requests through two workers with a policy and bcrypt
 users, at a fixed rate, in a network with `lo` alone. They are measured before, during
 and for half a minute after each attack. 99 % of their requests must be served in time,
-their p99 may at most double, and memory must return to 1.1 times its earlier size.
+their p99 may at most double, memory must return to 1.1 times its earlier size, and no
+process may grow by more than 300 MiB.
 
 Prints a line for each attack, and stores it in bench/results/attack.json under --name;
 exit status 1 if a goal was missed.
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -45,6 +47,7 @@ PORT = 3129  # of the second listener, in a network of its own
 #: first request must wait for a hash.
 IN_TIME, FIRST_IN_TIME = 2.0, 5.0
 LEAST_SHARE, MOST_RATIO, MOST_MEMORY = 0.99, 2.0, 1.1
+MOST_GROWN_KIB = 300 << 10
 #: A p99 of a few milliseconds is noise of the machine. Below this it counts as no
 #: delay.
 NO_DELAY = 0.05
@@ -86,6 +89,7 @@ class Attack:
     hook: bool = False
     names: bool = False  # the regulars ask for names, not for an address
     newcomers: int = 0  # seconds between two users who come for the first time
+    content: bool = False  # a rule that replays
     secure: bool = False  # a second listener, on PORT: TLS, and SOCKS without it
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -113,7 +117,42 @@ ATTACKS = {
     "greetings": Attack("9 900 greetings of SOCKS5 with 255 methods", "greetings",
                         secure=True,
                         more={"port": PORT, "conns": 9900, "again": 500}),
+    **{f"body-{name}": Attack(about, "bodies", content=True,
+                              more={"body": name, "conns": 8})
+       for name, about in {
+           "bomb": "12 KB of gzip that are 12 MB of JSON, to be matched",
+           "charset": "gzip of 2 MB in the charset punycode, to be masked",
+           "graphql": "60 KB of GraphQL whose strings do not end",
+           "paths": "1 MB of empty lists, of which a JSONPath is left out",
+           "deep": "150 lists inside each other, likewise",
+           "partial": "3 000 lists, to be compared one by one",
+           "masked": "3.9 MB of empty lists, to be masked"}.items()},
+    "body-held": Attack("400 connections with 4 of 4.2 MB of a body that is collected",
+                        "held", content=True, more={"conns": 400, "again": 50}),
 }  # fmt: skip
+
+# Of recordings, of which there are none: what is read is the requests' content
+CONTENT = """
+[recording_routes.json]
+paths = ["/json"]
+body = "json"
+[recording_routes.graphql]
+paths = ["/graphql"]
+body = "graphql"
+[recording_routes.paths]
+paths = ["/paths"]
+body = "json"
+ignored_paths = ["$..id"]
+[recording_routes.partial]
+paths = ["/partial"]
+body = "partial_json"
+"""
+PLAYED = """
+[[rules]]
+action = "allow"
+hosts = [".body.test"]
+recording = "replay"
+"""
 
 
 def prepare(attack: Attack, directory: Path, cost: int) -> None:
@@ -122,7 +161,9 @@ def prepare(attack: Attack, directory: Path, cost: int) -> None:
     users = [f"user{n}" for n in range(attack.users)] + ["guest"]
     users += [f"new{n}" for n in range(500)]
     (directory / "users").write_text("".join(f"{name}:{made}\n" for name in users))
-    (directory / "policy.toml").write_text(POLICY)
+    begin, rules = POLICY.split("\n[[", 1)
+    (directory / "policy.toml").write_text(
+        f"{begin}{PLAYED * attack.content}\n[[{rules}")
     (directory / "decisions.py").write_text(HOOK)
     lines = [f'listen = ["{lone.PROXY}:0"]', f"workers = {WORKERS}",
              f'users_file = "{directory}/users"', f'policy = "{directory}/policy.toml"',
@@ -137,6 +178,9 @@ def prepare(attack: Attack, directory: Path, cost: int) -> None:
                   'protocols = ["http", "socks5", "tls"]', f'certificates = ["{pem}"]']
     elif attack.hook:
         lines.append('policy_hook = "decisions:decide"')
+    elif attack.content:
+        lines += [f'recording_directory = "{directory}/sessions"',
+                  'recording_redact_json = ["$..password"]', CONTENT]
     (directory / "proxy.toml").write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -239,6 +283,33 @@ def memory_of(program: Program) -> int:
     return 0
 
 
+class Largest(threading.Thread):
+    """Looks for the largest process of the program four times a second, in KiB."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(daemon=True)
+        self.program, self.kib = program, 0
+        self._over = threading.Event()
+
+    def look(self) -> int:
+        with contextlib.suppress(psutil.Error):
+            tree = [self.program.process,
+                    *self.program.process.children(recursive=True)]
+            for process in tree:
+                with contextlib.suppress(psutil.Error):
+                    self.kib = max(self.kib, process.memory_info().rss >> 10)
+        return self.kib
+
+    def run(self) -> None:
+        while not self._over.wait(0.25):
+            self.look()
+
+    def end(self) -> int:
+        self._over.set()
+        self.join()
+        return self.kib
+
+
 def p99(records: list[Record]) -> float:
     """Return figures of the requests that the origin answered, except first logins."""
     served = sorted(took for _, kind, seen, took in records
@@ -256,9 +327,9 @@ def share(records: list[Record]) -> float:
 
 
 def judge(
-    quiet: list[Record], beside: list[Record], before: int, after: int
+    quiet: list[Record], beside: list[Record], before: int, after: int, grown: int = 0
 ) -> list[str]:
-    """Return the names of the missed goals."""
+    """Return the names of the missed goals. `grown`: KiB, of one process."""
     missed = []
     if share(quiet) < LEAST_SHARE:
         missed.append("in_peace")
@@ -268,6 +339,8 @@ def judge(
         missed.append("p99")
     if after > MOST_MEMORY * before:
         missed.append("memory")
+    if grown > MOST_GROWN_KIB:
+        missed.append("process")
     return missed
 
 
@@ -301,15 +374,19 @@ def run_one(
             began = time.monotonic()
             time.sleep(seconds)  # the quiet span that the attack is compared with
             before = memory_of(program)
+            largest = Largest(program)
+            begin = largest.look()
+            largest.start()
             struck = time.monotonic()
             did = strike(attack, spec, program, seconds)
             peak = memory_of(program)
             ended = time.monotonic()
+            grown = largest.end() - begin
             time.sleep(settle)  # what came of it afterwards counts as well
             after = memory_of(program)
     quiet = [record for record in watched.records if began <= record[0] < struck]
     beside = [record for record in watched.records if struck <= record[0]]
-    missed = judge(quiet, beside, before, after)
+    missed = judge(quiet, beside, before, after, grown)
     return {
         "scenario": name, "requests": len(beside),
         "share_quiet": share(quiet), "share": share(beside),
@@ -317,7 +394,8 @@ def run_one(
         "p99_ratio": p99(beside) / (p99(quiet) or 1.0),
         "longest_s": max((record[3] for record in beside), default=0.0),
         "rss_before_kib": before, "rss_end_kib": peak, "rss_after_kib": after,
-        "rss_ratio": after / (before or 1), "attack_seconds": ended - struck,
+        "grown_kib": grown, "rss_ratio": after / (before or 1),
+        "attack_seconds": ended - struck,
         "questions": names.unanswered, "question_ports": len(names.ports),
         "outcomes": outcomes(beside), "attacker": did,
         "missed": ",".join(missed) or "nothing",

