@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...]                  # of heads, beside these
     query: tuple[str, ...]                   # keys of URLs and forms
     json: tuple[str, ...]                    # paths in bodies
+    body: tuple[str, ...] = ()               # expressions
     program: str = ""                        # whose rows these are, in a shared one
     form: str = "text"                       # of the writer's own messages
     recordings: Recordings | None = None     # None: no rule records
@@ -47,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def redaction(self) -> Options:
         return Options(fields=self.fields, query=self.query, json=self.json,
-                       credentials=self.credentials)
+                       body=self.body, credentials=self.credentials)
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ def settings_of(config: Config, policy: Policy) -> Settings | None:
         credentials=config.capture_credentials,
         fields=config.redact_fields + config.capture_redact_fields,
         query=config.redact_query + config.capture_redact_query,
-        json=config.redact_json + config.capture_redact_json,
+        json=config.redact_json + config.capture_redact_json, body=config.redact_body,
         program=config.capture_program or socket.gethostname() or "cutthrough",
         form=config.error_log_format,
         recordings=recordings_of(config, policy) if policy.records else None)

@@ -28,7 +28,6 @@ from cutthrough.exchange.redaction.redactor import (
     Unreadable,
 )
 from cutthrough.exchange.redaction.spellings import name_of
-from cutthrough.recording.documents import compile_finder
 from cutthrough.recording.echoes import Echoes, secrets_of
 from cutthrough.recording.model import (
     OF_TOKENS,
@@ -65,8 +64,8 @@ class Masker:
         self._names = frozenset((*CREDENTIALS, *redaction.fields))
         self._keys = frozenset(redaction.query)
         self._redactor = Redactor(
-            Options(query=redaction.query, json=redaction.json), self._mask,
-            [compile_finder(text) for text in redaction.body], keeps_octets=True)
+            Options(query=redaction.query, json=redaction.json, body=redaction.body),
+            self._mask, keeps_octets=True)
         self._known: dict[Fields, Fields] | None = None
         self._known_echoes: dict[tuple[str, ...], Echoes] = {}
         self._heard: list[str] | None = None     # secrets of the request in hand

@@ -7,13 +7,13 @@ cannot be looked for, because it is cut, encoded, malformed or no text, goes as 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
 from cutthrough.exchange.content import Text, is_media, is_text, read_text
+from cutthrough.exchange.expressions import compile_expression
 from cutthrough.exchange.heads import Names
 from cutthrough.exchange.redaction.documents import Documents
 from cutthrough.exchange.redaction.parts import Malformed, read_parts, redact_events
@@ -52,11 +52,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[str, ...] = ()             # of heads, beside CREDENTIALS
     query: tuple[str, ...] = ()              # keys of URLs and forms
     json: tuple[str, ...] = ()               # paths in bodies
+    body: tuple[str, ...] = ()               # expressions: their groups, or the match
     credentials: bool = False                # keep the values of CREDENTIALS
 
 
 Span = tuple[int, int]
-Finder = Callable[[str], Iterable[Any]]
 
 
 def hide(secret: str) -> str:
@@ -65,20 +65,19 @@ def hide(secret: str) -> str:
 
 
 class Redactor:
-    """Redacts as these options say. `mask` makes what stands in for a secret; `finders`
-    are compiled expressions for bodies, whose groups, or matches, are secrets.
+    """Redacts as these options say. `mask` makes what stands in for a secret.
     `keeps_octets`: a body of no text is kept, without the values that are found in its
     octets; else only pictures and the like are."""
 
     def __init__(self, options: Options, mask: Callable[[str], str] = hide,
-                 finders: Iterable[Finder] = (), *, keeps_octets: bool = False
-                 ) -> None:
+                 *, keeps_octets: bool = False) -> None:
+        """Raises KeyMistake if an expression is malformed."""
         names = {*options.fields, *(() if options.credentials else CREDENTIALS)}
         self.names = Names(names, f" {REDACTED}")
         self._mask = mask
         self._keys = Keys(options.query)
         self._documents = Documents(options.json, mask)
-        self._finders = tuple(finders)
+        self._expressions = [compile_expression(text) for text in options.body]
         self._keeps_octets = keeps_octets
 
     @property
@@ -87,7 +86,7 @@ class Redactor:
 
     @property
     def reads_bodies(self) -> bool:
-        return bool(self._keys or self._documents or self._finders)
+        return bool(self._keys or self._documents or self._expressions)
 
     # Heads, targets, fields.
 
@@ -165,7 +164,7 @@ class Redactor:
         if self._keys:
             spans = self._keys.values(data, is_form=is_form)
             data = self._replace(data, _at_most(MOST_VALUES, spans))
-        return self._matches(data) if self._finders else data
+        return self._matches(data) if self._expressions else data
 
     def _document(self, data: bytes, whole: bool) -> bytes:
         try:
@@ -248,10 +247,10 @@ class Redactor:
             text, charset = data.decode(), "utf-8"
         except UnicodeDecodeError:
             text, charset = data.decode("latin-1"), "latin-1"
-        for find in self._finders:
+        for expression in self._expressions:
             made, at = [], 0
             try:
-                for match in find(text):
+                for match in expression.finditer(text):
                     groups = [match.span(n + 1) for n in range(len(match.groups()))]
                     for begin, end in sorted(groups or [match.span()]):
                         if begin >= at and end > begin:
