@@ -112,6 +112,16 @@ def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool
     return text.encode("latin-1", "replace"), framing != ""
 
 
+# Bytes around each chunk of an answer: its size in hexadecimal, and two line ends
+OF_CHUNK = 8
+
+
+def size_sent(response: Response) -> int:
+    """At most, of the body with its framing: chunks of one byte are sent as six."""
+    return (size_of(response) + OF_CHUNK * len(response.chunks)
+            + sum([len(name) + len(value) + 4 for name, value in response.trailers]))
+
+
 def size_of(response: Response) -> int:
     """Bytes of the body."""
     chunks = response.chunks

@@ -28,7 +28,7 @@ from cutthrough.recording.heads import (
     has_body,
     is_call,
     read_request,
-    size_of,
+    size_sent,
 )
 from cutthrough.recording.in_step import InStep
 from cutthrough.recording.matcher import Match, Matcher, Miss, Reading
@@ -422,7 +422,7 @@ def takes_time(recording: Recording, speed: float) -> bool:
     """Its answer is not sent at once, or not in one piece, or not whole."""
     response = recording.response
     return bool(speed or recording.delay_us or response.is_cut
-                or size_of(response) > PIECE)
+                or size_sent(response) > PIECE)
 
 
 def build_body(response: Response, method: str, chunked: bool) -> bytes:

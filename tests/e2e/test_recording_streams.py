@@ -325,3 +325,18 @@ def test_a_client_that_is_gone_ends_its_replay_alone(start, folder, dial):
                       for k in range(20)])
         client.reset()
     assert dial(proxy).get("http://127.0.0.1:9/1").body == b"q" * 30_000
+
+
+def test_an_answer_of_many_small_chunks_is_replayed_whole(start, folder, dial):
+    """30 000 chunks of one byte are sent as 180 000: their framing was not counted,
+    and a client that did not read all at once was reset."""
+    fill(folder, *[Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path=f"/{n}"),
+        response=Response(status=200, chunks=(Chunk(0, b"x"),) * 30_000))
+        for n in range(4)])
+    client = dial(start())
+    for n in range(4):
+        client.send(build_request("GET", f"http://127.0.0.1:9/{n}"))
+    for _ in range(4):
+        assert client.read_response("GET").body == b"x" * 30_000
