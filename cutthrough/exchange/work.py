@@ -164,6 +164,10 @@ class Gate:
         """Work need not be done in the loop."""
         return self._pool is not None
 
+    def bound(self, most: int) -> None:
+        """Sets the bytes of bodies that are collected at most."""
+        self.memory.most = most
+
     async def run(self, asker: str, function: Callable[..., Any], *given: Any) -> Any:
         """What the function returns, out of the loop. Raises Busy, Unread, and what it
         raises. The function has a module and a name, and all values can be pickled."""

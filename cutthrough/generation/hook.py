@@ -137,6 +137,24 @@ def import_code(name: str, code: Code | None) -> ModuleType:
     return module
 
 
+def code_in_force() -> dict[str, tuple[Code, ModuleType]]:
+    """The modules that were run here, by name: for `restore_code`."""
+    return {name: (code, sys.modules[name]) for name, code in _executed.items()
+            if name in sys.modules}
+
+
+def restore_code(before: dict[str, tuple[Code, ModuleType]]) -> None:
+    """Puts the modules back that a refused generation has run again."""
+    for name in _executed.keys() - before.keys():
+        del _executed[name]
+        sys.modules.pop(name, None)
+    for name, (code, module) in before.items():
+        _executed[name], sys.modules[name] = code, module
+        package, _, leaf = name.rpartition(".")
+        if package in sys.modules:
+            setattr(sys.modules[package], leaf, module)
+
+
 class Tally:
     """Places, room and counters shared by the successive hooks and filters of a
     worker."""

@@ -23,6 +23,12 @@ class SourceNumbers:
         self.by_number: dict[int, Source] = {}
         self._numbers: dict[SourceRow, int] = {}
 
+    def copy(self) -> "SourceNumbers":
+        """With the same numbers, for a generation that may be refused."""
+        made = SourceNumbers()
+        made.by_number, made._numbers = dict(self.by_number), dict(self._numbers)
+        return made
+
     def number(self, rows: Sequence[SourceRow]) -> dict[str, int]:
         """Returns the number of each name. Raises ConfigError if there are no more."""
         return {row.name: self._number(

@@ -56,6 +56,7 @@ class Way:
 class Registry:
     standings: list[Standing | None]
     def find(self, name: str, identity: str) -> Standing: ...
+    def shrink(self, count: int) -> None: ...
 
 class Ways:
     default: Way | None

@@ -308,6 +308,14 @@ cdef class Registry:
             self.by_identity[identity] = standing
         return standing
 
+    def shrink(self, int count):
+        """Forgets all but the first `count` standings: what was made for a generation that
+        is refused. No request has had their numbers."""
+        for identity, standing in [*self.by_identity.items()]:
+            if (<Standing>standing).number >= count:
+                del self.by_identity[identity]
+        del self.standings[count:]
+
     cdef str identity_of(self, int number):
         for identity, standing in self.by_identity.items():
             if (<Standing>standing).number == number:

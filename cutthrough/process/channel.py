@@ -45,8 +45,32 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     holder: int                              # its number on the page of limits
 
 
-class Swap(msgspec.Struct, frozen=True, tag="swap"):
-    """Apply this generation, whose memory comes with the message."""
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Make what this generation needs; its memory comes with the message. The answer is
+    Prepared, and nothing changes before Commit."""
+
+    number: int
+
+
+class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
+    """From a worker: this generation can be committed; or why not. `is_lost`: the
+    worker has not got it, which says nothing about the generation. A new worker says so
+    of its first generation."""
+
+    number: int
+    error: str = ""
+    is_lost: bool = False
+
+
+class Commit(msgspec.Struct, frozen=True, tag="commit"):
+    """Put the prepared generation in force; the answer is Swapped. A new worker begins
+    to accept connections; its answer is Ready."""
+
+    number: int
+
+
+class Discard(msgspec.Struct, frozen=True, tag="discard"):
+    """Forget the prepared generation: it is refused."""
 
     number: int
 
@@ -212,7 +236,8 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
     longest_us: int
 
 
-Message = (Hello | Ready | Drain | Stop | Reopen | Swap | Swapped
+Message = (Hello | Ready | Drain | Stop | Reopen
+           | Prepare | Prepared | Commit | Discard | Swapped
            | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm | ListHeld
            | Decide | Decided | ListReplays | Settle | Look | Give | Gave | Take | Took)
 

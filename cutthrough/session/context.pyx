@@ -69,21 +69,33 @@ cdef class Context:
         `client_tls`: number of the TLS context of intercepted clients; `passes_offers`: what
         a client's ClientHello offers is offered to its origin. `timeouts`: seconds by the
         names in the table of states. Running deadlines stay until bytes move."""
-        self.client_tls = client_tls
-        self.passes_offers = passes_offers
+        # Everything is converted before anything is assigned: it may not fit (R73)
+        cdef int64_t[N_STATES] timeout_ms
+        cdef int64_t lifetime_ms = int(lifetime * 1000), grace_ms = int(min_rate_grace * 1000)
+        cdef int64_t least_bytes = int(min_rate * min_rate_grace), most_body = max_body
+        cdef int64_t most_clients = max_connections
+        cdef uint32_t n_streams = most_streams
+        cdef uint16_t tls = client_tls
+        cdef HeadLimits limits = HeadLimits(max_line, max_head, max_fields)
+        cdef HeadLimits answer_limits = HeadLimits(
+            max_response_head, max_response_head, MAX_FIELDS)
+        for number, row in enumerate(TABLE):
+            timeout_ms[number] = int(timeouts[row.timeout] * 1000) if row.timeout else 0
+        self.client_tls = tls
+        self.passes_offers = bool(passes_offers)
         self.snapshot = snapshot
         self.limiter = limiter
-        for number, row in enumerate(TABLE):
-            self.timeout_ms[number] = int(timeouts[row.timeout] * 1000) if row.timeout else 0
-        self.lifetime_ms = int(lifetime * 1000)
-        self.grace_ms = int(min_rate_grace * 1000)
-        self.least_bytes = int(min_rate * min_rate_grace)
-        self.limits = HeadLimits(max_line, max_head, max_fields)
-        self.answer_limits = HeadLimits(max_response_head, max_response_head, MAX_FIELDS)
-        self.most_body = max_body
-        self.most_clients = max_connections
-        self.most_streams = most_streams
-        self.may_splice = splice
+        for i in range(N_STATES):
+            self.timeout_ms[i] = timeout_ms[i]
+        self.lifetime_ms = lifetime_ms
+        self.grace_ms = grace_ms
+        self.least_bytes = least_bytes
+        self.limits = limits
+        self.answer_limits = answer_limits
+        self.most_body = most_body
+        self.most_clients = most_clients
+        self.most_streams = n_streams
+        self.may_splice = bool(splice)
         self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (WITH_JA4 if peeks_ja4 else 0)
                                | (WITH_JA3 if peeks_ja3 else 0))
 

@@ -10,7 +10,9 @@ that serves: until a new program serves, the files are the previous one's.
 
 import contextlib
 import errno
+import os
 import socket
+import stat
 from collections.abc import Iterable
 
 from cutthrough.config.listeners import Listener
@@ -26,6 +28,31 @@ from cutthrough.net.unix_listener import inode_of, remove, set_access
 
 # A configured address, and its number among equal ones: two may have port 0
 Key = tuple[Address, int]
+
+
+class Opened:
+    """The sockets of a generation by listener, in force or not. `undo` closes those
+    that are new, and gives the others back what they had."""
+
+    def __init__(self, groups: dict[Key, list[socket.socket]],
+                 undo: contextlib.ExitStack | None = None) -> None:
+        self.groups = groups
+        self.undo = undo or contextlib.ExitStack()
+
+    def of_slot(self, index: int, slots: int) -> tuple[tuple[int, ...], ...]:
+        """Returns the sockets of one slot of `slots`: the numbers of their listeners,
+        and their descriptors. Each socket belongs to a slot.
+
+        If an address has fewer sockets than there are slots, slots share them.
+        """
+        mine = [(number, sock.fileno())
+                for number, group in enumerate(self.groups.values())
+                for sock in group[index::slots] or [group[index % len(group)]]]
+        return tuple(zip(*mine, strict=True))
+
+    def withdraw(self) -> None:
+        """The generation is refused."""
+        self.undo.close()
 
 
 class Listeners:
@@ -47,35 +74,40 @@ class Listeners:
         self._files: dict[str, int] = {}
         self._inherited: dict[str, int] = {}
 
-    def open(self, listeners: Iterable[Listener], slots: int) -> None:
+    def prepare(self, listeners: Iterable[Listener], slots: int) -> "Opened":
         """Opens the missing sockets, so that each slot has one for each listener.
 
-        `close_dropped` closes the sockets of addresses no longer given, unless a later
-        `open` gives their address again. Raises OSError with the address as its file
-        name, and then nothing has changed.
+        `commit` puts the result in force, or `withdraw` undoes it. Raises OSError with
+        the address as its file name, and then nothing has changed.
         """
         listeners = list(listeners)
         wanted = [one.address for one in listeners]
         adopted = group_adopted([*self._adopted, *self._dropped], wanted)
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as undo:
             groups = {}
             for i, listener in enumerate(listeners):
                 address = listener.address
                 key = (address, wanted[:i].count(address))
                 group = self._groups.get(key) or adopted.get(key, [])
                 try:
-                    more = open_missing(listener, group, slots)
-                    opened.callback(remove_files, files_of(more))
+                    more = open_missing(listener, group, slots, undo)
+                    undo.callback(remove_files, files_of(more))
                     for sock in more:
-                        opened.enter_context(sock)
+                        undo.enter_context(sock)
                     for sock in (*group, *more):
-                        set_transparent(sock, listener.transparent == "tproxy")
+                        change_transparent(
+                            sock, listener.transparent == "tproxy", undo)
                 except OSError as error:
                     error.filename = listener.shown
                     raise
                 groups[key] = group + more
-            opened.pop_all()
-        kept = [sock for group in groups.values() for sock in group]
+            return Opened(groups, undo.pop_all())
+
+    def commit(self, opened: "Opened") -> None:
+        """`close_dropped` closes the sockets of addresses no longer given, unless a
+        later `prepare` gives their address again."""
+        opened.undo.pop_all()
+        kept = [sock for group in opened.groups.values() for sock in group]
         before = [*self._adopted, *self._dropped, *self.all()]
         self._files |= files_of(sock for sock in kept if sock not in before)
         self._inherited |= files_of(self._adopted)
@@ -85,18 +117,11 @@ class Listeners:
         self._adopted.clear()
         self._dropped = [sock for sock in (*self._dropped, *self.all())
                          if sock not in kept]
-        self._groups = groups
+        self._groups = opened.groups
 
     def of_slot(self, index: int, slots: int) -> tuple[tuple[int, ...], ...]:
-        """Returns the sockets of one slot of `slots`: the numbers of their listeners,
-        and their descriptors. Each socket belongs to a slot.
-
-        If an address has fewer sockets than there are slots, slots share them.
-        """
-        mine = [(number, sock.fileno())
-                for number, group in enumerate(self._groups.values())
-                for sock in group[index::slots] or [group[index % len(group)]]]
-        return tuple(zip(*mine, strict=True))
+        """See Opened.of_slot: of those in force."""
+        return Opened(self._groups).of_slot(index, slots)
 
     def all(self) -> list[socket.socket]:
         return [sock for group in self._groups.values() for sock in group]
@@ -159,18 +184,36 @@ def remove_files(files: dict[str, int]) -> None:
         remove(path, inode)
 
 
-def open_missing(listener: Listener, group: list[socket.socket],
-                 slots: int) -> list[socket.socket]:
-    """Opens the sockets that a listener lacks. A file gets its present mode and owner.
+def open_missing(listener: Listener, group: list[socket.socket], slots: int,
+                 undo: contextlib.ExitStack) -> list[socket.socket]:
+    """Opens the sockets that a listener lacks. A file gets its present mode and owner;
+    `undo` gives it the previous ones.
 
     Raises OSError.
     """
     if not group:
         return listen(listener.address, slots, listener.mode, listener.owner)
     if listener.is_path:
-        set_access(path_of(listener.address), listener.mode, listener.owner)
+        path = path_of(listener.address)
+        undo.callback(restore_access, path, os.lstat(path))
+        set_access(path, listener.mode, listener.owner)
         return []
     return join_all(group, slots)
+
+
+def restore_access(path: str, before: os.stat_result) -> None:
+    with contextlib.suppress(OSError):           # the file may have gone since
+        os.chown(path, before.st_uid, before.st_gid, follow_symlinks=False)
+        os.chmod(path, stat.S_IMODE(before.st_mode))
+
+
+def change_transparent(sock: socket.socket, on: bool, undo: contextlib.ExitStack
+                       ) -> None:
+    """Raises OSError."""
+    if sock.family != socket.AF_UNIX and on != bool(
+            sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)):
+        undo.callback(set_transparent, sock, not on)
+        set_transparent(sock, on)
 
 
 def join_all(group: list[socket.socket], slots: int) -> list[socket.socket]:

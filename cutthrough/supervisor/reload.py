@@ -1,15 +1,19 @@
 """A reload: the files' present content comes into force in every worker, or in none.
 
-    requested ─ read, checked, opened ─> sent ─ all workers report it ─> in force
-      └───── refused                      └──── not within LATE_S ─> late ─> in force
+    requested ─ read, checked, opened ─> attempted ─ prepared by all ─> committed
+      └───── refused <───── one cannot ──────┘                             │
+                  in force <─ late <─ not within LATE_S ─┬─ all report it <┘
+                  in force <─────────────────────────────┘
 
-Refused: nothing has changed. Sent: running workers apply the generation; if an option
-changed that is fixed when a worker starts, each slot gets a new worker. In force: no
-process uses an older generation, draining ones included. Then `generation N` is logged.
-If that is late, a line names the workers, and another line follows at the end.
+Refused: nothing has changed (R73). Attempted: all workers make what the generation
+needs, as `attempt` says. Committed: workers apply the generation, and those that cannot
+are replaced. In force: no process uses an older generation, draining ones included.
+Then `generation N` is logged. If that is late, a line names the workers, and another
+line follows at the end.
 
-A reload requested during the start or an upgrade waits. The program that serves
-afterwards carries it out.
+A reload requested during the start, an upgrade or an attempt waits. The program that
+serves afterwards carries it out. An attempt whose new workers take their time gives way
+to the next request.
 """
 
 import asyncio
@@ -29,18 +33,20 @@ from cutthrough.generation.generation import (
 )
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import PolicyError
-from cutthrough.process.channel import Swap
+from cutthrough.process.channel import Prepared
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
+from cutthrough.supervisor.attempt import Attempt, Basis, report_refusal
 from cutthrough.supervisor.certificate_watch import CertificateWatch
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.limits_page import LimitsPage
+from cutthrough.supervisor.listeners import Listeners, Opened
 from cutthrough.supervisor.upgrade import Successor
 
-# A worker applies a generation within a turn of its loop, and a new worker starts in
-# 0.2 s here. After this time the reload is reported as late
+# A worker prepares and applies a generation within two turns of its loop, and a new
+# worker starts in 0.2 s here. After this time the reload is reported as late
 LATE_S = 5.0
 # Workers named in one line
 MOST_NAMED = 8
@@ -62,21 +68,26 @@ class Program(Protocol):
     sources: Sources
     slots: list[Slot]
     children: dict[int, Child]
+    listeners: Listeners
     limits: LimitsPage
     pages: InheritedPages
-    successor: Successor | None
 
+    @property
+    def successor(self) -> Successor | None: ...
     @property
     def operations(self) -> AdminListener: ...
     @property
     def is_serving(self) -> bool: ...
     @property
     def is_ending(self) -> bool: ...
-    def open_listeners(self, generation: Generation) -> None: ...
+    def spawn(self, slot: Slot, basis: Basis | None = None) -> Child: ...
     def put_in_force(self, generation: Generation, memory: int) -> None: ...
     def replace(self, slot: Slot) -> None: ...
+    def adopt(self, slot: Slot, child: Child) -> None: ...
     def retire(self, child: Child) -> None: ...
+    def stop_child(self, child: Child) -> None: ...
     def notify_ready(self) -> None: ...
+    def on_attempt_over(self) -> None: ...
 
 
 class Reload:
@@ -100,7 +111,10 @@ class Reloads:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._sent: list[Reload] = []        # sent, not in force yet; oldest first
+        self._attempt: Attempt | None = None
+        self._attempted = Reload()           # of the attempt
+        self._number = 1                     # of the newest generation, refused or not
+        self._sent: list[Reload] = []        # committed, not in force; oldest first
         self._waiting: Reload | None = None
         self._watch = CertificateWatch(
             lambda: program.generation.config, self.reread_certificates)
@@ -113,6 +127,12 @@ class Reloads:
             if self._waiting is None:
                 say("reload postponed until the new program has started")
             self._waiting = reload
+            return reload
+        if self._attempt is not None and not program.is_ending:
+            self._waiting = reload
+            if self._attempt.is_overdue:
+                self._refuse("another one was requested before its new workers "
+                             "were ready")
             return reload
         self._waiting = None
         if not program.is_ending:
@@ -128,7 +148,8 @@ class Reloads:
         nothing changes. False: not now, because a start, an upgrade or the end is under
         way."""
         program = self._program
-        if program.is_ending or program.successor or not program.is_serving:
+        if (program.is_ending or program.successor or not program.is_serving
+                or self._attempt is not None):
             return False
         self._begin(Reload(), certificates=True)
         return True
@@ -142,50 +163,62 @@ class Reloads:
         else:
             self._watch.end()
             self._program.pages.tickets.end()
+            if self._attempt is not None:
+                self._refuse("the program is shutting down")
         if self._waiting is not None:
             self.request()
+
+    @property
+    def is_attempting(self) -> bool:
+        return self._attempt is not None
 
     def _begin(self, reload: Reload, certificates: bool = False) -> None:
         program = self._program
         notify_reloading()
         try:
-            generation, memory = (
+            generation, memory, opened = (
                 self._read_certificates() if certificates else self._read())
         except (ConfigError, PolicyError, OSError) as error:
             program.operations.withdraw()
             reason = describe(error if isinstance(error, OSError) else
                               program.sources.blame(error))
-            self._end(reload, "refused", f"reload refused, generation "
-                      f"{program.generation.number} stays in force: {reason}")
+            self._end(reload, "refused", self._show_refusal(reason))
         else:
-            self._send(reload, generation, memory)
+            self._try(reload, Basis(
+                generation, memory, count_workers(generation.config), opened))
         finally:
             self._notify_manager()
 
-    def _read(self) -> tuple[Generation, int]:
+    def _show_refusal(self, reason: str) -> str:
+        return (f"reload refused, generation {self._program.generation.number} stays "
+                f"in force: {reason}")
+
+    def _read(self) -> tuple[Generation, int, Opened]:
         """Reads and checks everything, and opens missing listeners."""
         program = self._program
         config, policy = program.sources.read()
-        generation = Generation(program.generation.number + 1, config, policy,
+        generation = Generation(self._number + 1, config, policy,
                                 program.operations.open(config))
         choose_loop(config.loop)
         check_log(config.access_log)
         generation = complete(generation)
         self._check_credentials(config)
         self._check_room(config)
+        return self._open(generation)
+
+    def _read_certificates(self) -> tuple[Generation, int, Opened]:
+        return self._open(complete(msgspec.structs.replace(
+            self._program.generation, number=self._number + 1)))
+
+    def _open(self, generation: Generation) -> tuple[Generation, int, Opened]:
         memory = to_memory(generation)
         try:
-            program.open_listeners(generation)
+            opened = self._program.listeners.prepare(
+                generation.config.all_listeners, count_workers(generation.config))
         except BaseException:
             os.close(memory)
             raise
-        return generation, memory
-
-    def _read_certificates(self) -> tuple[Generation, int]:
-        before = self._program.generation
-        generation = complete(
-            msgspec.structs.replace(before, number=before.number + 1))
-        return generation, to_memory(generation)
+        return generation, memory, opened
 
     def _check_credentials(self, config: Config) -> None:
         """Refuses a reload that would enable the demonstration credentials (R29).
@@ -207,35 +240,69 @@ class Reloads:
             raise ConfigError("", "workers", f"{count} is more than the {most} that "
                               "fit now; restart the program to run more")
 
-    def _send(self, reload: Reload, generation: Generation, memory: int) -> None:
-        program = self._program
-        old = program.generation
-        program.put_in_force(generation, memory)
-        if needs_new_workers(old, generation):
-            self._renew_workers(count_workers(generation.config))
-        reload.number = generation.number
-        reload.changes = show_changes(old, generation)
-        self._sent.append(reload)
+    def _try(self, reload: Reload, basis: Basis) -> None:
+        """Has all workers prepare it."""
+        self._number = reload.number = basis.generation.number
+        reload.changes = show_changes(self._program.generation, basis.generation)
+        needs_new = needs_new_workers(self._program.generation, basis.generation)
+        self._attempted = reload
+        self._attempt = Attempt(self._program, basis, self._commit, self._refuse)
+        self._schedule(reload)
+        try:
+            self._attempt.begin(needs_new)
+        except OSError as error:
+            self._refuse(f"a new worker cannot be started: {error}")
+
+    def _schedule(self, reload: Reload) -> None:
+        if reload.timer is not None:
+            reload.timer.cancel()
         reload.timer = asyncio.get_running_loop().call_later(
             LATE_S, self._on_late, reload)
-        for child in [*program.children.values()]:    # retired ones apply it too
-            if child.first_generation < reload.number and not child.send(
-                    Swap(reload.number), (memory,)):
-                self._on_unreachable(child)
-        self.update()
 
-    def _renew_workers(self, count: int) -> None:
-        """Starts a new worker on each slot, and removes the slots beyond `count`."""
-        slots = self._program.slots
-        for slot in slots[count:]:
-            slot.set_timer(None)
-            for child in (slot.current, slot.next):
-                if child is not None:
-                    self._program.retire(child)
-        del slots[count:]
-        for slot in slots:
-            slot.needed_generation = self._program.generation.number
-            self._program.replace(slot)
+    def _refuse(self, reason: str) -> None:
+        """Ends the attempt; nothing has changed."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
+            return
+        attempt.refuse()
+        reload = self._attempted
+        if reload.timer is not None:
+            reload.timer.cancel()
+        line = self._show_refusal(reason)
+        if reload.over.is_set():             # it was reported as late
+            say(line)
+        else:
+            self._end(reload, "refused", line)
+        self._after_attempt()
+
+    def _commit(self) -> None:
+        """Every worker can apply it."""
+        attempt, self._attempt = self._attempt, None
+        assert attempt is not None
+        reload = self._attempted
+        if not reload.over.is_set():
+            self._schedule(reload)
+        self._sent.append(reload)
+        for child in attempt.commit():
+            self._on_unreachable(child)
+        self.update()
+        self._after_attempt()
+
+    def _after_attempt(self) -> None:
+        self._notify_manager()
+        if self._waiting is not None:
+            self.request()
+        self._program.on_attempt_over()
+
+    def on_death(self, child: Child, returncode: int) -> bool:
+        """False: the child is no new worker of an attempt."""
+        return self._attempt is not None and self._attempt.on_death(child, returncode)
+
+    def on_prepared(self, child: Child, message: Prepared) -> None:
+        if self._attempt is not None and self._attempt.on_prepared(child, message):
+            return
+        if message.error and child.ready:    # Swapped follows
+            report_refusal(child, message)
 
     def _on_unreachable(self, child: Child) -> None:
         """Replaces a worker whose socket is full. If it is retired, it is killed at its
@@ -246,9 +313,8 @@ class Reloads:
             self._program.replace(child.slot)
 
     def on_swapped(self, child: Child, number: int, error: str) -> None:
-        if error:                            # it compiled here, but not in the worker
+        if error:                            # it has not prepared it
             child.refused = number
-            say(f"{child.name} cannot apply generation {number}: {error}")
             if not child.retired and self._program.is_serving:
                 self._program.replace(child.slot)
             return
@@ -280,8 +346,7 @@ class Reloads:
 
     def _on_late(self, one: Reload) -> None:
         late = [f"{child.name}, which {why_late(child, one.number)}"
-                for child in self._program.children.values()
-                if child.generation < one.number]
+                for child in self._late_children(one)]
         late += [f"worker {slot.index}, which cannot be started"
                  for slot in self._outdated_slots() if slot.next is None]
         if len(late) > MOST_NAMED:
@@ -290,17 +355,24 @@ class Reloads:
                   f"{'; '.join(late)}: {one.changes}")
         self._notify_manager()
 
+    def _late_children(self, one: Reload) -> list[Child]:
+        if self._attempt is not None and one is self._attempted:
+            return [*self._attempt.missing]
+        return [child for child in self._program.children.values()
+                if child.generation < one.number]
+
     def _end(self, one: Reload, result: str, line: str) -> None:
         self._program.operations.on_reload(result, result == "ok")
         one.end(result, line)
 
     def _notify_manager(self) -> None:
-        if all(one.over.is_set() for one in self._sent):
+        if self._attempt is None and all(one.over.is_set() for one in self._sent):
             self._program.notify_ready()
 
     async def wait_for_results(self) -> None:
         """Returns when every reload in progress has its result."""
-        for one in self._sent[:]:
+        attempted = [self._attempted] if self._attempt is not None else []
+        for one in [*self._sent, *attempted]:
             await one.over.wait()
 
 

@@ -22,6 +22,9 @@ def run(sources: Sources) -> int:
     activated = predecessor.activated if predecessor else bool(adopted)
     if activated:
         sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
-    supervisor = Supervisor(*sources.read(), sources,
+    config, policy = sources.read()
+    if predecessor is not None:
+        predecessor.check(config, policy)
+    supervisor = Supervisor(config, policy, sources,
                             Listeners(adopted, activated), predecessor)
     return asyncio.run(supervisor.run())

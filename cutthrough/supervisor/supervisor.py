@@ -9,9 +9,7 @@ container must), its descriptor limit. It moves no byte of a client.
 It also holds every slot's sockets. So if a worker dies, only its own connections are
 lost: the connections in its accept queue go to its replacement.
 
-`reload` carries out a reload (HUP). Running workers apply the new generation. If an
-option changed that is fixed when a worker starts, each slot gets a new worker, and the
-old one drains when the new one is ready.
+`reload` carries out a reload (HUP), `succession` an upgrade (USR2).
 """
 
 import asyncio
@@ -22,17 +20,19 @@ from enum import Enum
 
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_count
-from cutthrough.generation.checks import check_log, complete, describe
+from cutthrough.generation.checks import check_log, complete
 from cutthrough.generation.generation import Generation, Sources, to_memory
 from cutthrough.log.stderr import say
 from cutthrough.policy.source import Policy
 from cutthrough.process.channel import (
+    Commit,
     Decided,
     Drain,
     Gave,
     Hello,
     Listed,
     Message,
+    Prepared,
     Ready,
     Reopen,
     Stop,
@@ -46,6 +46,7 @@ from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify
 from cutthrough.supervisor import handover_plan
+from cutthrough.supervisor.attempt import Basis
 from cutthrough.supervisor.banner import print_banner
 from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import BACKOFF_MAX_S, Child, Slot, describe_exit
@@ -56,6 +57,7 @@ from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.operations import Operations
 from cutthrough.supervisor.reload import Reloads
+from cutthrough.supervisor.succession import Succession
 from cutthrough.supervisor.upgrade import Predecessor, Successor
 
 # How long a worker may take to start: 0.2 s here, much longer on a swapping machine.
@@ -70,10 +72,8 @@ State = Enum("State", "STARTING SERVING DRAINING STOPPING")
 
 
 class Supervisor:
-    """One run of the program: `run` returns its exit status.
-
-    `sources` are read again for a reload. `predecessor` is the
-    previous program, which this one replaces.
+    """One run of the program: `run` returns its exit status. `sources` are read again
+    for a reload. `predecessor` is the previous program, which this one replaces.
     """
 
     def __init__(self, config: Config, policy: Policy, sources: Sources,
@@ -87,7 +87,6 @@ class Supervisor:
         self.children: dict[int, Child] = {}     # by process id, until reaped
         self.listeners = listeners
         self.predecessor = predecessor
-        self.successor: Successor | None = None
         self.counters = -1
         self.limits = LimitsPage()
         self.pages = InheritedPages()
@@ -99,6 +98,8 @@ class Supervisor:
         self.flow_queries = FlowQueries(self)
         self.operations = Operations(self, predecessor is not None)
         self.reloads = Reloads(self)
+        self.succession = Succession(
+            self, self.on_successor_serving, self.inquiry.answer)
 
     @property
     def config(self) -> Config:
@@ -120,7 +121,9 @@ class Supervisor:
             self.limits.open(self.count)
             self.pages.open()
             self.capture.open()
-            self.open_listeners(self.generation)
+            self.listeners.commit(self.listeners.prepare(
+                self.config.all_listeners, self.count))
+            self.slots += map(Slot, range(self.count))
             self.generation = self.generation.with_own_addresses(
                 self.operations.open(self.config))
             self.memory = to_memory(self.generation)
@@ -138,12 +141,6 @@ class Supervisor:
             self.close()
         return self.status
 
-    def open_listeners(self, generation: Generation) -> None:
-        count = count_workers(generation.config)
-        self.listeners.open(generation.config.all_listeners, count)
-        for index in range(len(self.slots), count):
-            self.slots.append(Slot(index))
-
     def close(self) -> None:
         self.listeners.close()
         for fd in (self.counters, self.memory):
@@ -160,24 +157,36 @@ class Supervisor:
         """The number of slots that are to have a worker; further slots drain."""
         return count_workers(self.config)
 
-    def spawn(self, slot: Slot) -> Child:
-        """Starts a worker for this slot. Raises OSError."""
-        numbers, listeners = self.listeners.of_slot(slot.index, self.count)
+    def spawn(self, slot: Slot, basis: Basis | None = None) -> Child:
+        """Starts a worker for this slot. `basis`: of a generation that is not in force;
+        the worker waits for its Commit. Raises OSError."""
+        generation = self.generation if basis is None else basis.generation
+        memory = self.memory if basis is None else basis.memory
+        count = count_workers(generation.config)
+        opened = self.listeners if basis is None else basis.opened
+        numbers, listeners = opened.of_slot(slot.index, count)
         page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
-        child = Child(slot, page, self.generation.number, time.monotonic())
+        child = Child(slot, page, generation.number, time.monotonic())
         pages = self.pages.descriptors | self.capture.descriptors(page)
-        fds = (self.counters, self.limits.fd, *pages.values(), self.memory, *listeners)
+        fds = (self.counters, self.limits.fd, *pages.values(), memory, *listeners)
         child.spawn(fds)
         self.children[child.pid] = child
         child.send(Hello(
-            slot=slot.index, workers=self.count, generation=self.memory,
+            slot=slot.index, workers=count, generation=memory,
             listeners=listeners, numbers=numbers, counters=self.counters,
             limits=self.limits.fd, page=page, holder=self.limits.holder(page), **pages))
+        if basis is None:
+            child.send(Commit(generation.number))
         child.channel.attach(lambda message: self.on_message(child, message))
         loop = asyncio.get_running_loop()
         child.set_timer(loop.call_later(START_S, self.kill, child))
         return child
+
+    def stop_child(self, child: Child) -> None:
+        """Ends a worker that accepts nothing yet."""
+        child.retired = True
+        self.end(child, Stop(), GRACE_S)
 
     def on_message(self, child: Child, message: Message | None) -> None:
         match message:                       # at the end of file SIGCHLD follows
@@ -185,6 +194,8 @@ class Supervisor:
                 self.loop_name = name
                 self.on_ready(child)
                 self.reloads.update()
+            case Prepared():
+                self.reloads.on_prepared(child, message)
             case Swapped(number, error):
                 self.reloads.on_swapped(child, number, error)
             case Listed() | WasCut() | Decided():
@@ -242,8 +253,16 @@ class Supervisor:
         child.retired = True
         self.end(child, Drain(self.config.drain_timeout),
                  self.config.drain_timeout + GRACE_S)
-        if not any(slot.next for slot in self.slots):
-            self.listeners.close_dropped()       # no worker on a slot has them any more
+        self.close_dropped()
+
+    def close_dropped(self) -> None:
+        """Closes the sockets that no worker on a slot has any more."""
+        if not (any(slot.next for slot in self.slots) or self.reloads.is_attempting):
+            self.listeners.close_dropped()
+
+    def on_attempt_over(self) -> None:
+        self.close_dropped()
+        self.succession.retry()
 
     def on_child(self) -> None:
         """Reaps every child that ended: workers, successor, inherited processes."""
@@ -269,6 +288,8 @@ class Supervisor:
     def on_death(self, child: Child, returncode: int) -> None:
         slot = child.slot
         self.inquiry.on_death(child)
+        if self.reloads.on_death(child, returncode):
+            return
         was_next = child is slot.next
         if was_next:
             slot.next = None
@@ -307,15 +328,20 @@ class Supervisor:
         if delay:
             slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
-        late, slot.next = slot.next, None
-        if late is not None:    # drained, not killed: its Ready may be on the way
-            self.retire(late)
         try:
             child = self.spawn(slot)
         except OSError as error:             # no memory, no process: it may pass
             say(f"worker {slot.index} cannot be started: {error}")
             self.replace(slot, BACKOFF_MAX_S)
             return
+        self.adopt(slot, child)
+
+    def adopt(self, slot: Slot, child: Child) -> None:
+        """This is the slot's next worker."""
+        slot.set_timer(None)
+        late, slot.next = slot.next, None
+        if late is not None:    # drained, not killed: its Ready may be on the way
+            self.retire(late)
         if slot.current is None:
             slot.current = child
         else:
@@ -327,6 +353,10 @@ class Supervisor:
         child.kill()
 
     # Reload
+
+    @property
+    def successor(self) -> Successor | None:
+        return self.succession.successor
 
     @property
     def is_serving(self) -> bool:
@@ -360,30 +390,9 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGUSR1, self.reopen)
         loop.add_signal_handler(signal.SIGHUP, self.reloads.request)
-        loop.add_signal_handler(signal.SIGUSR2, self.upgrade)
+        loop.add_signal_handler(signal.SIGUSR2, self.succession.request)
         # The process that started us may have blocked more signals
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})
-
-    def upgrade(self) -> None:
-        """Starts the new program; when it serves, this one drains."""
-        if self.state is not State.SERVING or self.successor is not None:
-            say("upgrade refused: the program is starting, upgrading or shutting down")
-        elif os.getpid() == 1:
-            say("upgrade refused: the container would end with this process, its "
-                "process 1; replace the container")
-        else:
-            try:
-                self.successor = Successor(
-                    self.listeners.all(), self.listeners.activated,
-                    self.on_successor_serving, self.on_no_successor,
-                    self.inquiry.answer, self.pages.variables)
-            except OSError as error:
-                say(f"upgrade refused: {describe(error)}")
-
-    def on_no_successor(self, reason: str) -> None:
-        self.successor = None
-        say(f"upgrade failed, this program continues to serve: {reason}")
-        self.reloads.retry()
 
     def reopen(self) -> None:
         for child in self.children.values():
@@ -397,17 +406,15 @@ class Supervisor:
         if self.state is not State.SERVING:
             self.stop()
             return
-        self.abandon_successor()
+        self.succession.abandon()
         notify("STOPPING=1", "STATUS=draining")
         self.begin_drain()
 
-    def on_successor_serving(self) -> None:
+    def on_successor_serving(self, successor: Successor) -> None:
         """Drains, because the new program serves: hands the tunnels over first."""
-        assert self.successor is not None
-        say(f"pid {self.successor.process.pid} serves; this program drains")
         self.operations.on_successor()
         if self.config.handover:
-            handover_plan.connect_successor(self.children.values(), self.successor)
+            handover_plan.connect_successor(self.children.values(), successor)
         self.begin_drain()
 
     def begin_drain(self) -> None:
@@ -418,15 +425,10 @@ class Supervisor:
 
     def stop(self) -> None:
         if self.state is not State.STOPPING:
-            self.abandon_successor()
+            self.succession.abandon()
             self.state = State.STOPPING
             self.reloads.retry()
             self.end_all(Stop(), GRACE_S)
-
-    def abandon_successor(self) -> None:
-        """Ends the new program if it does not serve yet."""
-        if self.successor is not None and self.successor.abandon():
-            self.successor = None
 
     def end_all(self, message: Message, seconds: float) -> None:
         self.listeners.close(handed_on=self.successor is not None)
@@ -441,7 +443,7 @@ class Supervisor:
     def end(self, child: Child, message: Message, seconds: float) -> None:
         """Asks a worker to end, and kills it if it still runs after `seconds`."""
         child.send(message)
-        if not child.ready and isinstance(message, Stop):
+        if not child.ready and isinstance(message, Stop) and self.is_ending:
             seconds = 0.0                    # it serves no connection yet
         later = asyncio.get_running_loop().call_later(seconds, self.kill, child)
         child.set_timer(later)

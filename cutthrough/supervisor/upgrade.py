@@ -2,8 +2,9 @@
 the old supervisor to the new one, so that no connection is refused or reset.
 
     old  USR2: starts the new program, with one end of a socket pair
-    new  reads and checks its configuration, then requests the sockets: TAKE
+    new  requests the sockets: TAKE
     old  sends every listening socket
+    new  reads and checks its configuration; if it would serve less: REFUSED, its end
     new  starts its workers; when all are ready: SERVING
     old  sends a socket for each of its workers, which hands its tunnels over there
     new  gives each of these to a worker of its own: see handover_plan
@@ -12,7 +13,8 @@ the old supervisor to the new one, so that no connection is refused or reset.
     old  ANSWER, and the answer about the connections that still drain
 
 Before SERVING nothing changes in the old program: if the new one fails, the old one
-continues to serve. Descriptors are sent in batches, because a message takes at most 253
+continues to serve. What the old one serves comes in the environment, as Served.
+Descriptors are sent in batches, because a message takes at most 253
 (SCM_MAX_FD).
 """
 
@@ -24,10 +26,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.policy.source import Policy
 from cutthrough.process.channel import Message, Unreadable, read_message
 from cutthrough.process.environment import EARLY
 from cutthrough.process.systemd import successor_environment
@@ -42,10 +47,45 @@ TAKE, SERVING = b"take", b"serving"
 TUNNELS = b"tunnels"
 # Followed by an encoded channel.Message
 ASK, ANSWER = b"ask", b"told"
+# Followed by the reason
+REFUSED = b"refused"
+SERVED = "CUTTHROUGH_SERVED"
 MOST_BYTES = 4096
+MOST_REASON = 2000
 # How long the new program may take until it serves; each worker may take 30 s
 START_TIMEOUT_S = 60.0
 FDS_AT_ONCE = 200
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What a program serves, as far as an upgrade must not take it away."""
+
+    listeners: tuple[str, ...]
+    demonstration: bool                      # the well-known credentials are in force
+    policy: bool                             # there is one
+
+    @classmethod
+    def of(cls, config: Config, policy: Policy) -> "Served":
+        return cls(tuple(one.shown for one in config.all_listeners),
+                   config.demonstration, bool(policy.source))
+
+    def check(self, config: Config, policy: Policy) -> None:
+        """Raises ConfigError if this configuration serves less.
+
+        A file may be empty because the disk is full or the file is being written. What
+        is meant to go away goes by a reload, which an upgrade may follow.
+        """
+        now = Served.of(config, policy)
+        missing = Counter(self.listeners) - Counter(now.listeners)
+        if now.demonstration and not self.demonstration:
+            raise ConfigError("", "user", "no user is configured any more; the "
+                              "demonstration credentials are enabled only at a start")
+        if self.policy and not now.policy:
+            raise ConfigError("", "policy", "none is configured any more; if that is "
+                              "meant, reload first")
+        if missing:
+            raise ConfigError("", "listen", f"{', '.join(missing)} is not listened on "
+                              "any more; if that is meant, reload first")
 
 
 class Predecessor:
@@ -55,6 +95,7 @@ class Predecessor:
         self._socket = sock
         self._socket.settimeout(START_TIMEOUT_S)
         self.activated = os.environ.pop(ACTIVATED, "") == "1"
+        self._served = os.environ.pop(SERVED, "")    # "": of a version without it
         self.drains = False                  # it drains, and answers queries
         self._fd = -1
         self._on_answer: Callable[[Predecessor, Message | None], None] | None = None
@@ -81,6 +122,17 @@ class Predecessor:
                 raise ConnectionAbortedError("the previous program has exited")
             fds += some
         return [socket.socket(fileno=fd) for fd in fds]
+
+    def check(self, config: Config, policy: Policy) -> None:
+        """Raises ConfigError if this program would serve less, and tells the other."""
+        if not self._served:
+            return
+        try:
+            msgspec.json.decode(self._served, type=Served).check(config, policy)
+        except ConfigError as error:
+            with contextlib.suppress(OSError):
+                self._socket.send(REFUSED + str(error).encode()[:MOST_REASON])
+            raise
 
     def _receive(self, n: int) -> bytes:
         data = self._socket.recv(n)
@@ -158,7 +210,8 @@ class Predecessor:
 class Successor:
     """The old program's side: starts the new one, and calls `on_serving` or `on_failed`
     once. `listeners`: the sockets to send; `pages`: descriptors that the new program
-    inherits, by the variables for their numbers. `answer` answers its queries.
+    inherits, by the variables for their numbers. `answer` answers its queries; `served`
+    is what it must not serve less than.
 
     Raises OSError if the new program cannot be started.
     """
@@ -167,7 +220,7 @@ class Successor:
                  on_serving: Callable[[], None],
                  on_failed: Callable[[str], None],
                  answer: Callable[[Message], Awaitable[tuple[Message, int]]],
-                 pages: Mapping[str, int]) -> None:
+                 pages: Mapping[str, int], served: Served) -> None:
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
         self._serves = False
@@ -176,7 +229,8 @@ class Successor:
         self._on_serving, self._on_failed = on_serving, on_failed
         self._socket, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environ = {**successor_environment(), VARIABLE: str(theirs.fileno())}
+        environ = {**successor_environment(), VARIABLE: str(theirs.fileno()),
+                   SERVED: msgspec.json.encode(served).decode()}
         inherited = [theirs.fileno()]
         for variable, page in pages.items():
             environ[variable] = str(page)
@@ -217,6 +271,10 @@ class Successor:
             self._timer.cancel()
             self._serves = True
             self._on_serving()
+        elif packet.startswith(REFUSED):
+            self.close()
+            self._on_failed("it would serve less than this one: "
+                            + packet[len(REFUSED):].decode(errors="replace"))
         elif self._serves and packet.startswith(ASK):
             task = self._loop.create_task(self._reply(packet[len(ASK):]))
             self._answers.add(task)

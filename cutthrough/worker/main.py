@@ -1,8 +1,9 @@
 """One worker process: `python -m cutthrough.worker.main FD`.
 
 FD is its end of the channel; the first message brings everything else. The worker
-reports when it is ready, carries out the supervisor's messages, and exits 0. If the
-channel ends, the supervisor is gone: the worker drains and exits by itself.
+makes everything that its generation needs and says so; it accepts connections when it
+is told to. Then it carries out the supervisor's messages, and exits 0. If the channel
+ends, the supervisor is gone: the worker drains and exits by itself.
 
 Signals: the worker ignores SIGINT, because Ctrl-C in a terminal reaches the whole
 process group and only the supervisor handles it; and SIGHUP and SIGUSR2, because an
@@ -26,8 +27,10 @@ from cutthrough.log.errorlog import EVERY_S, ErrorLog
 from cutthrough.process.channel import (
     Arm,
     Channel,
+    Commit,
     Cut,
     Decide,
+    Discard,
     Drain,
     Gave,
     Give,
@@ -38,11 +41,12 @@ from cutthrough.process.channel import (
     ListReplays,
     Look,
     Message,
+    Prepare,
+    Prepared,
     Ready,
     Reopen,
     Settle,
     Stop,
-    Swap,
     Swapped,
     Take,
     Took,
@@ -55,6 +59,7 @@ from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
     from cutthrough.worker.admin_queries import AdminQueries
+    from cutthrough.worker.prepared import Prepared as PreparedGeneration
     from cutthrough.worker.worker import Worker
 
 
@@ -69,6 +74,9 @@ class WorkerProcess:
         self.listeners = [socket.socket(fileno=fd) for fd in hello.listeners]
         self.worker = make_worker(hello, generation, self.listeners)
         self.admin_queries: AdminQueries | None = None
+        self.loop_name = ""
+        self.has_begun = False               # it accepts connections
+        self.prepared: PreparedGeneration | None = None      # of a reload
         self.over = asyncio.Event()
         self.draining: asyncio.Task[None] | None = None
 
@@ -78,7 +86,13 @@ class WorkerProcess:
             loop.add_signal_handler(number, self.drain, self.config.drain_timeout)
         loop.add_signal_handler(signal.SIGUSR1, self.worker.reopen_log)
 
-        await self.worker.start()
+        self.loop_name = loop_name
+        first = self.worker.generation.number
+        try:
+            self.worker.open()
+        except (ValueError, MemoryError) as error:
+            self.channel.send(Prepared(first, reason_of(error)))
+            raise
         self.admin_queries = make_admin_queries(self.worker, self.channel)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         # Objects that exist now live as long as the process: the collector need not
@@ -86,7 +100,7 @@ class WorkerProcess:
         gc.collect()
         gc.freeze()
         self.channel.attach(self.on_message)
-        self.channel.send(Ready(loop=loop_name))
+        self.channel.send(Prepared(first))
         self.report_suppressed()
         await self.over.wait()
         self.admin_queries.close()
@@ -116,8 +130,12 @@ class WorkerProcess:
                 self.drain(timeout)
             case Reopen():
                 self.worker.reopen_log()
-            case Swap(number):
-                self.swap(number)
+            case Prepare(number):
+                self.prepare(number)
+            case Commit(number):
+                self.commit(number)
+            case Discard():
+                self.discard()
             case Stop():
                 self.over.set()
             case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm() | ListHeld()
@@ -145,18 +163,40 @@ class WorkerProcess:
         self.channel.send(Took(len(pauses_us), pauses_us[len(pauses_us) * 999 // 1000],
                                pauses_us[-1]))
 
-    def swap(self, number: int) -> None:
-        """Applies the generation that came with the message, or reports why not."""
+    def prepare(self, number: int) -> None:
+        """Makes what the generation needs that came with the message."""
+        self.discard()
         try:
             generation = self.receive_generation()
-            self.worker.swap(generation)
+            self.prepared = self.worker.prepare(generation)
         except OSError as error:             # no descriptor came with the message
-            self.channel.send(Swapped(number, error.strerror or str(error)))
-        except (ValueError, MemoryError) as error:
-            self.channel.send(Swapped(number, str(error) or "no memory"))
+            self.channel.send(Prepared(
+                number, error.strerror or str(error), is_lost=True))
+        except Exception as error:           # some of the code is the operator's
+            if not isinstance(error, ValueError | MemoryError):
+                logging.exception("cannot prepare generation %d", number)
+            self.channel.send(Prepared(number, reason_of(error)))
         else:
-            self.config = generation.config
-            self.channel.send(Swapped(number))
+            self.channel.send(Prepared(number))
+
+    def commit(self, number: int) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            self.worker.begin()
+            self.channel.send(Ready(loop=self.loop_name))
+            return
+        prepared, self.prepared = self.prepared, None
+        if prepared is None or prepared.generation.number != number:
+            self.channel.send(Swapped(number, "it is not prepared"))
+            return
+        self.worker.commit(prepared)
+        self.config = prepared.generation.config
+        self.channel.send(Swapped(number))
+
+    def discard(self) -> None:
+        if self.prepared is not None:
+            self.prepared.discard()
+            self.prepared = None
 
     def receive_generation(self) -> Generation:
         fd = self.channel.take_fd()
@@ -182,6 +222,10 @@ class WorkerProcess:
             await ending
         finally:
             self.over.set()
+
+
+def reason_of(error: Exception) -> str:
+    return str(error) or "no memory"
 
 
 def make_worker(hello: Hello, generation: Generation,

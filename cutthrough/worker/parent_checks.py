@@ -15,10 +15,11 @@ import time
 from cutthrough.config.config import Config
 from cutthrough.config.parents import Parent as Source
 from cutthrough.generation.tls_files import make_checker
-from cutthrough.policy.parents import Parent, Ways
+from cutthrough.policy.parents import Parent, Standing, Ways
 from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
 from cutthrough.session.context import Context
 from cutthrough.session.probe import Probe
+from cutthrough.worker.prepared import Prepared
 
 # Time between two looks at the page
 LOOK_S = 0.25
@@ -41,7 +42,7 @@ class Check:
 
 
 class ParentChecks:
-    """Makes and reads the checks of the parents in force, from `configure` on."""
+    """Makes and reads the checks of the parents in force, from the first commit on."""
 
     def __init__(self, context: Context, page: ChecksPage) -> None:
         self._context = context
@@ -53,30 +54,36 @@ class ParentChecks:
         # Results of this worker's own checks by (parent, "ok" or "failed")
         self.results: collections.Counter[tuple[str, str]] = collections.Counter()
 
-    def configure(self, config: Config, ways: Ways | None) -> None:
-        self._end()
+    def prepare(self, config: Config, ways: Ways | None, prepared: Prepared) -> None:
+        """Raises ValueError if the context of `check_tls` cannot be made."""
         sources = {one.name: one for one in config.parents}
-        self._limit_ms = GRACE_MS + int(
+        limit_ms = GRACE_MS + int(
             1000 * (config.connect_timeout + config.parent_timeout))
+        tls_number = self._tls
+        checks, unchecked = list[Check](), list[Standing]()
         for parent in ways.parents if ways is not None else ():
             source = sources[parent.name]
             if source.check:
-                self._add(source, parent, identity(source, sources))
+                row = self._page.find(identity(source, sources), now())
+                if row < 0:
+                    log.warning("parent %s is not checked: there are too many",
+                                source.name)
+                    continue
+                if source.check_tls and tls_number < 0:
+                    tls_number = put_checker(prepared)
+                checks.append(Check(source, parent, identity(source, sources), row))
             elif parent.standing is not None:
-                parent.standing.forget_check()
+                unchecked.append(parent.standing)
+        prepared.on_commit(self._assign, checks, unchecked, limit_ms, tls_number)
+
+    def _assign(self, checks: list[Check], unchecked: list[Standing], limit_ms: int,
+                tls_number: int) -> None:
+        self._end()
+        self._checks, self._limit_ms, self._tls = checks, limit_ms, tls_number
+        for standing in unchecked:
+            standing.forget_check()
         if self._checks:
             self._look()
-
-    def _add(self, source: Source, parent: Parent, key: bytes) -> None:
-        row = self._page.find(key, now())
-        if row < 0:
-            log.warning("parent %s is not checked: there are too many", source.name)
-            return
-        if source.check_tls and self._tls < 0:
-            from cutthrough.net import tls  # here: most configurations need no libssl
-
-            self._tls = tls.put(make_checker())
-        self._checks.append(Check(source, parent, key, row))
 
     def _look(self) -> None:
         for check in self._checks:
@@ -124,6 +131,15 @@ class ParentChecks:
 
             tls.remove(self._tls)
             self._tls = -1
+
+
+def put_checker(prepared: Prepared) -> int:
+    """The number of the context of `check_tls`."""
+    from cutthrough.net import tls  # here: most configurations need no libssl
+
+    number = tls.put(make_checker())
+    prepared.on_discard(tls.remove, number)
+    return number
 
 
 def now() -> int:

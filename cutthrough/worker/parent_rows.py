@@ -15,6 +15,7 @@ from cutthrough.session.counters import (
     PARENT_TOTALS,
     Page,
 )
+from cutthrough.worker.prepared import Prepared
 
 
 class ParentRows:
@@ -30,10 +31,13 @@ class ParentRows:
         self._in_force: set[int] = set()     # numbers
         self._written: dict[int, list[int]] = {}     # totals, by number
 
-    def configure(self, ways: Ways | None) -> None:
-        """These ways are in force."""
-        self._in_force = set() if ways is None else {
-            one.standing.number for one in ways.parents if one.standing is not None}
+    def prepare(self, ways: Ways | None, prepared: Prepared) -> None:
+        """For these ways to be in force."""
+        prepared.on_commit(self._assign, set() if ways is None else {
+            one.standing.number for one in ways.parents if one.standing is not None})
+
+    def _assign(self, in_force: set[int]) -> None:
+        self._in_force = in_force
 
     def write(self) -> None:
         rows: dict[str, tuple[list[int], list[int]]] = {}

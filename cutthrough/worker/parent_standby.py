@@ -7,10 +7,11 @@ from cutthrough.policy.parents import Parent, Ways
 from cutthrough.session.context import Context
 from cutthrough.session.probe import SetUp
 from cutthrough.session.standby import Standby
+from cutthrough.worker.prepared import Prepared
 
 
 class ParentStandby:
-    """Keeps connections from `configure` on, until `close`.
+    """Keeps connections from a commit on, until `close`.
 
     If a reload leaves a parent as it is, the parent keeps its number and connections.
     If not, the connections are closed: they may lead elsewhere, or show another
@@ -20,24 +21,29 @@ class ParentStandby:
     def __init__(self, context: Context, poller: Poller) -> None:
         self._context, self._poller = context, poller
         self._standbys: dict[int, Standby] = {}
-        self._is_closed = False
 
-    def configure(self, ways: Ways | None, timeout: float) -> None:
+    def prepare(self, ways: Ways | None, timeout: float, prepared: Prepared) -> None:
         """Follows the ways in force; a connection waits for `timeout` seconds."""
         wanted = {parent.standing.number: parent
                   for parent in (ways.parents if ways is not None else ())
                   if parent.standby and parent.standing is not None}
-        if self._is_closed:
-            wanted = {}
-        for number in self._standbys.keys() - wanted.keys():
-            self._standbys.pop(number).close_now()
+        standbys = {}
         for number, parent in wanted.items():
-            if number not in self._standbys:
+            standby = self._standbys.get(number)
+            if standby is None:
                 assert parent.standing is not None
-                self._standbys[number] = Standby(self._poller, parent.standing)
-            self._standbys[number].configure(
-                parent.standby, timeout, functools.partial(self._begin, parent))
-        self._context.standbys = self._standbys or None
+                standby = Standby(self._poller, parent.standing)
+                prepared.on_discard(standby.close_now)
+            standbys[number] = standby
+            prepared.on_commit(standby.configure, parent.standby, timeout,
+                               functools.partial(self._begin, parent))
+        prepared.on_commit(self._assign, standbys)
+
+    def _assign(self, standbys: dict[int, Standby]) -> None:
+        for number in self._standbys.keys() - standbys.keys():
+            self._standbys[number].close_now()
+        self._standbys = standbys
+        self._context.standbys = standbys or None
 
     def _begin(self, parent: Parent, standby: Standby) -> SetUp:
         return SetUp(self._context, parent, standby)
@@ -48,6 +54,5 @@ class ParentStandby:
         return sum(one.held for one in self._standbys.values())
 
     def close(self) -> None:
-        """Closes all connections for good. Idempotent."""
-        self._is_closed = True
-        self.configure(None, 0.0)
+        """Closes all connections. Idempotent."""
+        self._assign({})

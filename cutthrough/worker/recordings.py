@@ -12,6 +12,7 @@ from cutthrough.generation.recordings import make_hooks
 from cutthrough.policy.source import RECORDINGS, Code
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
+from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:
     from cutthrough.recording.player import Player
@@ -36,39 +37,53 @@ class Recordings:
         self._hooks: Any = None
         self._code: tuple[str, Code | None] = ("", None)
 
-    def configure(self, generation: Generation) -> None:
-        """Requests in hand keep their player. Raises ValueError, and then nothing has
-        changed."""
+    def prepare(self, generation: Generation, prepared: Prepared) -> None:
+        """Requests in hand keep their player. Raises ValueError."""
         config = generation.config
         if not generation.policy.records:
-            self._context.player = self._context.answers = None
+            prepared.on_commit(self._assign, None, None)
             return
         from cutthrough.recording.choice import Choice
+        from cutthrough.recording.matcher import Matcher
         from cutthrough.recording.player import Player, Settings, make_route
 
         # The same object while its code is: an equal player keeps its places
         name = config.recording_hooks
         code = name, generation.policy.code.get(name.partition(":")[0])
+        hooks = self._hooks
         if code != self._code:
-            self._hooks = make_hooks(config, generation.policy)
-            self._code = code
-        answers = self._answers
-        player = self._player or Player(self._set_mode, answers, self._gate)
-        player.configure(Settings(
+            hooks = make_hooks(config, generation.policy)
+        player = self._player or Player(self._set_mode, self._answers, self._gate)
+        settings = Settings(
             directory=config.recording_directory, session=config.recording_session,
             choice=Choice(config.recording_session_field,
                           config.recording_session_user),
             program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body,
-            on_replay=getattr(self._hooks, "on_replay", None),
-            plays=generation.policy.replays))
-        self._context.player = self._player = player
-        if self._ring is not None:
-            if self._room is None:
-                self._room = self._context.room = RingRoom(self._ring, self._context)
-            self._room.configure(config.recording_body)
-        self._context.answers = answers
+            on_replay=getattr(hooks, "on_replay", None),
+            plays=generation.policy.replays)
+        Matcher(settings.routes)             # raises what `configure` would
+        room = self._room
+        if room is None and self._ring is not None:
+            room = RingRoom(self._ring, self._context)
+            prepared.on_discard(room.end)
+        prepared.on_commit(player.configure, settings)
+        if room is not None:
+            prepared.on_commit(room.configure, config.recording_body)
+        prepared.on_commit(self._assign_hooks, hooks, code)
+        prepared.on_commit(self._assign, player, room)
+
+    def _assign_hooks(self, hooks: Any, code: tuple[str, Code | None]) -> None:
+        self._hooks, self._code = hooks, code
+
+    def _assign(self, player: "Player | None", room: RingRoom | None) -> None:
+        context = self._context
+        context.player = player
+        context.answers = None if player is None else self._answers
+        if player is not None:
+            self._player = player
+            self._room = context.room = room
 
     def _set_mode(self, mode: str) -> None:
         self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none

@@ -9,7 +9,7 @@ context that they began with.
 """
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from cutthrough.generation.interception import (
     InterceptionFiles,
@@ -18,13 +18,24 @@ from cutthrough.generation.interception import (
     offers_origins_http2,
 )
 from cutthrough.generation.tls_files import PairFiles
+from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:
     from cutthrough.net.leaves import TlsInterceptor
-    from cutthrough.net.tls_context import TlsClient
+    from cutthrough.net.tls_context import TlsClient, TlsContext
 
 # Seconds in which a request that began before a reload may still dial by its contexts
 LATE_S = 600.0
+
+
+class Numbers(NamedTuple):
+    """Those of one generation; 0 and {}: nothing was ever intercepted."""
+
+    # Of each client certificate, and of none (""): Hop.tls, and the same for
+    # connections that must be HTTP/1.1
+    origins: dict[str, tuple[int, int]]
+    client_tls: int                          # of Context.configure, and the next one
+    passes_offers: bool
 
 
 class TlsInterception:
@@ -38,38 +49,55 @@ class TlsInterception:
         self._of_origins: dict[bytes, tuple[int, int]] = {}     # by digest
         self._late: dict[tuple[int, int], float] = {}           # unused, since when
         self.client_tls = 0
-        # Of each client certificate, and of none (""): Hop.tls, and the same for
-        # connections that must be HTTP/1.1
         self.origins: dict[str, tuple[int, int]] = {}
         self.passes_offers = False
 
-    def configure(self, files: InterceptionFiles | None) -> None:
-        """Raises ValueError if a context cannot be made; then nothing has changed."""
-        if files is None:
-            return                                  # connections may still need them
+    def prepare(self, files: InterceptionFiles | None, prepared: Prepared) -> Numbers:
+        """Returns the numbers of this generation. Raises ValueError if a context cannot
+        be made."""
+        if files is None:                           # connections may still need them
+            return Numbers(self.origins, self.client_tls, self.passes_offers)
         from cutthrough.net import tls
 
         pairs: dict[str, PairFiles | None] = {"": None, **dict(files.pairs)}
         wanted = {name: files.origin_digest(pair) for name, pair in pairs.items()}
-        made = {wanted[name]: _make_clients(files, pair) for name, pair in pairs.items()
-                if wanted[name] not in self._of_origins}
-        server = make_interceptor(files) if files.digest != self._digest else None
-        for digest, clients in made.items():
-            numbers = [tls.put(client) for client in clients]
-            self._numbers += numbers
-            self._of_origins[digest] = numbers[-1] + 1, numbers[0] + 1
-        if server is not None:
-            self._earlier = self.stats()
+        of_origins = dict(self._of_origins)
+        for name, digest in wanted.items():
+            if digest not in of_origins:
+                numbers = [self._put(client, prepared)
+                           for client in _make_clients(files, pairs[name])]
+                of_origins[digest] = numbers[-1] + 1, numbers[0] + 1
+        client_tls = self.client_tls
+        if files.digest != self._digest:
+            server = make_interceptor(files)
             if self._server is None:
-                self.client_tls = tls.put(server)
-                self._numbers.append(self.client_tls)
+                client_tls = self._put(server, prepared)
             else:
-                tls.put(server, self.client_tls)
-            self._server, self._digest = server, files.digest
-        self.origins = {name: self._of_origins[digest]
-                        for name, digest in wanted.items()}
-        self.passes_offers = files.origin_hello == "client"
-        self._give_up_late({*wanted.values()})
+                prepared.on_commit(tls.put, server, client_tls)
+            prepared.on_commit(self._assign_server, server, files.digest, client_tls)
+        origins = {name: of_origins[digest] for name, digest in wanted.items()}
+        passes_offers = files.origin_hello == "client"
+        prepared.on_commit(self._assign, of_origins, origins, passes_offers)
+        prepared.on_commit(self._give_up_late, {*wanted.values()})
+        return Numbers(origins, client_tls, passes_offers)
+
+    def _put(self, context: "TlsContext", prepared: Prepared) -> int:
+        from cutthrough.net import tls
+
+        number = tls.put(context)
+        prepared.on_discard(tls.remove, number)
+        prepared.on_commit(self._numbers.append, number)
+        return number
+
+    def _assign_server(self, server: "TlsInterceptor", digest: bytes, client_tls: int
+                       ) -> None:
+        self._earlier = self.stats()
+        self._server, self._digest, self.client_tls = server, digest, client_tls
+
+    def _assign(self, of_origins: dict[bytes, tuple[int, int]],
+                origins: dict[str, tuple[int, int]], passes_offers: bool) -> None:
+        self._of_origins = of_origins
+        self.origins, self.passes_offers = origins, passes_offers
 
     def _give_up_late(self, wanted: set[bytes]) -> None:
         """Frees the contexts that nobody has wanted for long; their numbers stay taken.
@@ -85,10 +113,6 @@ class TlsInterception:
                 del self._late[numbers]
                 for number in {*numbers}:
                     tls.put(TlsContext(), number - 1)
-
-    def of_session(self) -> dict[str, Any]:
-        """For Context.configure."""
-        return {"client_tls": self.client_tls, "passes_offers": self.passes_offers}
 
     def stats(self) -> dict[str, int]:
         """Leaves: made, and taken from those kept."""

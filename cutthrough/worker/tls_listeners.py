@@ -14,16 +14,18 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import make_server
 from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.worker.prepared import Prepared
 
 NONE = -1                                    # number of a listener without TLS
 
 
-def set_records(config: Config) -> None:
+def prepare_records(config: Config, prepared: Prepared) -> None:
     """Says who seals the bytes of connections to come, if there is a context."""
     tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
     if tls is not None:
-        tls.set_own_records(config.tls_records != "libssl")
-        tls.set_kernel(config.tls_records == "kernel" and not why_no_kernel_tls())
+        by_kernel = config.tls_records == "kernel" and not why_no_kernel_tls()
+        prepared.on_commit(tls.set_own_records, config.tls_records != "libssl")
+        prepared.on_commit(tls.set_kernel, by_kernel)
 
 
 class TlsListeners:
@@ -35,19 +37,30 @@ class TlsListeners:
         self._keys = keys
         self.numbers = [NONE] * len(listeners)
 
-    def configure(self, generation: Generation) -> None:
-        """Raises ValueError if a context cannot be made; then nothing has changed."""
+    def prepare(self, generation: Generation, prepared: Prepared) -> None:
+        """Raises ValueError if a context cannot be made."""
         listeners = generation.config.all_listeners
-        made = [(n, make_server(listeners[at], generation.tls[at], self._keys))
-                for n, at in find_again(self._listeners, listeners)
-                if at < len(generation.tls)]
-        for n, server in made:
-            if server is not None:
-                from cutthrough.net import tls
+        numbers = [*self.numbers]
+        for n, at in find_again(self._listeners, listeners):
+            if at >= len(generation.tls):
+                continue
+            server = make_server(listeners[at], generation.tls[at], self._keys)
+            if server is None and numbers[n] == NONE:
+                continue
+            from cutthrough.net import tls
 
-                self.numbers[n] = tls.put(server, self.numbers[n])
-            elif self.numbers[n] != NONE:
-                self._remove(n)
+            if server is None:
+                prepared.on_commit(tls.remove, numbers[n])
+                numbers[n] = NONE
+            elif numbers[n] == NONE:
+                numbers[n] = tls.put(server)
+                prepared.on_discard(tls.remove, numbers[n])
+            else:
+                prepared.on_commit(tls.put, server, numbers[n])
+        prepared.on_commit(self._assign, numbers)
+
+    def _assign(self, numbers: list[int]) -> None:
+        self.numbers = numbers
 
     def _remove(self, n: int) -> None:
         from cutthrough.net import tls

@@ -7,6 +7,7 @@ reload that changes neither files nor names makes none.
 
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import digest_of, make_client
+from cutthrough.worker.prepared import Prepared
 
 
 class TlsParents:
@@ -15,24 +16,31 @@ class TlsParents:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
 
-    def configure(self, generation: Generation) -> dict[str, tuple[int, bytes]]:
+    def prepare(self, generation: Generation, prepared: Prepared
+                ) -> dict[str, tuple[int, bytes]]:
         """Returns the number and the digest of each parent over TLS, by its name.
 
         Raises ValueError if a context cannot be made, or if there are too many.
         """
         found = {}
+        numbers = dict(self._numbers)
         for parent, files in zip(
                 generation.config.parents, generation.parent_files, strict=False):
             digest = digest_of(parent, files)
-            if digest not in self._numbers:
+            if digest not in numbers:
                 client = make_client(parent, files)
                 if client is None:
                     continue
                 from cutthrough.net import tls
 
-                self._numbers[digest] = tls.put(client)
-            found[parent.name] = self._numbers[digest], digest
+                numbers[digest] = tls.put(client)
+                prepared.on_discard(tls.remove, numbers[digest])
+            found[parent.name] = numbers[digest], digest
+        prepared.on_commit(self._assign, numbers)
         return found
+
+    def _assign(self, numbers: dict[bytes, int]) -> None:
+        self._numbers = numbers
 
     def close(self) -> None:
         while self._numbers:

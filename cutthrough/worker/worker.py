@@ -15,18 +15,13 @@ from typing import Protocol
 from cutthrough.capture.observer import Capture
 from cutthrough.capture.ring import Ring
 from cutthrough.config.config import Config
-from cutthrough.config.log_format import peeked_codes
 from cutthrough.config.values import show_address
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.interception import InterceptionFiles
-from cutthrough.generation.pac import make_pac
-from cutthrough.generation.snapshots import make_snapshot
-from cutthrough.generation.sources import SourceNumbers
 from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.log.accesslog import AccessLog
-from cutthrough.log.hidden import hide_keys
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.interfaces import Interfaces, own_hosts
@@ -36,11 +31,9 @@ from cutthrough.net.resolver import Resolver
 from cutthrough.net.ticket_keys import TicketKeys
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.policy.source import Policy
 from cutthrough.process.checks_page import ChecksPage
-from cutthrough.process.descriptors import most_connections
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
@@ -60,9 +53,11 @@ from cutthrough.worker.journals import Tracer
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
+from cutthrough.worker.parts import Parts
+from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.recordings import Recordings
 from cutthrough.worker.tls_interception import TlsInterception
-from cutthrough.worker.tls_listeners import TlsListeners, find_again, set_records
+from cutthrough.worker.tls_listeners import TlsListeners
 from cutthrough.worker.tls_parents import TlsParents
 
 log = logging.getLogger("cutthrough")
@@ -131,10 +126,7 @@ class Worker:
         self.generation = Generation(
             number, config, policy or Policy(), own, tls, parent_files,
             interception=interception)
-        self._interception = TlsInterception()
-        self._tls_parents = TlsParents()
-        self._tls = TlsListeners(
-            config.all_listeners, ticket_keys or (TicketKeys() if tls else None))
+        self._ticket_keys = ticket_keys or (TicketKeys() if tls else None)
         self.slot = slot
         self._listeners = listeners
         self._numbers = numbers or range(len(listeners))
@@ -151,7 +143,6 @@ class Worker:
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
-        self._sinks: list[tuple[int, SessionSink]] = []     # and its listener's number
         self.log: AccessLog | None = None
         self._running = False
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
@@ -167,7 +158,13 @@ class Worker:
         return self.generation.config
 
     async def start(self) -> None:
-        """Begins to accept. Raises OSError if the access log cannot be opened."""
+        """Begins to accept. Raises as `open`."""
+        self.open()
+        self.begin()
+
+    def open(self) -> None:
+        """Makes everything, and accepts nothing yet. Raises OSError if the access log
+        cannot be opened, and ValueError if the generation cannot be compiled."""
         config = self.config
         loop = asyncio.get_running_loop()
         self.poller = Poller()
@@ -210,26 +207,37 @@ class Worker:
         self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
             self.context, os.getppid() if self._helpers else 0, self._ring, self.gate)
-        self._checks = ParentChecks(self.context, self._checks_page)
-        self._standby = ParentStandby(self.context, self.poller)
-        self._parents = ParentRows(
-            self.page, self.context.parents, self._checks.results)
         self._hosts = HostAddresses(own_hosts())
         self.tally = Tally(self.gate.memory)
-        self._sources = SourceNumbers()
         self.context.pacs = [None] * len(self._own)
-        self._configure(self.generation)
+        checks = ParentChecks(self.context, self._checks_page)
+        self.parts = Parts(
+            listeners=self._own, bound=self._bound, context=self.context,
+            hosts=self._hosts, known=self._known, ledger=self._ledger,
+            idle_pool=self.idle_pool, carriers=self._carriers, verifier=self.verifier,
+            tls=TlsListeners(self._own, self._ticket_keys),
+            interception=TlsInterception(), tls_parents=TlsParents(),
+            rows=ParentRows(self.page, self.context.parents, checks.results),
+            checks=checks, standby=ParentStandby(self.context, self.poller),
+            recordings=self.recordings, capture=self._capture, tally=self.tally,
+            gate=self.gate)
+        self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)
+
+    def begin(self) -> None:
+        """Begins to accept, after `open`."""
         for one in self._listeners:
             begin(one)
         self._acceptors = [
             Acceptor(self.poller, one, self._make_sink(one, n))
             for one, n in zip(self._listeners, self._numbers, strict=True)]
-        self._interfaces = Interfaces(loop, self._hosts.set, own_hosts)
+        parts = self.parts
+        self._interfaces = Interfaces(
+            asyncio.get_running_loop(), self._hosts.set, own_hosts)
         self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self.log, self.tally, self._tls.stats, self._parents.write,
+                          self.log, self.tally, parts.tls.stats, parts.rows.write,
                           self._ring.counts if self._ring is not None else dict,
-                          self._interception.stats, self.recordings)
+                          parts.interception.stats, self.recordings)
         self._running = True
         self._recheck()
 
@@ -245,19 +253,32 @@ class Worker:
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
-            tls=self._tls.numbers[number], plain_too="tls" in listener.protocols)
-        self._sinks.append((number, sink))
+            tls=self.parts.tls.numbers[number], plain_too="tls" in listener.protocols)
+        self.parts.sinks.append((number, sink))
         return sink
 
-    def swap(self, generation: Generation) -> None:
-        """A reload comes into force: applies the options that a running worker can
-        change; requests keep the generation that they began with.
+    def prepare(self, generation: Generation) -> Prepared:
+        """Makes everything that a reload needs, and changes nothing.
 
-        Raises ValueError if it cannot be compiled, and then nothing has changed.
+        Raises ValueError if the generation cannot be compiled here. The caller commits
+        or discards the result.
         """
+        return self.parts.prepare(generation)
+
+    def commit(self, prepared: Prepared) -> None:
+        """Applies the options that a running worker can change; requests keep the
+        generation that they began with."""
         if self._running:
-            self._configure(generation)
+            prepared.commit()
+            self.generation = prepared.generation
             self._recheck()
+        else:
+            prepared.discard()
+
+    def swap(self, generation: Generation) -> None:
+        """Both at once. Raises ValueError, and then nothing has changed (R73)."""
+        if self._running:
+            self.commit(self.prepare(generation))
 
     def set_local_origins(self, origins: Mapping[str, LocalOrigin] | None) -> None:
         """Has requests to these destinations (`host:port`) answered by these functions.
@@ -279,79 +300,6 @@ class Worker:
         if any(user.expires for user in self.generation.policy.users.values()):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(RECHECK, self._recheck)
-
-    def _configure(self, generation: Generation) -> None:
-        config = generation.config
-        self._interception.configure(generation.interception)
-        snapshot = make_snapshot(generation, [*self._bound, *generation.own],
-                                 self._hosts, self.tally, self._known, self._sources,
-                                 self.context.parents,
-                                 self._tls_parents.configure(generation),
-                                 self._interception.origins)
-        self.context.sources = self._sources.by_number
-        limiter = Limiter(
-            self._ledger,
-            generation.policy,
-            most=config.max_connections_total,
-            most_of_client=config.max_connections_per_client,
-        )
-        self._tls.configure(generation)
-        set_records(config)
-        for n, at in find_again(self._own, config.all_listeners):
-            one = config.all_listeners[at]
-            self.context.pacs[n] = (
-                make_pac(one, config, generation.policy) if one.pac else None)
-        for n, sink in self._sinks:
-            sink.set_tls(self._tls.numbers[n])
-        self.idle_pool.configure(
-            config.upstream_idle,
-            config.upstream_idle_per_origin,
-            config.upstream_idle_timeout,
-        )
-        self._carriers.configure(
-            config.upstream_idle_timeout if config.upstream_idle else 0.0,
-            config.connect_timeout)
-        hide_keys({*config.redact_query, *config.capture_redact_query,
-                   *config.recording_redact_query})
-        in_log = peeked_codes(config.access_log_format)
-        self.context.configure(
-            snapshot,
-            limiter,
-            timeouts={
-                name: getattr(config, name)
-                for name in config.__struct_fields__
-                if name.endswith("_timeout")
-            },
-            lifetime=config.lifetime,
-            max_line=config.max_line,
-            max_head=config.max_head,
-            max_fields=config.max_fields,
-            max_response_head=config.max_response_head,
-            max_body=config.max_body,
-            max_connections=config.max_connections or most_connections(),
-            most_streams=config.http2_streams,
-            splice=config.splice,
-            min_rate=config.min_rate,
-            min_rate_grace=config.min_rate_grace,
-            peeks=config.peek_tunnels or bool(in_log),
-            peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
-            peeks_ja3="ct::ja3" in in_log
-            or (config.peek_tunnels and config.access_log_format == "json"),
-            **self._interception.of_session(),
-        )
-        self.verifier.configure(config.auth_backoff, config.auth_timeout)
-        self._parents.configure(snapshot.ways)
-        self._checks.configure(config, snapshot.ways)
-        self._standby.configure(snapshot.ways, config.upstream_idle_timeout)
-        self.gate.memory.most = config.collected_bodies
-        self.recordings.configure(generation)
-        if self._capture is not None:
-            self._capture.configure(config.capture_body, config.recording_body)
-            # It frees what exchanges in hand hold: it stays as long as there are any
-            self.context.observer = self._capture if (
-                generation.policy.captures or generation.policy.records
-                or self._capture.tapped) else None
-        self.generation = generation
 
     def _on_fault(self, fault: BaseException) -> None:
         faults = self.poller.faults
@@ -379,7 +327,7 @@ class Worker:
         self._stop_accepting()
         busy = self.context.busy + self.in_transit + self.given_away
         self.context.start_draining()
-        self._standby.close()
+        self.parts.standby.close()
         close_idle(self.context, LAST_REQUEST)
         while self._running and loop.time() < deadline and (
                 self.context.live or self.in_transit):
@@ -408,9 +356,7 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
         self._stop_accepting()
-        self._checks.close()
-        self._standby.close()
-        self.recordings.close()
+        self.parts.close()
         cut = close_all(self.context, outcome)
         self.recordings.end()
         self.gate.close()
@@ -422,9 +368,7 @@ class Worker:
         self.idle_pool.clear()
         self._carriers.clear()
         pipes.close_free()
-        self._tls.close()
-        self._tls_parents.close()
-        self._interception.close()
+        self.parts.release()
         self.poller.detach()
         return cut
 
@@ -441,11 +385,11 @@ class Worker:
             - len(self._acceptors)
             - self.idle_pool.idle
             - self._carriers.held
-            - self._standby.held,
+            - self.parts.standby.held,
             **{f"{size}_blocks": blocks[f"{size}_blocks"] for size in buffers.SIZES},
             "places": count_listed(self.context),
             "pipes": pipes.stats()["in_use"],
-            "timers": self.poller.timers - self.idle_pool.idle - self._standby.held
+            "timers": self.poller.timers - self.idle_pool.idle - self.parts.standby.held
             - self._carriers.held,
             "limits": self._ledger.held(),
             "heads": self.log.remembered if self.log is not None else 0,

@@ -198,11 +198,14 @@ def test_a_worker_that_does_not_begin_has_no_callers(
     (folder / "bad").touch()
     proxy.write_config("workers = 2\n")
     proxy.signal(signal.SIGHUP)
-    wait_until(lambda: "worker 1" in proxy.stderr(), proxy.stderr)
+    wait_until(lambda: re.search(
+        r"reload refused, generation 1 stays in force: the new worker \d \(pid \d+\) "
+        "ended before it was ready: status 3", proxy.stderr()), proxy.stderr)
     origin = make_origin()
     for _ in range(20):
         assert dial(proxy).get(origin.url()).status == 200
     (folder / "bad").unlink()
+    proxy.signal(signal.SIGHUP)
     wait_until(lambda: dial(proxy).get(origin.url()).status == 200
                and proxy.log(worker=1), "it has callers once it begins")
 
@@ -231,13 +234,14 @@ def test_an_address_comes_back_before_it_has_gone(
     proxy.write_config(mistake)
     proxy.signal(signal.SIGHUP)
     wait_until((folder / "waits").exists, "a worker that does not begin")
-    (folder / "fifo").rename(folder / "gone")
+    wait_until(lambda: "generation 2 is not in force yet in worker 0" in proxy.stderr(),
+               proxy.stderr)
     proxy.write_config(listen)
     proxy.signal(signal.SIGHUP)
-    wait_until(lambda: len(pids(proxy)) == 3, proxy.stderr)
-    os.close(os.open(folder / "gone", os.O_RDWR))
-    wait_until(lambda: "generation 3: listen " in proxy.stderr(), proxy.stderr)
-    wait_until(lambda: not before & pids(proxy), "the first one's end")
+    wait_until(lambda: "generation 3: no changes" in proxy.stderr(), proxy.stderr)
+    assert ("reload refused, generation 1 stays in force: another one was requested "
+            "before its new workers were ready") in proxy.stderr()
+    wait_until(lambda: before == pids(proxy), "the end of the one that did not begin")
     assert dial(proxy).get(origin.url()).status == 200
 
 
@@ -369,13 +373,11 @@ def test_a_worker_that_cannot_be_started_is_not_in_force(start):
     # Enough to read the files; a new worker takes five
     free = [fd for fd in range(1000) if fd not in taken][:3]
     resource.prlimit(proxy.process.pid, number, (free[-1] + 1, before[1]))
-    assert proxy.reload("dns_cache_entries = 7\n") == (
-        "generation 2 is not in force yet in worker 0, which cannot be started: "
-        "dns_cache_entries 10000 -> 7")
-    assert "worker 0 cannot be started: [Errno 24]" in proxy.stderr()
+    assert proxy.reload("dns_cache_entries = 7\n").startswith(
+        "reload refused, generation 1 stays in force: a new worker cannot be started: "
+        "[Errno 24]")
     resource.prlimit(proxy.process.pid, number, before)
-    wait_until(lambda: "generation 2 is in force in every worker now" in proxy.stderr(),
-               proxy.stderr)
+    assert proxy.hup() == "generation 3: dns_cache_entries 10000 -> 7"
 
 
 def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):

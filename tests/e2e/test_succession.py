@@ -377,7 +377,7 @@ def test_an_upgrade_keeps_the_service_managers_sockets(tmp_path, loop_name, open
 
 MANY = """
 import asyncio, resource, socket, sys
-from cutthrough.supervisor.upgrade import Predecessor, Successor
+from cutthrough.supervisor.upgrade import Predecessor, Served, Successor
 
 def many() -> None:
     low, high = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -387,7 +387,7 @@ async def old() -> None:
     over = asyncio.get_running_loop().create_future()
     listeners = [socket.socket() for _ in range(3000)]
     successor = Successor(listeners, False, lambda: over.set_result("serves"),
-                          over.set_result, None, {})
+                          over.set_result, None, {}, Served((), False, False))
     successor._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     print(await over, successor.process.wait())
 

@@ -5,11 +5,15 @@ import types
 
 import pytest
 
+from cutthrough.config.config import Config
+from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import InterceptionFiles
 from cutthrough.generation.tls_files import PairFiles
 from cutthrough.net import tls
 from cutthrough.net.tls_context import TlsContext
+from cutthrough.policy.source import Policy
 from cutthrough.worker import tls_interception
+from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.tls_interception import LATE_S, TlsInterception
 from tests.support.certificates import authority, localhost
 from tests.support.couple import Couple
@@ -37,20 +41,26 @@ def files(*names: str, **more) -> InterceptionFiles:
     return InterceptionFiles(certificate, key, pairs=pairs, **more)
 
 
+def put(contexts: TlsInterception, wanted: InterceptionFiles) -> None:
+    prepared = Prepared(Generation(1, Config(), Policy()))
+    contexts.prepare(wanted, prepared)
+    prepared.commit()
+
+
 def test_each_certificate_has_a_number(clock, contexts) -> None:
     """R46."""
-    contexts.configure(files("a", "b"))
+    put(contexts, files("a", "b"))
     numbers = [number for number, _ in contexts.origins.values()]
     assert contexts.origins.keys() == {"", "a", "b"}
     assert len({*numbers}) == 3
 
 
 def test_what_has_not_changed_keeps_it(clock, contexts) -> None:
-    contexts.configure(files("a"))
+    put(contexts, files("a"))
     before = dict(contexts.origins)
-    contexts.configure(files("a", "b"))
+    put(contexts, files("a", "b"))
     assert {name: contexts.origins[name] for name in before} == before
-    contexts.configure(files("a", origin_ca=authority().own.certificate.read_bytes()))
+    put(contexts, files("a", origin_ca=authority().own.certificate.read_bytes()))
     assert not {*contexts.origins.values()} & {*before.values()}
 
 
@@ -58,7 +68,7 @@ def test_a_number_is_never_used_again(clock, contexts) -> None:
     """R46: a request of an earlier generation may still have it."""
     seen = set()
     for turn in range(20):
-        contexts.configure(files("a", f"new {turn}"))
+        put(contexts, files("a", f"new {turn}"))
         number, _ = contexts.origins[f"new {turn}"]
         assert number not in seen
         seen.add(number)

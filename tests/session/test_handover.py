@@ -63,8 +63,8 @@ def test_tunnels_move_and_are_counted_once(run):
 
 def test_a_program_that_has_its_own_page_counts_them_there(run):
     async def main(workers: Pair, origin: Origin) -> None:
-        workers.new._ledger = Ledger()
-        workers.new._configure(workers.new.generation)
+        workers.new._ledger = workers.new.parts.ledger = Ledger()
+        workers.new.swap(workers.new.generation)
         await workers.open(origin, 3)
         await workers.move(holder=-1)
         assert workers.sum() == (0, 0, 0)

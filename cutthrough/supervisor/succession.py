@@ -1,0 +1,89 @@
+"""The old program's part in an upgrade: it starts the new one, and drains for it.
+
+Before the new program serves, nothing changes here. If it fails, or refuses because it
+would serve less, this program continues (upgrade.Served).
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from cutthrough.generation.checks import describe
+from cutthrough.generation.generation import Generation
+from cutthrough.log.stderr import say
+from cutthrough.process.channel import Message
+from cutthrough.supervisor.inherited_pages import InheritedPages
+from cutthrough.supervisor.listeners import Listeners
+from cutthrough.supervisor.reload import Reloads
+from cutthrough.supervisor.upgrade import Served, Successor
+
+
+class Program(Protocol):
+    """The part of the supervisor that is used here."""
+
+    generation: Generation
+    listeners: Listeners
+    pages: InheritedPages
+    reloads: Reloads
+
+    @property
+    def is_serving(self) -> bool: ...
+
+
+class Succession:
+    """`successor`: the new program, from its start; None: there is none, or it failed.
+    `on_serving` is called when it serves. `answer` answers its queries."""
+
+    def __init__(self, program: Program, on_serving: Callable[[Successor], None],
+                 answer: Callable[[Message], Awaitable[tuple[Message, int]]]) -> None:
+        self._program = program
+        self._on_serving = on_serving
+        self._answer = answer
+        self._is_wanted = False
+        self.successor: Successor | None = None
+
+    def request(self) -> None:
+        """Starts the new program, after the attempt of a reload that is under way."""
+        program = self._program
+        self._is_wanted = False
+        if not program.is_serving or self.successor is not None:
+            say("upgrade refused: the program is starting, upgrading or shutting down")
+        elif os.getpid() == 1:
+            say("upgrade refused: the container would end with this process, its "
+                "process 1; replace the container")
+        elif program.reloads.is_attempting:
+            self._is_wanted = True
+        else:
+            self._begin()
+
+    def retry(self) -> None:
+        """No attempt of a reload is under way any more."""
+        if self._is_wanted:
+            self.request()
+
+    def _begin(self) -> None:
+        program = self._program
+        generation = program.generation
+        try:
+            self.successor = Successor(
+                program.listeners.all(), program.listeners.activated,
+                self._on_successor_serving, self._on_failed, self._answer,
+                program.pages.variables,
+                Served.of(generation.config, generation.policy))
+        except OSError as error:
+            say(f"upgrade refused: {describe(error)}")
+
+    def _on_failed(self, reason: str) -> None:
+        self.successor = None
+        say(f"upgrade failed, this program continues to serve: {reason}")
+        self._program.reloads.retry()
+
+    def _on_successor_serving(self) -> None:
+        assert self.successor is not None
+        say(f"pid {self.successor.process.pid} serves; this program drains")
+        self._on_serving(self.successor)
+
+    def abandon(self) -> None:
+        """Ends the new program if it does not serve yet."""
+        if self.successor is not None and self.successor.abandon():
+            self.successor = None

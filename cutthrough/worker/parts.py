@@ -1,0 +1,189 @@
+"""What a worker has of a generation, and how the next one takes its place (R73)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cutthrough.capture.observer import Capture
+from cutthrough.config.config import Config
+from cutthrough.config.listeners import Listener
+from cutthrough.config.log_format import peeked_codes
+from cutthrough.exchange.work import Gate
+from cutthrough.generation.generation import Generation
+from cutthrough.generation.hook import Tally, code_in_force, restore_code
+from cutthrough.generation.pac import make_pac
+from cutthrough.generation.snapshots import make_snapshot
+from cutthrough.generation.sources import SourceNumbers
+from cutthrough.log.hidden import hide_keys
+from cutthrough.policy.known import Known
+from cutthrough.policy.ledger import Ledger
+from cutthrough.policy.limits import Limiter
+from cutthrough.policy.snapshot import HostAddresses, Snapshot
+from cutthrough.process.descriptors import most_connections
+from cutthrough.session.accept import SessionSink
+from cutthrough.session.context import Context
+from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.origin_streams import Carriers
+from cutthrough.verify.verifier import Verifier
+from cutthrough.worker.parent_checks import ParentChecks
+from cutthrough.worker.parent_rows import ParentRows
+from cutthrough.worker.parent_standby import ParentStandby
+from cutthrough.worker.prepared import Prepared
+from cutthrough.worker.recordings import Recordings
+from cutthrough.worker.tls_interception import Numbers, TlsInterception
+from cutthrough.worker.tls_listeners import (
+    TlsListeners,
+    find_again,
+    prepare_records,
+)
+from cutthrough.worker.tls_parents import TlsParents
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """All that a generation configures in a worker.
+
+    `listeners`: those that the worker started with; `bound`: addresses that are no
+    destinations (R20).
+    """
+
+    listeners: Sequence[Listener]
+    bound: Sequence[tuple[str, int]]
+    context: Context
+    hosts: HostAddresses
+    known: Known
+    ledger: Ledger
+    idle_pool: IdlePool
+    carriers: Carriers
+    verifier: Verifier
+    tls: TlsListeners
+    interception: TlsInterception
+    tls_parents: TlsParents
+    rows: ParentRows
+    checks: ParentChecks
+    standby: ParentStandby
+    recordings: Recordings
+    capture: Capture | None
+    tally: Tally
+    gate: Gate
+    sources: SourceNumbers = field(default_factory=SourceNumbers)
+    sinks: list[tuple[int, SessionSink]] = field(default_factory=list)
+
+    def prepare(self, generation: Generation) -> Prepared:
+        """Makes all that the generation needs. Raises ValueError if it cannot be used,
+        and then nothing has changed."""
+        prepared = Prepared(generation)
+        prepared.on_discard(restore_code, code_in_force())
+        try:
+            self._prepare(generation, prepared)
+        except BaseException:
+            prepared.discard()
+            raise
+        return prepared
+
+    def _prepare(self, generation: Generation, prepared: Prepared) -> None:
+        config = generation.config
+        numbers = self.interception.prepare(generation.interception, prepared)
+        sources = self.sources.copy()
+        parents = self.context.parents
+        prepared.on_discard(parents.shrink, len(parents.standings))
+        snapshot = make_snapshot(
+            generation, [*self.bound, *generation.own], self.hosts, self.tally,
+            self.known, sources, parents,
+            self.tls_parents.prepare(generation, prepared), numbers.origins)
+        limiter = Limiter(
+            self.ledger, generation.policy, most=config.max_connections_total,
+            most_of_client=config.max_connections_per_client)
+        self.tls.prepare(generation, prepared)
+        prepare_records(config, prepared)
+        pacs = self._make_pacs(generation)
+        # The first step that is of this generation alone: it converts every number
+        # before it assigns the first
+        prepared.on_commit(self._configure_context, config, snapshot, limiter, numbers,
+                           {*peeked_codes(config.access_log_format)},
+                           config.max_connections or most_connections())
+        prepared.on_commit(self._assign, sources, pacs)
+        prepared.on_commit(hide_keys, {
+            *config.redact_query, *config.capture_redact_query,
+            *config.recording_redact_query})
+        prepared.on_commit(self.gate.bound, config.collected_bodies)
+        prepared.on_commit(
+            self.idle_pool.configure, config.upstream_idle,
+            config.upstream_idle_per_origin, config.upstream_idle_timeout)
+        prepared.on_commit(
+            self.carriers.configure,
+            config.upstream_idle_timeout if config.upstream_idle else 0.0,
+            config.connect_timeout)
+        prepared.on_commit(
+            self.verifier.configure, config.auth_backoff, config.auth_timeout)
+        self.rows.prepare(snapshot.ways, prepared)
+        self.checks.prepare(config, snapshot.ways, prepared)
+        self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, prepared)
+        self.recordings.prepare(generation, prepared)
+        if self.capture is not None:
+            prepared.on_commit(self._configure_capture, self.capture, generation)
+
+    def _make_pacs(self, generation: Generation) -> list[tuple[bytes, bytes] | None]:
+        pacs = [*self.context.pacs]
+        listeners = generation.config.all_listeners
+        for n, at in find_again(self.listeners, listeners):
+            row = listeners[at]
+            pacs[n] = make_pac(
+                row, generation.config, generation.policy) if row.pac else None
+        return pacs
+
+    def _configure_context(self, config: Config, snapshot: Snapshot, limiter: Limiter,
+                           numbers: Numbers, in_log: set[str], most: int) -> None:
+        self.context.configure(
+            snapshot,
+            limiter,
+            timeouts={
+                name: getattr(config, name)
+                for name in config.__struct_fields__
+                if name.endswith("_timeout")
+            },
+            lifetime=config.lifetime,
+            max_line=config.max_line,
+            max_head=config.max_head,
+            max_fields=config.max_fields,
+            max_response_head=config.max_response_head,
+            max_body=config.max_body,
+            max_connections=most,
+            most_streams=config.http2_streams,
+            splice=config.splice,
+            min_rate=config.min_rate,
+            min_rate_grace=config.min_rate_grace,
+            peeks=config.peek_tunnels or bool(in_log),
+            peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
+            peeks_ja3="ct::ja3" in in_log
+            or (config.peek_tunnels and config.access_log_format == "json"),
+            client_tls=numbers.client_tls,
+            passes_offers=numbers.passes_offers,
+        )
+
+    def _assign(self, sources: SourceNumbers,
+                pacs: list[tuple[bytes, bytes] | None]) -> None:
+        self.sources = sources
+        self.context.sources = sources.by_number
+        self.context.pacs = pacs
+        for n, sink in self.sinks:
+            sink.set_tls(self.tls.numbers[n])
+
+    def _configure_capture(self, capture: Capture, generation: Generation) -> None:
+        capture.configure(
+            generation.config.capture_body, generation.config.recording_body)
+        # It frees what exchanges in hand hold: it stays as long as there are any
+        self.context.observer = capture if (
+            generation.policy.captures or generation.policy.records
+            or capture.tapped) else None
+
+    def close(self) -> None:
+        """Ends the parts that connections need no more, before these are closed."""
+        self.checks.close()
+        self.standby.close()
+        self.recordings.close()
+
+    def release(self) -> None:
+        """Frees the TLS contexts, when the connections are closed."""
+        self.tls.close()
+        self.tls_parents.close()
+        self.interception.close()
