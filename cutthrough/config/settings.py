@@ -61,7 +61,8 @@ OF_POLICY = ("users", "groups", "lists", "limits", "faults", "filters", "rules")
 
 # The file's name, and what a program passes on to its successor in an upgrade
 OUR_OWN = {"CUTTHROUGH_CONFIG", "CUTTHROUGH_SUCCEEDS", "CUTTHROUGH_ACTIVATED",
-           "CUTTHROUGH_CREDENTIALS", "CUTTHROUGH_TICKETS"}
+           "CUTTHROUGH_CREDENTIALS", "CUTTHROUGH_TICKETS", "CUTTHROUGH_SERVED",
+           "CUTTHROUGH_FILES", "CUTTHROUGH_BEHIND"}
 # The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
 # except for …_PORT=tcp://…
 OF_KUBERNETES = re.compile(

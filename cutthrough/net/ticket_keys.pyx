@@ -29,7 +29,10 @@ cdef extern from * nogil:
     void before_reading()
     void before_writing()
 
-MAGIC = b"cutthrough keys1"
+# With the layout that this program was compiled with: an upgrade may bring another (R90)
+MAGIC = b"cutthrough k" + (
+    sizeof(KeyPage) ^ sizeof(TicketKey) << 12
+    ^ <size_t>&(<KeyPage *>NULL).keys << 22).to_bytes(4, "little")
 PAGE_BYTES = 4096
 assert sizeof(KeyPage) <= PAGE_BYTES and len(MAGIC) == 16
 

@@ -34,7 +34,10 @@ cdef enum:
     CAPACITY = 65536
     SWEEP_US = 1000000      # a full table is swept at most this often
 
-MAGIC = 0x6375747468726f02
+# With the layout that this program was compiled with (R90)
+MAGIC = (0x6375747468726f02 ^ <uint64_t>sizeof(Header) << 8 ^ <uint64_t>sizeof(Row) << 24
+         ^ <uint64_t>sizeof(Table) << 36 ^ <uint64_t><size_t>&(<Header *>NULL).lock << 44
+         ^ <uint64_t><size_t>&(<Row *>NULL).day << 52)
 
 
 cdef inline uint64_t aligned(uint64_t n) noexcept nogil:

@@ -6,6 +6,7 @@ import signal
 import cutthrough
 from cutthrough.config.config import SECRETS
 from cutthrough.config.settings import variable_name
+from cutthrough.process import files
 
 # Blocked around a spawn; the child unblocks them when it has its handlers.
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,
@@ -20,12 +21,16 @@ MAPPED_FROM = 256 << 10
 
 
 def worker_environment() -> dict[str, str]:
-    """Returns this process's environment without secrets, with a PYTHONPATH from which
-    this package can be imported, and with large allocations apart from the heap."""
+    """Returns the environment of a process of this program: this one's without secrets,
+    with a PYTHONPATH from which this package can be imported, and with large
+    allocations apart from the heap. Raises FilesReplaced.
+    """
+    files.check_files()
     environ = {name: value for name, value in os.environ.items()
                if name not in map(variable_name, SECRETS)}
     package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
     environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(MAPPED_FROM))
     before = environ.get("PYTHONPATH")
+    environ[files.VARIABLE] = files.expected()
     environ["PYTHONPATH"] = f"{package}{os.pathsep}{before}" if before else package
     return environ

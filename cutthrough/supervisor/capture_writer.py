@@ -35,7 +35,12 @@ from cutthrough.capture.settings import Settings, Start, settings_of
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
-from cutthrough.supervisor.children import BACKOFF_S, EARLY_S, describe_exit
+from cutthrough.supervisor.children import (
+    BACKOFF_S,
+    EARLY_S,
+    describe_exit,
+    report_failure,
+)
 
 if TYPE_CHECKING:
     from cutthrough.capture.ring import Ring
@@ -130,7 +135,7 @@ class CaptureWriter:
             ours.send(msgspec.json.encode(Start(
                 settings=settings, rings=self._rings, wake=wake)))
         except OSError as error:             # no memory, no process: it may pass
-            say(f"the writer of captured exchanges cannot be started: {error}")
+            report_failure("the writer of captured exchanges", error)
             if self._process is None:
                 ours.close()
                 self._start_later(MOST_DELAY_S)

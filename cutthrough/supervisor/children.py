@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 
+from cutthrough.log.stderr import say
 from cutthrough.process.channel import Channel, Message
 from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.files import FilesReplaced
 
 # If a worker lived this long, its start was not the reason for its death.
 EARLY_S = 10.0
@@ -23,6 +25,20 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 # A worker's program; its channel's descriptor follows. -P: files in the working
 # directory shadow no module.
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.worker.main")
+
+
+_reported = False                            # that files were replaced
+
+
+def report_failure(what: str, error: OSError) -> None:
+    """Logs that a process cannot be started. That the program's files were replaced is
+    logged once."""
+    global _reported
+    if not isinstance(error, FilesReplaced):
+        say(f"{what} cannot be started: {error}")
+    elif not _reported:
+        _reported = True
+        say(str(error))
 
 
 class Child:

@@ -45,6 +45,7 @@ from cutthrough.process.descriptors import raise_nofile
 from cutthrough.process.environment import SIGNALS
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import feed_watchdog, notify
+from cutthrough.supervisor import children as processes
 from cutthrough.supervisor import handover_plan
 from cutthrough.supervisor.attempt import Basis
 from cutthrough.supervisor.banner import print_banner
@@ -113,7 +114,7 @@ class Supervisor:
         be used or opened.
         """
         choose_loop(self.config.loop)
-        raise_nofile()
+        raise_nofile(len(self.config.all_listeners) * self.count, self.count)
         check_log(self.config.access_log)
         self.generation = complete(self.generation)
         try:
@@ -208,7 +209,7 @@ class Supervisor:
         child.ready = slot.was_ready = True
         child.generation = max(child.generation, child.first_generation)
         self.inquiry.on_ready(child)
-        if self.state not in (State.STARTING, State.SERVING) or child.retired:
+        if self.is_ending or child.retired:
             return                           # it has a deadline for its end already
         child.set_timer(None)
         if child is slot.next:
@@ -295,7 +296,7 @@ class Supervisor:
             slot.next = None
         elif child is slot.current:
             slot.current = None
-        if self.state in (State.DRAINING, State.STOPPING):
+        if self.is_ending:
             if returncode and (child.ready or returncode != -signal.SIGKILL):
                 say(f"{child.name} ended by {describe_exit(returncode)}")
                 self.status = self.status or 1
@@ -303,7 +304,7 @@ class Supervisor:
                 self.over.set()
         elif child.retired:
             if returncode:
-                say(f"worker {slot.index} (pid {child.pid}), being replaced, ended by "
+                say(f"{child.name}, being replaced, ended by "
                     f"{describe_exit(returncode)}")
         elif not slot.was_ready and self.state is State.STARTING:
             say(f"{child.name} exited before it was ready: {describe_exit(returncode)}")
@@ -331,7 +332,7 @@ class Supervisor:
         try:
             child = self.spawn(slot)
         except OSError as error:             # no memory, no process: it may pass
-            say(f"worker {slot.index} cannot be started: {error}")
+            processes.report_failure(f"worker {slot.index}", error)
             self.replace(slot, BACKOFF_MAX_S)
             return
         self.adopt(slot, child)
@@ -348,7 +349,7 @@ class Supervisor:
             slot.next = child
 
     def kill(self, child: Child) -> None:
-        if child.ready or self.state not in (State.DRAINING, State.STOPPING):
+        if child.ready or not self.is_ending:
             say(f"{child.name} does not answer: killed")
         child.kill()
 

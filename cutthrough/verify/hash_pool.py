@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from cutthrough.process.files import FilesReplaced
 from cutthrough.process.helper import start_helper
 from cutthrough.verify.hash_process import FAULT, MOST_BYTES, RIGHT, WRONG
 
@@ -134,9 +135,13 @@ class HelperPool:
         self._helpers: list[Helper] = []
         self._ended: list[subprocess.Popen[bytes]] = []     # not reaped yet
         self._not_before = 0.0
+        self._threads: ThreadPool | None = None     # if no helper can be started
 
     def compute(self, hash: str, secret: bytes, done: Done) -> None:
         helper = self._take()
+        if helper is None and self._threads is not None:
+            self._threads.compute(hash, secret, done)
+            return
         if helper is None:
             self._loop.call_soon(done, None, LOST)
             return
@@ -151,10 +156,14 @@ class HelperPool:
         for helper in self._helpers:
             if helper.done is None:
                 return helper
-        if self._loop.time() < self._not_before:
+        if self._threads is not None or self._loop.time() < self._not_before:
             return None
         try:
             helper = Helper(self._command)
+        except FilesReplaced as error:      # logins go on until the upgrade
+            log.warning("%s; password hashes are computed in the worker", error)
+            self._threads = ThreadPool(self._loop, self.most)
+            return None
         except OSError as error:            # no memory, too many processes: may pass
             log.error("cannot start a helper for password hashes: %s", error)
             self._not_before = self._loop.time() + PAUSE_S
@@ -196,5 +205,7 @@ class HelperPool:
 
     def close(self) -> None:
         """Kills the helpers, even in the middle of a hash."""
+        if self._threads is not None:
+            self._threads.close()
         while self._helpers:
             self._drop(self._helpers[-1])

@@ -55,6 +55,7 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.cpus import pin
 from cutthrough.process.environment import SIGNALS
+from cutthrough.process.files import FilesReplaced, check_files
 from cutthrough.process.loops import choose_loop, make_loop
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class WorkerProcess:
 
         self.loop_name = loop_name
         first = self.worker.generation.number
+        check_files()                        # everything is imported by now
         try:
             self.worker.open()
         except (ValueError, MemoryError) as error:
@@ -293,6 +295,8 @@ def main(fd: int) -> int:
     except ConfigError as error:
         logging.error("%s", error)
         return 2
+    except FilesReplaced:                    # the supervisor says so
+        return 3
     finally:
         errors.report_suppressed(everything=True)
     return 0

@@ -1,0 +1,85 @@
+"""The program's files are replaced while it runs, and before the upgrade (R90)."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import cutthrough
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
+
+LINE = ("cutthrough: the program's files were replaced since it started, and no "
+        "process of it can be started: send USR2 to upgrade\n")
+PACKAGE = Path(cutthrough.__file__).parent
+
+
+@pytest.fixture
+def installed(directory) -> Path:
+    """A copy of the package, whose files are links."""
+    folder = directory("installed")
+    shutil.copytree(PACKAGE, folder / "cutthrough", copy_function=os.symlink,
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def start(loop_name, directory, opened, installed):
+    return lambda text: opened.enter_context(Proxy(
+        directory("proxy"), loop=loop_name, config=text,
+        command=("-P", "-m", "cutthrough", "serve"),
+        env={"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}))
+
+
+def replace(installed: Path) -> None:
+    """The next version has one more field in the first message to workers."""
+    file = installed / "cutthrough/process/channel.py"
+    text = file.read_text().replace(
+        "    slot: int\n", "    slot: int\n    news: int\n", 1)
+    file.unlink()
+    file.write_text(text)
+
+
+def pids(proxy: Proxy) -> set[int]:
+    return {worker.pid for worker in proxy.workers()}
+
+
+def test_a_worker_that_dies_then_is_not_followed_by_the_next_version(
+        start, installed, make_origin, dial):
+    """Its replacements could not read the first message, and died in a loop."""
+    proxy = start("workers = 2\n")
+    before = pids(proxy)
+    replace(installed)
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: LINE in proxy.stderr(), proxy.stderr)
+    assert pids(proxy) == {max(before)}
+    assert proxy.stderr().count(" died: ") == 1
+    assert "Traceback" not in proxy.stderr()
+    shown = proxy.reload("workers = 3\n")
+    assert shown.startswith(
+        "reload refused, generation 1 stays in force: a new worker cannot be started: "
+        "the program's files were replaced")
+    assert proxy.stderr().count(LINE) == 1
+
+
+def test_a_reload_of_running_workers_goes_on(start, installed, dial):
+    proxy = start("workers = 1\n")
+    replace(installed)
+    assert proxy.reload('head_timeout = "2s"\n') == (
+        "generation 2: head_timeout 10s -> 2s")
+    assert dial(proxy).get("http://127.0.0.1:1/").status == 502
+
+
+def test_files_that_come_back_start_workers_again(start, installed):
+    proxy = start("workers = 1\n")
+    before = pids(proxy)
+    file = installed / "cutthrough/process/channel.py"
+    target = os.readlink(file)
+    replace(installed)
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: LINE in proxy.stderr(), proxy.stderr)
+    file.unlink()
+    file.symlink_to(target)
+    wait_until(lambda: pids(proxy) - before, proxy.stderr)
