@@ -99,10 +99,11 @@ class _Running:
 
         from cutthrough.recording.session import Manifest
         from cutthrough.recording.sessions import Sessions
-        from cutthrough.tools.behind import environment, make_bundle
+        from cutthrough.tools.behind import check_config, environment, make_bundle
         from cutthrough.tools.presets import presets
-        from cutthrough.tools.run import Proxy
+        from cutthrough.tools.run import OWN, Proxy
 
+        check_config("run", config, OWN)
         directory = folder / "sessions"
         self._sessions, self._directory = Sessions(directory), directory
         self._answers: list[Recording] = []

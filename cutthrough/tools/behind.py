@@ -6,20 +6,24 @@ to say of it, and the command's signals and status.
 The proxy is a session of processes of its own, so that ^C reaches the command alone.
 """
 
+import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cutthrough.ca.roots import VARIABLES, find_sources, merge
 from cutthrough.ca.store import CERTIFICATE, read_certificate, write_file
 from cutthrough.ca.verb import encode, make
+from cutthrough.config.mistake import raise_all
+from cutthrough.config.settings import gather
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 START_S, STOP_S = 30.0, 20.0
@@ -30,6 +34,11 @@ _FORWARDED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python; the command decides itself
 _BY_KERNEL = 0x80                            # SI_KERNEL: of the terminal
 _DEATH = 1                                   # PR_SET_PDEATHSIG
+
+
+# What the environment had before one of these tools set it: a JSON object by name, and
+# the values that it set. So a tool inside a tool ignores the other's authority
+BEFORE = "CUTTHROUGH_BEHIND"
 
 
 class NotReady(Exception):
@@ -53,7 +62,7 @@ class Serving:
                 [sys.executable, "-m", "cutthrough", "serve", *flags],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True, preexec_fn=end_with_parent,
-                env={**os.environ, **environ})
+                env={**outside(os.environ), **environ})
         try:
             self.port = self._wait()
         except BaseException:
@@ -103,22 +112,50 @@ def make_bundle(directory: Path, authority: str, path: Path, roots: bool = True
     own = read_certificate(authority)
     data = encode(own, "pem")
     if roots:
-        data, _ = merge(encode(own, "der"), find_sources(str(path), os.environ))
+        data, _ = merge(encode(own, "der"), find_sources(
+            str(path), outside(os.environ)))
     write_file(str(path), data, 0o644, True)
 
 
 def environment(inherited: Mapping[str, str], url: str, bundle: Path
                 ) -> dict[str, str]:
     """What the command gets: proxy and roots, by the variables of most programs."""
-    found = {name: value for name, value in inherited.items()
+    before = outside(inherited)
+    found = {name: value for name, value in before.items()
              if name.lower() != "no_proxy"}
+    own = dict.fromkeys(VARIABLES, str(bundle))
     for name in PROXIES:
-        found[name] = found[name.upper()] = url
-    found["no_proxy"] = found["NO_PROXY"] = ""
-    found |= dict.fromkeys(VARIABLES, str(bundle))
+        own[name] = own[name.upper()] = url
+    own["no_proxy"] = own["NO_PROXY"] = ""
     # Node.js asks no proxy without it, since 24
-    found["NODE_USE_ENV_PROXY"] = "1"
+    own["NODE_USE_ENV_PROXY"] = "1"
+    return found | own | {BEFORE: json.dumps(
+        {name: (before.get(name), value) for name, value in own.items()})}
+
+
+def outside(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what `environment` has set in it (R92): a proxy that took
+    another one's authority for the system's would trust it with every origin."""
+    found = dict(environ)
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        for name, (before, own) in json.loads(found.pop(BEFORE, "{}")).items():
+            if found.get(name) == own:       # nobody has set it since
+                del found[name]
+                if before is not None:
+                    found[name] = before
     return found
+
+
+def check_config(verb: str, file: str | None, own: Collection[str]) -> None:
+    """Raises ConfigError if this file has options that the verb has values of its own
+    for: they would not apply, and nobody would notice, as with a policy (R92)."""
+    if not file:
+        return
+    settings = gather({}, {}, file, secrets=False)
+    raise_all([
+        settings[name].blame(f"`cutthrough {verb}` has its own, and this one would "
+                             "not apply: give a file without it")
+        for name in own if settings[name].source == file])
 
 
 def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:

@@ -24,19 +24,26 @@ from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
 from cutthrough.capture.store import StoreError
 from cutthrough.capture.stores import open_reader
 from cutthrough.config.config import ConfigError
+from cutthrough.config.settings import variable_name
 from cutthrough.config.values import parse_listen, show_address
 from cutthrough.tools.behind import (
     NOT_FOUND,
     NotReady,
     Serving,
+    check_config,
     environment,
     follow,
     make_bundle,
+    outside,
 )
 from cutthrough.tools.database import FLOWS, default_flows
 
 USER = "inspect"
 LISTEN, ADMIN = "127.0.0.1:8888", "127.0.0.1:9090"
+# Options that `flags` gives, and `listeners`, which would be there beside them
+OWN = ("policy", "user", "password", "listen", "listeners",
+       "capture_file", "capture_url", "intercept_ca", "ca_certificate",
+       "connect_ports", "address_floor", "admin", "admin_token")
 # A breakpoint holds nothing until it is armed
 _POLICY = """[[rules]]
 name = "inspect"
@@ -88,6 +95,8 @@ def run(given: argparse.Namespace) -> int:
     ConfigError."""
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
     directory = given.directory or os.path.dirname(default_flows(os.environ))
+    given.config_file = given.config_file or os.environ.get(variable_name("config"))
+    check_config("inspect", given.config_file, OWN)
     try:
         place = Place(directory, given.file, given.ca)
         if command:
@@ -114,8 +123,9 @@ def serve(place: Place, address: str, admin: str, given: argparse.Namespace
         word for flag, value in own.items() if value for word in (flag, value))]
     print(describe(place, address, admin, shlex.join(words)), file=sys.stderr,
           flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "cutthrough", "serve",
-                              *place.flags(address, admin, given.config_file)])
+    os.execve(sys.executable, [sys.executable, "-m", "cutthrough", "serve",
+                               *place.flags(address, admin, given.config_file)],
+              outside(os.environ))
 
 
 def run_behind(place: Place, command: list[str], given: argparse.Namespace) -> int:

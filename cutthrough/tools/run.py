@@ -33,6 +33,7 @@ from cutthrough.tools.behind import (
     START_S,
     NotReady,
     Serving,
+    check_config,
     environment,
     follow,
     make_bundle,
@@ -46,6 +47,12 @@ MISSED = 3
 DIRECTORY, CONFIG = variable_name("recording_directory"), variable_name("config")
 # VCR.py's modes, and ours of a rule; "once" depends on the session
 MODES = {"new_episodes": "cache", "none": "replay", "all": "record"}
+
+# Options that the proxy of a command has values of its own for
+OWN = ("policy", "user", "password", "listen", "listeners", "workers",
+       "admin", "admin_token", "connect_ports", "address_floor", "intercept_ca",
+       "recording_directory", "recording_session", "recording_url", "access_log",
+       "access_log_format")
 
 _POLICY = """[[rules]]
 name = "run"
@@ -99,6 +106,8 @@ def run_in(folder: Path, directory: Path, given: argparse.Namespace, path: str,
 def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
            given: argparse.Namespace, path: str, command: list[str]) -> int:
     # A session that is whole or not at all has another name until it is
+    config = given.config_file or os.environ.get(CONFIG)
+    check_config("run", config, OWN)
     name, session = given.cassette, given.cassette
     is_whole = mode == "record" and given.mode in ("once", "all")
     if is_whole:
@@ -109,7 +118,6 @@ def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
     bundle = folder / "bundle.pem"
     authority = given.ca or default_directory()
     make_bundle(directory, authority, bundle)
-    config = given.config_file or os.environ.get(CONFIG)
     if not config:
         config = str(folder / "presets.toml")
         Path(config).write_text(presets())

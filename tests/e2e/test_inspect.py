@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
+from cutthrough.tools import behind
 from tests.support.inside import certificate, okay, origins, over_tls
 from tests.support.nginx import free_port
 from tests.support.programs import need
@@ -74,7 +76,7 @@ def test_what_a_command_sends_is_opened_and_kept(run, urls, home):
     (("--", "no-such-command"), 127, "no-such-command: not found"),
     (("--listen", "127.0.0.1:0", "--", "true"), 2, "takes no --listen"),
     (("--listen", "nowhere"), 2, "nowhere"),
-    (("-c", "/none.toml", "--", "true"), 1, "/none.toml"),
+    (("-c", "/none.toml", "--", "true"), 2, "/none.toml"),
 ])
 def test_its_status_is_the_command_s_or_it_says_why_not(run, words, status, why):
     found, _, errors = run("inspect", *words)
@@ -120,3 +122,42 @@ def flows(page, token):
         f"{page}/flows", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=10) as found:
         return json.load(found)["flows"]
+
+
+def test_a_configuration_that_would_not_apply_is_refused(run, directory):
+    """R92: the rules of this policy did not decide, and nothing said so."""
+    file = directory("own") / "own.toml"
+    file.write_text('policy = "rules.toml"\nconnect_timeout = "3s"\n')
+    for words in (("inspect", "-c", str(file), "--", "true"),
+                  ("inspect", "-c", str(file)),
+                  ("run", "--cassette", "one", "-c", str(file), "--", "true")):
+        status, out, errors = run(*words)
+        assert (status, out) == (2, "")
+        assert errors.startswith(
+            f"cutthrough: {file}:1: policy: `cutthrough {words[0]}` has its own, and "
+            "this one would not apply: give a file without it\n")
+    file.write_text('connect_timeout = "3s"\n')
+    assert run("inspect", "-c", str(file), "--", "true")[0] == 0
+
+
+def test_a_tool_inside_a_tool_does_not_trust_the_other_s_authority(run, directory):
+    """R92: the variables that `inspect` sets were taken for the system's roots."""
+    outer, inner = directory("outer"), directory("inner")
+    status, out, errors = run(
+        "inspect", "--ca", str(outer / "ca"), "--", sys.executable, "-m", "cutthrough",
+        "run", "--cassette", "one", "--ca", str(inner / "ca"),
+        "--", "sh", "-c", "cat $SSL_CERT_FILE")
+    assert status == 0, errors
+    assert (inner / "ca/ca.pem").read_text().strip() in out
+    assert (outer / "ca/ca.pem").read_text().strip() not in out
+
+
+def test_what_a_tool_sets_is_known_again():
+    set_once = behind.environment(
+        {"SSL_CERT_FILE": "/corp.pem", "A": "b"}, "http://proxy", Path("/ours.pem"))
+    assert set_once["SSL_CERT_FILE"] == "/ours.pem"
+    assert behind.outside(set_once) == {"SSL_CERT_FILE": "/corp.pem", "A": "b"}
+    again = behind.environment(set_once, "http://two", Path("/two.pem"))
+    assert behind.outside(again) == {"SSL_CERT_FILE": "/corp.pem", "A": "b"}
+    changed = behind.outside(again | {"SSL_CERT_FILE": "/mine.pem"})
+    assert changed["SSL_CERT_FILE"] == "/mine.pem", "somebody has set it since"
