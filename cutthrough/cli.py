@@ -115,6 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except ModuleNotFoundError as error:
         return tell_unbuilt(error)
+    except MemoryError:
+        print("cutthrough: not enough memory (ulimit -v, MemoryMax=)", file=sys.stderr)
+        return 1
     except OSError as error:
         if not isinstance(error, BrokenPipeError):           # a full disk
             print(f"cutthrough: {error.filename or 'standard output'}: "
@@ -252,8 +255,8 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
         from cutthrough.generation.effective import open_trial_sockets, show_effective
         from cutthrough.process.descriptors import raise_nofile
 
-        raise_nofile()                       # as `serve` does
         config = build(settings)
+        raise_nofile(0, 0)                   # as `serve` does
         with open_trial_sockets(config) as groups:
             print(show_effective(config, groups), end="")
 

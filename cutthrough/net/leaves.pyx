@@ -151,7 +151,8 @@ cdef class TlsInterceptor(TlsContext):
 
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
         cdef Leaf leaf = self.made.get(name)
-        if leaf is None or time.time() - leaf.made_s > FRESH_S:
+        # A clock that was set back makes it too young: it may not be valid yet
+        if leaf is None or not 0 <= time.time() - leaf.made_s <= FRESH_S:
             leaf = self.make(name)
             self.made.pop(name, None)
             while len(self.made) >= self.most:

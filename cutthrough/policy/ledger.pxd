@@ -1,6 +1,6 @@
 """Exact counts of everything that is limited, over all workers."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cutthrough.policy.shared_table cimport Row, SharedTable, Table
 
 cdef enum:
@@ -40,9 +40,15 @@ cdef struct Grant:
     int64_t wait_us         # until a further grant is possible; 0: not limited by the rate
 
 cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
-    if row.day != now_s // DAY_S:
-        row.day_bytes = 0
-        row.day = now_s // DAY_S
+    """Returns what was moved today. Two days are kept: a clock that is set to another day and
+    back forgives nothing."""
+    cdef int64_t before = row.day_bytes
+    cdef int32_t day = row.day, today = <int32_t>(now_s // DAY_S)
+    if day != today:
+        row.day_bytes = row.other_bytes if row.other_day == today else 0
+        row.day = today
+        row.other_bytes = before
+        row.other_day = day
     return row.day_bytes
 
 cdef inline double tokens_of(double tokens, int64_t *as_of_us, double rate, double depth,

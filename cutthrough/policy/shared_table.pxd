@@ -24,6 +24,8 @@ cdef struct Row:
     int32_t day             # days of the epoch, UTC
     int32_t remote_day      # likewise, for remote_bytes
     int64_t day_bytes       # moved on `day`
+    int64_t other_bytes     # moved on `other_day`
+    int32_t other_day       # the day before `day`, or after it if the clock was set back
     # For a fleet: what `remote_usage` reports to others, and the last report of theirs
     int64_t spent           # tokens of requests spent here, in total
     double rate             # limits of the request that took the last token

@@ -177,11 +177,14 @@ class Operations:
             f"{label} {count}" for label, count in sorted(
                 ends.items(), key=lambda item: -item[1])
             if label not in NOT_FAILURES) or "none"
+        lost = total.get("log_dropped", 0)
         return (f"served {show_count(total['requests'], 'request')} and "
                 f"{show_count(total['tunnels'], 'tunnel')}, "
                 f"{total['bytes_up']} bytes up and {total['bytes_down']} down, "
                 f"at most {show_count(total['peak'], 'connection')} at a time; "
-                f"failures: {failures}")
+                f"failures: {failures}"
+                + (f"; {show_count(lost, 'line')} of the access log lost" if lost
+                   else ""))
 
     # Events that the supervisor reports
 

@@ -11,6 +11,7 @@ operator may send them to the whole service. SIGTERM and SIGQUIT drain only this
 """
 
 import asyncio
+import errno
 import faulthandler
 import gc
 import logging
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
     from cutthrough.worker.admin_queries import AdminQueries
     from cutthrough.worker.prepared import Prepared as PreparedGeneration
     from cutthrough.worker.worker import Worker
+
+
+SHORT = "ends, because a limit of this process is too low (ulimit -a): %s"
 
 
 class WorkerProcess:
@@ -297,6 +301,14 @@ def main(fd: int) -> int:
         return 2
     except FilesReplaced:                    # the supervisor says so
         return 3
+    except MemoryError:
+        logging.error(SHORT, "no memory")
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+            raise
+        logging.error(SHORT, error.strerror)
+        return 1
     finally:
         errors.report_suppressed(everything=True)
     return 0

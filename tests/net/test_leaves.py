@@ -4,14 +4,17 @@ import datetime
 import ipaddress
 import ssl
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
 
 from cutthrough.ca.leaf import make_root
 from cutthrough.ca.store import encode_key
+from cutthrough.net import leaves
 from cutthrough.net.certificates import TlsError
 from cutthrough.net.leaves import MOST_LEAVES, TlsInterceptor
 from tests.net.conftest import Meet
@@ -134,6 +137,18 @@ def test_a_kept_leaf_is_used_again(meet: Meet) -> None:
     for _ in range(3):
         accept(meet, of, "a.example").begin()
     assert (of.minted, of.found) == (1, 2)
+
+
+def test_a_leaf_of_a_clock_that_was_set_back_is_made_again(
+        meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By three days, and it was shown before its time of validity."""
+    of, now = interceptor(), time.time()
+    monkeypatch.setattr(leaves, "time", SimpleNamespace(time=lambda: now + 3 * 86400))
+    with pytest.raises(AssertionError):      # the client's clock is right
+        accept(meet, of, "a.example").begin()
+    monkeypatch.setattr(leaves, "time", time)
+    accept(meet, of, "a.example").begin()
+    assert (of.minted, of.found) == (2, 0)
 
 
 def test_the_oldest_leaf_makes_room(meet: Meet) -> None:

@@ -167,6 +167,18 @@ def test_bytes_moved_elsewhere_are_of_the_quota_and_count_once():
     assert one.ask(b"u")[0] == "over quota", "used is used"
 
 
+def test_a_clock_that_goes_a_day_forward_and_back_forgives_no_quota():
+    """The bytes of the day were thrown away at the first look from another day."""
+    now_s = int(time.time())
+    away, limiter = members(bytes_per_day=1000)
+    one = Holder(limiter)
+    book(away, moved=1000, now_s=now_s)
+    book(away, moved=10, now_s=now_s + DAY)
+    assert one.ask(b"u")[0] == "over quota"
+    book(away, moved=10, now_s=now_s - DAY)
+    assert one.ask(b"u")[0] == "over quota"
+
+
 def test_requests_made_elsewhere_take_tokens():
     away, limiter = members(requests_per_second=1, burst=5)
     one = Holder(limiter)
