@@ -27,7 +27,8 @@ REALM = 'Bearer realm="cutthrough"'
 def right_for(method: str, path: str) -> str:
     """The right that a request needs; "": none."""
     changes = method not in ("GET", "HEAD")
-    area = path.split("/")[1].partition(".")[0]
+    # `*` and an authority have no slash (R91)
+    area = path.partition("/")[2].partition("/")[0].partition(".")[0]
     if area == "breakpoints":
         return area
     if area in ("flows", "sessions", "replays") and not changes:
