@@ -44,7 +44,10 @@ _ENCODE = msgspec.json.Encoder(order="deterministic").encode
 
 def read_json(text: bytes, most_values: int = MOST_VALUES) -> Any:
     """The document. Raises ValueError if it is none, and TooMuch."""
-    count = count_values(text, most_values, MOST_DEPTH)
+    # Most are short, and have few brackets: no scan, which takes 25 us for 4.6 KB
+    count = 0 if len(text) <= most_values and (
+        text.count(b"[") + text.count(b"{") <= MOST_DEPTH) else count_values(
+            text, most_values, MOST_DEPTH)
     if count < 0:
         raise TooMuch(f"has more than {most_values} values" if count == -1 else
                       f"is more than {MOST_DEPTH} deep")
