@@ -27,10 +27,15 @@ class Body(NamedTuple):
 
 
 def make_body(raw: bytes, head: str, seen: int, *, chunked: bool, cut: bool,
-              redactor: Redactor) -> Body:
-    """`raw`: the kept part of `seen` bytes. `cut`: a piece was lost on the way."""
+              redactor: Redactor, of_request: bool = False) -> Body:
+    """`raw`: the kept part of `seen` bytes. `cut`: a piece was lost on the way.
+    `of_request`: less than its Content-Length is not the whole body; an answer's may
+    have none (HEAD)."""
     whole = seen == len(raw)
     if not chunked:
+        length = find_field(head, "content-length") if of_request else ""
+        if length.isdecimal() and seen < int(length):
+            whole, cut = False, cut or whole
         return make_content(raw, head, seen, whole=whole, cut=cut, redactor=redactor)
     data, ended, trailers = read_chunks(raw)
     made = make_content(data, head, len(data) if whole else None, whole=whole and ended,

@@ -253,7 +253,8 @@ cdef class Assembly:
         if end.body_up != UINT64_MAX and not is_websocket:
             body_up = make_body(b"".join(parts.up or ()), latin1_of(raw_up), end.body_up,
                                 chunked=flags & end_record.UP_CHUNKED != 0,
-                                cut=flags & end_record.UP_CUT != 0, redactor=redactor)
+                                cut=flags & end_record.UP_CUT != 0, redactor=redactor,
+                                of_request=True)
         if end.body_down != UINT64_MAX and not is_websocket:
             body_down = make_body(b"".join(parts.down or untimed(parts.timed)),
                                   latin1_of(raw_down), end.body_down,

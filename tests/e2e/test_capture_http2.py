@@ -131,6 +131,32 @@ def test_a_client_of_http2_and_an_origin_of_http1(start, make_origin, dial, data
             entry["_clientHttpVersion"]) == ("HTTP/1.1", "HTTP/1.1", "HTTP/2.0")
 
 
+@pytest.mark.parametrize(("sent", "state"), [
+    (0, "incomplete"), (5000, "incomplete"), (20_000, None)])
+def test_an_upload_that_was_answered_early_is_no_whole_body(
+        start, make_origin, dial, database, sent, state):
+    """R71: what has passed is kept, and the state says that it is not all."""
+    def script(conn: Connection) -> None:
+        conn.read_until(b"\r\n\r\n")
+        conn.read_exact(sent)
+        conn.send(b"HTTP/1.1 413 x\r\nContent-Length: 6\r\n\r\nno way")
+        conn.stall()
+    proxy, origin = start(), make_origin(over_tls(script))
+    context = client_context()
+    context.set_alpn_protocols(("h2",))
+    peer = Peer(enter(proxy, dial(proxy), origin.port, context=context).sock)
+    peer.flush()
+    stream = peer.request([
+        (":method", "POST"), (":scheme", "https"), (":authority", "a.example"),
+        (":path", "/"), ("content-length", "20000")], False)
+    peer.send(stream, b"x" * sent, sent == 20_000)
+    assert peer.wait(stream).status == 413
+    peer.sock.close()
+    row = next(one for one in wait_rows(database, 2) if one["method"] == "POST")
+    assert (row["request_body_bytes"], row["request_body_state"]) == (sent, state)
+    assert len(row["request_body"] or b"") == sent
+
+
 def test_a_stream_of_http2_is_read_while_it_is_open(
         start, make_origin, dial, database):
     def script(conn: Connection) -> None:
