@@ -1,0 +1,415 @@
+"""What happens to stores under load, and what is lost then: each exchange is stored
+once, or counted (R71, R72).
+
+    event: the writer is killed, or stands still; the store is locked, away, stands
+           still, has gone, is replaced, or is of another version
+    state: captures in a file or in PostgreSQL, and recordings likewise
+
+A few run always, all of them by `make chaos`. Full and slow disks: those of
+test_capture_disk.py.
+"""
+
+import contextlib
+import itertools
+import os
+import re
+import sqlite3
+import textwrap
+import threading
+from collections import Counter
+
+import pytest
+
+from tests.support.admin import Operator
+from tests.support.origin import answer
+from tests.support.postgres import PROGRAMS, Postgres
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+POLICY = """
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+    capture = "full"
+    recording = "record"
+    {keys}
+"""
+ALL = bool(os.environ.get("CUTTHROUGH_CHAOS"))
+FLOWS = "SELECT url FROM cutthrough.flows"
+RECORDED = "SELECT url FROM cutthrough_recordings.recordings"
+# At the end: what a killed writer had is counted as unwritten
+LOST = re.compile(r"(\d+) (?:captured exchanges|recordings|exchanges) are lost: "
+                  "(?!they waited in the memory)")
+# Of requests: in the longest outage come no more than may wait
+PACE_S = 0.002
+
+
+@pytest.fixture(scope="module")
+def server():
+    if PROGRAMS is None:
+        pytest.skip("postgresql is not installed")
+    with contextlib.closing(Postgres()) as running:
+        yield running
+
+
+class Site:
+    """A proxy, its two stores, and a client that sends requests until `end`."""
+
+    def __init__(self, folder, captures, recordings, server):
+        self.folder, self.server = folder, server
+        self.database, self.session = folder / "flows.db", folder / "default.session"
+        self.captures = captures == "postgres" and server.make()
+        self.recordings = recordings == "postgres" and server.make()
+        config = [f'recording_directory = "{folder}"', 'admin = "127.0.0.1:0"',
+                  "capture_count = 0"]
+        for name, url in (("capture", self.captures), ("recording", self.recordings)):
+            if url:
+                (folder / f"{name}.url").write_text(url + "\n")
+                (folder / f"{name}.url").chmod(0o600)
+                config.append(f'{name}_url_file = "{folder}/{name}.url"')
+        if not self.captures:
+            config.append(f'capture_file = "{self.database}"')
+        self.config = "\n".join(config) + "\n"
+        self.sent, self.over = Counter(), threading.Event()
+        self.refused = 0
+
+    def serve(self, start_policy, keys="", **more):
+        self.proxy = start_policy(POLICY.format(keys=keys), self.config, **more)
+        found = re.search(r"admin listener on [\d.]+:(\d+)", self.proxy.stderr())
+        self.operator = Operator(int(found[1]))
+
+    def load(self, origin, dial):
+        self.origin, self.dial = origin, dial
+        self.thread = threading.Thread(target=self._send)
+        self.thread.start()
+
+    def _send(self):
+        client = self.dial(self.proxy)
+        for number in itertools.count():
+            if self.over.wait(PACE_S):
+                return
+            status = client.get(self.origin.url(f"/{number}")).status
+            if status == 200:
+                self.sent[f"/{number}"] += 1
+            else:
+                self.refused += 1
+                client = self.dial(self.proxy)
+
+    def pass_by(self, count=40):
+        """Until so many more have been answered."""
+        wanted = self.sent.total() + count
+        wait_until(lambda: self.sent.total() >= wanted, self.proxy.stderr)
+
+    def end(self):
+        self.over.set()
+        self.thread.join()
+
+    def writer(self):
+        def find():
+            return [one for one in self.proxy.workers()
+                    if any(".writer" in word for word in one.cmdline())]
+        return wait_until(lambda: (found := find()) and found[0], "a writer")
+
+    def counted(self):
+        text = self.operator.ask("GET", "/metrics")[1]
+        return {name: int(float(n)) for name, n in re.findall(
+            r'^cutthrough_capture_exchanges_total\{result="(\w+)"\} (\S+)$',
+            text, re.M)}
+
+    def said(self, text):
+        wait_until(lambda: text in self.proxy.stderr(), self.proxy.stderr)
+
+    # What is stored: by path, how often.
+
+    def captured(self):
+        if self.captures:
+            return self._asked(FLOWS, self.captures)
+        return sum((self._rows(path, "flows")
+                    for path in self._files("*.db")), Counter())
+
+    def recorded(self):
+        if self.recordings:
+            return self._asked(RECORDED, self.recordings)
+        return sum((self._rows(path, "recordings")
+                    for path in self._files("*.session")), Counter())
+
+    def _files(self, pattern):
+        return list(self.folder.glob(pattern))
+
+    def _rows(self, path, table):
+        with contextlib.closing(sqlite3.connect(path, timeout=20)) as base:
+            try:
+                return paths(base.execute(f"SELECT url FROM {table}"))
+            except sqlite3.DatabaseError:    # being made, or no store
+                return Counter()
+
+    def _asked(self, statement, url):
+        try:
+            return paths(self.server.ask(statement, url))
+        except Exception:
+            return Counter()
+
+    def check(self, *, most_lost=0):
+        """After the end: nothing twice, nothing lost that is not counted."""
+        self.end()
+        # Another answer may have been lost on its way to the client
+        wait_until(lambda: self.counted()["captured"] + self.counted()["dropped"]
+                   >= self.sent.total(), lambda: str(self.counted()))
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: self.captured() == self.recorded() == self.sent,
+                       "all", 10 if most_lost else 60)
+        now = self.counted()
+        lost = now["dropped"] + now["unwritten"] + now["failed"]
+        self.proxy.stop()
+        lost += sum(map(int, LOST.findall(self.proxy.stderr())))
+        for stored in (self.captured(), self.recorded()):
+            assert not stored - self.sent, "nothing twice"
+            missing = (self.sent - stored).total()
+            assert missing <= lost, f"{missing}: {now} {self.proxy.stderr()}"
+        assert lost <= most_lost, f"{now} {self.proxy.stderr()}"
+
+
+def paths(rows):
+    return Counter("/" + url.rpartition("/")[2] for (url,) in rows)
+
+
+# Events. Each begins under load, and has ended when it returns
+
+
+def kill(site):
+    site.writer().kill()
+    site.pass_by()
+    site.writer()
+
+
+def stand_still(site):
+    writer = site.writer()
+    writer.suspend()
+    site.pass_by()
+    writer.resume()
+
+
+def lock_captures(site):
+    _lock(site, site.database, "captured exchanges cannot be written: ")
+
+
+def lock_recordings(site):
+    _lock(site, site.session, "recordings cannot be written: ")
+
+
+def _lock(site, path, line):
+    base = sqlite3.connect(path, isolation_level=None, timeout=30)
+    base.execute("BEGIN IMMEDIATE")
+    site.said(line)                          # a lock that is short is waited for
+    site.pass_by()
+    base.execute("ROLLBACK")
+    base.close()
+
+
+def move(site):
+    """As a rotation of logs does; it may be anything else, too."""
+    for path in (site.database, site.session):
+        for one in site.folder.glob(f"{path.name}*"):
+            one.rename(one.with_name(f"old-{one.name}"))
+    site.pass_by()
+    wait_until(lambda: all(path.exists() for path, url in (
+        (site.database, site.captures), (site.session, site.recordings)) if not url),
+        site.proxy.stderr)
+
+
+def replace(site):
+    """By what is no store, which is taken away again."""
+    move(site)
+    for path in (site.database, site.session):
+        for one in site.folder.glob(f"{path.name}*"):
+            one.rename(one.with_name(f"older-{one.name}"))
+        path.write_bytes(b"of a user" * 1000)
+    site.said("captured exchanges cannot be written: ")
+    site.said("recordings cannot be written: ")
+    site.pass_by()
+    for path in (site.database, site.session):
+        path.unlink()
+    site.said("captured exchanges are written again")
+
+
+def go_away(site):
+    site.server.kill()
+    site.said("cannot be written: ")
+    site.pass_by()
+    site.server.start()
+    site.said("written again")
+
+
+def not_answer(site):
+    site.server.pause()
+    site.pass_by()
+    site.server.resume()
+
+
+EVENTS = (kill, stand_still, lock_captures, lock_recordings, move, replace, go_away,
+          not_answer)
+STATES = tuple(itertools.product(("file", "postgres"), repeat=2))
+ALWAYS = {(kill, "file", "file"), (kill, "postgres", "file"),
+          (lock_captures, "file", "file"), (move, "file", "file"),
+          (go_away, "postgres", "file"), (replace, "file", "file")}
+
+
+def can(event, captures, recordings):
+    files = (captures, recordings).count("file")
+    return {lock_captures: captures == "file", lock_recordings: recordings == "file",
+            move: files, replace: files == 2, go_away: files < 2,
+            not_answer: files < 2}.get(event, True)
+
+
+CASES = [(event, *state) for event in EVENTS for state in STATES
+         if can(event, *state) and (ALL or (event, *state) in ALWAYS)]
+
+
+@pytest.fixture
+def make(directory, request):
+    def run(captures="file", recordings="file"):
+        needs = "postgres" in (captures, recordings)
+        site = Site(directory("stores"), captures, recordings,
+                    request.getfixturevalue("server") if needs else None)
+        sites.append(site)
+        return site
+
+    sites = []
+    yield run
+    for site in sites:
+        site.over.set()
+        if site.server is not None:
+            site.server.resume()
+            if site.server.process is None:
+                site.server.start()
+
+
+@pytest.mark.parametrize(
+    "event, captures, recordings", CASES,
+    ids=["-".join((case[0].__name__, *case[1:])) for case in CASES])
+def test_each_exchange_is_stored_once_or_counted(
+        make, start_policy, make_origin, dial, event, captures, recordings):
+    """R71, R72. Of 242 exchanges 1 was recorded while the captures' server was away,
+    and nothing was counted; a file that was moved took everything in silence."""
+    site = make(captures, recordings)
+    site.serve(start_policy)
+    site.load(make_origin(answer(REPLY)), dial)
+    site.pass_by()
+    wait_until(lambda: site.captured() and site.recorded(), site.proxy.stderr)
+    event(site)
+    site.pass_by()
+    # What waits in a writer's memory is lost with it
+    site.check(most_lost=10_000 if event is kill else 0)
+
+
+@pytest.mark.parametrize("captures", ["file", "postgres"])
+def test_recordings_go_on_while_captures_cannot_be_written(
+        make, start_policy, make_origin, dial, captures):
+    """R72: of another version; and a stop says what is lost. Nothing was recorded, and
+    `unrecorded = "refuse"` refused nothing."""
+    site = make(captures)
+    if captures == "postgres":
+        site.server.ask("CREATE SCHEMA cutthrough; CREATE TABLE cutthrough.state "
+                        "(version int); INSERT INTO cutthrough.state VALUES (1)",
+                        site.captures)
+    else:
+        with contextlib.closing(sqlite3.connect(site.database)) as base:
+            base.execute("PRAGMA user_version = 3")
+    site.serve(start_policy, 'unrecorded = "refuse"')
+    site.load(make_origin(answer(REPLY)), dial)
+    site.pass_by(100)
+    site.end()
+    wait_until(lambda: site.recorded() == site.sent, site.proxy.stderr)
+    assert site.refused == 0
+    site.proxy.stop()
+    said = site.proxy.stderr()
+    assert f"{site.sent.total()} captured exchanges are lost: " in said
+    assert said.count("has version ") == 2, "at the beginning, and at the end"
+
+
+def test_captures_go_on_while_recordings_cannot_be_written(
+        make, start_policy, make_origin, dial):
+    """R72: and the rule refuses what cannot be recorded."""
+    site = make()
+    site.session.write_bytes(b"of a user" * 1000)
+    site.serve(start_policy, 'unrecorded = "refuse"\nrecording_queue = 10\n'
+                             'recording_queue_timeout = "200ms"')
+    site.load(make_origin(answer(REPLY)), dial)
+    wait_until(lambda: site.refused >= 3, site.proxy.stderr)
+    site.end()
+    wait_until(lambda: (site.captured() & site.sent) == site.sent, site.proxy.stderr)
+    kept = site.sent.total()
+    site.proxy.stop()
+    assert site.recorded() == Counter()
+    assert f"{kept} recordings are lost: " in site.proxy.stderr()
+
+
+def test_a_stop_while_the_writer_is_dead_loses_nothing(
+        make, start_policy, make_origin, dial):
+    """R72: 30 of 31 exchanges were dropped without a line."""
+    site = make()
+    site.serve(start_policy)
+    client, origin = dial(site.proxy), make_origin(answer(REPLY))
+    for deaths in range(1, 4):               # the next one starts some seconds later
+        site.writer().kill()
+        wait_until(lambda n=deaths: site.proxy.stderr().count("died: ") == n,
+                   site.proxy.stderr)
+    for number in range(30):
+        assert client.get(origin.url(f"/{number}")).status == 200
+        site.sent[f"/{number}"] += 1
+    client.close()
+    site.proxy.stop()
+    assert site.captured() == site.recorded() == site.sent
+    assert "lost" not in site.proxy.stderr()
+
+
+def test_a_stop_says_how_many_exchanges_are_left_in_the_rings(
+        start_policy, make_origin, dial, directory):
+    """R72."""
+    folder = directory("stores")
+    (folder / "flows.db").write_bytes(b"of a user" * 1000)
+    proxy = start_policy(
+        '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\ncapture = "head"\n',
+        f'capture_file = "{folder}/flows.db"')
+    client, origin = dial(proxy), make_origin(answer(REPLY))
+    for _ in range(7):
+        assert client.get(origin.url()).status == 200
+    client.close()
+    proxy.stop()
+    assert "7 exchanges are lost: they were in the rings" in proxy.stderr()
+
+
+HOOK = textwrap.dedent("""
+    import os, signal
+
+    class Hooks:
+        def on_record(self, one):
+            if one.request.path == "/deadly":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if one.request.path == "/failing":
+                raise RuntimeError("secret")
+            return one
+""")
+
+
+def test_an_exchange_that_kills_the_writer_costs_itself_alone(
+        make, start_policy, make_origin, dial):
+    """R71: each writer read it first, and died, until the proxy was stopped."""
+    site = make()
+    site.config += 'recording_hooks = "kept:Hooks"\n'
+    site.serve(start_policy, modules={"kept": HOOK})
+    client, origin = dial(site.proxy), make_origin(answer(REPLY))
+    names = ["/1", "/deadly", "/failing", "/2", "/3"]
+    for name in names:
+        assert client.get(origin.url(name)).status == 200
+    client.close()
+    others = Counter(("/1", "/2", "/3"))
+    wait_until(lambda: site.recorded() == others, site.proxy.stderr)
+    wait_until(lambda: site.counted()["failed"] == 2, lambda: str(site.counted()))
+    assert 2 <= site.proxy.stderr().count("died: ") <= 3
+    site.proxy.stop()
+    said = site.proxy.stderr()
+    assert "it ended two writers" in said and "RuntimeError in kept" in said
+    assert site.captured() >= others + Counter(["/failing"])
