@@ -80,6 +80,7 @@ class FlowsPage:
                  open_flows: OpenFlows) -> None:
         self._flows = flows
         self._read_counters = read_counters
+        self._open_flows = open_flows
         self._streams = Streams()
         self._open = OpenPage(self, open_flows, self._streams)
         self._sending = self._importing = 0
@@ -219,7 +220,7 @@ class FlowsPage:
             return await self.relay(request, self.query(
                 request, "send", request=wanted, proxy=proxy,
                 view=request.query.get("view", ""),
-                authorities=self._flows.authorities()))
+                authorities=self._flows.authorities(), settings=self._open_flows.settings))
         finally:
             self._sending -= 1
 

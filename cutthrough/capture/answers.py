@@ -24,7 +24,7 @@ from cutthrough.capture.importing import import_file
 from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
 from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
-from cutthrough.capture.send import send
+from cutthrough.capture.send import redact_answer, send
 from cutthrough.capture.shown import (
     LightRow,
     add_shown,
@@ -38,6 +38,7 @@ from cutthrough.capture.stores import open_reader
 from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
+from cutthrough.exchange.redaction.redactor import Redactor
 
 # Seconds after which a page ends with what it has found
 PAGE_S = 0.5
@@ -353,6 +354,8 @@ def _send(query: Query) -> Result:
     if query.request is None:
         raise QueryError("no request is given", 400)
     found = send(query.request, query.proxy, query.authorities)
+    if query.settings is not None:
+        found = redact_answer(found, Redactor(query.settings.redaction))
     if query.view:
         add_view(found)
     return _json(found, 1)

@@ -11,13 +11,16 @@ import http.client
 import re
 import ssl
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import Any
 from urllib.parse import urlsplit
 
+from cutthrough.capture.bodies import make_body
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.exchange.redaction.redactor import REDACTED
+from cutthrough.exchange.content import codec_of
+from cutthrough.exchange.heads import find_field
+from cutthrough.exchange.redaction.redactor import REDACTED, Redactor
 
 TIMEOUT_S = 30.0
 # Bytes read of a response's body
@@ -67,6 +70,29 @@ def send(request: Request, proxy: tuple[str, int], authorities: str = ""
             "body": b64encode(body[:MOST_BODY]).decode(),
             "truncated": len(body) > MOST_BODY,
             "ms": round((time.monotonic() - begun) * 1000, 3)}
+
+
+def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """As captures would have it (R79), with a body without codings if it is read."""
+    head = f"{answer['head']}\r\n\r\n"
+    kept = redactor.head(head).removesuffix("\r\n\r\n")
+    if not redactor.reads_bodies:
+        return {**answer, "head": kept}
+    data = b64decode(answer["body"])
+    made = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
+                     redactor=redactor)
+    content = made.content or b""
+    lines = [line for line in kept.split("\r\n")
+             if not line.lower().startswith("content-encoding:")]
+    return {**answer, "head": "\r\n".join(lines), "body": b64encode(
+        content if isinstance(content, bytes) else to_bytes(content, head)).decode(),
+        "truncated": answer["truncated"] or made.state not in ("", "encoded")}
+
+
+def to_bytes(text: str, head: str) -> bytes:
+    """A body's text in its charset."""
+    codec = codec_of(find_field(head, "content-type")) or "utf-8"
+    return text.encode(codec, "replace")
 
 
 def replay_of(flow: Flow) -> tuple[Request, list[str]]:
