@@ -3,7 +3,6 @@
 import pytest
 
 from tests.e2e.test_handover import RENEW
-from tests.e2e.test_interception_ways import BOB, USERS
 from tests.e2e.test_parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.client import Client
 from tests.support.dns import NameServer
@@ -103,27 +102,6 @@ def test_a_parent_that_fails_is_left_out_and_tried_again(group_of, dial):
     wait_until(lambda: used(proxy, dial, 1) == ["a"], "the circuit closes again")
     assert used(proxy, dial, 3) == ["a"] * 3
     assert len(first.connections) == 7
-
-
-@pytest.mark.any_loop
-@pytest.mark.parametrize("targets", [1, 12])
-def test_who_asks_for_dead_ends_keeps_no_parent_from_others(
-        start_policy, make_origin, dial, targets):
-    """R76: four CONNECTs of one user closed a working parent for all."""
-    def script(conn: Connection) -> None:
-        conn.fill()
-        if b":4711 " in conn.pending:
-            http(conn)                      # else it says nothing, and closes
-    way = make_origin(script)
-    proxy = start_policy(USERS + '[[rules]]\naction = "allow"\n',
-                         OPEN + 'route = "corp"\n' + parent(way))
-    for i in range(12):
-        target = f"127.0.0.1:{5000 + i % targets}"
-        assert dial(proxy).connect(target, auth=BOB).status in (502, 503)
-    ends = [one["reason"] for one in proxy.wait_log(12)]
-    assert ends[:3] == ["parent_closed"] * 3
-    assert ("parent_unreachable" in ends) == (targets > 1), "for this user"
-    assert dial(proxy).connect("127.0.0.1:4711").status == 200
 
 
 # The choice

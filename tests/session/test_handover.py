@@ -21,7 +21,6 @@ from cutthrough.policy.source import Policy, Rule
 from cutthrough.session.describe import cut
 from cutthrough.session.handover import pack, recount, tunnels
 from cutthrough.session.handover_record import Answer, Done, Tunnel
-from cutthrough.worker import handover
 from cutthrough.worker.handover import WINDOW
 from cutthrough.worker.worker import Worker
 from tests.support.origin import Origin
@@ -363,31 +362,6 @@ def test_what_is_frozen_is_not_packed_again(run):
         parcel.restore()
         assert workers.sum() == (1, 1, 2)
         await talk(client)
-
-    run(main)
-
-
-@pytest.mark.parametrize("where", ["pack", "send_fds"])
-def test_a_tunnel_that_cannot_be_sent_goes_on_and_the_others_move(
-        run, monkeypatch, where):
-    """It stayed frozen for ever, and the hand-over with it."""
-    module = handover.socket if where == "send_fds" else handover
-    real, calls = getattr(module, where), []
-
-    def fail_once(*words):
-        calls.append(words)
-        if len(calls) == (1 if where == "pack" else 2):     # Answer comes first
-            raise ValueError("no such record")
-        return real(*words)
-
-    async def main(workers: Pair, origin: Origin) -> None:
-        clients = await workers.open(origin, 3)
-        monkeypatch.setattr(module, where, fail_once)
-        await workers.move()
-        assert (workers.old.context.live, workers.new.context.live) == (1, 2)
-        assert workers.told[0] == (2, 1)
-        for client in clients:
-            await talk(client)
 
     run(main)
 

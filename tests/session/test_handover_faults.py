@@ -1,0 +1,32 @@
+"""A tunnel that cannot be handed over stays where it is, and goes on."""
+
+import pytest
+
+from cutthrough.worker import handover
+from tests.support.origin import Origin
+from tests.support.workers import Pair, talk
+
+
+@pytest.mark.parametrize("where", ["pack", "send_fds"])
+def test_a_tunnel_that_cannot_be_sent_goes_on_and_the_others_move(
+        run, monkeypatch, where):
+    """It stayed frozen for ever, and the hand-over with it."""
+    module = handover.socket if where == "send_fds" else handover
+    real, calls = getattr(module, where), []
+
+    def fail_once(*words):
+        calls.append(words)
+        if len(calls) == (1 if where == "pack" else 2):     # Answer comes first
+            raise ValueError("no such record")
+        return real(*words)
+
+    async def main(workers: Pair, origin: Origin) -> None:
+        clients = await workers.open(origin, 3)
+        monkeypatch.setattr(module, where, fail_once)
+        await workers.move()
+        assert (workers.old.context.live, workers.new.context.live) == (1, 2)
+        assert workers.told[0] == (2, 1)
+        for client in clients:
+            await talk(client)
+
+    run(main)
