@@ -220,7 +220,8 @@ class FlowsPage:
             return await self.relay(request, self.query(
                 request, "send", request=wanted, proxy=proxy,
                 view=request.query.get("view", ""),
-                authorities=self._flows.authorities(), settings=self._open_flows.settings))
+                authorities=self._flows.authorities(),
+                settings=self._open_flows.settings))
         finally:
             self._sending -= 1
 
