@@ -94,6 +94,7 @@ OF_OPENSSL = {
     "cutthrough/net/tls_records.pyx",
     "cutthrough/net/tls_sessions.pyx",
     "cutthrough/net/tls_stream.pyx",
+    "cutthrough/net/tls_trial.pyx",
     "cutthrough/net/tls_ulp.pyx",
     "cutthrough/net/tls_wire.pyx",
 }

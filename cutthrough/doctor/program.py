@@ -40,7 +40,7 @@ def check_speed(case: Case) -> Iterator[Finding]:
         yield Finding("event loop", "fail", error.reason, "", "pip install uvloop, or "
                       "loop = \"auto\"")
     yield check_interpreter()
-    yield from check_libssl()
+    yield from check_libssl(case)
 
 
 def judge_build(mode: str, flags: str, compiler: str, optimised: bool) -> Finding:
@@ -70,7 +70,7 @@ def check_interpreter() -> Finding:
     return Finding("interpreter", "ok", seen)
 
 
-def check_libssl() -> Iterator[Finding]:
+def check_libssl(case: Case) -> Iterator[Finding]:
     try:
         from cutthrough.net.certificates import version
     except ImportError as error:
@@ -78,6 +78,19 @@ def check_libssl() -> Iterator[Finding]:
                       "make build, with libssl-dev installed")
         return
     yield judge_libssl(version())
+    yield check_records(case)
+
+
+def check_records(case: Case) -> Finding:
+    from cutthrough.net.tls_trial import why_no_own_records
+
+    if case.config.tls_records == "libssl":
+        return Finding("TLS records", "ok", "libssl's, as configured")
+    reason = why_no_own_records()
+    return Finding(
+        "TLS records", "note" if reason else "ok",
+        f"libssl's: {reason}" if reason else "own, tried with this libssl", "own",
+        "a connection at rest takes 14 to 22 KiB more" if reason else "")
 
 
 def judge_libssl(version: str) -> Finding:

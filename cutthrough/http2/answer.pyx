@@ -82,6 +82,8 @@ cdef ssize_t take_both(Stream *st, const char *a, size_t n, const char *b,
     cdef ssize_t taken, more
     if st.demux == NULL or st.error:
         return -ECONNRESET if st.error == 0 else -st.error
+    if st.demux.send_error:
+        return -st.demux.send_error
     if st.abortive or st.ends:
         return -EPIPE
     taken = take(st, a, n)

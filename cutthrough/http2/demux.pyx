@@ -163,7 +163,7 @@ cdef int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame,
     if frame.headers.cat != NGHTTP2_HCAT_REQUEST:
         return 0
     # Streams that the peer has reset count as long as they have a session
-    if d.n_open < 2 * d.most_streams:
+    if d.n_open < 2 * d.most_streams and d.send_error == 0:
         st = make_stream(d, frame.hd.stream_id)
     if st == NULL:
         return nghttp2_submit_rst_stream(

@@ -18,7 +18,7 @@ from cutthrough.http2.stream cimport (
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM
-from cutthrough.net.sysio cimport CAN_WRITE, try_send
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_send
 
 cdef enum:
     FRAME = 16384 + 9       # the library's longest frame
@@ -63,7 +63,7 @@ cdef void flush(Demux *d) noexcept nogil:
     cdef ssize_t n
     if d.out == NULL or d.error:
         return
-    if d.out.start == d.out.end:
+    if d.out.start == d.out.end or d.send_error:
         give_block(&d.out)
         d.stuck = False
         return
@@ -72,13 +72,23 @@ cdef void flush(Demux *d) noexcept nogil:
         return
     n = try_send(d.carrier, bytes_of(d.out) + d.out.start, d.out.end - d.out.start)
     if n < 0:
-        d.error = <int>-n
+        lose_sends(d, <int>-n)
         return
     d.out.start += <uint32_t>n
     if d.out.start == d.out.end:
         give_block(&d.out)
         d.stuck = False
         d.has_freed |= was_stuck
+
+
+cdef void lose_sends(Demux *d, int error) noexcept nogil:
+    """What the peer has sent before is still to be read: answers, for one (R84). The library's frames
+    are made, so that it goes on, and thrown away."""
+    d.send_error = error
+    give_block(&d.out)
+    d.stuck = False
+    d.carrier.ready |= CAN_READ
+    free_stuck(d)                           # each finds out by its next send
 
 
 cdef void write_frames(Demux *d) noexcept nogil:
@@ -152,7 +162,7 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
     cdef Demux *d = st.demux
     cdef size_t before
     st.piece, st.piece_n, st.piece_ends = data, n, ends
-    while st.piece_n and d.error == 0 and st.error == 0:
+    while st.piece_n and d.error == 0 and d.send_error == 0 and st.error == 0:
         before = st.piece_n
         nghttp2_session_resume_data(d.session, st.id)
         write_frames(d)

@@ -91,7 +91,8 @@ cdef struct Demux:
     uint32_t most_records
     int64_t now_us
     int64_t idle_us         # since when n_open is 0; 0: it is not; JUST_NOW: not looked at
-    int error               # errno of the carrier
+    int error               # errno of the carrier: it is lost
+    int send_error          # errno of a send: frames go nowhere, and reads go on; 0: none
     uint8_t asks            # the streams are ours
     uint8_t held            # nothing is written before `speak`
     uint8_t stuck           # the carrier takes no more

@@ -237,8 +237,9 @@ cdef bint is_due(const Socket *carrier) noexcept nogil:
 
 cdef bint has_room(const Socket *carrier) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
-    return d != NULL and not d.over and d.n_open < nghttp2_session_get_remote_settings(
-        d.session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+    return d != NULL and not d.over and d.send_error == 0 and (
+        d.n_open < nghttp2_session_get_remote_settings(
+            d.session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
 
 
 cdef uint32_t most(const Socket *carrier) noexcept nogil:
@@ -250,7 +251,8 @@ cdef uint32_t most(const Socket *carrier) noexcept nogil:
 cdef bint ask(Socket *carrier, Socket *out) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
     cdef Stream *st
-    if d == NULL or not d.asks or d.over or d.error or d.n_open >= d.most_streams or (
+    if d == NULL or not d.asks or d.over or d.error or d.send_error or (
+            d.n_open >= d.most_streams) or (
             d.n_waiting >= d.most_streams       # those that were given up count, too
             or not nghttp2_session_check_request_allowed(d.session)):
         return False

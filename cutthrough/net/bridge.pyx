@@ -7,7 +7,8 @@ A transport lies above a descriptor, and libssl reads from one. For TLS inside T
 stream of HTTP/2, the endpoint's transport moves into a bridge, and the endpoint gets one end of
 a pair of unix sockets. It costs two more copies, and is for such connections alone.
 
-Either side's end of stream is passed on. When the endpoint has closed, the transport has a time for
+Either side's end of stream is passed on. If the peer takes no more bytes, those that it has sent are
+passed on until its end (R84). When the endpoint has closed, the transport has a time for
 its last bytes and its peer's end.
 """
 
@@ -18,9 +19,12 @@ from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport (
-    RELAY_CLOSED, RELAY_HALF_CLOSED, Relayed, run_relay, start_pump, stop_pump)
-from cutthrough.net.sysio cimport CAN_WRITE, set_abortive
+    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, Relayed, run_relay, start_pump, stop_pump)
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive
 from cutthrough.net.transport cimport KERNEL, Socket
+
+cdef extern from "<sys/socket.h>" nogil:
+    int SHUT_RD
 
 cdef set bridges = set()        # that are open
 
@@ -31,6 +35,13 @@ cdef class Bridge(StreamOwner):
     cdef int on_ready(self) except -1:
         cdef bint again
         cdef Relayed how = run_relay(&self.relay, &again)
+        if how == RELAY_DOWN_SINK_FAILED:
+            # The endpoint's sends get EPIPE from now on
+            stop_pump(&self.relay.down)
+            linux.shutdown(self.pier.sock.fd, SHUT_RD)
+            self.relay.down_shut = True
+            self.sock.ready |= CAN_READ
+            how = run_relay(&self.relay, &again)
         if how == RELAY_CLOSED:
             return self.close()
         if how > RELAY_HALF_CLOSED:

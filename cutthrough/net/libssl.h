@@ -80,6 +80,10 @@ enum {
 
 /* --- contexts and connections */
 
+#ifndef X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+#define X509_CHECK_FLAG_NEVER_CHECK_SUBJECT 0           /* it never does, then */
+#endif
+
 #define SSL_CTX_new_ex(library, properties, method) ((void)(library), SSL_CTX_new(method))
 #define SSL_CTX_set_max_early_data(ctx, n) ((void)(ctx), 1)     /* it takes none unless told to */
 #define SSL_OP_PRIORITIZE_CHACHA 0

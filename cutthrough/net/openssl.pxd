@@ -159,6 +159,8 @@ cdef extern from "libssl.h" nogil:
     void SSL_free(SSL *ssl)
     void SSL_set_bio(SSL *ssl, BIO *read, BIO *write)
     void SSL_set_accept_state(SSL *ssl)
+    int SSL_key_update(SSL *ssl, int kind)
+    int SSL_KEY_UPDATE_NOT_REQUESTED
     int SSL_set_cipher_list(SSL *ssl, const char *names)
     int SSL_set_ciphersuites(SSL *ssl, const char *names)
     int SSL_set1_groups_list(SSL *ssl, const char *names)
@@ -304,7 +306,9 @@ cdef extern from "libssl.h" nogil:
     long X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN
     long X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
     long X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE
-    unsigned int X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+    unsigned int X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+    long X509_V_ERR_HOSTNAME_MISMATCH
+    void *SSL_get_peer_cert_chain(const SSL *ssl)
     int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM *param, const char *address)
 
     # certificates that are made

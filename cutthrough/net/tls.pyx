@@ -32,15 +32,17 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls_context cimport TlsContext, name_of_peer
 from cutthrough.net.tls_sessions cimport offer_session, refuse_sessions
-from cutthrough.net.tls_failures cimport alert_met, note_denied, reason_of_failure, set_alert
+from cutthrough.net.tls_failures cimport (
+    alert_met, errno_of_alert, note_denied, reason_of_failure, set_alert)
 from cutthrough.net.tls_kernel cimport (
-    end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel, send_to_kernel)
-from cutthrough.net.tls_records cimport RECORD
+    check_key, end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel,
+    send_to_kernel)
+from cutthrough.net.tls_records cimport RECORD, is_spent
 from cutthrough.net.tls_stream cimport (
     describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
 from cutthrough.net.tls_ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls_wire cimport (
-    ASKED_IN_VAIN, SEALED, Tls, begin, drop, errno_of_alert, has_context, has_read_enough, has_shown,
+    ASKED_IN_VAIN, SEALED, Tls, begin, drop, has_context, has_failed, has_read_enough, has_shown,
     hold, makes_leaves, note_done, speak_for, take_up, tls_of)
 from cutthrough.net import tls_failures, tls_wire
 from cutthrough.net.transport cimport (
@@ -59,7 +61,7 @@ cdef enum:
 put, remove, stats = tls_wire.put, tls_wire.remove, tls_wire.stats
 set_most_handshakes, set_own_records = tls_wire.set_most_handshakes, tls_wire.set_own_records
 why_denied, alert_of_denied = tls_failures.why_denied, tls_failures.alert_of_denied
-why_silent, why_refused = tls_wire.why_silent, tls_wire.why_refused
+why_silent, why_refused = tls_wire.why_silent, tls_failures.why_refused
 
 cdef size_t MOST_BYTES = INT_MAX    # of one call of libssl
 cdef char joined[RECORD]    # two pieces as one record
@@ -86,12 +88,14 @@ cdef int open_tls(Socket *s, int context, const char *name) noexcept nogil:
 
 
 cdef bint expect_name(SSL *ssl, const char *name) noexcept nogil:
-    """Has the server's certificate verified against this name or address (RFC 9525), and
-    sends the name."""
+    """Has the server's certificate verified against this name or address, in its subjectAltName
+    alone (RFC 9525 section 2; R86), and sends the name."""
     if openssl.X509_VERIFY_PARAM_set1_ip_asc(openssl.SSL_get0_param(ssl), name) == 1:
         return True                     # no name of an address (RFC 6066 section 3)
     openssl.ERR_clear_error()
-    openssl.SSL_set_hostflags(ssl, openssl.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS)
+    openssl.SSL_set_hostflags(
+        ssl, openssl.X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+        | openssl.X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)
     return (openssl.SSL_set1_host(ssl, name) == 1
             and openssl.SSL_set_tlsext_host_name(ssl, name) == 1)
 
@@ -109,7 +113,7 @@ cdef void release(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
     if t == NULL:
         return
-    if not (t.shaking or t.ended or t.abortive or t.begun or t.error or t.peer_ended
+    if not (t.shaking or t.ended or t.abortive or t.begun or has_failed(t) or t.peer_ended
             or s.ready & PEER_DONE):    # most have closed: a reset would answer our end
         notify(s, t)                    # a close is an end, too
     drop(s, t)
@@ -126,6 +130,9 @@ cdef int shake(Socket *s) noexcept nogil:
         return HANDSHAKE_DONE
     take_up(s, t)
     r = openssl.SSL_do_handshake(t.ssl)
+    if r == 1 and t.send_error:
+        t.error = t.send_error
+        return -HANDSHAKE_RESET
     if r == 1:
         if t.connects and not openssl.libssl_renegotiates_safely(t.ssl):
             t.error = ECONNRESET
@@ -223,8 +230,8 @@ cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
     cdef size_t of_b
     if t == NULL or t.shaking:
         return -ENOTCONN
-    if t.error or t.ends:
-        return -t.error if t.error else -EPIPE
+    if has_failed(t) or t.ends:
+        return -(t.error or t.send_error or EPIPE)
     if m and (n + m <= RECORD or t.begun > n):
         if n > RECORD:
             n = RECORD
@@ -248,8 +255,15 @@ cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nog
         return send_records(s, t, data, n)
     take_up(s, t)
     while taken < n:
+        if is_spent(t.sealed_n) and t.begun == 0:
+            t.sealed_n = 0                      # TLS 1.2 has no such message, and no other cure
+            openssl.SSL_key_update(t.ssl, openssl.SSL_KEY_UPDATE_NOT_REQUESTED)
+            openssl.ERR_clear_error()
         r = openssl.SSL_write(t.ssl, data + taken, <int>min(n - taken, MOST_BYTES))
+        if t.send_error:
+            break
         if r > 0:
+            t.sealed_n += <uint32_t>(r // RECORD + 1)
             taken += r
             t.begun = 0
             continue
@@ -261,27 +275,9 @@ cdef ssize_t encrypt(Socket *s, Tls *t, const char *data, size_t n) noexcept nog
             t.recrossed = True
             s.ready &= ~CAN_WRITE
             return taken
-        if t.error == 0:
-            t.error = EPIPE
-        if t.asked:
-            find_alert(t)
-        return taken if taken else -t.error
-    return taken
-
-
-cdef void find_alert(Tls *t) noexcept nogil:
-    """As in tls_stream: a server may have closed behind its alert."""
-    cdef int r = 1
-    cdef int error = EPROTO
-    cdef int turn = 0
-    while r > 0 and turn < 4:
-        turn += 1
-        openssl.ERR_clear_error()
-        r = openssl.SSL_read(t.ssl, joined, RECORD)
-    if r <= 0 and alert_met() >= 0:
-        error = errno_of_alert(t, alert_met())
-    if error != EPROTO:
-        t.error = error
+        t.send_error = EPIPE
+        break
+    return -t.send_error if t.send_error and taken == 0 else taken
 
 
 cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -345,7 +341,7 @@ cdef int64_t untaken(Socket *s) noexcept nogil:
 
 cdef bint holds_back(Socket *s) noexcept nogil:
     cdef Tls *t = tls_of(s)
-    return t != NULL and t.error == 0 and not t.ended and (
+    return t != NULL and not has_failed(t) and not t.ended and (
         t.begun != 0 or t.out != NULL or t.ends or t.kernel & SENDS and not has_sent(s.fd))
 
 
@@ -360,6 +356,8 @@ cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
     if t.recrossed and s.ready & CAN_READ:
         t.recrossed = False
         s.ready |= CAN_WRITE
+    if t.kernel & SENDS:
+        check_key(s, t)
     if t.out != NULL and s.ready & CAN_WRITE:
         flush_records(s, t)
     if t.ends and s.ready & CAN_WRITE:
@@ -379,7 +377,7 @@ cdef void end(Socket *s, Tls *t) noexcept nogil:
     if t.ended or t.abortive:
         return
     # Behind a part of a record it would look whole
-    if t.begun == 0 and t.error == 0 and not notify(s, t):
+    if t.begun == 0 and not has_failed(t) and not notify(s, t):
         return
     t.ended = True
     linux.shutdown(s.fd, linux.SHUT_WR)

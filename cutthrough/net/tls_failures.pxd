@@ -1,6 +1,7 @@
 """Why a call of libssl has failed, by the first error in its queue."""
 
 from cutthrough.net.openssl cimport SSL
+from cutthrough.net.tls_wire cimport Tls
 
 # One of Handshake. `ended`: the peer has ended its stream.
 cdef int reason_of_failure(bint ended) noexcept nogil
@@ -10,3 +11,5 @@ cdef int alert_met() noexcept nogil
 cdef void note_denied(const SSL *ssl) noexcept nogil
 # As if libssl had read it.
 cdef void set_alert(int alert) noexcept nogil
+# The errno of a fatal alert of the peer's.
+cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil

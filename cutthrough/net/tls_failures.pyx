@@ -3,14 +3,21 @@
 
 from cutthrough.net cimport openssl
 from cutthrough.net.certificates cimport words_of
-from cutthrough.net.openssl cimport SSL
+from cutthrough.net.linux cimport ECONNRESET
+from cutthrough.net.openssl cimport SSL, X509
+from cutthrough.net.tls_wire cimport ASKED_AND_SHOWN
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_INVALID, HANDSHAKE_REJECTED,
-    HANDSHAKE_UNSHARED)
+    HANDSHAKE_UNSHARED, REFUSES_CERTIFICATE, WANTS_CERTIFICATE)
+
+cdef extern from "<errno.h>" nogil:
+    int EPROTO
 
 
 cdef unsigned long last_error = 0       # of a handshake
 cdef long denied = 0                    # of a certificate: X509_V_ERR_…
+cdef bint nameless = False              # that has no name of a host
+cdef int last_alert = 0                 # of a server, about our certificate
 
 
 cdef int reason_of_failure(bint ended) noexcept nogil:
@@ -41,13 +48,27 @@ def why_failed():
 
 
 cdef void note_denied(const SSL *ssl) noexcept nogil:
-    global denied
+    global denied, nameless
     denied = openssl.SSL_get_verify_result(ssl)
+    nameless = denied == openssl.X509_V_ERR_HOSTNAME_MISMATCH and has_no_names(ssl)
+
+
+cdef bint has_no_names(const SSL *ssl) noexcept nogil:
+    """The peer's certificate has no subjectAltName."""
+    cdef void *chain = openssl.SSL_get_peer_cert_chain(ssl)
+    cdef void *names
+    if chain == NULL or openssl.OPENSSL_sk_num(chain) < 1:
+        return False
+    names = openssl.X509_get_ext_d2i(
+        <X509 *>openssl.OPENSSL_sk_value(chain, 0), openssl.NID_subject_alt_name, NULL, NULL)
+    openssl.GENERAL_NAMES_free(names)
+    return names == NULL
 
 
 def why_denied():
     """Why a peer's certificate was not accepted the last time, in libssl's words."""
-    return (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
+    why = (<bytes>openssl.X509_verify_cert_error_string(denied)).decode()
+    return f"{why}: no subjectAltName" if nameless else why
 
 
 def alert_of_denied():
@@ -79,3 +100,21 @@ cdef void set_alert(int alert) noexcept nogil:
 cdef bint is_of_certificate(int alert) noexcept nogil:
     """bad_certificate to certificate_unknown, and unknown_ca (RFC 8446 section 6)."""
     return 42 <= alert <= 46 or alert == 48
+
+
+cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil:
+    """Of TLS 1.2 a missing certificate is a handshake_failure; a signature that does not fit a
+    decrypt_error; of TLS 1.3 certificate_required (RFC 8446 section 6)."""
+    global last_alert
+    if not t.connects:
+        return ECONNRESET
+    if not t.asked or not (40 <= alert <= 46 or alert in (48, 49, 51, 116)):
+        return EPROTO
+    last_alert = alert
+    return REFUSES_CERTIFICATE if t.asked == ASKED_AND_SHOWN else WANTS_CERTIFICATE
+
+
+def why_refused():
+    """The last alert of a server about our certificate, in libssl's words."""
+    return "certificate required" if last_alert == 116 else (
+        <bytes>openssl.SSL_alert_desc_string_long(last_alert)).decode()

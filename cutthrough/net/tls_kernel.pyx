@@ -9,26 +9,27 @@ direction. It must begin with a whole record. So nothing of one may be left on o
 records reads end where a record ends (EXACT), and a sent one that is begun goes first.
 
 The kernel keeps its first key: kernels before 6.14 cannot renew it. A peer that renews its own, or
-requests that we do, gets internal_error, and the connection ends.
+requests that we do, gets internal_error, and the connection ends; so it does when our key of AES-GCM
+is spent (R85).
 
 A bad record fails reads with EBADMSG, EMSGSIZE or EINVAL. The kernel sends no alert.
 """
 
-from libc.stdint cimport uint16_t
+from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, MSG_NOSIGNAL, errno
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, take_error
 from cutthrough.net.tls_keys cimport FIRST_CHACHA, Half, Keys
 from cutthrough.net.tls_records cimport (
-    APPLICATION_DATA, BAD_RECORD_MAC, CLOSE_NOTIFY, MOST_OVERHEAD, RECORD, RECORD_OVERFLOW,
-    UNEXPECTED_MESSAGE, WARNING, take_message)
+    APPLICATION_DATA, BAD_RECORD_MAC, CLOSE_NOTIFY, INTERNAL_ERROR, MOST_OVERHEAD, RECORD,
+    RECORD_OVERFLOW, UNEXPECTED_MESSAGE, WARNING, is_spent, take_message)
 from cutthrough.net.tls_stream cimport fail, keep_plain, obey
 from cutthrough.net.tls_ulp cimport (
     AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305, DOUBTED, EXACT, LAYER, LONGEST_INFO, NEVER,
-    RECEIVES, SENDS, has_buffer, has_sent, sys_add_layer, sys_receive, sys_send_alert, sys_set_keys,
-    unparsed)
-from cutthrough.net.tls_wire cimport MOST_FRUITLESS, Tls, tls_of
+    RECEIVES, SENDS, has_buffer, has_sent, sys_add_layer, sys_get_keys, sys_receive, sys_send_alert,
+    sys_set_keys, unparsed)
+from cutthrough.net.tls_wire cimport MOST_FRUITLESS, Tls, errno_of_end, tls_of
 from cutthrough.net.transport cimport UNFINISHED, Socket
 
 cdef extern from "<errno.h>" nogil:
@@ -36,9 +37,12 @@ cdef extern from "<errno.h>" nogil:
 
 cdef enum:
     SHORT = 64              # bytes: a shorter buffer could not take a whole alert
+    LOOKS = 64              # 2^14 records at most, of 2^24
 
 # By Keys.cipher
 cdef uint16_t[3] NUMBERS = [AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305]
+# Bytes of version, cipher, IV, key, salt, and the number of the next record
+cdef unsigned int[2] SIZE_OF_INFO = [40, 56]
 
 
 # --- keys
@@ -60,7 +64,8 @@ cdef bint give_receiving(Socket *s, Tls *t) noexcept nogil:
 
 cdef bint give_sending(Socket *s, Tls *t) noexcept nogil:
     if t.kernel & SENDS:
-        return True
+        check_key(s, t)
+        return t.error == 0
     # The kernel's records have up to 16 KiB, whatever was negotiated (RFC 6066 section 4)
     if not may_give(t) or t.out != NULL or t.begun or t.ends or t.records.update_due or (
             t.records.keys.most != RECORD or not has_buffer(s.fd)):
@@ -70,7 +75,7 @@ cdef bint give_sending(Socket *s, Tls *t) noexcept nogil:
 
 cdef bint may_give(const Tls *t) noexcept nogil:
     return not t.kernel & NEVER and t.ssl == NULL and t.records != NULL and not (
-        t.error or t.notified)
+        t.error or t.send_error or t.notified)
 
 
 cdef bint give(Socket *s, Tls *t, bint sends) noexcept nogil:
@@ -150,7 +155,10 @@ cdef ssize_t receive_from_kernel(Socket *s, Tls *t, void *buf, size_t n) noexcep
 cdef ssize_t take_end(Socket *s, Tls *t) noexcept nogil:
     """FIN, and no close_notify before it: as in `refill` of tls_stream."""
     t.peer_ended = True
-    if unparsed(s.fd):
+    t.error = errno_of_end(t)
+    if t.error:
+        pass
+    elif unparsed(s.fd):
         t.error = ECONNRESET
     elif t.connects:
         t.error = UNFINISHED
@@ -187,18 +195,45 @@ cdef ssize_t fault(Socket *s, Tls *t, int error) noexcept nogil:
 # --- sending
 
 
+cdef void check_key(Socket *s, Tls *t) noexcept nogil:
+    """The number of its next record is the kernel's alone. Between two looks are LOOKS calls, each
+    with a turn of a pump at most: 1 MiB, or 256 records of a page."""
+    cdef unsigned char info[LONGEST_INFO]
+    t.looks += 1
+    if t.looks % LOOKS or not t.records.keys.is_13 or t.records.keys.cipher == FIRST_CHACHA or (
+            t.error):
+        return
+    if sys_get_keys(s.fd, info, SIZE_OF_INFO[t.records.keys.cipher]) == 0 and (
+            is_spent(read_number(info + SIZE_OF_INFO[t.records.keys.cipher] - 8))):
+        fail(s, t, INTERNAL_ERROR)
+        linux.shutdown(s.fd, linux.SHUT_WR)     # for what is spliced
+    openssl.OPENSSL_cleanse(info, sizeof(info))
+
+
+cdef uint64_t read_number(const unsigned char *data) noexcept nogil:
+    cdef uint64_t n = 0
+    cdef int i
+    for i in range(8):
+        n = n << 8 | data[i]
+    return n
+
+
 cdef ssize_t send_to_kernel(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
-    cdef ssize_t r = linux.send(s.fd, data, n, MSG_NOSIGNAL)
-    if r < 0 and errno != EAGAIN:
-        t.error = errno
+    cdef ssize_t r
+    check_key(s, t)
+    if t.error:
         return -t.error
+    r = linux.send(s.fd, data, n, MSG_NOSIGNAL)
+    if r < 0 and errno != EAGAIN:
+        t.send_error = errno
+        return -errno
     if r < <ssize_t>n:
         s.ready &= ~CAN_WRITE
     return max(r, 0)
 
 
 cdef bint end_by_kernel(Socket *s, Tls *t) noexcept nogil:
-    if t.notified or t.error:
+    if t.notified or t.error or t.send_error:
         return True
     if not has_sent(s.fd) or sys_send_alert(s.fd, WARNING, CLOSE_NOTIFY) == 0:
         s.ready &= ~CAN_WRITE

@@ -1,6 +1,6 @@
 """Records of TLS 1.2 and 1.3 behind the handshake: bytes to bytes, no socket."""
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from cutthrough.net.tls_keys cimport Keys
 
 cdef enum:
@@ -63,6 +63,8 @@ cdef size_t overhead(const Records *r) noexcept nogil
 # `n` + MOST_OVERHEAD bytes.
 cdef size_t seal_record(Records *r, int kind, const void *data, size_t n,
                         unsigned char *out) noexcept nogil
+# Is a sending key of TLS 1.3 to be renewed behind so many records?
+cdef bint is_spent(uint64_t records) noexcept nogil
 # Whether a KeyUpdate must go before the next bytes.
 cdef bint needs_update(const Records *r) noexcept nogil
 # Seals a KeyUpdate, as seal_record does; the next record has new keys.

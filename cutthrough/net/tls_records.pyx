@@ -36,7 +36,8 @@ cdef enum:
     LONGEST_TICKET = 131338     # two numbers, nonce, ticket, extensions (RFC 8446 section 4.6.1)
     MOST_MESSAGES = 255     # each costs as much as a request and carries nothing
 
-cdef uint64_t MOST_OF_KEY = 1 << 24         # records of AES-GCM (RFC 8446 section 5.5)
+# RFC 8446 section 5.5 has 2^24.5 for AES-GCM (R85)
+cdef uint64_t records_of_key = 1 << 24
 cdef uint64_t MOST_RECORDS = <uint64_t>1 << 32
 
 # Cipher contexts, and the connection whose keys they have
@@ -247,8 +248,8 @@ cdef Opened take_message(Records *r, int kind, const unsigned char *data, size_t
 
 
 cdef Opened take_alert(Records *r, const unsigned char *data, size_t n) noexcept nogil:
-    if n != 2:
-        return bad(r, DECODE_ERROR)
+    if n != 2:                          # RFC 8446 section 5.4; RFC 5246 section 6.2.1
+        return bad(r, DECODE_ERROR if n else UNEXPECTED_MESSAGE)
     if data[1] == CLOSE_NOTIFY:
         return OPENED_END
     # All others of TLS 1.3 are fatal, whatever level they have (RFC 8446 section 6)
@@ -311,7 +312,17 @@ cdef Opened update_keys(Records *r, bint whole) noexcept nogil:
 
 
 cdef bint needs_update(const Records *r) noexcept nogil:
-    return r.update_due or r.keys.is_13 and r.keys.tx.seq >= MOST_OF_KEY
+    return r.update_due or r.keys.is_13 and r.keys.tx.seq >= records_of_key
+
+
+cdef bint is_spent(uint64_t records) noexcept nogil:
+    return records >= records_of_key
+
+
+def set_records_of_key(uint64_t most):
+    """Records that a sending key of TLS 1.3 is used for, at most: fewer in a test."""
+    global records_of_key
+    records_of_key = most
 
 
 cdef size_t seal_update(Records *r, unsigned char *out) noexcept nogil:

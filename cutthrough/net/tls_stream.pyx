@@ -20,6 +20,7 @@ from cutthrough.net cimport linux, openssl
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno
 from cutthrough.net.openssl cimport SSL, SSL_CIPHER
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
+from cutthrough.net.tls_failures cimport errno_of_alert
 from cutthrough.net.tls_keys cimport take_keys
 from cutthrough.net.tls_records cimport (
     ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, INTERNAL_ERROR, MOST_OVERHEAD,
@@ -28,9 +29,8 @@ from cutthrough.net.tls_records cimport (
     seal_update, sealed_at, start_records)
 from cutthrough.net.tls_ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
 from cutthrough.net.tls_wire cimport (
-    MOST_FRUITLESS, MOST_READ, Tls, errno_of_alert, free_records, free_ssl)
-from cutthrough.net.transport cimport (
-    REFUSES_CERTIFICATE, UNFINISHED, WANTS_CERTIFICATE, Agreed, Socket)
+    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl)
+from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
 
 cdef enum:
     AT_ONCE = 4                                 # records: COPY_BYTES, and one syscall
@@ -41,7 +41,6 @@ cdef enum:
 cdef const char *READS_HEADER = b"RH"
 # Records of the call at hand
 cdef unsigned char sealed[SEALED]
-cdef unsigned char unread[RECORD]       # behind a failed send
 
 
 cdef bint take_over(Tls *t) noexcept nogil:
@@ -181,6 +180,9 @@ cdef ssize_t refill(Socket *s, Tls *t, size_t have, size_t size, size_t room) no
             t.error = errno
         return 0
     t.peer_ended = True
+    t.error = errno_of_end(t)
+    if t.error:
+        return 0
     # A server's end without close_notify may be a cut, and an end in a record is one
     if t.connects or have:
         t.error = ECONNRESET if have else UNFINISHED
@@ -265,14 +267,14 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
     cdef size_t taken, size, plain
     cdef uint64_t first
     cdef ssize_t sent
-    if t.error or not flush_records(s, t):
-        return -t.error if t.error else 0
+    if t.send_error or not flush_records(s, t):
+        return -t.send_error
     taken, t.begun = min(<size_t>t.begun, n), 0
     while taken < n:
         if needs_update(r):
             size = seal_update(r, sealed)
             if size == 0:
-                t.error = EPIPE
+                t.send_error = EPIPE
             if size == 0 or not put(s, t, sealed, size):
                 break
         first, size, plain = r.keys.tx.seq, 0, 0
@@ -280,7 +282,7 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
             sent = seal_record(r, APPLICATION_DATA, data + taken + plain,
                                min(n - taken - plain, <size_t>r.keys.most), sealed + size)
             if sent == 0:
-                t.error = EPIPE
+                t.send_error = EPIPE
                 return taken if taken else -EPIPE
             size += sent
             plain += sent - overhead(r)
@@ -292,25 +294,9 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
             taken += keep_begun(t, first, max(sent, 0), size)
             s.ready &= ~CAN_WRITE
         else:
-            t.error = errno
-            if t.asked:
-                find_alert(s, t)
+            t.send_error = errno
         break
-    return -t.error if t.error and taken == 0 else taken
-
-
-cdef void find_alert(Socket *s, Tls *t) noexcept nogil:
-    """A server that does not accept our certificate may have closed already: its alert is in the
-    kernel's queue."""
-    cdef int met = t.error
-    cdef int turn = 0
-    cdef ssize_t n = 1
-    while n > 0 and turn < AT_ONCE:
-        turn += 1
-        t.error = 0
-        n = receive_records(s, t, unread, RECORD)
-    if n != -WANTS_CERTIFICATE and n != -REFUSES_CERTIFICATE:
-        t.error = met
+    return -t.send_error if t.send_error and taken == 0 else taken
 
 
 cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcept nogil:
@@ -331,7 +317,7 @@ cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcep
 cdef void keep_out(Tls *t, const unsigned char *data, size_t n) noexcept nogil:
     t.out = <char *>malloc(n)
     if t.out == NULL:
-        t.error = ENOMEM
+        t.send_error = ENOMEM
         return
     memcpy(t.out, data, n)
     t.out_at, t.out_n = 0, <uint32_t>n
@@ -343,7 +329,7 @@ cdef bint put(Socket *s, Tls *t, const unsigned char *record, size_t n) noexcept
     if sent == <ssize_t>n:
         return True
     if sent < 0 and errno != EAGAIN:
-        t.error = errno
+        t.send_error = errno
         return False
     sent = max(sent, 0)
     keep_out(t, record + sent, n - sent)
@@ -353,11 +339,11 @@ cdef bint put(Socket *s, Tls *t, const unsigned char *record, size_t n) noexcept
 
 cdef bint flush_records(Socket *s, Tls *t) noexcept nogil:
     cdef ssize_t sent
-    if t.out == NULL:
-        return True
+    if t.out == NULL or t.send_error:
+        return t.out == NULL
     sent = linux.send(s.fd, t.out + t.out_at, t.out_n - t.out_at, MSG_NOSIGNAL)
     if sent < 0 and errno != EAGAIN:
-        t.error = errno
+        t.send_error = errno
     t.out_at += <uint32_t>max(sent, 0)
     if t.out_at < t.out_n:
         s.ready &= ~CAN_WRITE
@@ -372,8 +358,7 @@ cdef void send_alert(Socket *s, Tls *t, int level, int alert) noexcept nogil:
     cdef unsigned char data[2]
     cdef unsigned char record[2 + MOST_OVERHEAD]
     cdef size_t size
-    cdef int error = t.error
-    if t.out != NULL or t.notified:
+    if t.out != NULL or t.notified or t.send_error:
         return
     t.notified = alert != NO_RENEGOTIATION
     if t.kernel & SENDS:
@@ -383,10 +368,9 @@ cdef void send_alert(Socket *s, Tls *t, int level, int alert) noexcept nogil:
     size = seal_record(t.records, ALERT, data, 2, record)
     if size:
         put(s, t, record, size)
-    t.error = error if error else t.error
 
 
 cdef bint end_records(Socket *s, Tls *t) noexcept nogil:
     if flush_records(s, t) and not t.notified:
         send_alert(s, t, WARNING, CLOSE_NOTIFY)
-    return t.out == NULL or t.error != 0
+    return t.out == NULL or t.send_error != 0

@@ -20,6 +20,8 @@ cdef enum:
 cdef int sys_add_layer(int fd) noexcept nogil
 # Gives keys to the kernel. 0, or -errno.
 cdef int sys_set_keys(int fd, bint sends, const void *info, size_t n) noexcept nogil
+# Reads those of sending, with the number of the next record. 0, or -errno.
+cdef int sys_get_keys(int fd, void *info, unsigned int n) noexcept nogil
 # Returns bytes of one kind, or -errno. *kind: of their records; 0: unknown, at an end.
 cdef ssize_t sys_receive(int fd, void *buf, size_t n, int *kind) noexcept nogil
 # Sends an alert behind all bytes. 0: the kernel has not taken it; 2; or -errno.

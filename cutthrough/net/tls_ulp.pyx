@@ -67,6 +67,12 @@ cdef int sys_set_keys(int fd, bint sends, const void *info, size_t n) noexcept n
         fd, SOL_TLS, KTLS_TX if sends else KTLS_RX, info, <socklen_t>n) < 0 else 0
 
 
+cdef int sys_get_keys(int fd, void *info, unsigned int n) noexcept nogil:
+    cdef socklen_t size = n
+    memset(info, 0, n)
+    return -errno if linux.getsockopt(fd, SOL_TLS, KTLS_TX, info, &size) < 0 else 0
+
+
 cdef ssize_t sys_receive(int fd, void *buf, size_t n, int *kind) noexcept nogil:
     cdef ktls_kind control
     cdef msghdr message

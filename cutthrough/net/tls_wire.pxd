@@ -30,8 +30,10 @@ cdef struct Tls:
     uint32_t held_at, held_n
     uint32_t plain_at, plain_n
     uint32_t out_at, out_n
+    uint32_t sealed_n       # records of libssl's sending key, at least as many as there are
     uint32_t begun          # bytes of the record that the kernel has not taken whole; 0: none
-    int error               # errno of the kernel's socket, or of the failure of TLS; 0: none
+    int error               # errno of the end of both directions: a failure of TLS, or of a read
+    int send_error          # errno of a send: nothing goes any more, and reads go on; 0: none
     uint8_t shaking         # the handshake is not done
     uint8_t dry             # the kernel had fewer bytes than a read of this call wanted
     uint8_t peer_ended
@@ -40,6 +42,7 @@ cdef struct Tls:
     uint8_t crossed         # a read waits for room to write
     uint8_t recrossed       # a write waits for bytes to read
     uint8_t messages        # of handshakes that came after the handshake, as far as it counts
+    uint8_t looks           # at the kernel's sending key: see tls_kernel
     uint8_t offered         # a session was, to be resumed
     uint8_t expects_tickets     # of TLS 1.3, that only libssl can keep
     uint8_t kernel          # what the kernel has of the connection: see tls_ulp; 0: nothing
@@ -49,6 +52,10 @@ cdef struct Tls:
     uint8_t alert           # a client's in clear, where libssl cannot read it; 0: none; SEALED
     uint8_t asked           # by a server, for our certificate: Asked
     uint8_t connects        # our side has connected: not counted as a listener's
+
+# Nothing more can be sent.
+cdef inline bint has_failed(const Tls *t) noexcept nogil:
+    return t.error or t.send_error
 
 # The socket's state; NULL: no handshake has begun.
 cdef Tls *tls_of(const Socket *s) noexcept nogil
@@ -61,14 +68,17 @@ cdef void free_records(Tls *t) noexcept nogil
 # Keeps a copy of bytes that libssl is to read first. False: no memory.
 cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil
 cdef void drop(Socket *s, Tls *t) noexcept nogil
+# The errno of an end that the kernel reports to a read. It reports a reset once: if a send has met
+# it, a read sees an end. EPIPE tells of no reset. 0: an end it is.
+cdef int errno_of_end(const Tls *t) noexcept nogil
 # Before each call of libssl: its input and output go to this socket.
 cdef void take_up(Socket *s, Tls *t) noexcept nogil
 # A call of libssl has returned plain bytes: is it another turn's to read more?
 cdef bint has_read_enough() noexcept nogil
 # The handshake is done: counts it, and sends the tickets that wait for it.
 cdef void note_done(Tls *t) noexcept nogil
-# The errno of a fatal alert of the peer's.
-cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil
+# The listener's handshake of this socket was a trial: it does not count.
+cdef void uncount(const Socket *s) noexcept nogil
 cdef bint has_context(int number) noexcept nogil
 # Do connections of this context have a certificate made for a name?
 cdef bint makes_leaves(int number) noexcept nogil

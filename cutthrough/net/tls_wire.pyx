@@ -12,16 +12,13 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux, openssl
-from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, MSG_NOSIGNAL, errno
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno
 from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
 from cutthrough.net.tls_keys cimport note_secrets
 from cutthrough.net.tls_records cimport ALERT, APPLICATION_DATA, Records, wipe_records
-from cutthrough.net.transport cimport REFUSES_CERTIFICATE, Socket, WANTS_CERTIFICATE
-
-cdef extern from "<errno.h>" nogil:
-    int EPROTO
+from cutthrough.net.transport cimport Socket
 
 log = logging.getLogger("cutthrough")
 
@@ -46,7 +43,6 @@ cdef int n_shaking = 0
 cdef int most_shaking = 1024
 cdef long n_full = 0
 cdef long n_resumed = 0
-cdef int last_alert = 0         # of a server, about our certificate
 
 # TlsContext objects by number; each entry holds a reference
 cdef void *contexts[MOST_CONTEXTS]
@@ -84,10 +80,11 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
         return read_flight(t, data, n)
     if not t.dry:
         r = linux.recv(wire_socket.fd, data, n, 0)
+        if r == 0 and not note_end(t):
+            return -1
         if r >= 0:
             n_read += r
             n_fruitless += r
-            t.peer_ended |= r == 0
             t.dry = r < n and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
             note_last(data, r)
             return <int>r
@@ -109,7 +106,8 @@ cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
         if r < 0 and errno != EAGAIN:
             t.error = errno
             return -1
-        t.peer_ended |= r == 0
+        if r == 0 and not note_end(t):
+            return -1
         t.dry = r < FLIGHT and not wire_socket.ready & (PEER_DONE | BROKEN | URGENT)
     if r < 0:
         t.dry = True
@@ -123,6 +121,17 @@ cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
         t.error = ENOMEM
         return -1
     return n
+
+
+cdef bint note_end(Tls *t) noexcept nogil:
+    """False: it is a reset."""
+    t.peer_ended = True
+    t.error = errno_of_end(t)
+    return t.error == 0
+
+
+cdef int errno_of_end(const Tls *t) noexcept nogil:
+    return 0 if t.send_error == EPIPE else t.send_error
 
 
 cdef inline void note_last(const char *data, ssize_t n) noexcept nogil:
@@ -141,21 +150,25 @@ cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil:
 
 
 cdef int write_wire(BIO *bio, const char *data, int n) noexcept nogil:
+    """libssl never sees a send fail: it would read no more. What it writes from then on goes
+    nowhere, and `send_error` tells the caller."""
     cdef ssize_t r
     openssl.BIO_clear_retry_flags(bio)
+    if wire_tls.send_error:
+        return n
     r = linux.send(wire_socket.fd, data, n, MSG_NOSIGNAL)
     if r < 0:
-        if errno == EAGAIN:
-            wire_socket.ready &= ~CAN_WRITE
-            openssl.BIO_set_retry_write(bio)
-        else:
-            wire_tls.error = errno
+        if errno != EAGAIN:
+            wire_tls.send_error = errno
+            return n
+        wire_socket.ready &= ~CAN_WRITE
+        openssl.BIO_set_retry_write(bio)
     return <int>r
 
 
 cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexcept nogil:
     if command == openssl.BIO_CTRL_EOF:
-        return wire_tls != NULL and wire_tls.peer_ended
+        return wire_tls != NULL and wire_tls.peer_ended and wire_tls.error == 0
     return command == openssl.BIO_CTRL_FLUSH
 
 
@@ -338,27 +351,15 @@ cdef void note_done(Tls *t) noexcept nogil:
         n_full += 1
 
 
-cdef int errno_of_alert(const Tls *t, int alert) noexcept nogil:
-    """Of TLS 1.2 a missing certificate is a handshake_failure; a signature that does not fit a
-    decrypt_error; of TLS 1.3 certificate_required (RFC 8446 section 6)."""
-    global last_alert
-    if not t.connects:
-        return ECONNRESET
-    if not t.asked or not (40 <= alert <= 46 or alert in (48, 49, 51, 116)):
-        return EPROTO
-    last_alert = alert
-    return REFUSES_CERTIFICATE if t.asked == ASKED_AND_SHOWN else WANTS_CERTIFICATE
+cdef void uncount(const Socket *s) noexcept nogil:
+    global n_full
+    cdef Tls *t = tls_of(s)
+    n_full -= t != NULL and not t.shaking
 
 
 def why_silent(int number, bytes name):
     """Why this context can make no certificate for a name; "": it can."""
     return (<TlsContext>contexts[number]).why_silent(name)
-
-
-def why_refused():
-    """The last alert of a server about our certificate, in libssl's words."""
-    return "certificate required" if last_alert == 116 else (
-        <bytes>openssl.SSL_alert_desc_string_long(last_alert)).decode()
 
 
 cdef void drop(Socket *s, Tls *t) noexcept nogil:
@@ -416,9 +417,10 @@ def set_most_handshakes(int most):
 
 
 def set_own_records(bint on):
-    """Whether connections to come leave libssl behind their handshake."""
+    """Whether connections to come leave libssl behind their handshake. Returns what was before."""
     global own_records
-    own_records = on
+    before, own_records = own_records, on
+    return before
 
 
 def stats():

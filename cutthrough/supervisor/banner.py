@@ -1,5 +1,6 @@
 """The first line on standard error: addresses, workers, event loop."""
 
+import sys
 from collections.abc import Iterable
 
 import cutthrough
@@ -8,6 +9,15 @@ from cutthrough.config.values import show_address, show_count
 from cutthrough.log.stderr import announce, say
 from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.process.cpus import show_pinning
+
+
+def why_no_own_records() -> str:
+    """"", too, if no listener or way has TLS."""
+    if "cutthrough.net.tls_context" not in sys.modules:
+        return ""
+    from cutthrough.net import tls_trial
+
+    return tls_trial.why_no_own_records()
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
@@ -19,5 +29,7 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
     if config.demonstration:
         line += ", demonstration credentials username:password"
     announce(line)
-    if config.tls_records == "kernel" and (reason := why_no_kernel_tls()):
+    if config.tls_records != "libssl" and (reason := why_no_own_records()):
+        say(f'tls_records = "{config.tls_records}" is as "libssl": {reason}')
+    elif config.tls_records == "kernel" and (reason := why_no_kernel_tls()):
         say(f'tls_records = "kernel" is as "own": {reason}')

@@ -23,8 +23,11 @@ def prepare_records(config: Config, prepared: Prepared) -> None:
     """Says who seals the bytes of connections to come, if there is a context."""
     tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
     if tls is not None:
-        by_kernel = config.tls_records == "kernel" and not why_no_kernel_tls()
-        prepared.on_commit(tls.set_own_records, config.tls_records != "libssl")
+        from cutthrough.net.tls_trial import why_no_own_records
+
+        own = config.tls_records != "libssl" and not why_no_own_records()
+        by_kernel = own and config.tls_records == "kernel" and not why_no_kernel_tls()
+        prepared.on_commit(tls.set_own_records, own)
         prepared.on_commit(tls.set_kernel, by_kernel)
 
 

@@ -6,6 +6,7 @@ import ctypes.util
 import errno
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,7 +21,7 @@ from tests.support.certificates import (
     localhost,
     on_aws_lc,
 )
-from tests.support.couple import Couple, Peer, pair_of
+from tests.support.couple import Couple, Peer, pair_of, tcp_pair
 
 pytestmark = pytest.mark.usefixtures("behind")
 TRUNCATED = -errno.ECONNRESET
@@ -42,6 +43,39 @@ def test_ends_of_both_directions(meet: Meet) -> None:
     assert couple.end.send(b"x") == -errno.EPIPE
     assert couple.peer.recv() == b"after"
     assert couple.peer.tls.unwrap() is None     # close_notify came
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+@pytest.mark.parametrize("connects", [False, True])
+def test_what_came_before_a_reset_is_read_behind_a_failed_send(
+        meet: Meet, known: Callable[..., int], connects: bool) -> None:
+    """R84: the send's errno answered every read."""
+    if connects:
+        peer = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        peer.load_cert_chain(*localhost())
+        client = TlsClient(ca=authority().own.certificate.read_bytes())
+        couple = Couple(known(client), peer, connects=True, pair=tcp_pair())
+    else:
+        couple = meet(pair=tcp_pair())
+    try:
+        couple.begin()
+        couple.peer.send(b"a" * 40_000)
+        couple.peer.send(b"refused")
+        reset(couple.peer.sock)
+        assert couple.end.send(b"x" * 20_000) == TRUNCATED
+        data = couple.recv()
+        assert isinstance(data, bytes)
+        while not data.endswith(b"refused"):
+            data += couple.end.recv()
+        assert data == b"a" * 40_000 + b"refused"
+        assert couple.end.recv() == TRUNCATED, "no regular end"
+        assert couple.end.send(b"x") == TRUNCATED
+    finally:
+        couple.close()
 
 
 def test_a_clients_end_without_close_notify_is_an_end(meet: Meet) -> None:
@@ -248,6 +282,16 @@ def test_a_server_is_verified_against_its_name(reach) -> None:
         assert couple.recv() == b"an answer"
     for name in ("other.example", "127.0.0.2", "localhost.example"):
         assert reach(client, localhost(), name).shake() == "denied"
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_a_common_name_is_no_name_of_a_server(reach, name: str) -> None:
+    """R86: the connection was made."""
+    client = TlsClient(ca=authority().own.certificate.read_bytes())
+    alone = authority().sign(subject=f"/CN={name}")
+    assert reach(client, alone, name).shake() == "denied"
+    if name == "localhost":
+        assert tls.why_denied().endswith("mismatch: no subjectAltName")
 
 
 def test_an_unknown_authority_or_an_expired_certificate_is_refused(reach) -> None:

@@ -107,7 +107,7 @@ class Twin:
             if kind != ALERT:
                 raise Bad(UNEXPECTED)
             if len(plain) != 2:
-                raise Bad(DECODE)
+                raise Bad(DECODE if plain else UNEXPECTED)
         except Bad as bad:
             return "bad", b"", bad.alert
         if plain[1] == 0:

@@ -22,7 +22,9 @@ BAD = "origin_certificate"
 REFUSALS = {
     "expired": Refusal(BAD, "CERTIFICATE_EXPIRED", "certificate has expired"),
     "another name": Refusal(BAD, "BAD_CERTIFICATE", "hostname mismatch"),
-    "no name": Refusal(BAD, "BAD_CERTIFICATE", "hostname mismatch"),
+    "no name": Refusal(BAD, "BAD_CERTIFICATE", "hostname mismatch: no subjectaltname"),
+    # R86: it was accepted
+    "common name": Refusal(BAD, "BAD_CERTIFICATE", "mismatch: no subjectaltname"),
     "untrusted": Refusal(BAD, "UNKNOWN_CA", "unable to get local issuer certificate"),
     "self-signed": Refusal(BAD, "UNKNOWN_CA", "signed certificate"),
     "revoked": Refusal(BAD, "CERTIFICATE_REVOKED", "certificate revoked"),
@@ -41,6 +43,8 @@ def bad_certificate(kind: str) -> Made:
         return certificate("DNS:b.example")
     if kind == "no name":
         return origins().sign(subject="/CN=other")
+    if kind == "common name":
+        return origins().sign(subject="/CN=a.example")
     if kind == "weak group":                    # DHE-RSA is its only cipher
         return origins().sign("DNS:a.example", kind="rsa")
     if kind == "revoked":

@@ -17,6 +17,14 @@ def pair_of(made: Made) -> Pair:
     return Pair(*made.pem, name=str(made.certificate))
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs = listener.accept()[0]
+        theirs.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return ours, theirs
+
+
 class Peer:
     """Python's side, in memory."""
 
@@ -64,9 +72,10 @@ class Couple:
     def __init__(
             self, context: int, peer: ssl.SSLContext, name: str | None = "localhost",
             session: ssl.SSLSession | None = None, connects: bool = False,
-            speaks_for: str | None = None) -> None:
+            speaks_for: str | None = None,
+            pair: tuple[socket.socket, socket.socket] | None = None) -> None:
         """`speaks_for`: the name on the certificate, if the context makes one."""
-        self.ours, theirs = socket.socketpair()
+        self.ours, theirs = pair or socket.socketpair()
         self.ours.setblocking(False)
         self.peer = Peer(theirs, peer, None if connects else name, session,
                          server_side=connects)

@@ -1,0 +1,150 @@
+"""A send that fails discards nothing that has come before it (R84)."""
+
+import contextlib
+import fcntl
+import socket
+import struct
+import termios
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from h2.settings import SettingCodes
+
+from tests.e2e.test_parents import parent
+from tests.support.client import Client
+from tests.support.http2_origin import Origin as Speaker
+from tests.support.inside import (
+    ALL,
+    certificate,
+    config,
+    enter,
+    origins,
+    over_tls,
+    send,
+)
+from tests.support.origin import Connection, Script
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+HUGE = 64 << 20
+REFUSAL = b"HTTP/1.1 413 Too Large\r\nContent-Length: 6\r\n\r\nno way"
+RECORDS = pytest.mark.parametrize("records", ["own", "libssl"])
+
+
+def wait_unread(conn: Connection) -> None:
+    """Until bytes have come that nobody reads: a close of the socket resets it."""
+    def count() -> int:
+        answer = fcntl.ioctl(conn.sock.fileno(), termios.FIONREAD, bytes(4))
+        return int(struct.unpack("i", answer)[0])
+    wait_until(lambda: count() > 1 << 14, "bytes at the origin")
+
+
+def refuse(conn: Connection) -> None:
+    """Answers before the body has come, and resets the connection."""
+    conn.note(conn.read_head())
+    wait_unread(conn)
+    conn.send(REFUSAL)
+    conn.reset()
+
+
+def tunnel(script: Script) -> Script:
+    def accept(conn: Connection) -> None:
+        assert conn.read_request().method == "CONNECT"
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        script(conn)
+    return accept
+
+
+@contextlib.contextmanager
+def sending(client: Client) -> Iterator[None]:
+    """The client sends until nobody takes more."""
+    def run() -> None:
+        with contextlib.suppress(OSError):
+            for _ in range(HUGE >> 16):
+                client.sock.sendall(bytes(1 << 16))
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            client.sock.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def upload(client: Client) -> int:
+    send(client, "POST", "/", f"Content-Length: {HUGE}")
+    with sending(client):
+        return client.read_response().status
+
+
+@RECORDS
+def test_an_early_refusal_of_an_intercepted_upload_arrives(
+        start_policy, make_origin, dial, records) -> None:
+    """Every client got 502 here, and 413 over TCP."""
+    origin = make_origin(over_tls(refuse))
+    proxy = start_policy(ALL, config(f'tls_records = "{records}"\n'))
+    for _ in range(3):
+        assert upload(enter(proxy, dial(proxy), origin.port)) == 413
+
+
+@pytest.fixture
+def behind_parent(start_policy, make_origin) -> Callable[..., object]:
+    def start(script: Script, records: str, policy: str) -> object:
+        way = make_origin(over_tls(tunnel(script), certificate("IP:127.0.0.1")))
+        return start_policy(policy, config(
+            f'tls_records = "{records}"\nroute = "corp"\n' + parent(
+                way, "https", resolve="parent", ca=str(origins().own.certificate))))
+    return start
+
+
+@RECORDS
+def test_the_end_of_a_tunnel_by_an_https_parent_arrives(
+        behind_parent, dial, records) -> None:
+    """The last 30 000 bytes were lost in three of five tunnels."""
+    def script(conn: Connection) -> None:
+        wait_unread(conn)
+        conn.send(b"T" * 30_000)
+        conn.reset()
+
+    proxy = behind_parent(
+        script, records, '[[rules]]\naction = "allow"\nhosts = ["a.example"]\n')
+    for _ in range(3):
+        client = dial(proxy).tunnel("a.example:4711")
+        with sending(client):
+            assert client.read_exact(30_000) == b"T" * 30_000
+
+
+@RECORDS
+def test_an_early_refusal_behind_an_https_parent_arrives(
+        behind_parent, dial, records) -> None:
+    """A bridge has the parent's TLS, and the origin's lies in it."""
+    proxy = behind_parent(
+        over_tls(refuse), records,
+        '[[rules]]\naction = "allow"\nhosts = ["a.example"]\ntls = "intercept"\n')
+    for _ in range(3):
+        assert upload(enter(proxy, dial(proxy), 4711)) == 413
+
+
+@RECORDS
+def test_an_early_refusal_by_http2_arrives(
+        start_policy, make_origin, dial, records) -> None:
+    pytest.importorskip("cutthrough.http2.transport")
+
+    def script(conn: Connection) -> None:
+        speaker = Speaker(conn.sock)
+        speaker.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: HUGE})
+        speaker.h2.increment_flow_control_window(HUGE)
+        speaker.flush()
+        while not speaker.questions[1].fields:
+            assert speaker.read()
+        wait_unread(conn)
+        speaker.answer(1, [(":status", "413")], b"no way")
+        conn.reset()
+
+    origin = make_origin(over_tls(script, alpn=("h2",)))
+    proxy = start_policy(ALL, config(
+        f'tls_records = "{records}"\norigin_http2 = "auto"\n'))
+    assert upload(enter(proxy, dial(proxy), origin.port)) == 413

@@ -1,0 +1,66 @@
+"""A trial of our records against the libssl that is loaded (R85)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+tls = pytest.importorskip("cutthrough.net.tls")
+
+from cutthrough.config.config import Config  # noqa: E402
+from cutthrough.doctor.program import check_records  # noqa: E402
+from cutthrough.net import tls_records, tls_trial  # noqa: E402
+from tests.net.conftest import Meet  # noqa: E402
+from tests.support.certificates import client_context, on_aws_lc  # noqa: E402
+
+KEY_UPDATE = 24
+
+
+def test_this_libssl_passes_and_leaves_no_trace() -> None:
+    before = tls.stats()
+    assert tls_trial.try_all() == ""
+    assert tls.stats() == before
+
+
+def test_a_trial_can_fail(monkeypatch) -> None:
+    """Our records know no CCM, so libssl keeps the connection."""
+    monkeypatch.setattr(tls_trial, "SUITES", ((True, b"TLS_AES_128_CCM_SHA256"),))
+    before = tls.stats()
+    assert tls_trial.try_all() == "a trial of TLS_AES_128_CCM_SHA256 has failed"
+    assert tls.stats() == before
+
+
+@pytest.mark.parametrize(("version", "known"), [
+    (0x30000000, True), (0x30500000, True), (0x305000F0, True), (0x30600000, False),
+    (0x40000000, False)])
+def test_versions_that_the_tests_do_not_know_are_not_tried(version, known) -> None:
+    assert on_aws_lc() or (tls_trial.why_unknown(version) == "") == known
+
+
+@pytest.mark.parametrize("records", ["own", "libssl", "kernel"])
+def test_the_doctor_says_whose_the_records_are(records) -> None:
+    case = SimpleNamespace(config=Config(tls_records=records))
+    seen = check_records(case).seen         # type: ignore[arg-type]
+    assert seen.startswith("libssl's" if records == "libssl" else "own")
+
+
+def test_libssl_renews_its_key_too(meet: Meet) -> None:
+    """It never did by itself."""
+    tls_records.set_records_of_key(8)
+    tls.set_own_records(False)
+    try:
+        context, updates = client_context(), []
+
+        def count(_conn, direction, _version, _content, message, _data) -> None:
+            if (direction, message) == ("read", KEY_UPDATE):
+                updates.append(message)
+
+        context._msg_callback = count
+        couple = meet(peer=context)
+        couple.begin()
+        for n in range(40):
+            assert couple.end.send(b"%d" % n) > 0
+        assert couple.peer.recv() == b"".join(b"%d" % n for n in range(40))
+        assert len(updates) == 4, "behind each 8 records"
+    finally:
+        tls.set_own_records(True)
+        tls_records.set_records_of_key(1 << 24)
