@@ -97,7 +97,7 @@ function showMisses(misses) {
   fill("misses", misses.map(one => {
     const row = make("tr"), list = make("ul");
     list.append(...one.differences.map(text => make("li", text)));
-    row.append(cell(time(0, one.at)), cell(`${one.method} ${one.url}`),
+    row.append(cell(time(0, one.at)), cell(`${one.method} ${one.url} (${one.id})`),
       cell(one.nearest ? button(`${one.nearest}: ${one.nearest_method} ${one.nearest_url}`,
         () => open_(inForce, one.nearest)) : "-"),
       cell(one.differences.length ? list : one.reason));

@@ -84,6 +84,7 @@ class Options(TypedDict, total=False):
     recording_session_field: str
     recording_session_user: bool | str
     recording_pace: str
+    recording_misses: Literal["reason", "nearest"]
     recording_body: int | str
     recording_cut: Literal["streams", "any", "none"]
     recording_hooks: str

@@ -182,6 +182,11 @@ class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):
     recording_pace: Annotated[float, Option(
         _PACE, "when the pieces of a replayed answer are sent; 10x: in a tenth of the "
         "recorded time", "at_once: a test need not wait", swapped=True)] = 0.0
+    recording_misses: Annotated[Literal["reason", "nearest"], Option(
+        choice("reason", "nearest"), "what a client is told whose request no recording "
+        "answers; nearest: also the nearest recording, and the differences, which may "
+        "be of another user", "reason: recordings are of several users", swapped=True)
+        ] = "reason"
     recording_body: Annotated[int, Option(
         SIZE._replace(high=64 << 20), "most bytes of a body that is recorded, or "
         "compared; an answer with a longer one passes unrecorded", "our choice: the "

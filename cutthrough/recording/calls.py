@@ -22,7 +22,7 @@ import msgspec
 from cutthrough.recording.alike import Alike
 from cutthrough.recording.begins import PREFIX
 from cutthrough.recording.keys import KeyReader
-from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matcher import Matcher, Miss
 from cutthrough.recording.model import Recording, Request, Response
 
 # FAILED_PRECONDITION: clients do not try again
@@ -39,6 +39,10 @@ _OF_WHOLE = ("regex",)
 
 class Differs(Exception):
     """No recording goes on as the client does, with the reason."""
+
+    def __init__(self, reason: str, details: str = "") -> None:
+        super().__init__(reason)
+        self.miss = Miss(reason, details=details)
 
 
 class Step(NamedTuple):
@@ -167,7 +171,7 @@ class Call:
         for message in untold:
             alive = [one for one in before if one.same(self.told, message)]
             if not alive and self._knows_all:
-                raise Differs(self._tell(before, message))
+                raise Differs(*self._tell(before, message))
             before = self._alive = alive
             self.told += 1
         return next((one.recording for one in before
@@ -221,18 +225,19 @@ class Call:
     def _candidate(self, one: Recording, messages: list[bytes]) -> _Candidate:
         return _Candidate(one, messages, Alike(self._route, one.request))
 
-    def _tell(self, before: list[_Candidate], message: bytes) -> str:
+    def _tell(self, before: list[_Candidate], message: bytes) -> tuple[str, ...]:
+        """The reason, and the details."""
         number = self.told
         for one in before:
             if number < len(one.messages):
                 there = one.messages[number]
                 what = one.alike.tell(message[PREFIX:], there[PREFIX:])
                 return (f"message {number + 1} differs from recording "
-                        f"{one.recording.number}: {what or 'its flags'}")
+                        f"{one.recording.number}", what or "its flags")
         if before:
             return (f"message {number + 1} comes behind the last one of recording "
-                    f"{before[0].recording.number}")
-        return f"no recording of the call has its message {number + 1}"
+                    f"{before[0].recording.number}",)
+        return (f"no recording of the call has its message {number + 1}",)
 
     def instead(self, sent: bytes) -> Recording | None:
         """Another one that goes on as the client does, and has begun with `sent`."""

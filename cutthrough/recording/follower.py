@@ -58,6 +58,8 @@ class Rules(Protocol):
     @property
     def most_body(self) -> int: ...
     @property
+    def tells_nearest(self) -> bool: ...
+    @property
     def on_replay(self) -> OnReplay | None: ...
 
 
@@ -98,6 +100,7 @@ class Follower:
         self._rules = rules
         self.shared.speed = rules.speed
         self.shared.most_body = rules.most_body
+        self.shared.tells_nearest = rules.tells_nearest
         self.shared.on_replay = rules.on_replay
         self.shared.answers.clear()
         self._mark = (-1,)

@@ -43,7 +43,7 @@ class Asked(Protocol):
     def decide(self) -> None: ...
     def miss(self, found: Miss) -> None: ...
     def go_unread(self) -> None: ...
-    def note(self, found: Miss) -> None: ...
+    def note(self, found: Miss) -> str: ...
     def refuse(self, text: str) -> None: ...
 
 
@@ -94,7 +94,7 @@ class InStep:
             except Differs as error:
                 play.body = body.whole()
                 exchange.keep_rest()
-                play.miss(Miss(str(error)))
+                play.miss(error.miss)
                 return
         play.body = body.whole()
         exchange.end_of_request()
@@ -152,7 +152,7 @@ class InStep:
                         answering = self._instead(bytes(sent), down is not None)
                         step = answering.left[0]
             except Differs as error:
-                self._end(str(error), down, chunked)
+                self._end(error.miss, down, chunked)
                 return
             if speed and not comes_behind:
                 await asyncio.sleep(max(0, step.at_us - before_us) / 1e6 / speed)
@@ -183,8 +183,8 @@ class InStep:
         call.follow(found.recording)
         return Answering(found.recording, has_head, len(sent))
 
-    def _end(self, text: str, down: Sluice | None, chunked: bool) -> None:
-        self._play.note(Miss(text))
+    def _end(self, found: Miss, down: Sluice | None, chunked: bool) -> None:
+        text = self._play.note(found)
         log.warning("recordings: a call of %s ended: %s", self._play.host, text)
         exchange = self._exchange
         if down is None:

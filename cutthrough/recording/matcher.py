@@ -30,12 +30,14 @@ from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane, OwnLanes
 from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import (
+    Admits,
     Asked,
     Nearest,
     Places,
     compare,
     find_likely,
     numbers_of,
+    veil,
 )
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 
@@ -77,19 +79,23 @@ class Likely(NamedTuple):
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """`nearest` is None if nothing is recorded, or if all that match are used up.
-    `likely`: the nearest is among these; None: it is known."""
+    """`reason` has nothing that another user has sent or got, so each client may be
+    told. The rest may be shown to operators alone (R74). `nearest` is None if nothing
+    is recorded, or if all that match are used up. `likely`: the nearest is among
+    these; None: it is known."""
 
     reason: str
     nearest: Nearest | None = None
+    details: str = ""                        # further words
     likely: Likely | None = None
 
     def __str__(self) -> str:
+        """All of it."""
         if self.nearest is None:
-            return self.reason
+            return f"{self.reason}: {self.details}" if self.details else self.reason
         one = self.nearest.recording
         return (f"{self.reason}; the nearest is recording {one.number}, "
-                f"{one.request.method} {one.request.url}: "
+                f"{one.request.method} {veil(one.request.url)}: "
                 f"{'; '.join(self.nearest.differences)}")
 
 
@@ -256,14 +262,17 @@ class Matcher:
 
     def match(self, request: Request, lane: str = "", *, explain: bool = True,
               offers: bool = False, reading: Reading | None = None,
-              holds: Mapping[Pattern, bool] = _NOTHING) -> Match | Miss:
+              holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None
+              ) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
-        recording, whose search takes 1 ms among thousands. `offers`: an upgrade; the
-        recording of a WebSocket answers no other request. `reading`: of this request,
-        and `holds`: which patterns of bodies hold, if that was found elsewhere."""
+        recording, whose search takes 1 ms among thousands; `admits` as of find_likely.
+        `offers`: an upgrade; the recording of a WebSocket answers no other request.
+        `reading`: of this request, and `holds`: which patterns of bodies hold, if that
+        was found elsewhere."""
         found = self.choose(request, self.read(request) if reading is None else reading,
-                            lane, explain=explain, offers=offers, holds=holds)
+                            lane, explain=explain, offers=offers, holds=holds,
+                            admits=admits)
         if isinstance(found, Miss) and found.likely is not None:
             return Miss(found.reason, self.nearest(
                 self.masked(request) if reading is None else reading.request,
@@ -272,7 +281,8 @@ class Matcher:
 
     def choose(self, request: Request, reading: Reading, lane: str = "", *,
                explain: bool = False, offers: bool = False,
-               holds: Mapping[Pattern, bool] = _NOTHING) -> Match | Miss:
+               holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None
+               ) -> Match | Miss:
         """As `match`, but the nearest is still to be found among those likely."""
         whole, request = request, reading.request
         line = self._line(request)
@@ -307,7 +317,7 @@ class Matcher:
                             "request does not offer")
         reason = "no recording matches" if self._recordings else "nothing is recorded"
         return Miss(reason, likely=Likely(
-            find_likely(request, route.key, self._recordings, self._places),
+            find_likely(request, route.key, self._recordings, self._places, admits),
             dict(held.state)) if explain and self._recordings else None)
 
     def nearest(self, request: Request, likely: Likely) -> Nearest | None:

@@ -2,10 +2,14 @@
 
 It is asked for on a miss only, and bounded, because the process waits for it: of
 MOST_CANDIDATES recordings (of the same host and path, else of the host, else of the
-path, else of anything) those MOST_COMPARED are compared that look most alike.
+path, else of anything) those MOST_COMPARED are compared that look most alike. Of the
+recordings of other users only those are compared whose requests the rules admit for
+this user, and the words have no hash of a secret (R74): a client could compare the
+hash of a guess with it.
 """
 
 import heapq
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -31,6 +35,8 @@ from cutthrough.recording.xml_documents import select_xml
 MOST_CANDIDATES = 2000
 MOST_COMPARED = 40
 MOST_PATHS = 200
+# Questions to the rules in one search; one takes some 10 us
+MOST_ASKED = 200
 # Of bodies, after which the nearest so far is taken: 40 of 27 KB took 1.3 s
 MOST_BYTES = 128 << 10
 # Differences that are said, and characters of a value
@@ -39,15 +45,25 @@ MOST_VALUE = 60
 
 # By host, by path, the numbers of recordings; an int is the only one
 Places = dict[str, dict[str, "int | array[int]"]]
+# What stands in for a secret: see masking
+_STAND_IN = re.compile(
+    r"(?:\[|%5[Bb])redacted(?::|%3[Aa])[0-9a-f]{16}(?:\]|%5[Dd])")
 
 
 class Glance(msgspec.Struct, frozen=True):
     """What is compared first of a recorded request; its body is not copied."""
 
     method: str
+    scheme: str
+    host: str
+    port: int
     path: str
     query: str = ""
     body: memoryview = memoryview(b"")
+
+
+# Whether the rules let the user who asks make this request
+Admits = Callable[[Glance], bool]
 
 
 class Glanced(msgspec.Struct, frozen=True):
@@ -73,9 +89,12 @@ class Nearest(msgspec.Struct, frozen=True):
 
 
 def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
-                places: Places) -> list[Asked]:
-    """Those that are compared. `recordings` are MessagePack."""
+                places: Places, admits: Admits | None = None) -> list[Asked]:
+    """Those that are compared. `recordings` are MessagePack. `admits`: None means that
+    the user may see all."""
     numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
+    if admits is not None:
+        numbers = list(admitted(numbers, recordings, admits))
     if len(numbers) > MOST_COMPARED:
         # Stable: among those alike, the likeliest path stays first
         numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
@@ -114,6 +133,24 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
     if len(found) > MOST_SAID:
         found[MOST_SAID:] = [f"{len(found) - MOST_SAID} more"]
     return Nearest(asked, tuple(found))
+
+
+def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
+             ) -> Iterator[int]:
+    """Those whose requests the user might make; beyond MOST_ASKED questions, none."""
+    known: dict[tuple[str, str, str, int, str], bool] = {}
+    for number in numbers:
+        one = _GLANCE(recordings[number]).request
+        place = one.method, one.scheme, one.host, one.port, one.path
+        if place not in known and len(known) < MOST_ASKED:
+            known[place] = admits(one)
+        if known.get(place):
+            yield number
+
+
+def veil(text: str) -> str:
+    """Without the hashes of secrets."""
+    return _STAND_IN.sub("[redacted]", text) if "redacted" in text else text
 
 
 def _named(route: Route) -> str:
@@ -186,7 +223,7 @@ def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str
     for name in PLAIN:
         here, there = getattr(request, name), getattr(other, name)
         if getattr(key, name) and here != there:
-            yield f"{name}: {here}, recorded {there}"
+            yield f"{name}: {veil(str(here))}, recorded {veil(str(there))}"
     if key.query != "ignore":
         yield from _query(request, other, reader)
     for name in key.fields:
@@ -312,10 +349,12 @@ def _bytes(request: Request, other: Request) -> str:
         name = "content-type"
         return (f"body: as {show(request.field(name) or None)}, recorded as "
                 f"{show(other.field(name) or None)}")
+    sizes = f"body: {len(here)} bytes, recorded {len(there)}"
+    if b"[redacted:" in here or b"[redacted:" in there:
+        return sizes                         # where hashes differ is not said either
     at = next((number for number, (one, two) in enumerate(
         zip(here, there, strict=False)) if one != two), min(len(here), len(there)))
-    return (f"body: {len(here)} bytes, recorded {len(there)}, which differ at byte "
-            f"{at}")
+    return f"{sizes}, which differ at byte {at}"
 
 
 def _is_text(text: str) -> bool:
@@ -325,6 +364,7 @@ def _is_text(text: str) -> bool:
 
 def _name(text: str) -> str:
     """A key of a client's, in one line."""
+    text = veil(text)
     return text if text.isprintable() and len(text) <= MOST_VALUE else show(text)
 
 
@@ -332,6 +372,7 @@ def show(value: str | None, *, quoted: bool = False) -> str:
     """A value in one line; `quoted`: it is JSON already."""
     if value is None:
         return "absent"
+    value = veil(value)
     if len(value) > MOST_VALUE:
         value = f"{value[:MOST_VALUE]}…"
     return value if quoted else repr(value)

@@ -32,8 +32,9 @@ from cutthrough.recording.heads import (
 )
 from cutthrough.recording.in_step import InStep
 from cutthrough.recording.matcher import Match, Matcher, Miss, Reading
+from cutthrough.recording.misses import Asker, Missed
 from cutthrough.recording.model import Pattern, Recording, Request, Response
-from cutthrough.recording.shared import Exchange, Missed, Shared
+from cutthrough.recording.shared import Exchange, Shared
 from cutthrough.recording.sluices import PIECE, Sluice, frame, take, until_left, write
 from cutthrough.recording.websocket import play_websocket
 
@@ -45,15 +46,15 @@ REPLAYS = 2
 
 class Play:
     wants_response = False                   # of filters: read by the session
-    __slots__ = ("_collected", "_has_body", "_head", "_mode", "_offers", "_port",
-                 "_scheme", "_task", "asker", "body", "exchange", "host", "minor",
+    __slots__ = ("_asker", "_collected", "_has_body", "_head", "_mode", "_offers",
+                 "_port", "_scheme", "_task", "body", "exchange", "host", "minor",
                  "shared", "wants_upload")
 
     def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
                  host: str, port: int, scheme: str, minor: int, has_body: bool,
-                 offers: bool, asker: str = "") -> None:
-        """`offers`: an upgrade. `asker`: whose bounds its body counts in."""
-        self._offers, self.asker = offers, asker
+                 offers: bool, asker: Asker) -> None:
+        """`offers`: an upgrade. Its body counts in the bounds of `asker`."""
+        self._offers, self._asker = offers, asker
         self.shared, self.exchange, self._mode = shared, exchange, mode
         self._head, self.host, self._port = head.decode("latin-1"), host, port
         self._scheme, self.minor = scheme, minor
@@ -81,7 +82,7 @@ class Play:
 
     def collect(self) -> Body:
         """For the request's body, until the exchange ends."""
-        self._collected = self.shared.gate.memory.open(self.asker)
+        self._collected = self.shared.gate.memory.open(self._asker.name)
         return self._collected
 
     def drop_body(self) -> None:
@@ -168,12 +169,12 @@ class Play:
         gate, rules = shared.gate, shared.rules
         try:
             changed, reading = await gate.run(
-                self.asker, apart.read, rules, request, False)
+                self._asker.name, apart.read, rules, request, False)
             reading = reading._replace(request=changed or request)
             patterns, holds = matcher.asks(reading), dict[Pattern, bool]()
             if patterns:
                 holds = await gate.run(
-                    self.asker, apart.ask, patterns, reading.request, request)
+                    self._asker.name, apart.ask, patterns, reading.request, request)
         except Busy:
             self.go_unread()
         except Unread as error:
@@ -210,11 +211,11 @@ class Play:
                  holds: dict[Pattern, bool], miss: Miss) -> None:
         told, begun = self.shared.told, time.monotonic()
         if not told.may_explain():
-            self.miss(Miss(f"{miss.reason}; so many requests are missed that the "
+            self.miss(Miss(miss.reason, details="so many requests are missed that the "
                            "nearest recording is not looked for"))
             return
         found = matcher.choose(request, reading, explain=True, offers=self._offers,
-                               holds=holds)
+                               holds=holds, admits=told.admitted_to(self._asker))
         if not isinstance(found, Miss):      # another worker has freed its place
             found = miss
         likely = found.likely
@@ -234,7 +235,7 @@ class Play:
         shared, begun = self.shared, time.monotonic()
         try:
             nearest = await shared.gate.run(
-                self.asker, apart.find_nearest, shared.rules, reading.request,
+                self._asker.name, apart.find_nearest, shared.rules, reading.request,
                 miss.likely)
         except (Busy, Unread):
             nearest = None
@@ -243,8 +244,7 @@ class Play:
 
     def miss(self, found: Miss) -> None:
         if self._mode == REPLAYS:
-            self.note(found)
-            self.refuse(str(found))
+            self.refuse(self.note(found))
         else:
             self.shared.told.missed += 1
             self.exchange.pass_on()
@@ -257,13 +257,18 @@ class Play:
         else:
             self.exchange.pass_on()
 
-    def note(self, found: Miss) -> None:
-        """Without the body: 100 are remembered."""
-        told, matcher = self.shared.told, self.shared.matcher
-        assert matcher is not None
-        told.missed += 1
+    def note(self, found: Miss, number: str = "") -> str:
+        """Keeps it for operators, without the body. Returns what the client is told:
+        the reason, and the number under which they find the rest (R74)."""
+        shared = self.shared
+        assert shared.matcher is not None
+        number = number or self.exchange.id
+        shared.told.missed += 1
         request = msgspec.structs.replace(self.request(True), body=b"")
-        told.misses.append(Missed(time.time(), matcher.masked(request), found))
+        shared.told.misses.append(Missed(
+            number, time.time(), shared.matcher.masked(request), found))
+        return str(found) if shared.tells_nearest else (
+            f"{found.reason} (request {number})")
 
     def refuse(self, text: str) -> None:
         """In the form that the client reads."""
@@ -305,7 +310,7 @@ class Play:
                           ) -> None:
         try:
             made = await self.shared.gate.run(
-                self.asker, apart.fill, found.recording, request, found.state)
+                self._asker.name, apart.fill, found.recording, request, found.state)
         except Busy:
             self.exchange.refuse("content_limit", "")
         except (Unread, ValueError) as error:
@@ -328,7 +333,8 @@ class Play:
         shared = self.shared
         task = asyncio.get_running_loop().create_task(play_websocket(
             far, found.recording, found.route, shared.speed, shared.most_body,
-            shared.mask(self.request(True))))
+            shared.mask(self.request(True)),
+            partial(self.note, number=self.exchange.id)))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,11 +28,13 @@ from cutthrough.recording.follower import Follower, Hold
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.misses import Asker, Missed, Told
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
+from cutthrough.recording.nearest import Glance, veil
 from cutthrough.recording.play import Absent, Misnamed, Play
 from cutthrough.recording.session import SessionError
 from cutthrough.recording.sessions import SUFFIX
-from cutthrough.recording.shared import Answers, Exchange, Hits, Missed, Shared, Told
+from cutthrough.recording.shared import Answers, Exchange, Hits, Shared
 
 log = logging.getLogger("cutthrough")
 
@@ -53,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     speed: float = 0.0                       # of recorded times; 0: at once
     most_body: int = 4 << 20
+    tells_nearest: bool = False              # to a client that missed
     on_replay: OnReplay | None = None
     plays: bool = True                       # does any rule, in the mode `rules`?
 
@@ -72,9 +76,10 @@ class Player:
     """Until `close`. `on_state` is called with each mode that comes into force.
     `answers` are those of the session in force; unused if requests choose theirs."""
 
-    def __init__(self, on_state: "OnState", answers: Answers, gate: Gate | None = None
-                 ) -> None:
+    def __init__(self, on_state: "OnState", answers: Answers, gate: Gate | None = None,
+                 worker: int = 0) -> None:
         self._gate = gate or Gate()
+        self.worker = worker                 # its number in identifiers of requests
         self._on_state = on_state
         self._answers = answers
         self._settings: Settings | None = None
@@ -98,6 +103,10 @@ class Player:
         self._failed = ""
         self._first = "", 0                  # the name of the answers, and their number
         self._asked: Asked | None = None
+
+    def set_rules(self, admits: Callable[[Asker, Glance], bool]) -> None:
+        """Whether the rules let a client make a request: of the snapshot in force."""
+        self._told.admits = admits
 
     @property
     def matcher(self) -> Matcher:
@@ -149,7 +158,7 @@ class Player:
               scheme: str, minor: int, has_body: bool, offers: bool, client: str,
               user: str) -> Play:
         request = (exchange, mode, head, host, port, scheme, minor, has_body, offers,
-                   user or client)
+                   Asker(user, client))
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:
@@ -349,12 +358,15 @@ class Player:
 
 def describe(one: Missed) -> dict[str, Any]:
     nearest = one.miss.nearest
-    found = {"at": one.at_s, "method": one.request.method, "url": one.request.url,
-             "reason": one.miss.reason, "differences": ()}
+    details = one.miss.details
+    found = {"id": one.id, "at": one.at_s, "method": one.request.method,
+             "url": veil(one.request.url), "reason": one.miss.reason,
+             "differences": (details,) if details else ()}
     if nearest is not None:
         asked = nearest.recording
         found |= {"nearest": asked.number, "nearest_method": asked.request.method,
-                  "nearest_url": asked.request.url, "differences": nearest.differences}
+                  "nearest_url": veil(asked.request.url),
+                  "differences": nearest.differences}
     return found
 
 

@@ -2,24 +2,22 @@
 
 import asyncio
 import socket
-import time
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.alter import OnReplay
-from cutthrough.recording.matcher import Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.misses import Told
 from cutthrough.recording.model import Message, Request
 from cutthrough.recording.sluices import Sluice
-
-MOST_MISSES = 100                            # that are remembered
-EXPLAINED_S = 0.1
 
 
 class Exchange(Protocol):
     """What the session does. After the exchange's end, nothing."""
 
+    @property
+    def id(self) -> str: ...                 # as the access log has it
     def answer(self, head: bytes) -> Sluice: ...
     def answer_whole(self, head: bytes, body: bytes) -> bool: ...
     def refuse(self, label: str, text: str) -> None: ...
@@ -53,14 +51,6 @@ def no_mask(request: Request) -> Callable[[Message], Message]:
     return lambda message: message
 
 
-class Missed(NamedTuple):
-    """A request that was refused."""
-
-    at_s: float                              # Unix time
-    request: Request                         # without its secrets, if it has a matcher
-    miss: Miss
-
-
 class Hits:
     """Of a session that requests choose: none of its answers are at hand."""
 
@@ -82,32 +72,6 @@ class Hits:
         return hits
 
 
-class Told:
-    """What a worker tells of the requests that were missed."""
-
-    def __init__(self) -> None:
-        # Since the session came into force; the last that were refused
-        self.missed = 0
-        self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
-        self._explained_s = self._since = 0.0
-
-    def may_explain(self) -> bool:
-        """Whether a miss has the nearest recording: as long as that takes EXPLAINED_S
-        in each second at most, for a client may ask again and again."""
-        begun = time.monotonic()
-        if begun - self._since >= 1:
-            self._since, self._explained_s = begun, 0.0
-        return self._explained_s < EXPLAINED_S
-
-    def explained(self, seconds: float) -> None:
-        self._explained_s += seconds
-
-    def forget(self) -> None:
-        """Another session is in force."""
-        self.missed = 0
-        self.misses.clear()
-
-
 class Shared:
     """What all plays of a session share."""
 
@@ -121,6 +85,7 @@ class Shared:
         self.speed = 0.0                     # of recorded times; 0: at once
         self.wants_fields = False
         self.most_body = 4 << 20
+        self.tells_nearest = False           # to clients (R74)
         # Of the messages of a request's WebSocket
         self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
         self.on_replay: OnReplay | None = None

@@ -20,6 +20,7 @@ from http import HTTPStatus
 from cutthrough.capture.messages import OPCODES
 from cutthrough.recording.alike import Alike
 from cutthrough.recording.keys import Route
+from cutthrough.recording.matcher import Miss
 from cutthrough.recording.model import Message, Recording, find
 
 log = logging.getLogger("cutthrough")
@@ -34,23 +35,25 @@ CLOSE_S = 5.0
 
 
 class _Ended(Exception):
-    """The connection is to be closed with this code and reason."""
+    """The connection is to be closed with this code and reason; `details` are for
+    operators."""
 
-    def __init__(self, code: int, reason: str) -> None:
+    def __init__(self, code: int, reason: str, details: str = "") -> None:
         super().__init__(reason)
-        self.code = code
+        self.code, self.details = code, details
 
 
 async def play_websocket(far: socket.socket, recording: Recording, route: Route,
-                         speed: float, most: int, mask: Callable[[Message], Message]
-                         ) -> None:
+                         speed: float, most: int, mask: Callable[[Message], Message],
+                         note: Callable[[Miss], str]) -> None:
     """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `mask`
-    removes from the client's messages what is not in recordings either."""
+    removes from the client's messages what is not in recordings either. `note` is told
+    of a message that differs, and returns what the client is told (R74)."""
     reader, writer = await asyncio.open_connection(sock=far, limit=MOST_HEAD)
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
-        await _Conversation(reader, writer, most, mask, Alike(
+        await _Conversation(reader, writer, most, mask, note, Alike(
             route, recording.request)).play(recording.response.messages, speed)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass                                 # the client is gone
@@ -75,9 +78,10 @@ def build_switch(head: str, recording: Recording) -> bytes:
 
 class _Conversation:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                 most: int, mask: Callable[[Message], Message], alike: Alike) -> None:
+                 most: int, mask: Callable[[Message], Message],
+                 note: Callable[[Miss], str], alike: Alike) -> None:
         self._reader, self._writer, self._most = reader, writer, most
-        self._mask, self._alike = mask, alike
+        self._mask, self._note, self._alike = mask, note, alike
         self._closing = False
 
     async def play(self, messages: tuple[Message, ...], speed: float) -> None:
@@ -118,11 +122,11 @@ class _Conversation:
             return
         masked = self._mask(Message(0, True, one.kind, data)).data
         if here != one.kind:
-            raise _Ended(POLICY, f"message {number} differs from the recording: "
+            raise _Ended(POLICY, f"message {number} differs from the recording",
                          f"{here}, recorded {one.kind}")
         if not self._alike.same(masked, one.data):
-            raise _Ended(POLICY, f"message {number} differs from the recording: "
-                         f"{self._alike.tell(masked, one.data)}")
+            raise _Ended(POLICY, f"message {number} differs from the recording",
+                         self._alike.tell(masked, one.data))
         self._alike.take(data, one.data)
 
     async def _close(self, end: _Ended) -> None:
@@ -130,8 +134,10 @@ class _Conversation:
             log.warning("recordings: a WebSocket ended: %s", end)
         if self._closing:
             return
-        text = end.code.to_bytes(2) + cut(str(end)) if end.code else b""
-        self._send(CLOSE, text)
+        reason = str(end)
+        if end.code == POLICY and end.details:
+            reason = self._note(Miss(reason, details=end.details))
+        self._send(CLOSE, end.code.to_bytes(2) + cut(reason) if end.code else b"")
         try:
             async with asyncio.timeout(CLOSE_S):
                 while (await self._message())[0] != CLOSE:

@@ -28,7 +28,7 @@ from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.chunked_body cimport drop_scan
-from cutthrough.session.client cimport Client
+from cutthrough.session.client cimport Client, worker_of_id
 from cutthrough.session.filtered_head cimport host_of
 from cutthrough.session.filtering cimport send_head_now
 from cutthrough.session.inside cimport Inside
@@ -252,6 +252,13 @@ cdef int send_known(Client c, Answer known) except -1:
 
 
 cdef class Replay(Filtering):
+
+    @property
+    def id(self):
+        """Of the request, as the access log has it; "": it has ended."""
+        cdef Client c = self.client
+        return "" if c is None else (
+            f"{worker_of_id(c, c.context.player.worker)}-{c.request_id}")
 
     def keep(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
         """This recording would answer the same request again. `sent`: the request's body."""

@@ -132,8 +132,9 @@ ADVICE = {
         "`max_body`, or in a coding that is not installed"),
     "filter_timeout": "make the filter faster, or raise its budget",
     "replayed": NOTHING,
-    "recording_missed": "the reply and the log's hook name the nearest recording and "
-                        "what differs: record it, or change the route's key",
+    "recording_missed": "`GET /replays` and the page of recordings have the nearest "
+                        "recording and what differs, under the request's id: record "
+                        "it, or change the route's key",
     "replay_failed": "the reply has the template's mistake, and the error log the "
                      "hook's",
     "recording_full": (

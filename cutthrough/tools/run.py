@@ -217,6 +217,7 @@ class Proxy:
             "connect-ports": "any", "address-floor": "off", "intercept-ca": authority,
             "recording-directory": directory, "recording-session": session,
             "recording-url": "",             # cassettes are this host's
+            "recording-misses": "nearest",   # and all of them are this user's
             "access-log": self._log, "access-log-format": "json"}
         self._listener = Listener(where, token)
         given = [f"--{name}={value}" for name, value in flags.items()]

@@ -118,7 +118,7 @@ class Parts:
         self.rows.prepare(snapshot.ways, prepared)
         self.checks.prepare(config, snapshot.ways, prepared)
         self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, prepared)
-        self.recordings.prepare(generation, prepared)
+        self.recordings.prepare(generation, snapshot, prepared)
         if self.capture is not None:
             prepared.on_commit(self._configure_capture, self.capture, generation)
 

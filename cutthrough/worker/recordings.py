@@ -2,6 +2,7 @@
 `recording`."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cutthrough.capture.ring import Ring
@@ -9,12 +10,15 @@ from cutthrough.capture.ring_room import RingRoom
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
-from cutthrough.policy.source import RECORDINGS, Code
+from cutthrough.policy.snapshot import Snapshot
+from cutthrough.policy.source import RECORDINGS, Code, Policy
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
 from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:
+    from cutthrough.recording.misses import Asker
+    from cutthrough.recording.nearest import Glance
     from cutthrough.recording.player import Player
 
 # What waits for the writer at the worker's end may wait so long
@@ -24,20 +28,21 @@ LOOK_S = 0.005
 
 class Recordings:
     def __init__(self, context: Context, program: int, ring: Ring | None = None,
-                 gate: Gate | None = None) -> None:
+                 gate: Gate | None = None, slot: int = 0) -> None:
         """`program`: the supervisor's identifier; 0: there is none. `ring`: to the
-        writer; None: nothing is recorded."""
+        writer; None: nothing is recorded. `slot`: the worker's."""
         self._context = context
         self._ring = ring
         self._room: RingRoom | None = None
-        self._program = program
+        self._program, self._slot = program, slot
         self._gate = gate or Gate()
         self._answers = Answers()
         self._player: Player | None = None
         self._hooks: Any = None
         self._code: tuple[str, Code | None] = ("", None)
 
-    def prepare(self, generation: Generation, prepared: Prepared) -> None:
+    def prepare(self, generation: Generation, snapshot: Snapshot, prepared: Prepared
+                ) -> None:
         """Requests in hand keep their player. Raises ValueError."""
         config = generation.config
         if not generation.policy.records:
@@ -53,7 +58,8 @@ class Recordings:
         hooks = self._hooks
         if code != self._code:
             hooks = make_hooks(config, generation.policy)
-        player = self._player or Player(self._set_mode, self._answers, self._gate)
+        player = self._player or Player(
+            self._set_mode, self._answers, self._gate, self._slot)
         settings = Settings(
             directory=config.recording_directory, session=config.recording_session,
             choice=Choice(config.recording_session_field,
@@ -61,6 +67,7 @@ class Recordings:
             program=self._program, speed=config.recording_pace,
             routes=tuple(map(make_route, config.recording_routes)),
             most_body=config.recording_body,
+            tells_nearest=config.recording_misses == "nearest",
             on_replay=getattr(hooks, "on_replay", None),
             plays=generation.policy.replays)
         Matcher(settings.routes)             # raises what `configure` would
@@ -69,6 +76,7 @@ class Recordings:
             room = RingRoom(self._ring, self._context)
             prepared.on_discard(room.end)
         prepared.on_commit(player.configure, settings)
+        prepared.on_commit(player.set_rules, make_admits(snapshot, generation.policy))
         if room is not None:
             prepared.on_commit(room.configure, config.recording_body)
         prepared.on_commit(self._assign_hooks, hooks, code)
@@ -120,3 +128,31 @@ class Recordings:
     def close(self) -> None:
         if self._player is not None:
             self._player.close()
+
+
+def make_admits(snapshot: Snapshot, policy: Policy
+                ) -> "Callable[[Asker, Glance], bool]":
+    """Whether the rules let a client make a recorded request, as far as name, path and
+    method say. Only what they admit may be compared with the client's own (R74)."""
+
+    def admits(asker: "Asker", one: "Glance") -> bool:
+        acl = snapshot.acl
+        if acl is None:
+            return True
+        host = f"[{one.host}]" if ":" in one.host else one.host
+        groups = policy.groups_of(asker.user)
+        # What came through an intercepted tunnel was judged twice
+        is_inside = one.scheme in ("https", "wss")
+        try:
+            return all(
+                snapshot.port_outcome(method == "CONNECT", one.port) == "ok"
+                and acl.ask(host=host, port=one.port, user=asker.user, groups=groups,
+                            client=asker.client, method=method, path=path
+                            ).outcome == "ok"
+                for method, path in [
+                    *([("CONNECT", None)] if is_inside else []),
+                    (one.method, one.path.encode())])
+        except ValueError:                   # of a file that was imported
+            return False
+
+    return admits

@@ -206,7 +206,8 @@ class Worker:
         self._carriers = self.context.carriers = Carriers()
         self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
-            self.context, os.getppid() if self._helpers else 0, self._ring, self.gate)
+            self.context, os.getppid() if self._helpers else 0, self._ring, self.gate,
+            self.slot)
         self._hosts = HostAddresses(own_hosts())
         self.tally = Tally(self.gate.memory)
         self.context.pacs = [None] * len(self._own)

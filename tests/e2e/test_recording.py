@@ -90,9 +90,10 @@ def test_a_name_that_is_replayed_is_not_resolved(start_policy, folder, dial):
     assert proxy.wait_log(1)[0]["reason"] == "replayed"
 
 
-def test_a_miss_is_refused_with_the_nearest_recording(start, folder, dial):
+def test_a_miss_is_refused_with_the_nearest_recording_if_clients_may_know(
+        start, folder, dial):
     fill(folder, made(9, query="page=1"))
-    proxy = start()
+    proxy = start(config='recording_misses = "nearest"')
     client = dial(proxy)
     for _ in range(2):
         reply = client.get("http://127.0.0.1:9/a?page=2")

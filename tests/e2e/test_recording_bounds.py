@@ -44,7 +44,7 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
 def test_misses_are_explained_in_a_tenth_of_the_time(start, folder, dial):
     """A search takes some 0.5 ms: a client that asks again and again had all of it."""
     fill(folder, *[made(9, f"/{number}") for number in range(3000)])
-    client = dial(start(config="workers = 1"))
+    client = dial(start(config='workers = 1\nrecording_misses = "nearest"'))
     replies = []
     for _ in range(30):
         client.send(b"".join(build_request("GET", f"http://127.0.0.1:9/x{number}")

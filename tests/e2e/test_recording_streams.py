@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import time
 
 import pytest
@@ -66,6 +67,13 @@ def expect(client, code, data):
     assert client.read_exact(len(wanted)) == wanted
 
 
+def expect_reason(client, reason):
+    """A close that says what happened, and nothing of the recording (R74)."""
+    told = client.read_exact(client.read_exact(2)[1])
+    number = rb" \(request \d+-\d+\)"
+    assert re.fullmatch((1008).to_bytes(2) + reason + number, told), told
+
+
 def talk(client, url):
     """The conversation as it was recorded."""
     head = enter(client, url)
@@ -128,8 +136,7 @@ def test_a_message_that_differs_closes_with_the_reason(replaying, dial):
     enter(client, url)
     expect(client, Opcode.TEXT, b"welcome")
     client.send(frame(Opcode.TEXT, b"onE"))
-    expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 2 differs from the "
-           b"recording: body: 3 bytes, recorded 3, which differ at byte 2")
+    expect_reason(client, b"message 2 differs from the recording")
     wait_until(lambda: "a WebSocket ended: message 2 differs" in proxy.stderr(), "why")
 
 
@@ -190,8 +197,7 @@ ignored_paths = ["$.id"]
     expect(client, Opcode.TEXT, b'{"jsonrpc":"2.0","id":"mine","result":1.0}')
     expect(client, Opcode.TEXT, said[2][1])
     client.send(frame(Opcode.TEXT, b'{"id":9,"method":"go","jsonrpc":"2.0"}'))
-    expect(client, Opcode.CLOSE, (1008).to_bytes(2) + b"message 4 differs from the "
-           b"recording: body $.method: \"go\", recorded \"stop\"")
+    expect_reason(client, b"message 4 differs from the recording")
 
 
 def test_a_client_may_say_its_secret_which_the_recording_has_not(start, folder, dial):

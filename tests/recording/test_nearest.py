@@ -1,4 +1,4 @@
-"""A miss names the nearest recording, and what differs, in words (R60)."""
+"""A miss has the nearest recording, and what differs, in words (R60, R74)."""
 
 import gzip
 import json
@@ -132,6 +132,36 @@ def test_bodies_are_bounded_by_what_they_decode_to(monkeypatch):
                           fields=fields) for n in range(20)],
                  request(body="[]"), Key(body="json"))
     assert found.nearest and len(compared) == 1
+
+
+def test_the_words_have_no_hash_of_a_secret_however_a_url_spells_it():
+    """R74."""
+    here, there = (f"[redacted:{digit * 16}]" for digit in "ab")
+    found = miss(
+        [request(f"/{there}?k={there}&%5Bredacted%3A{'b' * 16}%5D=1", body=there)],
+        request(f"/{here}?k={here}", body=here), Key(fields=("x",)))
+    assert "redacted:" not in str(found).lower().replace("%3a", ":")
+    assert list(found.nearest.differences) == [
+        "path: /[redacted], recorded /[redacted]",
+        "query key k: '[redacted]', recorded '[redacted]'",
+        "query key [redacted]: absent, recorded '1'", "body: 27 bytes, recorded 27"]
+
+
+def test_rules_are_asked_once_for_each_place_and_not_without_end(monkeypatch):
+    """R74, R64."""
+    matcher = Matcher()
+    for number in range(1, 7):
+        matcher.add(recording(number, request(f"/{number // 2}")))
+    asked = []
+    found = matcher.match(request("/x"), admits=lambda one: (
+        asked.append(one.path), one.path == "/1")[1])
+    assert sorted(asked) == ["/0", "/1", "/2", "/3"]
+    assert found.nearest.recording.request.path == "/1"
+    monkeypatch.setattr(nearest, "MOST_ASKED", 2)
+    asked.clear()
+    assert matcher.match(request("/x"), admits=lambda one: asked.append(one)
+                         ).nearest is None
+    assert len(asked) == 2
 
 
 def test_a_pattern_that_does_not_hold_is_said():

@@ -1,0 +1,71 @@
+"""Requests that no recording answered: what a worker keeps of them for operators.
+
+A client is told why, and the number of its request. The nearest recording and what
+differs may be of another user, so they are here, behind the admin token (R74).
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from cutthrough.recording.matcher import Miss
+from cutthrough.recording.model import Request
+from cutthrough.recording.nearest import Admits, Glance
+
+MOST_MISSES = 100                            # that are remembered
+EXPLAINED_S = 0.1
+
+
+class Asker(NamedTuple):
+    """Who sent a request."""
+
+    user: str
+    client: str                              # its address
+
+    @property
+    def name(self) -> str:
+        """In whose bounds it counts."""
+        return self.user or self.client
+
+
+class Missed(NamedTuple):
+    """A request that was refused."""
+
+    id: str
+    at_s: float                              # Unix time
+    request: Request                         # without its secrets, if it has a matcher
+    miss: Miss
+
+
+class Told:
+    """What a worker tells of the requests that were missed."""
+
+    def __init__(self) -> None:
+        # Since the session came into force; the last that were refused
+        self.missed = 0
+        self.misses: deque[Missed] = deque(maxlen=MOST_MISSES)
+        self._explained_s = self._since = 0.0
+        # Whether the rules let this client make a request; None: there are no rules
+        self.admits: Callable[[Asker, Glance], bool] | None = None
+
+    def may_explain(self) -> bool:
+        """Whether a miss has the nearest recording: as long as that takes EXPLAINED_S
+        in each second at most, for a client may ask again and again."""
+        begun = time.monotonic()
+        if begun - self._since >= 1:
+            self._since, self._explained_s = begun, 0.0
+        return self._explained_s < EXPLAINED_S
+
+    def explained(self, seconds: float) -> None:
+        self._explained_s += seconds
+
+    def admitted_to(self, asker: Asker) -> Admits | None:
+        """Which recordings a miss of this client may be compared with; None: all."""
+        return None if self.admits is None else partial(self.admits, asker)
+
+    def forget(self) -> None:
+        """Another session is in force."""
+        self.missed = 0
+        self.misses.clear()

@@ -1,0 +1,91 @@
+"""What one user did is not another's: misses (R74)."""
+
+import json
+import re
+
+import pytest
+
+from tests.e2e.test_recording import fill, made
+from tests.e2e.test_recording import folder as folder
+from tests.e2e.test_recordings_page import get
+from tests.e2e.test_users import basic, hash_of
+from tests.support.admin import TOKEN, TOLD, Operator
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+ANN, EVE = basic("ann:one"), basic("eve:one")
+USERS = "".join(f'[users.{name}]\npassword = "{hash_of("one")}"\n'
+                for name in ("ann", "eve"))
+REPLAYS = USERS + """
+[[rules]]
+action = "deny"
+users = ["eve"]
+hosts = ["b.example"]
+[[rules]]
+action = "deny"
+users = ["eve"]
+paths = ["/private/*"]
+[[rules]]
+action = "allow"
+hosts = [".example"]
+recording = "replay"
+"""
+SECRET = "card=4111111111111111"
+
+
+@pytest.fixture
+def start(start_policy, folder):
+    """Starts a proxy with this policy, and an operator of it."""
+    def run(policy=REPLAYS, config=""):
+        proxy = start_policy(policy, f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
+                             f'recording_directory = "{folder}"\n{config}')
+        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        return proxy, Operator(int(told[-1]))
+    return run
+
+
+def test_a_miss_tells_the_client_the_reason_and_a_number(start, folder, dial):
+    """R74. The reply had the URL, the query and the body of another user's request."""
+    fill(folder, made(80, "/pay", host="a.example", query=SECRET))
+    proxy, operator = start()
+    reply = dial(proxy).get("http://a.example/pay?card=1", auth=EVE)
+    (line,) = proxy.wait_log(1)
+    told = f"no recording matches (request {line['id']})"
+    assert reply.body.decode() == f"502 recording_missed: {told}\n"
+    assert line["hook"] == told
+    (missed,) = get(operator, "/replays")["misses"]
+    assert missed["id"] == line["id"] and missed["nearest"] == 1
+    assert missed["differences"] == [
+        "query key card: '1', recorded '4111111111111111'"]
+
+
+def test_only_recordings_that_the_user_s_rules_admit_are_compared(start, folder, dial):
+    """R74. Eve was told of a host that is denied to her."""
+    fill(folder, made(80, "/x", host="b.example"), made(80, "/far/from/it",
+         host="c.example"), made(80, "/private/x", host="a.example"))
+    proxy, operator = start(config='recording_misses = "nearest"\nworkers = 1')
+    for auth in (EVE, ANN):
+        dial(proxy).get("http://d.example/x", auth=auth)
+        dial(proxy).get("http://a.example/private", auth=auth)
+    proxy.wait_log(4)
+    misses = [(one["url"], one.get("nearest_url"))
+              for one in get(operator, "/replays")["misses"]]
+    private, other = "http://a.example/private", "http://d.example/x"
+    assert misses == [
+        (private, "http://a.example/private/x"), (other, "http://b.example/x"),
+        (private, None), (other, "http://c.example/far/from/it")]
+
+
+def test_no_hash_of_a_guess_stands_beside_a_stored_one(start, folder, dial):
+    """R74. Hashes are keyed, but equal ones show a right guess."""
+    fill(folder, made(80, "/pay", host="a.example", query="card=[redacted:" + "a" * 16
+                      + "]"))
+    proxy, operator = start(config='recording_misses = "nearest"\n'
+                            'recording_redact_query = ["card"]')
+    reply = dial(proxy).get("http://a.example/pay?card=[redacted:" + "b" * 16 + "]",
+                            auth=EVE)
+    proxy.wait_log(1)
+    told = reply.body.decode() + json.dumps(get(operator, "/replays"))
+    assert "query key card: '[redacted]', recorded '[redacted]'" in told
+    assert not re.search("redacted:[0-9a-f]", told)
