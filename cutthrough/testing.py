@@ -162,7 +162,7 @@ class _Exchange:
         self._head_down = b""
         self.waiting: set[asyncio.Task[None]] = set()
 
-    def go_on(self, head: bytes | None) -> None:
+    def go_on(self, head: bytes | None, shown: bytes | None = None) -> None:
         first, _, rest = self.head.partition(b"\r\n")
         sent = head or b" ".join(
             (first.split(b" ")[0], self.url.encode(), b"HTTP/1.1")) + b"\r\n" + rest
@@ -201,8 +201,11 @@ class _Exchange:
     def send_head(self, head: bytes) -> None:
         self._head_down = head
 
-    def send_request(self, head: bytes) -> None:
+    def send_request(self, head: bytes, shown: bytes | None = None) -> None:
         self.request = _message(head, b"")
+
+    def hide_request_body(self) -> None:
+        pass
 
     def send_continue(self) -> None:
         pass

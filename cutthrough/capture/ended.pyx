@@ -84,7 +84,8 @@ cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexce
     end.body_up = end.body_down = UINT64_MAX
     if exchange == NULL:
         return
-    end.body_up = exchange.up.seen
+    if c.filtering is None or not filtering_of(c).hides_body:
+        end.body_up = exchange.up.seen
     if c.relay.down.tap != NULL:
         end.body_down = exchange.down.seen
     if c.up_scan != NULL:

@@ -32,7 +32,6 @@ from cutthrough.capture.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
     reserve, reserve_or_hold)
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport Agreed
@@ -40,6 +39,7 @@ from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.client cimport (
     Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
+from cutthrough.session.filtering cimport Shown, shown_of
 from cutthrough.session.inside cimport opening_of
 from cutthrough.session.recording_mode cimport is_recorded
 from cutthrough.session.recording_room cimport Room
@@ -164,6 +164,7 @@ cdef class Capture(Observer):
         cdef Producer *ring = &self.ring.producer
         cdef Exchange *exchange
         cdef uint32_t n_up = 0, n_down
+        cdef Shown shown = shown_of(client)
         cdef size_t n
         cdef char *at
         cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
@@ -182,8 +183,8 @@ cdef class Capture(Observer):
         if client.relay.up.tap != NULL:
             client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
         n_down = head.length - head.start
-        if client.request.has_upgrade and client.head != NULL:
-            n_up = client.head.end              # it is dropped when the tunnel begins
+        if client.request.has_upgrade and shown.data != NULL:
+            n_up = <uint32_t>shown.n            # it is dropped when the tunnel begins
         n = sizeof(n_up) + n_up + n_down
         at = reserve_or_hold(ring, n) if is_taped(client) else reserve(ring, n)
         if at == NULL:
@@ -192,7 +193,7 @@ cdef class Capture(Observer):
         memcpy(at, &n_up, sizeof(n_up))
         at += sizeof(n_up)
         if n_up:
-            memcpy(at, bytes_of(client.head), n_up)
+            memcpy(at, shown.data, n_up)
         memcpy(at + n_up, data + head.start, n_down)
         publish(ring, HEADS, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
         return 0
@@ -248,15 +249,16 @@ cdef class Capture(Observer):
         cdef char[ADDRESS_TEXT] peer_text
         cdef size_t n = sizeof(EndRecord)
         cdef Agreed peer
+        cdef Shown shown = shown_of(client)
         cdef char *at
         cdef int i
         cdef bytes rule, parent, detail
         point(&texts[T_HOST], &end.lengths[T_HOST], client.key)
         end.lengths[T_HOST] -= min(end.lengths[T_HOST], <uint32_t>2)    # the port
-        if client.head != NULL and client.request.path_len and (
+        if shown.data != NULL and shown.path_len and (
                 not client.request.is_tunnel):      # of an upgrade on_response has given it
-            texts[T_HEAD] = bytes_of(client.head)
-            end.lengths[T_HEAD] = client.head.end
+            texts[T_HEAD] = shown.data
+            end.lengths[T_HEAD] = <uint32_t>shown.n
         point(&texts[T_USER], &end.lengths[T_USER], client.user)
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)

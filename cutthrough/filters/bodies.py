@@ -99,6 +99,7 @@ class _Passage:
         first = body = decoded.whole()
         for stage in self.stages:
             body = await self.apply(stage, body)
+        self.compare(first, body)
         if body != first:
             await self.send_whole(body, is_changed=True)
         else:
@@ -177,6 +178,9 @@ class _Passage:
         self.run.fail(stage._replace(on_fault="refuse"), self.hook, error)
 
     # For the subclasses.
+
+    def compare(self, before: bytes, after: bytes) -> None:
+        """The whole body, as it came and as it is."""
 
     async def send_as_it_came(self, begun: list[bytes],
                               rest: AsyncIterator[bytes]) -> None:
@@ -343,6 +347,13 @@ class _Up(_Passage):
         del self.run.flow.request.headers["Expect"]
         await super().whole()
 
+    def compare(self, before: bytes, after: bytes) -> None:
+        """Hides what the filters add, from captures and in echoes (R82)."""
+        if before != after and self.run.chain.hides_bodies:
+            self.run.exchange.hide_request_body()
+            self.run.added_to().look_at_body(before, after)
+            self.run.mask_echoes()
+
     def begin_as_it_came(self) -> bool:
         framing = framing_of(self.before)
         self.send(framing)
@@ -356,6 +367,8 @@ class _Up(_Passage):
 
     def begin_stream(self) -> bool:
         self.run.exchange.note_changed(True)
+        if self.run.chain.hides_bodies:
+            self.run.exchange.hide_request_body()
         self.drop_stale()
         self.send(CHUNKED)
         return True
@@ -367,7 +380,9 @@ class _Up(_Passage):
                 del headers[name]
 
     def send(self, framing: str) -> None:
-        self.run.exchange.send_request(build_request(self.run.flow.request, framing))
+        shown = self.run.look_for_added(framing)
+        self.run.exchange.send_request(
+            build_request(self.run.flow.request, framing), shown)
 
 
 async def filter_request(run: Calls, sluice: Sluice) -> None:

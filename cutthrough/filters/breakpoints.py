@@ -276,7 +276,7 @@ class Stop:
             "breakpoint", self.holding.seconds + GRACE_S, "pass", MOST_BODY,
             self.on_request_head if "request" in self.sides else None, None,
             self.on_response_head if "response" in self.sides else None, None, None,
-        )], tally)
+            shown=True)], tally)
         return self.chain
 
     async def on_request_head(self, flow: Flow) -> None:

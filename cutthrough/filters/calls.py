@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from cutthrough.exchange.work import Body
+from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.exchange import Ended, Exchange, write
 from cutthrough.filters.flow import Before, Flow, Headers, Response, has_no_body
-from cutthrough.filters.heads import build_response, of_length
+from cutthrough.filters.heads import build_request, build_response, of_length
 from cutthrough.filters.stage import Chain, Stage
 
 
@@ -22,8 +23,11 @@ class Calls:
 
     def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
         self.chain, self.exchange, self.flow = chain, exchange, flow
+        self.wants_response = bool(chain.response_heads or chain.response_bodies)
         self.minor = int(flow.request.version[-1])      # the client's HTTP/1.x
         self._before = Before(flow.request)
+        self._path = flow.request.path
+        self.added: Added | None = None     # None: nothing yet
 
     @property
     def before(self) -> Headers:
@@ -82,6 +86,34 @@ class Calls:
         if time.monotonic() - began > stage.budget:
             raise TimeoutError
         return result
+
+    def note_shown(self, before: "Parts | None" = None) -> None:
+        """What the request has now is no secret, beyond what it had before."""
+        request = self.flow.request
+        now = parts_of(request.headers, request.path)
+        self.added_to().know(now - (before or set()))
+
+    def added_to(self) -> Added:
+        if self.added is None:
+            self.added = Added()
+            self.added.know(parts_of(self.before, self._path))
+        return self.added
+
+    def look_for_added(self, framing: str) -> bytes | None:
+        """The head that may be shown; None: as it is. A request with another head has
+        a filter more, which masks echoes."""
+        if not self.chain.hides:
+            return None
+        shown = self.added_to().shown(self.flow.request)
+        self.mask_echoes()
+        return None if shown is None else build_request(shown, framing)
+
+    def mask_echoes(self) -> None:
+        added = self.added
+        if added is not None and added.secrets:
+            stages = [one for one in self.chain.stages if one.name != "echoes"]
+            self.chain = Chain([*stages, added.stage()], self.chain.tally)
+            self.wants_response = True
 
     async def within(self, seconds: float, awaited: Any) -> Any:
         """Raises TimeoutError beyond these seconds, and RuntimeError for any other

@@ -26,8 +26,9 @@ class Sluice(Protocol):
 class Exchange(Protocol):
     """What the session does for its filters. After its end, nothing."""
 
-    def go_on(self, head: bytes | None) -> None:
-        """Sends the request on, with another head if one is given."""
+    def go_on(self, head: bytes | None, shown: bytes | None = None) -> None:
+        """Sends the request on, with another head if one is given. `shown`: the head
+        that log and captures have in its place (R82)."""
 
     def hold(self, ms: int) -> None:
         """It waits so long: the deadlines of its connection do not end it."""
@@ -53,8 +54,11 @@ class Exchange(Protocol):
     def send_head(self, head: bytes) -> None:
         """The head before a body that was collected."""
 
-    def send_request(self, head: bytes) -> None:
-        """The same, upwards."""
+    def send_request(self, head: bytes, shown: bytes | None = None) -> None:
+        """The same, upwards; `shown` as of `go_on`."""
+
+    def hide_request_body(self) -> None:
+        """No capture has it (R82)."""
 
     def send_continue(self) -> None:
         """100, if the client waits for one."""

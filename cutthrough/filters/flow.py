@@ -137,6 +137,9 @@ class Request:
             self._headers = headers_of(self._lines)
         return self._headers
 
+    def replace_headers(self, headers: Headers) -> None:
+        self._headers = headers
+
     @property
     def method(self) -> str:
         return self._method
@@ -228,6 +231,9 @@ class Response:
         if self._headers is None:
             self._headers = headers_of(self._lines)
         return self._headers
+
+    def replace_headers(self, headers: Headers) -> None:
+        self._headers = headers
 
     @property
     def status(self) -> int:

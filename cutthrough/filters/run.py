@@ -17,9 +17,10 @@ from typing import Any
 
 from cutthrough.codings import accepted
 from cutthrough.filters import bodies
+from cutthrough.filters.added import Added, parts_of
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import Ended, Exchange, Sluice
-from cutthrough.filters.flow import Before, Flow
+from cutthrough.filters.flow import Before, Flow, Response
 from cutthrough.filters.heads import (
     build_request,
     build_response,
@@ -36,7 +37,6 @@ class Run(Calls):
 
     def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
         super().__init__(chain, exchange, flow)
-        self.wants_response = bool(chain.response_heads or chain.response_bodies)
         self.tasks: set[asyncio.Task[None]] = set()
         self.waiting = 0                # tasks that have not begun
 
@@ -109,31 +109,49 @@ class Run(Calls):
         try:
             for stage in self.chain.request_heads:
                 kept = flow.request.copy() if stage.on_fault == "pass" else None
+                before = (parts_of(flow.request.headers, flow.request.path)
+                          if stage.shown and self.chain.hides else None)
                 done = await self.guard(stage, "on_request_head", flow)
                 if not done and kept is not None:
                     flow.request = kept
+                if before is not None:
+                    self.note_shown(before)
                 if flow._refusal is not None or flow._answered:
                     await self.settle(stage)
         except Ended:
             return
+        is_changed = self._is_changed()
+        shown = self.look_for_added(framing_of(self.before)) if is_changed else None
         if self.chain.response_bodies:
             self._prepare_for_bodies()
-        self.exchange.go_on(self._changed_request())
+        elif self.wants_echoes:
+            self._offer_codings()
+        self.exchange.go_on(self._changed_request(), shown)
+
+    @property
+    def wants_echoes(self) -> bool:
+        return self.added is not None and self.added.echoes is not None
 
     def _prepare_for_bodies(self) -> None:
         """A part of a body cannot be filtered, and neither can an unknown coding."""
         headers = self.flow.request.headers
         for name in ("Range", "If-Range"):
             del headers[name]
+        self._offer_codings()
+
+    def _offer_codings(self) -> None:
+        headers = self.flow.request.headers
         offered = headers.get_all("Accept-Encoding")
         if offered:
             headers["Accept-Encoding"] = accepted(",".join(offered))
 
-    def _changed_request(self) -> bytes | None:
+    def _is_changed(self) -> bool:
         now = self.flow.request
-        if not now._changed and (now._headers is None or now.headers == self.before):
-            return None
-        return build_request(now, framing_of(self.before))
+        return now._changed or not (now._headers is None or now.headers == self.before)
+
+    def _changed_request(self) -> bytes | None:
+        return build_request(self.flow.request, framing_of(self.before)) if (
+            self._is_changed()) else None
 
     async def _on_upload(self, sluice: Sluice) -> None:
         try:
@@ -154,6 +172,8 @@ class Run(Calls):
                     flow.response = response = kept
                 if flow._refusal is not None or flow._answered:
                     await self.settle(stage)
+            if has_body and self.added is not None and self.added.echoes:
+                self._mask_body(self.added, response)
             if has_body and self.chain.response_bodies:
                 await bodies.filter_response(self, response, before.headers)
                 return
@@ -165,6 +185,12 @@ class Run(Calls):
         else:
             self.exchange.pass_response(
                 build_response(response, framing_of(before.headers)))
+
+    def _mask_body(self, added: Added, response: Response) -> None:
+        stage = added.stage_of_body(
+            self.chain.stages[-1], response, self.chain.response_bodies)
+        if stage is not None:
+            self.chain = Chain([*self.chain.stages[:-1], stage], self.chain.tally)
 
     async def _on_end(self) -> None:
         for stage in self.chain.ends:

@@ -28,10 +28,11 @@ class Stage(NamedTuple):
     on_response_head: Callable[..., Any] | None
     on_response_body: Callable[..., Any] | None
     on_end: Callable[..., Any] | None
+    shown: bool = False                 # what it adds is in log and captures (R82)
 
 
 def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
-               max_body: int) -> Stage:
+               max_body: int, shown: bool = False) -> Stage:
     """Raises ValueError if the object is no filter."""
     found = {hook: getattr(filter, hook, None) for hook in HOOKS}
     for hook, function in found.items():
@@ -41,7 +42,7 @@ def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
             raise ValueError(f"{hook} is not an async function")
     if not any(found.values()):
         raise ValueError(f"has none of {', '.join(HOOKS)}")
-    return Stage(name, budget, on_fault, max_body, **found)
+    return Stage(name, budget, on_fault, max_body, **found, shown=shown)
 
 
 def streams(hook: Callable[..., Any]) -> bool:
@@ -92,5 +93,9 @@ class Chain:
         self.response_heads = [one for one in stages if one.on_response_head]
         self.response_bodies = [one for one in stages if one.on_response_body]
         self.ends = [one for one in stages if one.on_end]
+        # Does any function see a request, and hide what it adds?
+        self.hides = any(not one.shown and (one.on_request_head or one.on_request_body)
+                         for one in stages)
+        self.hides_bodies = any(not one.shown for one in self.request_bodies)
         # All functions before the request goes on, and 5 s because a loop may be slow
         self.head_ms = int(sum(one.budget for one in self.request_heads) * 1000) + 5000

@@ -28,7 +28,8 @@ def _make(policy: Policy, name: str, filter: Filter) -> Stage:
     if not reason:
         try:
             return make_stage(
-                name, made, filter.budget, filter.on_fault, filter.max_body)
+                name, made, filter.budget, filter.on_fault, filter.max_body,
+                filter.shown)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
     raise PolicyError(policy.source, f"filters.{name}.code", f"{filter.code}: {reason}")

@@ -10,7 +10,6 @@ from cutthrough.log.jsonline cimport (
 from cutthrough.log.text cimport (
     put_address, put_escaped, put_ms, put_number, put_padded, put_text)
 from cutthrough.net cimport linux
-from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport Address
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
@@ -19,7 +18,7 @@ from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, REPLAYED, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, parent_of, peer_of, worker_of_id
-from cutthrough.session.filtering cimport WAS_AT_BREAKPOINT, filtering_of
+from cutthrough.session.filtering cimport WAS_AT_BREAKPOINT, Shown, filtering_of, shown_of
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.phases cimport Stamps
@@ -253,12 +252,14 @@ cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
 cdef char *put_long(char *p, Step *step, Client c, const char *last) noexcept:
     cdef const Request *r = &c.request
     cdef const char *key
+    cdef Shown shown
     if step.code == S_URL:
         return put_url(p, c, step.quote, last)
     if step.code == S_PATH:
-        if r.path_len == 0 or r.port == 0:
+        shown = shown_of(c)
+        if shown.path_len == 0 or r.port == 0:
             return p
-        return put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, step.quote, last - 3)
+        return put_hidden(p, shown.data + shown.path_at, shown.path_len, step.quote, last - 3)
     if r.port == 0 or (step.code == S_PEER_NAME and peer_of(c) == NULL):
         return p
     key = c.key
@@ -324,10 +325,11 @@ cdef char *put_head_field(char *p, Step *step, Client c, const char *last) noexc
     cdef const char *end
     cdef const char *stop
     cdef size_t n = step.text_len
-    if c.head == NULL:
+    cdef Shown shown = shown_of(c)
+    if shown.data == NULL:
         return p
-    at = bytes_of(c.head)
-    stop = at + c.head.end
+    at = shown.data
+    stop = at + shown.n
     while at < stop:
         end = <const char *>memchr(at, b"\r", stop - at)
         if end == NULL:

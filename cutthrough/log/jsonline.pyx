@@ -12,7 +12,6 @@ from cutthrough.log.text cimport (
     Q_JSON, Quote, put_address, put_escaped, put_ms, put_number, put_string, put_text,
     put_time)
 from cutthrough.net.address cimport Address, from_sockaddr
-from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.linux cimport sockaddr_storage
 from cutthrough.net.multiplex cimport is_stream, with_descriptor
 from cutthrough.net.sysio cimport clock_us, read_own_name
@@ -22,7 +21,8 @@ from cutthrough.outcome cimport REPLAYED, label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
 from cutthrough.session.filtering cimport (
-    CHANGED_REQUEST, CHANGED_RESPONSE, WAS_AT_BREAKPOINT, Filtering, filtering_of)
+    CHANGED_REQUEST, CHANGED_RESPONSE, WAS_AT_BREAKPOINT, Filtering, Shown, filtering_of,
+    shown_of)
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.request cimport Request
@@ -320,8 +320,9 @@ cdef char *put_word(char *p, bytes value, const char *last) noexcept:
 cdef char *put_method(char *p, Client c) noexcept:
     cdef const char *data
     cdef size_t n = 0
-    if c.head != NULL and c.head.end:           # any method, as it went up
-        data = bytes_of(c.head)
+    cdef Shown shown = shown_of(c)
+    if shown.n:                                 # any method, as it went up
+        data = shown.data
         while n < MOST_METHOD and data[n] != b" ":
             n += 1
         memcpy(p, data, n)
@@ -331,10 +332,11 @@ cdef char *put_method(char *p, Client c) noexcept:
 
 cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     cdef const Request *r = &c.request
+    cdef Shown shown = shown_of(c)
     cdef const char *key
     if c.key is None or r.port == 0:
-        if r.path_len:                      # an unreadable target: see Session.keep_refused
-            return put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3)
+        if shown.path_len:                  # an unreadable target: see Session.keep_refused
+            return put_hidden(p, shown.data + shown.path_at, shown.path_len, quote, last - 3)
         p[0] = b"-"
         return p + 1
     key = c.key
@@ -351,6 +353,6 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     if is_connect(r.method) or r.port != (443 if is_intercepted(c) else 80):
         p[0] = b":"
         p = put_number(p + 1, r.port)
-    if r.path_len:
-        p = put_hidden(p, bytes_of(c.head) + r.path_at, r.path_len, quote, last - 3)
+    if shown.path_len:
+        p = put_hidden(p, shown.data + shown.path_at, shown.path_len, quote, last - 3)
     return p

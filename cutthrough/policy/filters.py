@@ -51,5 +51,10 @@ def _max_body(key: str, value: Any, fail: Callable[[str, str], NoReturn]) -> int
         key, "takes a size up to 256MiB, such as \"1MiB\"")
 
 
+def _shown(key: str, value: Any, fail: Callable[[str, str], NoReturn]) -> bool:
+    return value if isinstance(value, bool) else fail(key, "takes true or false")
+
+
 _READ: dict[str, Callable[..., Any]] = {
-    "code": _code, "budget": _budget, "on_fault": _on_fault, "max_body": _max_body}
+    "code": _code, "budget": _budget, "on_fault": _on_fault, "max_body": _max_body,
+    "shown": _shown}

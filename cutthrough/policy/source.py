@@ -72,6 +72,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 0.05                # seconds for each call
     on_fault: Literal["refuse", "pass"] = "refuse"
     max_body: int = 1 << 20             # bytes of a whole body, decoded
+    shown: bool = False                 # what it adds is in log and captures (R82)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

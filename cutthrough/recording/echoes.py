@@ -1,135 +1,19 @@
-"""Secrets of a request in its answer: an origin may repeat what it got (R59).
+"""Secrets of a request in a recorded answer: what `exchange.echoes` finds, in the types
+of recordings."""
 
-They are looked for as octets: as they are, and as JSON, URLs and HTML spell them. So
-they are not found in what is encoded further (base64, UTF-16), nor in pieces.
-"""
-
-import base64
-import binascii
-import html
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from cutthrough.exchange import echoes
+from cutthrough.exchange.echoes import LEAST as LEAST
+from cutthrough.exchange.echoes import MOST_WORK
+from cutthrough.exchange.echoes import secrets_of as secrets_of
 from cutthrough.recording.model import Chunk, Fields, Message
 
-# Octets of a secret; shorter ones are parts of other words
-LEAST = 6
-# Characters of a cookie's value, with a digit: shorter ones are words as "default" is
-LEAST_COOKIE = 16
-# Octets of an answer times secrets that are looked for: some 0.3 s
-MOST_WORK = 1 << 30
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
-_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
-_HEX = re.compile(r"%[0-9A-F]{2}")
-_STAND_IN = rb"\[redacted:[0-9a-f]{16}\]"
-
-
-def secrets_of(name: str, value: str) -> Iterator[str]:
-    """Of a credential's field, its name in lower case: all of it, what follows the
-    scheme, what Basic encodes, and a cookie's value that cannot be a word."""
-    yield value
-    if name == "cookie":
-        for pair in value.split(";"):
-            text = pair.partition("=")[2].strip(' \t"')
-            if len(text) >= LEAST_COOKIE and any(map(str.isdigit, text)):
-                yield text
-        return
-    scheme = _SCHEME.match(value)
-    if scheme is None:
-        return
-    rest = value[scheme.end():].strip()
-    yield rest
-    if scheme[0].strip().lower() == "basic":
-        yield from _of_basic(rest)
-
-
-def _of_basic(text: str) -> Iterator[str]:
-    """The name alone is no secret, unless it is a token without a password."""
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return
-    try:
-        pair = data.decode()
-    except UnicodeError:
-        pair = data.decode("latin-1")
-    yield pair
-    user, _, password = pair.partition(":")
-    yield password
-    if len(password) < LEAST or password == "x-oauth-basic":
-        yield user
-
-
-def spellings(text: str) -> Iterator[str]:
-    yield text
-    if _PLAIN.fullmatch(text):
-        return
-    for one in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
-        yield one[1:-1]
-        yield one[1:-1].replace("/", r"\/")
-    for made in (quote(text, safe=""), quote(text), quote_plus(text)):
-        yield made
-        yield _HEX.sub(lambda match: match[0].lower(), made)
-    escaped = html.escape(text)
-    yield escaped
-    yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    yield text.rstrip("=")                   # base64 may come without its end
-
-
-class Echoes:
-    """What stands in for each secret. `value` makes that."""
-
-    def __init__(self, secrets: Iterable[str], value: Callable[[str], str]) -> None:
-        self._value = value
-        self._found: dict[bytes, bytes] = {}
-        for secret in secrets:
-            if len(secret.encode(errors="surrogatepass")) < LEAST or (
-                    re.fullmatch(_STAND_IN.decode(), secret)):
-                continue
-            made = value(secret).encode()
-            for text in spellings(secret):
-                for charset in ("utf-8", "latin-1"):
-                    try:
-                        self._found.setdefault(text.encode(charset), made)
-                    except UnicodeError:
-                        continue
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def has(self, data: bytes) -> bool:
-        return len(data) * len(self._found) > MOST_WORK or any(
-            one in data for one in self._found)
-
-    def cut(self, data: bytes) -> bytes:
-        """The same object if none is there. What is too long goes as a whole."""
-        if len(data) * len(self._found) > MOST_WORK:
-            return self._value(data.decode("latin-1")).encode()
-        made = [data[begin:end] if made is None else made
-                for begin, end, made in self._pieces(data)]
-        return b"".join(made) if len(made) > 1 or made[:1] != [data] else data
-
-    def _pieces(self, data: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-        """Begin, end, and what stands in; None: it stays."""
-        here = [one for one in self._found if one in data]
-        at = 0
-        if here:
-            here.sort(key=len, reverse=True)
-            # A secret may be a part of what stands in for others
-            for match in re.finditer(b"|".join((_STAND_IN, *map(re.escape, here))),
-                                     data):
-                made = self._found.get(match[0])
-                if made is not None:
-                    yield at, match.start(), None
-                    yield *match.span(), made
-                    at = match.end()
-        yield at, len(data), None
+class Echoes(echoes.Echoes):
+    """Of one recorded request."""
 
     def chunks(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         """Pieces of a body without a coding; the same object if no secret is there. A
@@ -152,15 +36,6 @@ class Echoes:
         found = tuple(Chunk(one.at_us, bytes(data))
                       for one, data in zip(chunks, made, strict=True) if data)
         return chunks if found == chunks else found
-
-    def text(self, text: str) -> str:
-        """Of a head."""
-        try:
-            data, charset = text.encode("latin-1"), "latin-1"
-        except UnicodeError:
-            data, charset = text.encode(errors="surrogatepass"), "utf-8"
-        made = self.cut(data)
-        return text if made is data else made.decode(charset, "replace")
 
     def fields(self, fields: Fields) -> Fields:
         """The same object if no secret is there."""

@@ -53,6 +53,21 @@ cdef int rebuild(Client c, bytes text) except -1:
     return OK
 
 
+cdef bytes rewritten(Client c, bytes text, uint32_t *path_at, uint32_t *path_len):
+    """What `rebuild` would make of this head; b"": nothing. Not between rebuild and move."""
+    cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
+    cdef const char *data = text
+    cdef int n
+    if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
+            read_target(&target, &head, data) != 0):
+        return b""
+    n = build_request_head(
+        head_scratch(), HEAD_BLOCK, &head, data, &target, c.context.pseudonym,
+        c.context.pseudonym_len, False, is_stream(&c.sock),
+        443 if c.entrance.is_inside else 80, path_at, path_len)
+    return head_scratch()[:n] if n > 0 else b""
+
+
 cdef bint is_same_target(Client c) except -1:
     """Is `target` the request's destination?"""
     return target.port == c.request.port and target.host[:target.host_len] == host_of(c)

@@ -1,6 +1,7 @@
 """One exchange in the hands of filters."""
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cutthrough.net.buffers cimport bytes_of
 from cutthrough.session.client cimport Client
 from cutthrough.session.sluice cimport Sluice
 from cutthrough.wire.framing cimport Framing
@@ -25,10 +26,14 @@ cdef class Filtering:
     cdef uint8_t ending         # the Outcome of an answer of theirs
     cdef uint8_t collected      # the request's body was read whole: see recorded
     cdef uint8_t marks          # of Mark: what the log says of it
+    cdef uint8_t hides_body     # the request's: no capture has it
+    cdef bytes shown            # the request's head for log and capture; None: Client.head
+    cdef uint16_t shown_path_at, shown_path_len
     cdef uint32_t up_held_us    # time in the functions for the request's body
     cdef uint32_t down_held_us  # … and for the response
 
     cdef int drop_origin(self) except -1
+    cdef int show(self, bytes text) except -1
 
 # The deciding rule has filters: calls those of the request's head. The state is HELD.
 cdef int begin_filters(Client client) except -1
@@ -47,6 +52,27 @@ cdef int send_head_now(Client client, bytes text, const char *body, size_t m) ex
 
 cdef inline Filtering filtering_of(Client client):
     return <Filtering>client.filtering
+
+
+# A request's head as log and captures may have it: without what filters have added (R82). All
+# zero: there is none.
+cdef struct Shown:
+    const char *data
+    size_t n
+    uint16_t path_at, path_len
+
+
+cdef inline Shown shown_of(Client client) noexcept:
+    cdef Shown shown
+    if client.filtering is not None and filtering_of(client).shown is not None:
+        shown.data, shown.n = filtering_of(client).shown, len(filtering_of(client).shown)
+        shown.path_at = filtering_of(client).shown_path_at
+        shown.path_len = filtering_of(client).shown_path_len
+    else:
+        shown.data = NULL if client.head == NULL else bytes_of(client.head)
+        shown.n = 0 if client.head == NULL else client.head.end
+        shown.path_at, shown.path_len = client.request.path_at, client.request.path_len
+    return shown
 
 
 # Is the response in the filters' hands? Then nothing more is read from the origin.

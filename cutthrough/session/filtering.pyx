@@ -11,11 +11,11 @@ a filter does can break the framing. A body goes through a sluice, and from ther
 pump. An exchange without filters never comes here.
 """
 
-from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
-from cutthrough.net.relay cimport Pump, push, start_pump, stop_pump
+from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
     CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
     OK, OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
@@ -26,7 +26,7 @@ from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.client cimport Client, Observer, is_last
-from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild
+from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
 from cutthrough.session.parents cimport drop_parent, head_for_parent
 from cutthrough.session.phases cimport end_brief_phase
 from cutthrough.session.request cimport Request
@@ -81,8 +81,9 @@ cdef int end_wait(Client c) except -1:
 
 cdef class Filtering:
 
-    def go_on(self, bytes text):
-        """The filters of the request's head are done. `text`: another head; None: the same."""
+    def go_on(self, bytes text, bytes shown=None):
+        """The filters of the request's head are done. `text`: another head; None: the same.
+        `shown`: that of log and capture, if it is neither."""
         cdef Client c = self.client
         cdef int outcome = OK
         if c is None or c.state != HELD:
@@ -94,6 +95,7 @@ cdef class Filtering:
                 c.route(False)
                 return
             self.marks |= CHANGED_REQUEST
+            self.show(shown)
             outcome = rebuild(c, text)
             if outcome == OK and not is_same_target(c):
                 outcome = move(c)
@@ -189,6 +191,20 @@ cdef class Filtering:
         """Filters have changed a message whose head is sent later."""
         self.marks |= CHANGED_REQUEST if is_up else CHANGED_RESPONSE
 
+    cdef int show(self, bytes text) except -1:
+        """A head that cannot be read leaves an empty one."""
+        cdef uint32_t path_at = 0, path_len = 0
+        self.shown = None if text is None else rewritten(self.client, text, &path_at, &path_len)
+        self.shown_path_at, self.shown_path_len = <uint16_t>path_at, <uint16_t>path_len
+        return 0
+
+    def hide_request_body(self):
+        """No capture has it (R82). No byte of it was sent."""
+        cdef Client c = self.client
+        self.hides_body = True
+        if c is not None and c.relay.up.tap != NULL:
+            c.relay.up.tap.take = take_nothing
+
     cdef int drop_origin(self) except -1:
         cdef Client c = self.client
         self.held = None
@@ -266,7 +282,7 @@ cdef class Filtering:
         except BaseException:
             c.poller.contain(c)
 
-    def send_request(self, bytes text):
+    def send_request(self, bytes text, bytes shown=None):
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
         cdef const char *data
@@ -276,6 +292,7 @@ cdef class Filtering:
             return
         try:
             c.poller.take_time()
+            self.show(shown)
             outcome = rebuild(c, text)
             if outcome != OK:
                 refuse_unfit(c, outcome, "on_request_body", UNFIT)
@@ -335,6 +352,10 @@ cdef int refuse_unfit(Client c, int outcome, str hook, str reason) except -1:
     if outcome == FILTER_FAILED:
         report_unfit(c, hook, reason)
     return c.refuse(outcome)
+
+
+cdef void take_nothing(Tap *tap, const char *data, size_t n) noexcept nogil:
+    pass
 
 
 # --- the request's body ------------------------------------------------------------

@@ -9,6 +9,7 @@ from cutthrough.net.pipes cimport adopt_pipe
 from cutthrough.net.relay cimport Pump
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.client cimport Client
+from cutthrough.session.filtering cimport Shown, shown_of
 from cutthrough.session.handover_record import Way
 
 
@@ -30,7 +31,10 @@ cdef object way_of(Pump *pump, bint shut, const Lane *lane):
 
 
 cdef bytes request_of(Client c):
-    return b"" if c.head == NULL else bytes_of(c.head)[:c.head.end]
+    """Method and path, as tunnel's shorten_head has left them, and the log may have them."""
+    cdef Shown shown = shown_of(c)
+    return b"" if c.head == NULL else (
+        bytes_of(c.head)[:c.request.path_at] + shown.data[shown.path_at:][:shown.path_len])
 
 
 cdef int read_request(Client c, bytes request) except -1:
