@@ -175,7 +175,8 @@ def check_routes(generation: Generation) -> None:
 def find_notes(generation: Generation) -> list[str]:
     """Returns notes about a valid configuration: rules that match less than they seem
     to, or cannot hold."""
-    return [*_note_paths(generation), *_note_parents(generation)]
+    return [*_note_paths(generation), *_note_parents(generation),
+            *_note_sharing(generation)]
 
 
 def _note_paths(generation: Generation) -> Iterator[str]:
@@ -193,6 +194,27 @@ def _note_paths(generation: Generation) -> Iterator[str]:
                 for port in allowed):
             yield (f"{rule.source}: `paths` matches no tunnel: other rules decide "
                    "about HTTPS and SOCKS to the same hosts")
+
+
+def _note_sharing(generation: Generation) -> Iterator[str]:
+    """What several users share, whose requests are kept (R75)."""
+    config, policy = generation.config, generation.policy
+    if len({*policy.users, config.user} - {""}) < 2:
+        return
+    if policy.captures:
+        yield ("captured requests are of all users: a token that may read /flows, and "
+               f"whoever reads {config.capture_file or 'the database'}, has them all")
+    if config.recording_session_field and policy.records:
+        yield (f"recording_session_field: a request names its session by "
+               f"{config.recording_session_field}, so each user can be answered with "
+               "the recordings of others")
+    for rule in policy.rules:
+        if rule.recording == "cache" and rule.shared:
+            yield (f"{rule.source}: `shared`: users get each other's answers, but for "
+                   "those to requests with credentials, and private ones")
+        elif rule.recording in ("replay", "spy") and not config.recording_session_user:
+            yield (f"{rule.source}: users of the rule share one session: each is "
+                   "answered with the recordings of all")
 
 
 def _may_meet(one: Rule, other: Rule) -> bool:

@@ -24,6 +24,6 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key in fields and not fields.get("tls", "").startswith("intercept"):
             yield key, ("is of rules that intercept: add tls = \"intercept\" or "
                         "\"intercept_http\"")
-    for key in ("unrecorded", "recording_queue", "recording_queue_timeout"):
+    for key in ("shared", "unrecorded", "recording_queue", "recording_queue_timeout"):
         if key in fields and "recording" not in fields:
             yield key, "is of rules that record: add `recording`"

@@ -430,7 +430,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "methods": _Reader.read_methods, "paths": _Reader.read_paths,
     "protocol": _Reader.read_protocols,
     "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
-    "cut": _Reader.read_flag, "limits": _Reader.read_limit,
+    "cut": _Reader.read_flag, "shared": _Reader.read_flag, "limits": _Reader.read_limit,
     **dict.fromkeys(_ROWS, _Reader.read_row_name),
     "faults": _Reader.read_names, "filters": _Reader.read_names,
     "recording_queue": _Reader.read_queue,

@@ -107,6 +107,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     recording: Recording | Literal[""] = ""     # answers kept, or played again
+    shared: bool = False                # in `cache`, users get each other's answers
     unrecorded: Unrecorded = "pass"     # requests that cannot be recorded
     recording_queue: int = 1000         # requests that wait for room to be recorded
     recording_queue_timeout: float = 5.0    # seconds that each may wait

@@ -24,6 +24,7 @@ from cutthrough.recording.begins import PREFIX
 from cutthrough.recording.keys import KeyReader
 from cutthrough.recording.matcher import Matcher, Miss
 from cutthrough.recording.model import Recording, Request, Response
+from cutthrough.recording.sharing import Reader
 
 # FAILED_PRECONDITION: clients do not try again
 STATUS = "9"
@@ -129,8 +130,11 @@ def make_steps(one: Recording) -> list[Step]:
 class Call:
     """The recordings that may answer a call, as its messages come."""
 
-    def __init__(self, matcher: Matcher, request: Request, most: int) -> None:
-        """`request`: without its body. `most`: bytes of a message."""
+    def __init__(self, matcher: Matcher, request: Request, most: int,
+                 reader: Reader | None = None) -> None:
+        """`request`: without its body. `most`: bytes of a message. `reader`: as of
+        Matcher.match."""
+        self._for = reader
         self._matcher, self._request = matcher, matcher.masked(request)
         self._frames = Frames(most)
         self._route = matcher.route(request)
@@ -210,7 +214,8 @@ class Call:
         wanted, _ = self._reader.read(self._request, recorded=False)
         begin = self._untold[0] if self._untold and (
             self._route.key.body == "raw") else b""
-        recordings, is_all = self._matcher.recordings_at(self._request, begin)
+        recordings, is_all = self._matcher.recordings_at(
+            self._request, begin, self._for)
         for one in recordings:
             if one.patterns or self._reader.read(
                     one.request, recorded=True)[0] != wanted:

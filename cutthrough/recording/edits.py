@@ -24,7 +24,8 @@ def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> 
         raise NotImported(f"{name}: {error}") from None
     old = session.get(number)
     return old is not None and session.edit(msgspec.structs.replace(
-        made, number=number, created_us=old.created_us, hits=old.hits))
+        made, number=number, created_us=old.created_us, hits=old.hits,
+        owner=old.owner))
 
 
 def set_bounds(session: AnySession, count: int | None, age_s: float | None,

@@ -124,7 +124,7 @@ def encode(value: Any, form: Form) -> str:
 def pack(one: Recording) -> dict[str, Any]:
     """As JSON has it, without what each replay changes."""
     table: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(
-        one, number=0, hits=0, created_us=0), builtin_types=(bytes,))
+        one, number=0, hits=0, created_us=0, owner=""), builtin_types=(bytes,))
     _pack_bytes(table["request"], "body")
     chunks = table["response"].get("chunks", ())
     for chunk in (*chunks, *table["response"].get("messages", ())):

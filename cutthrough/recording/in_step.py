@@ -19,6 +19,7 @@ from cutthrough.recording.calls import Answering, Call, Differs, refusal_trailer
 from cutthrough.recording.heads import build_head, build_trailers
 from cutthrough.recording.matcher import Match, Miss
 from cutthrough.recording.model import Recording
+from cutthrough.recording.sharing import Reader
 from cutthrough.recording.sluices import Sluice, comes, take, write
 
 log = logging.getLogger("cutthrough")
@@ -39,6 +40,8 @@ class Asked(Protocol):
 
     def collect(self) -> Body: ...
     def drop_body(self) -> None: ...
+    @property
+    def reader(self) -> Reader | None: ...
     def request(self, fields: bool) -> Any: ...
     def decide(self) -> None: ...
     def miss(self, found: Miss) -> None: ...
@@ -54,7 +57,7 @@ class InStep:
         self._play = play
         self._exchange, self._shared = play.exchange, play.shared
         self._call = Call(self._shared.matcher, play.request(True),
-                          self._shared.most_body)
+                          self._shared.most_body, play.reader)
 
     async def run(self) -> None:
         exchange, play, call = self._exchange, self._play, self._call
@@ -125,7 +128,8 @@ class InStep:
 
     def _next_like(self, one: Recording) -> Match | Miss:
         found: Match | Miss = self._shared.matcher.match(msgspec.structs.replace(
-            self._play.request(True), body=one.request.body), explain=False)
+            self._play.request(True), body=one.request.body), explain=False,
+            reader=self._play.reader)
         return found
 
     async def _go_on(self, answering: Answering, up: Sluice) -> None:

@@ -13,9 +13,10 @@ There may be 100 000 recordings, and each worker has them: they are kept as Mess
 a fifth of what their objects take, and are decoded when they are needed.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
 from typing import NamedTuple
@@ -40,6 +41,7 @@ from cutthrough.recording.nearest import (
     veil,
 )
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
+from cutthrough.recording.sharing import Reader, mark_of, may_read
 
 # The status of a WebSocket: in the key of its recording, for a page may have its URL
 SWITCHED = 101
@@ -131,6 +133,7 @@ class Matcher:
             tuple[Pattern, ...], Sequence[tuple[bool, Predicate]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._read_apart: dict[int, Reading] = {}
+        self._owners: dict[int, str] = {}    # see sharing.mark_of
         self._places: Places = {}
         self._begins = Begins()
         self._own = OwnLanes()
@@ -165,6 +168,8 @@ class Matcher:
             index is self._patterned or index.has(base))
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
+        if mark := mark_of(recording):
+            self._owners[number] = sys.intern(mark)
         self._begins.add(number, request)
         self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
@@ -184,6 +189,7 @@ class Matcher:
             recording, self._read_apart.pop(number, None))
         index.remove(number, base, parts, extra)
         del self._recordings[number]
+        self._owners.pop(number, None)
         request = recording.request
         self._begins.remove(number, request)
         paths = self._places[request.host]
@@ -262,17 +268,17 @@ class Matcher:
 
     def match(self, request: Request, lane: str = "", *, explain: bool = True,
               offers: bool = False, reading: Reading | None = None,
-              holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None
-              ) -> Match | Miss:
+              holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None,
+              reader: Reader | None = None) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands; `admits` as of find_likely.
         `offers`: an upgrade; the recording of a WebSocket answers no other request.
         `reading`: of this request, and `holds`: which patterns of bodies hold, if that
-        was found elsewhere."""
+        was found elsewhere. `reader`: only what it may read is taken; None: all."""
         found = self.choose(request, self.read(request) if reading is None else reading,
                             lane, explain=explain, offers=offers, holds=holds,
-                            admits=admits)
+                            admits=admits, reader=reader)
         if isinstance(found, Miss) and found.likely is not None:
             return Miss(found.reason, self.nearest(
                 self.masked(request) if reading is None else reading.request,
@@ -281,8 +287,8 @@ class Matcher:
 
     def choose(self, request: Request, reading: Reading, lane: str = "", *,
                explain: bool = False, offers: bool = False,
-               holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None
-               ) -> Match | Miss:
+               holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None,
+               reader: Reader | None = None) -> Match | Miss:
         """As `match`, but the nearest is still to be found among those likely."""
         whole, request = request, reading.request
         line = self._line(request)
@@ -293,6 +299,9 @@ class Matcher:
             groups = list(self._groups(line, reading, whole, offers, holds))
         else:
             groups = line.index.find(reading.base, reading.parts)
+        if reader is not None and self._owners:
+            groups = list(self._readable(groups, reader))
+            lane += f" of {reader.owner}"    # which has sequences of its own
         if groups and self._shared is not None and not self._has_state and (
                 route.after != "miss" and len(groups[0].numbers) == 1):
             # No other process need know of its place
@@ -325,6 +334,14 @@ class Matcher:
         return compare(request, self._line(request).reader, likely.asked, likely.state,
                        self.route)
 
+    def _readable(self, groups: Iterable[Group], reader: Reader) -> Iterator[Group]:
+        owners = self._owners
+        for one in groups:
+            numbers = [number for number in one.numbers
+                       if may_read(owners.get(number, ""), reader)]
+            if numbers:
+                yield Group(one.weight, one.extra, one.serial, numbers)
+
     def route(self, request: Request) -> Route:
         return self._line(request).route
 
@@ -332,8 +349,8 @@ class Matcher:
         """Whether there is a recording of its host and path."""
         return request.path in self._places.get(request.host, ())
 
-    def recordings_at(self, request: Request, begin: bytes
-                      ) -> tuple[list[Recording], bool]:
+    def recordings_at(self, request: Request, begin: bytes,
+                      reader: Reader | None = None) -> tuple[list[Recording], bool]:
         """Those of its host and path whose requests begin with this message, the oldest
         first; whether these are all. Bounded: the process waits for it."""
         found: list[Recording] = []
@@ -341,6 +358,9 @@ class Matcher:
         numbers = self._begins.find(request, begin) if begin else numbers_of(
             self._places.get(request.host, {}).get(request.path, ()))
         for number in numbers:
+            if reader is not None and not may_read(
+                    self._owners.get(number, ""), reader):
+                continue
             packed = self._recordings[number]
             size += len(packed)
             if found and (len(found) >= MOST_READ or size > MOST_READ_BYTES):

@@ -23,6 +23,7 @@ class Asker(NamedTuple):
 
     user: str
     client: str                              # its address
+    shares: bool = False                     # its rule has `shared`
 
     @property
     def name(self) -> str:

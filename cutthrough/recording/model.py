@@ -123,6 +123,7 @@ class Recording(msgspec.Struct, frozen=True, gc=False, kw_only=True,
     number: int = 0                          # of its session; 0: none yet
     created_us: int = 0                      # Unix time
     hits: int = 0
+    owner: str = ""                          # see sharing; "": everybody's
     tags: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     requires: dict[str, str] = {}

@@ -35,13 +35,14 @@ from cutthrough.recording.matcher import Match, Matcher, Miss, Reading
 from cutthrough.recording.misses import Asker, Missed
 from cutthrough.recording.model import Pattern, Recording, Request, Response
 from cutthrough.recording.shared import Exchange, Shared
+from cutthrough.recording.sharing import Reader, owner_of
 from cutthrough.recording.sluices import PIECE, Sluice, frame, take, until_left, write
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
 
 # As policy's Recording has it
-REPLAYS = 2
+REPLAYS, CACHES = 2, 3
 
 
 class Play:
@@ -185,7 +186,8 @@ class Play:
     def _settle(self, matcher: Matcher, request: Request, reading: Reading,
                 holds: dict[Pattern, bool]) -> None:
         shared = self.shared
-        found = matcher.choose(request, reading, offers=self._offers, holds=holds)
+        found = matcher.choose(request, reading, offers=self._offers, holds=holds,
+                               reader=self.reader)
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
@@ -215,7 +217,8 @@ class Play:
                            "nearest recording is not looked for"))
             return
         found = matcher.choose(request, reading, explain=True, offers=self._offers,
-                               holds=holds, admits=told.admitted_to(self._asker))
+                               holds=holds, admits=told.admitted_to(self._asker),
+                               reader=self.reader)
         if not isinstance(found, Miss):      # another worker has freed its place
             found = miss
         likely = found.likely
@@ -338,6 +341,12 @@ class Play:
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 
+    @property
+    def reader(self) -> Reader | None:
+        """None: it may be answered with all that is recorded."""
+        return Reader(owner_of(self._asker.user), self._asker.shares) if (
+            self._mode == CACHES) else None
+
     def request(self, fields: bool) -> Any:
         return read_request(self._head, self._scheme, self.host, self._port,
                             self.body, fields=fields)
@@ -351,7 +360,8 @@ class Play:
             return
         body = build_body(response, method, chunked)
         matcher = self.shared.matcher
-        if is_last and self.shared.keeps and matcher is not None:
+        if is_last and self.shared.keeps and matcher is not None and (
+                self._mode != CACHES):       # where not all may read it
             number = recording.number
             self.exchange.keep(head, body, self.body, number, matcher.packed(number))
         if self.exchange.answer_whole(head, body):

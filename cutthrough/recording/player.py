@@ -156,9 +156,9 @@ class Player:
 
     def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
               scheme: str, minor: int, has_body: bool, offers: bool, client: str,
-              user: str) -> Play:
+              user: str, shares: bool = False) -> Play:
         request = (exchange, mode, head, host, port, scheme, minor, has_body, offers,
-                   Asker(user, client))
+                   Asker(user, client, shares))
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:

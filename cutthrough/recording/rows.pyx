@@ -99,7 +99,8 @@ cdef class RowMaker:
         n_target = protocol - target
         protocol += 1
         n_protocol = head + n - protocol
-        if not (is_ascii(head, n) and is_ascii(one.host_text.data, one.host_text.n)):
+        if not (is_ascii(head, n) and is_ascii(one.host_text.data, one.host_text.n)
+                and is_ascii(one.user_text.data, one.user_text.n)):
             return False
         request = self._request(one.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
@@ -244,7 +245,8 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
                      size_t n_query, const char *protocol, size_t n_protocol, bytes up,
                      const Text *pieces, size_t n_pieces) except -1:
     cdef size_t n_up = PyBytes_GET_SIZE(up), i
-    cdef size_t size = MOST_WORDS + one.host_text.n + (protocol + n_protocol - method) + n_up
+    cdef size_t size = MOST_WORDS + one.host_text.n + one.user_text.n
+    size += (protocol + n_protocol - method) + n_up
     cdef bint has_protocol = n_protocol != 8 or memcmp(protocol, b"HTTP/1.1", 8) != 0
     cdef int64_t head_us = max(<int64_t>0, one.wait_us), at_us
     cdef uint32_t n_chunks = 0
@@ -253,7 +255,7 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
     for i in range(n_pieces):
         n_chunks += pieces[i].n > TIME_BYTES
         size += pieces[i].n + MOST_OF_CHUNK
-    at = put_map(batch.begin_of(BLOB, size), 3)
+    at = put_map(batch.begin_of(BLOB, size), 4)
     at = put_text(at, b"request", 7)
     at = put_map(at, 5 + (n_query > 0) + (n_up > 0) + has_protocol + request.count)
     at = put_text(at, b"method", 6)
@@ -296,6 +298,9 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
             at = put_data(at, pieces[i].data + TIME_BYTES, pieces[i].n - TIME_BYTES)
     at = put_text(at, b"created_us", 10)
     at = put_number(at, one.begun_us)
+    at = put_text(at, b"owner", 5)          # as sharing.owner_of
+    at = put_text(at, one.user_text.data, one.user_text.n) if one.user_text.n else (
+        put_text(at, b":", 1))
     return batch.end_at(at)
 
 

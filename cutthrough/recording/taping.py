@@ -20,6 +20,7 @@ from cutthrough.recording.model import (
     Response,
     find,
 )
+from cutthrough.recording.sharing import owner_of
 
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
@@ -112,7 +113,7 @@ def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
                 for n, data in pieces if data]),
             head_asked=head_asked, end_asked=end_asked, is_cut=left,
             cut_by_client=left and is_rpc and one.reason in BY_CLIENT),
-        created_us=one.begun_us)
+        created_us=one.begun_us, owner=owner_of(one.user))
 
 
 def _judge_left(one: Taped, fields: Fields, cuts: str) -> None:
@@ -193,7 +194,7 @@ def _of_websocket(one: Taped) -> Recording:
                 _message(message, max(0, one.pieces[message.piece].at_us
                                       - one.head_at_us))
                 for message in found if message.kind not in ("ping", "pong"))),
-        created_us=one.begun_us)
+        created_us=one.begun_us, owner=owner_of(one.user))
 
 
 def _message(message: Passed, at_us: int) -> Message:

@@ -24,6 +24,7 @@ from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, OK, RECORDING_MISSED, REPLAYED
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.acl cimport CACHES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_FORWARD
@@ -64,7 +65,8 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 
 cdef int begin_replay(Client c) except -1:
-    cdef Answer known = known_answer(c)
+    # Of the mode `cache` not all may read all: see recording.sharing
+    cdef Answer known = known_answer(c) if recording_of(c) != CACHES else None
     if known is not None:
         return send_known(c, known)
     return ask_player(c)
@@ -81,7 +83,8 @@ cdef int ask_player(Client c) except -1:
     f.run = c.context.player.begin(
         f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
         "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
-        text[:n].decode(), (c.user or b"").decode("utf-8", "replace"))
+        text[:n].decode(), (c.user or b"").decode("utf-8", "replace"),
+        c.snapshot.acl.rules[c.request.rule].shared)
     wait_for_player(c)
     f.run.start()
     return 0

@@ -1,11 +1,11 @@
-"""What one user did is not another's: misses (R74)."""
+"""What one user did is not another's: misses (R74), answers of a cache (R75)."""
 
 import json
 import re
 
 import pytest
 
-from tests.e2e.test_recording import fill, made
+from tests.e2e.test_recording import fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recordings_page import get
 from tests.e2e.test_users import basic, hash_of
@@ -89,3 +89,55 @@ def test_no_hash_of_a_guess_stands_beside_a_stored_one(start, folder, dial):
     told = reply.body.decode() + json.dumps(get(operator, "/replays"))
     assert "query key card: '[redacted]', recorded '[redacted]'" in told
     assert not re.search("redacted:[0-9a-f]", told)
+
+
+CACHES = USERS + """
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.0/8"]
+recording = "cache"
+{keys}
+"""
+
+
+def tell_account(conn):
+    """The answer depends on a field that no key has, and /cookie sets one."""
+    while True:
+        asked = conn.read_request()
+        body = (asked.get("X-Account") or "nobody").encode()
+        cookie = b"Set-Cookie: id=1\r\n" if asked.target == "/cookie" else b""
+        conn.send(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b"
+                  % (cookie, len(body), body))
+
+
+def ask_as(proxy, dial, url, auth, *fields):
+    name = "ann" if auth == ANN else "eve"
+    return dial(proxy).get(url, f"X-Account: {name}", *fields, auth=auth).body.decode()
+
+
+def test_a_cache_gives_no_answer_of_one_user_to_another(
+        start, folder, make_origin, dial):
+    """R75. Ann got what the origin had answered to Eve's account."""
+    origin = make_origin(tell_account)
+    proxy, _ = start(CACHES.format(keys=""), "workers = 1")
+    for number, (auth, name) in enumerate(((EVE, "eve"), (ANN, "ann")), 1):
+        assert ask_as(proxy, dial, origin.url("/me"), auth) == name
+        wait_until(lambda n=number: recorded(folder) == n, "a recording")
+    for _ in range(3):
+        wait_until(lambda: ask_as(proxy, dial, origin.url("/me"), EVE) == "eve"
+                   and proxy.wait_log()[-1]["reason"] == "replayed", "Eve's own")
+        assert ask_as(proxy, dial, origin.url("/me"), ANN) == "ann"
+
+
+def test_a_shared_cache_gives_all_but_what_may_be_private(
+        start, folder, make_origin, dial):
+    """R75."""
+    origin = make_origin(tell_account)
+    proxy, _ = start(CACHES.format(keys="shared = true"), "workers = 1")
+    token = "Authorization: Bearer EVETOKEN1"
+    for path, fields in (("/me", ()), ("/cookie", ()), ("/token", (token,))):
+        assert ask_as(proxy, dial, origin.url(path), EVE, *fields) == "eve"
+    wait_until(lambda: recorded(folder) == 3, "three recordings")
+    wait_until(lambda: ask_as(proxy, dial, origin.url("/me"), ANN) == "eve", "shared")
+    for path in ("/cookie", "/token"):
+        assert ask_as(proxy, dial, origin.url(path), ANN) == "ann", path

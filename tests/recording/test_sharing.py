@@ -1,0 +1,68 @@
+"""Whose a recording is, and which requests it may answer in mode `cache` (R75)."""
+
+import pytest
+from msgspec import structs
+
+from cutthrough.recording.keys import Key, Route
+from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.sharing import ANONYMOUS, Reader, mark_of, may_read
+from tests.recording.answers import recording, request
+
+ANN, EVE, NOBODY = (Reader(one, False) for one in ("ann", "eve", ANONYMOUS))
+SHARING = Reader("eve", True)
+
+
+def of(owner, number=1, sent=(), got=(), path="/a"):
+    one = recording(number, request(path, fields=sent), owner=owner)
+    return structs.replace(one, response=structs.replace(one.response, fields=got))
+
+
+def readers(one):
+    mark = mark_of(one)
+    return [name for name, reader in (
+        ("ann", ANN), ("eve", EVE), ("nobody", NOBODY), ("shared", SHARING))
+        if may_read(mark, reader)]
+
+
+def test_a_recording_answers_its_user_and_others_if_the_rule_shares():
+    assert readers(of("ann")) == ["ann", "shared"]
+    assert readers(of(ANONYMOUS)) == ["nobody", "shared"]
+    assert readers(of("")) == ["ann", "eve", "nobody", "shared"]
+
+
+@pytest.mark.parametrize(("sent", "got"), [
+    ((("Authorization", "[redacted:0123456789abcdef]"),), ()),
+    ((("COOKIE", "a=b"),), ()), ((), (("set-cookie", "a=[redacted]"),)),
+    ((), (("Cache-Control", "max-age=9, Private"),)),
+    ((), (("Cache-Control", 'private="x-a"'),)),
+    ((), (("Cache-Control", "public"), ("cache-control", "no-store"))),
+])
+def test_what_may_be_meant_for_one_user_is_never_shared(sent, got):
+    assert readers(of("ann", sent=sent, got=got)) == ["ann"]
+    assert readers(of(ANONYMOUS, sent=sent, got=got)) == []
+    assert len(readers(of("", sent=sent, got=got))) == 4, "imported"
+
+
+def test_each_reader_has_sequences_of_its_own():
+    matcher = Matcher([Route(key=Key())])
+    for number, owner in enumerate(["ann", "eve", "ann", ""], 1):
+        matcher.add(of(owner, number))
+
+    def take(reader, times):
+        found = [matcher.match(request("/a"), reader=reader) for _ in range(times)]
+        return [one.recording.number if isinstance(one, Match) else 0 for one in found]
+
+    assert take(ANN, 4) == [1, 3, 4, 4]
+    assert take(EVE, 3) == [2, 4, 4]
+    assert take(None, 5) == [1, 2, 3, 4, 4]
+    matcher.remove(4)
+    assert take(NOBODY, 1) == [0]
+    assert isinstance(matcher.match(request("/a"), reader=NOBODY), Miss)
+
+
+def test_calls_are_of_their_reader_too():
+    matcher = Matcher()
+    for number, owner in ((1, "ann"), (2, "eve")):
+        matcher.add(of(owner, number))
+    found, is_all = matcher.recordings_at(request("/a"), b"", EVE)
+    assert [one.number for one in found] == [2] and is_all
