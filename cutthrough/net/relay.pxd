@@ -1,6 +1,6 @@
 """Bytes from one socket to another: the pump, and the relay of two of them."""
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.pipes cimport Pipe
 from cutthrough.net.transport cimport Socket
@@ -21,9 +21,11 @@ cdef enum Pumped:
 
 # Inspects the `n` bytes in `data` and may shorten them in place. Returns bytes consumed, or < 0;
 # fewer than `n` only if the message ended among them, with pump.left set to 0. *before: earlier
-# bytes, held back until now, that go before `data`.
-ctypedef int64_t (*filter_t)(void *context, char *data, size_t n, size_t *out_len,
-                             const char **before, size_t *before_len) noexcept nogil
+# bytes, held back until now, that go before `data`. The owner's own fields may follow behind
+# the Filter: a pump has one pointer for both, because there are thousands at rest.
+cdef struct Filter:
+    int64_t (*run)(Filter *filter, char *data, size_t n, size_t *out_len,
+                   const char **before, size_t *before_len) noexcept nogil
 
 # Is passed each piece of a stream before the sink is, heads as they are sent on and the framing
 # of chunked bodies included, and may not change it. A piece may be empty. The owner's own fields
@@ -39,14 +41,14 @@ cdef struct Pump:
     int64_t left            # bytes still to be read; < 0: until EOF
     uint64_t moved          # bytes taken by the sink
     int64_t allowance       # bytes it may still read; INT64_MAX: in effect unlimited
-    filter_t filter
-    void *context           # of the filter
+    Filter *filter          # NULL: none
     Tap *tap                # NULL: none
-    int error
+    int16_t error           # an errno
     uint8_t bulk            # full reads in a row; selects copy or splice
     uint8_t eof
     uint8_t may_splice
     uint8_t spliced         # at least once
+    uint8_t shut            # in a relay: EOF was passed on
 
 # Prepares to move `left` bytes. Keeps `allowance`, `tap`, and `may_splice` if both sockets can
 # be spliced; resets everything else.
@@ -67,8 +69,6 @@ cdef void stop_pump(Pump *pump) noexcept nogil
 cdef struct Relay:
     Pump up                 # client to origin
     Pump down
-    uint8_t up_shut         # EOF was passed on
-    uint8_t down_shut
 
 cdef enum Relayed:
     RELAY_OPEN = 0

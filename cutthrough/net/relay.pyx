@@ -19,7 +19,7 @@ End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36)
 direction goes on.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int16_t, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
@@ -102,7 +102,7 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
         return 0
     if n == -EAGAIN:
         return 0
-    p.error = <int>-n
+    p.error = <int16_t>-n
     return -PUMP_SOURCE_FAILED
 
 
@@ -120,11 +120,11 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
     if n == -EAGAIN:
         return 0
     if n < 0:                           # reported once: the next recv would return 0
-        p.error = <int>-n
+        p.error = <int16_t>-n
         return -PUMP_SOURCE_FAILED
     sent = try_send(p.sink, data, n)
     if sent < 0:
-        p.error = <int>-sent
+        p.error = <int16_t>-sent
         return -PUMP_SINK_FAILED
     p.moved += sent
     p.allowance -= sent
@@ -134,7 +134,7 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
     while n > 0:
         r = skip_peeked(p.source, n)
         if r <= 0:
-            p.error = <int>-r
+            p.error = <int16_t>-r
             return -PUMP_SOURCE_FAILED
         n -= r
     return sent
@@ -181,7 +181,7 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         p.may_splice = n == -EINVAL and p.source.kind != KERNEL
         p.bulk = 0
         return 0
-    p.error = <int>-n
+    p.error = <int16_t>-n
     return -PUMP_SOURCE_FAILED
 
 
@@ -191,7 +191,7 @@ cdef bint flush(Pump *p) noexcept nogil:
     if p.kept != NULL:
         n = try_send(p.sink, bytes_of(p.kept) + p.kept.start, p.kept.end - p.kept.start)
         if n < 0:
-            p.error = <int>-n
+            p.error = <int16_t>-n
             return False
         p.moved += n
         p.kept.start += <unsigned int>n
@@ -202,7 +202,7 @@ cdef bint flush(Pump *p) noexcept nogil:
         if n == 0:
             return True
         if n < 0:
-            p.error = <int>-n
+            p.error = <int16_t>-n
             return False
         p.pipe.held -= <unsigned int>n
         p.moved += n
@@ -220,7 +220,7 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
     if not is_holding(p) and p.sink.ready & CAN_WRITE:
         sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
         if sent < 0:
-            p.error = <int>-sent
+            p.error = <int16_t>-sent
             return False
         p.moved += sent
     if <size_t>sent == n + m:
@@ -245,7 +245,7 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
     cdef int64_t used = n
     p.error = 0
     if p.filter != NULL:
-        used = p.filter(p.context, data, n, &out_len, &head, &head_len)
+        used = p.filter.run(p.filter, data, n, &out_len, &head, &head_len)
         if used < 0:
             return -2
     elif p.left >= 0:
@@ -284,35 +284,35 @@ cdef void stop_pump(Pump *p) noexcept nogil:
 cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
     cdef Pumped up, down
     again[0] = False
-    if not r.up_shut:
+    if not r.up.shut:
         up = run_pump(&r.up) if r.up.sink != NULL else throw_away(&r.up)
         # A send gets EPIPE only after the origin's end of stream: it has sent all its bytes
         if up == PUMP_SINK_FAILED and r.up.sink != NULL and r.up.error == EPIPE:
             lose(&r.up)
             up = throw_away(&r.up)
         if up == PUMP_EOF:
-            r.up_shut = True
-            pass_end(r.up.sink, r.down_shut)
+            r.up.shut = True
+            pass_end(r.up.sink, r.down.shut)
         elif up == PUMP_SINK_FAILED:
             return RELAY_UP_SINK_FAILED
         elif up >= PUMP_SOURCE_FAILED:
             return RELAY_UP_SOURCE_FAILED if up == PUMP_SOURCE_FAILED else RELAY_NO_ROOM
         else:
             again[0] = up == PUMP_AGAIN
-    if not r.down_shut:
+    if not r.down.shut:
         down = run_pump(&r.down)
         if down == PUMP_EOF:
-            r.down_shut = True
-            pass_end(r.down.sink, r.up_shut)
+            r.down.shut = True
+            pass_end(r.down.sink, r.up.shut)
         elif down >= PUMP_SOURCE_FAILED:
             return RELAY_DOWN_SOURCE_FAILED if down == PUMP_SOURCE_FAILED else (
                 RELAY_DOWN_SINK_FAILED if down == PUMP_SINK_FAILED else RELAY_NO_ROOM)
         else:
             again[0] |= down == PUMP_AGAIN
-    if r.up_shut and r.down_shut and not holds_back(r.down.sink) and (
+    if r.up.shut and r.down.shut and not holds_back(r.down.sink) and (
             r.up.sink == NULL or not holds_back(r.up.sink)):
         return RELAY_CLOSED
-    return RELAY_HALF_CLOSED if r.up_shut or r.down_shut else RELAY_OPEN
+    return RELAY_HALF_CLOSED if r.up.shut or r.down.shut else RELAY_OPEN
 
 
 cdef inline void pass_end(Socket *sink, bint both) noexcept nogil:
@@ -336,7 +336,7 @@ cdef Pumped throw_away(Pump *p) noexcept nogil:
             p.eof = True
             return PUMP_EOF
         if n < 0 and n != -EAGAIN:
-            p.error = <int>-n
+            p.error = <int16_t>-n
             return PUMP_SOURCE_FAILED
         if n > 0:
             p.left -= n

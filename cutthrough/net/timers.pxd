@@ -10,15 +10,14 @@ cdef enum:
     # expired together held up all other connections for 0.2 s
     MOST_EXPIRED = 64
 
-# Embedded in an object that has a deadline. Zeroed: not armed.
+# Embedded in an object that has a deadline, which `on_expiry` finds around it. Zeroed: not armed.
 cdef struct Timer:
     Timer *prev
     Timer *next
     int64_t deadline_ms         # of CLOCK_MONOTONIC; moved freely to later times
     int64_t filed_tick          # the tick that checks this timer; 0: not filed
-    void *owner
 
-ctypedef void (*on_expiry_t)(void *owner) noexcept
+ctypedef void (*on_expiry_t)(Timer *timer) noexcept
 
 cdef class Wheel:
     cdef Timer slots[N_SLOTS]           # heads of circular lists

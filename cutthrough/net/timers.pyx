@@ -64,7 +64,7 @@ cdef class Wheel:
             else:
                 self.armed -= 1
                 self.turn -= 1
-                self.on_expiry(timer.owner)
+                self.on_expiry(timer)
 
     cdef int64_t next_in_ms(self, int64_t now_ms) noexcept:
         cdef int64_t start = self.tick + 1

@@ -2,12 +2,13 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.relay cimport Filter, Pump
 from cutthrough.wire.chunks cimport Chunks
 
 # The scanner of a chunked body, and the bytes behind the body. Made
 # for the message, and freed with the request.
 cdef struct Scan:
+    Filter filter           # of the pump; first, so that one pointer is both
     Chunks chunks
     Pump *pump
     Block *surplus

@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.relay cimport Filter, Pump
 from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 
 
@@ -22,14 +22,14 @@ cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint
     scan.valid = 0
     scan.most = most
     pump.left = -1
-    pump.filter = scan_filter
-    pump.context = scan
+    scan.filter.run = scan_filter
+    pump.filter = &scan.filter
     return True
 
 
-cdef int64_t scan_filter(void *context, char *data, size_t n, size_t *out_len,
+cdef int64_t scan_filter(Filter *filter, char *data, size_t n, size_t *out_len,
                          const char **before, size_t *before_len) noexcept nogil:
-    cdef Scan *scan = <Scan *>context
+    cdef Scan *scan = <Scan *>filter
     cdef int64_t used = scan_chunks(&scan.chunks, data, n, out_len)
     if scan.chunks.before_len:
         before[0] = scan.chunks.before

@@ -96,7 +96,8 @@ cdef class Client(StreamOwner):
     cdef int64_t silent_ms              # the deadline without one byte
     cdef Usage usage                    # charges against limits; see charge
     cdef Relay relay
-    cdef uint64_t told_up, told_down    # bytes that its pumps moved, counted so far
+    # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
+    cdef uint32_t told_up, told_down
     cdef Stamps stamps
 
     cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel

@@ -10,7 +10,7 @@ other files: `session` decides, `tunnel` and `forward` carry out.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -307,8 +307,8 @@ cdef class Client:
 
     cdef void count_moved(self) noexcept:
         cdef Counters *counters = self.context.counters
-        cdef uint64_t up = self.relay.up.moved - self.told_up
-        cdef uint64_t down = self.relay.down.moved - self.told_down
+        cdef uint32_t up = <uint32_t>self.relay.up.moved - self.told_up
+        cdef uint32_t down = <uint32_t>self.relay.down.moved - self.told_down
         counters.bytes_up += up
         counters.bytes_down += down
         if self.relay.up.spliced:
@@ -359,7 +359,7 @@ cdef class Client:
         self.relay.up.tap = self.relay.down.tap = NULL
         self.relay.up.moved = self.relay.down.moved = 0
         self.told_up = self.told_down = 0
-        self.relay.up_shut = self.relay.down_shut = self.until_close = False
+        self.relay.up.shut = self.relay.down.shut = self.until_close = False
         give_block(&self.head)
         give_block(&self.partial)
         drop_opening(self)

@@ -101,11 +101,11 @@ cdef int go_on(Client c) except -1:
     if c.usage.meter != NULL and not before_turn(c):
         c.relay.up.left = c.relay.down.left = 0
     if c.request.sides & TO_CLIENT:
-        waits = is_under_way(c, &c.relay.down, c.relay.down_shut)
+        waits = is_under_way(c, &c.relay.down, c.relay.down.shut)
     elif c.relay.down.left > 0:
         throw_away(&c.relay.down)
     if c.request.sides & TO_ORIGIN:
-        waits |= is_under_way(c, &c.relay.up, c.relay.up_shut)
+        waits |= is_under_way(c, &c.relay.up, c.relay.up.shut)
     elif c.request.is_tunnel and c.relay.up.left > 0:
         throw_away(&c.relay.up)
     if c.request.ending == OK and not c.sock.ready & BROKEN:

@@ -115,9 +115,9 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         holding=(c.usage.holding.client_row, c.usage.holding.user_row,
                  bool(c.usage.holding.is_counted), bool(c.usage.holding.has_tunnel),
                  ) if same_page else None,
-        up=way_of(&c.relay.up, c.relay.up_shut, &c.usage.meter.up if c.usage.meter != NULL
+        up=way_of(&c.relay.up, c.relay.up.shut, &c.usage.meter.up if c.usage.meter != NULL
                   else NULL),
-        down=way_of(&c.relay.down, c.relay.down_shut, &c.usage.meter.down
+        down=way_of(&c.relay.down, c.relay.down.shut, &c.usage.meter.down
                     if c.usage.meter != NULL else NULL))
 
 
@@ -301,12 +301,12 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
      c.usage.holding.is_counted, c.usage.holding.has_tunnel) = lent
     start_pump(&c.relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, -1)
-    c.relay.up_shut = record.up.shut
-    c.relay.down_shut = record.down.shut
+    c.relay.up.shut = record.up.shut
+    c.relay.down.shut = record.down.shut
     read_way(&c.relay.up, record.up, c.context.may_splice, fds)
     read_way(&c.relay.down, record.down, c.context.may_splice, fds)
-    c.told_up = c.relay.up.moved            # counted by the giver
-    c.told_down = c.relay.down.moved
+    c.told_up = <uint32_t>c.relay.up.moved  # counted by the giver
+    c.told_down = <uint32_t>c.relay.down.moved
     return 0
 
 

@@ -51,7 +51,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
     relay.down.kept = kept
-    relay.up_shut = relay.down_shut = False
+    relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
     c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and c.opening == NULL
@@ -131,11 +131,11 @@ cdef int run_tunnel(Client c) except -1:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
         # HUP without a reset means only that both ends were shut, or on a unix socket that
         # the client has closed: its stream is complete, as after a FIN.
-        if c.sock.ready & BROKEN and not c.relay.down_shut and (
+        if c.sock.ready & BROKEN and not c.relay.down.shut and (
                 c.sock.kind != KERNEL or take_error(&c.sock)):
             return deliver(c, CLIENT_RESET, TO_ORIGIN)
         # A local origin hangs up when it closes: only a send finds out what that means
-        if c.origin.sock.ready & BROKEN and c.relay.down_shut and not c.relay.up_shut and (
+        if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
                 c.request.hop.kind != HOP_LOCAL):
             if untaken(&c.sock) == 0:       # the client has the whole stream and its end
                 c._record(ORIGIN_RESET)

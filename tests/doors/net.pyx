@@ -29,7 +29,6 @@ cdef class Alarms:
             alarm = self.alarms[name] = Alarm.__new__(Alarm)
             alarm.name = name
             alarm.alarms = self
-            alarm.timer.owner = <void *>alarm
         self.wheel.arm(&alarm.timer, deadline_ms)
 
     def cancel(self, name):
@@ -55,8 +54,12 @@ cdef class Alarm:
     cdef Alarms alarms
 
 
-cdef void ring(void *owner) noexcept:
-    cdef Alarm alarm = <Alarm>owner
+cdef Alarm any_alarm = Alarm.__new__(Alarm)
+cdef Py_ssize_t TIMER_AT = <char *>&any_alarm.timer - <char *><void *>any_alarm
+
+
+cdef void ring(Timer *timer) noexcept:
+    cdef Alarm alarm = <Alarm><void *>(<char *>timer - TIMER_AT)
     alarm.alarms.rung.append(alarm.name)
 
 
