@@ -39,7 +39,7 @@ cdef class Bridge(StreamOwner):
             # The endpoint's sends get EPIPE from now on
             stop_pump(&self.relay.down)
             linux.shutdown(self.pier.sock.fd, SHUT_RD)
-            self.relay.down_shut = True
+            self.relay.down.shut = True
             self.sock.ready |= CAN_READ
             how = run_relay(&self.relay, &again)
         if how == RELAY_CLOSED:
