@@ -13,7 +13,8 @@ import time
 
 from bench.micro import Micro
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Match, Matcher
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match
 from cutthrough.recording.model import Recording, Request, Response
 
 COUNT = 100_000

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from cutthrough.exchange.bounds import Steps, TooMuch
-from cutthrough.exchange.jsonpath import Part, Path, is_same
+from cutthrough.exchange.jsonpath import Path
+from cutthrough.exchange.jsonpath_nodes import Part, is_same
 from cutthrough.exchange.scan import count_parsed, count_values
 
 # Values and keys of a document, and how deep they lie: parsed in some 6 ms

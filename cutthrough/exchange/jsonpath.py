@@ -5,230 +5,41 @@
 Each node that is visited or compared is a step, and their number is bounded by the
 number of the document's values (R67). Expressions in `match` and `search` run on RE2.
 The parser reads each character once; it is separate from the evaluation, which is made
-of closures: what a selector selects of one node, what a filter says of one.
+of closures: what a selector selects of a node, what a filter says of it
+(jsonpath_nodes).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from cutthrough.exchange.bounds import KeyMistake, Steps
-from cutthrough.exchange.expressions import Expression, compile_expression
+from cutthrough.exchange.expressions import compile_expression
+from cutthrough.exchange.jsonpath_nodes import (
+    COMPARE,
+    MOST_INDEX,
+    NOTHING,
+    Asking,
+    Node,
+    Nodes,
+    Selector,
+    Test,
+    Value,
+    by_index,
+    by_name,
+    by_slice,
+    by_test,
+    every_child,
+    length_of,
+    make_query,
+    make_segment,
+    matches_of,
+)
 from cutthrough.exchange.scan import count_parsed
 
 # Characters of a path; what is nested in it
 MOST_PATH, MOST_NESTED = 4096, 16
-# Characters of texts that are compared in one step
-_CHARACTERS = 256
-# The range of exact integers (section 2.1)
-_MOST_INDEX = (1 << 53) - 1
 
-Part = str | int
-
-
-class Node(NamedTuple):
-    value: Any
-    parent: "Node | None" = None
-    key: Part = ""
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Where it is, from the root."""
-        found, node = list[Part](), self
-        while node.parent is not None:
-            found.append(node.key)
-            node = node.parent
-        return tuple(reversed(found))
-
-
-class Asking(NamedTuple):
-    """One evaluation: the root of the document, and the steps that are left."""
-
-    root: Node
-    steps: Steps
-
-
-class Nothing:
-    """The value of what is absent (section 2.4.1)."""
-
-
-NOTHING = Nothing()
-
-Selector = Callable[[Node, Asking], Sequence[Node]]
-Value = Callable[[Any, Asking], Any]
-Test = Callable[[Any, Asking], bool]
-Nodes = Callable[[Any, Asking], list[Node]]
-
-
-class Path:
-    def __init__(self, text: str) -> None:
-        """Raises KeyMistake."""
-        parser = _Parser(text)
-        self._find = parser.read_path()
-
-    def find(self, document: Any) -> list[Node]:
-        """In order. Raises TooMuch."""
-        root = Node(document)
-        return self._find(document, Asking(root, Steps(count_parsed(document))))
-
-
-# --- selectors ---------------------------------------------------------------------
-
-def _children(node: Node) -> Sequence[Node]:
-    value = node.value
-    if isinstance(value, dict):
-        return [Node(inner, node, key) for key, inner in value.items()]
-    if isinstance(value, list):
-        return [Node(inner, node, key) for key, inner in enumerate(value)]
-    return ()
-
-
-def _descend(node: Node, asking: Asking) -> Iterator[Node]:
-    """The node and all in it, a parent before its children."""
-    left = [node]
-    while left:
-        node = left.pop()
-        asking.steps.take()
-        yield node
-        if isinstance(node.value, dict | list):
-            left += reversed(_children(node))
-
-
-def _name(name: str) -> Selector:
-    def select(node: Node, asking: Asking) -> Sequence[Node]:
-        value = node.value
-        if isinstance(value, dict) and name in value:
-            return (Node(value[name], node, name),)
-        return ()
-
-    return select
-
-
-def _index(index: int) -> Selector:
-    def select(node: Node, asking: Asking) -> Sequence[Node]:
-        value = node.value
-        if isinstance(value, list) and -len(value) <= index < len(value):
-            return (Node(value[index], node, index % len(value)),)
-        return ()
-
-    return select
-
-
-def _slice(begin: int | None, end: int | None, step: int | None) -> Selector:
-    def select(node: Node, asking: Asking) -> Sequence[Node]:
-        value = node.value
-        if not isinstance(value, list) or step == 0:
-            return ()
-        return [Node(value[at], node, at)
-                for at in range(*slice(begin, end, step).indices(len(value)))]
-
-    return select
-
-
-def _every(node: Node, asking: Asking) -> Sequence[Node]:
-    return _children(node)
-
-
-def _filter(test: Test) -> Selector:
-    def select(node: Node, asking: Asking) -> Sequence[Node]:
-        children = _children(node)
-        asking.steps.take(len(children))
-        return [one for one in children if test(one.value, asking)]
-
-    return select
-
-
-def _segment(selectors: list[Selector], *, deep: bool
-             ) -> Callable[[list[Node], Asking], list[Node]]:
-    def follow(nodes: list[Node], asking: Asking) -> list[Node]:
-        made: list[Node] = []
-        for node in nodes:
-            for one in _descend(node, asking) if deep else (node,):
-                for select in selectors:
-                    selected = select(one, asking)
-                    asking.steps.take(1 + len(selected))
-                    made += selected
-        return made
-
-    return follow
-
-
-def _query(segments: list[Callable[[list[Node], Asking], list[Node]]], *, is_root: bool
-           ) -> Nodes:
-    def find(current: Any, asking: Asking) -> list[Node]:
-        nodes = [asking.root if is_root else Node(current)]
-        for follow in segments:
-            nodes = follow(nodes, asking)
-        return nodes
-
-    return find
-
-
-# --- filters -----------------------------------------------------------------------
-
-def is_same(one: Any, other: Any, steps: Steps) -> bool:
-    """Whether two values are equal. True is not 1. Raises TooMuch."""
-    steps.take()
-    if isinstance(one, str):
-        steps.take(len(one) // _CHARACTERS)
-        return isinstance(other, str) and one == other
-    if isinstance(one, dict):
-        return isinstance(other, dict) and len(one) == len(other) and all(
-            key in other and is_same(value, other[key], steps)
-            for key, value in one.items())
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(
-            is_same(*pair, steps) for pair in zip(one, other, strict=True))
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
-
-
-def _is_less(one: Any, other: Any, steps: Steps) -> bool:
-    steps.take()
-    if isinstance(one, str) and isinstance(other, str):
-        steps.take(len(one) // _CHARACTERS)
-        return one < other
-    return _is_number(one) and _is_number(other) and bool(one < other)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_COMPARE: dict[str, Callable[[Any, Any, Steps], bool]] = {
-    "==": is_same,
-    "!=": lambda one, other, steps: not is_same(one, other, steps),
-    "<": _is_less,
-    ">": lambda one, other, steps: _is_less(other, one, steps),
-    "<=": lambda one, other, steps: (
-        _is_less(one, other, steps) or is_same(one, other, steps)),
-    ">=": lambda one, other, steps: (
-        _is_less(other, one, steps) or is_same(one, other, steps))}
-
-
-def _length(value: Any) -> Any:
-    return len(value) if isinstance(value, str | dict | list) else NOTHING
-
-
-def _matches(text: Value, pattern: Value, *, whole: bool) -> Test:
-    def matches(current: Any, asking: Asking) -> bool:
-        subject, wanted = text(current, asking), pattern(current, asking)
-        if not isinstance(subject, str) or not isinstance(wanted, str):
-            return False
-        asking.steps.take(1 + (len(subject) + len(wanted)) // 16)
-        try:
-            compiled: Expression = compile_expression(wanted)
-        except KeyMistake:
-            return False
-        asking.steps.take(compiled.cost(subject))
-        # Half of a character is in no text of UTF-8
-        subject = subject.encode(errors="replace").decode()
-        return (compiled.fullmatch(subject) if whole else
-                compiled.search(subject)) is not None
-
-    return matches
-
-
-# --- the parser --------------------------------------------------------------------
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _WORD = re.compile(r"[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*+")
@@ -300,7 +111,7 @@ class _Parser:
                 is_single = False
             elif not self._text.startswith((".", "["), self._at):
                 self._at = at
-                return _query(segments, is_root=is_root), is_single
+                return make_query(segments, is_root=is_root), is_single
             if self._take("["):
                 selectors, is_one = self._selectors()
             else:
@@ -308,15 +119,15 @@ class _Parser:
                     self._need(".")
                 selectors, is_one = self._shorthand()
             is_single &= is_one
-            segments.append(_segment(selectors, deep=deep))
+            segments.append(make_segment(selectors, deep=deep))
 
     def _shorthand(self) -> tuple[list[Selector], bool]:
         if self._take("*"):
-            return [_every], False
+            return [every_child], False
         name = self._match(_WORD)
         if name is None:
             raise self._mistake("name")
-        return [_name(name[0])], True
+        return [by_name(name[0])], True
 
     def _selectors(self) -> tuple[list[Selector], bool]:
         found, is_one = [], True
@@ -332,19 +143,19 @@ class _Parser:
 
     def _selector(self) -> tuple[Selector, bool]:
         if self._take("*"):
-            return _every, False
+            return every_child, False
         if self._take("?"):
             self._enter()
             self._skip()
             test = self._any_of()
             self._depth -= 1
-            return _filter(test), False
+            return by_test(test), False
         if self._text.startswith(("'", '"'), self._at):
-            return _name(self._string()), True
+            return by_name(self._string()), True
         begin = self._integer()
         self._skip()
         if begin is not None and not self._text.startswith(":", self._at):
-            return _index(begin), True
+            return by_index(begin), True
         self._need(":")
         self._skip()
         end, step = self._integer(), None
@@ -352,14 +163,14 @@ class _Parser:
         if self._take(":"):
             self._skip()
             step = self._integer()
-        return _slice(begin, end, step), False
+        return by_slice(begin, end, step), False
 
     def _integer(self) -> int | None:
         match = self._match(_INT)
         if match is None:
             return None
         value = int(match[0])
-        if abs(value) > _MOST_INDEX:
+        if abs(value) > MOST_INDEX:
             raise self._mistake("index of less than 2^53")
         return value
 
@@ -425,7 +236,7 @@ class _Parser:
         if one is None or other is None:
             self._at = at
             raise self._mistake("single value, which can be compared")
-        compare, left, right = _COMPARE[operator[0]], one, other
+        compare, left, right = COMPARE[operator[0]], one, other
         return lambda current, asking: compare(
             left(current, asking), right(current, asking), asking.steps)
 
@@ -486,13 +297,13 @@ class _Parser:
         first = self._argument()
         if name == "length":
             self._close()
-            return lambda current, asking: _length(first(current, asking)), None
+            return lambda current, asking: length_of(first(current, asking)), None
         self._skip()
         self._need(",")
         second = self._argument()
         self._close()
         compile_expression("")               # is the library there?
-        return None, _matches(first, second, whole=name == "match")
+        return None, matches_of(first, second, whole=name == "match")
 
     def _argument(self) -> Value:
         self._skip()
@@ -514,3 +325,15 @@ def _value_of(nodes: Nodes) -> Value:
         return found[0].value if len(found) == 1 else NOTHING
 
     return value
+
+
+class Path:
+    def __init__(self, text: str) -> None:
+        """Raises KeyMistake."""
+        parser = _Parser(text)
+        self._find = parser.read_path()
+
+    def find(self, document: Any) -> list[Node]:
+        """In order. Raises TooMuch."""
+        root = Node(document)
+        return self._find(document, Asking(root, Steps(count_parsed(document))))

@@ -28,8 +28,8 @@ MARKS = b",[{:&<%\\"
 SMALL = 1024
 # Of octets that are only compared: a hash of 1 MiB takes 1 ms
 MOST_RAW = 2 << 20
-# A call that takes longer is given up, and its process killed. The worst that is left
-# within the other bounds takes 2 s; a process starts in 0.2 s
+# A call that takes longer, of a processor, is given up, and its process killed. The
+# worst that is left within the other bounds takes 2 s; a process starts in 0.2 s
 RUN_S = 5.0
 # In line, of all askers and of each; a place comes within this time
 MOST_WAITING, MOST_OF_ASKER = 256, 16

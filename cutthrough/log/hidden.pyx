@@ -7,7 +7,7 @@ without keys, and without a URL's user information, a line costs one look for "@
 """
 
 from libc.stdint cimport uint8_t
-from libc.string cimport memchr
+from libc.string cimport memchr, memcmp
 
 from cutthrough.log.text cimport Q_URL, Quote, put_escaped, put_text
 
@@ -26,7 +26,7 @@ def hide_keys(names):
 
 
 def hidden(bytes text not None):
-    """The text as a line has it, for tests."""
+    """The text as a line has it."""
     cdef bytearray made = bytearray(len(text) * 12 + 64)
     cdef char *begin = made
     cdef char *end = put_hidden(begin, text, len(text), Q_URL, begin + len(made) - 16)
@@ -61,7 +61,8 @@ cdef const char *next_secret(const char *data, const char *at, const char *end,
     while at < end:
         if at[0] == 58 and end - at > 3 and at[1] == 47 and at[2] == 47:       # ://
             behind = user_end(at + 3, end)
-            if behind != NULL and behind > at + 3:
+            # "***": wire/refused has hidden it
+            if behind != NULL and behind > at + 3 and memcmp(at + 3, b"***@", 4) != 0:
                 value_end[0] = behind
                 return at + 3
         elif begins(data, at):

@@ -9,6 +9,7 @@ cannot be killed: what takes too long there ends later, and its place is free th
 import asyncio
 import contextlib
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from cutthrough.process.helper import start_helper
 # The program; its channel's descriptor follows. -P: see supervisor.children
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.process.work_process")
 MOST = 2                                     # processes, or threads
+# A process gets so small a part of a processor at least
+BUSY = 6
 # After which an unused process ends
 IDLE_S = 5.0
 PIECE = 256 << 10                            # bytes that are written in a turn
@@ -73,17 +76,21 @@ class ProcessPool:
     async def run(self, seconds: float, function: Callable[..., Any], *given: Any
                   ) -> Any:
         """What the function returns there. At most `most` at a time: the caller sees to
-        that. Raises TimeoutError after this time, Lost, and what it raises."""
+        that. Raises TimeoutError after this time of a processor, or BUSY times as long,
+        Lost, and what it raises."""
         self._reap()
         child = None
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds * BUSY):
                 child = self._free.pop() if self._free else await _Child.start()
                 self._busy.add(child)
-                reply = await child.ask(pickle.dumps((function, given), 5))
+                reply = await child.ask(pickle.dumps((seconds, function, given), 5))
         except (OSError, EOFError) as error:
             if isinstance(error, TimeoutError):
                 raise
+            if child is not None and await asyncio.to_thread(
+                    child.process.wait) == -signal.SIGPROF:
+                raise TimeoutError from None
             raise Lost(str(error)) from None
         finally:
             if child is not None:

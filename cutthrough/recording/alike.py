@@ -12,7 +12,7 @@ import msgspec
 
 from cutthrough.exchange.bounds import TooMuch
 from cutthrough.exchange.documents import compile_path, read_json
-from cutthrough.exchange.jsonpath import Node
+from cutthrough.exchange.jsonpath_nodes import Node
 from cutthrough.recording.keys import KeyReader, Route
 from cutthrough.recording.model import Request
 from cutthrough.recording.nearest import Asked, differences

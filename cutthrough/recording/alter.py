@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from cutthrough.recording.fresh import refresh
-from cutthrough.recording.matcher import Match
+from cutthrough.recording.matches import Match
 from cutthrough.recording.model import Recording, Request, Response
 from cutthrough.recording.templates import TemplateMistake, render
 

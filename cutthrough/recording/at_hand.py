@@ -9,9 +9,10 @@ Play: a body, fields, a sequence, state, an answer that takes time or is changed
 from collections.abc import Iterable
 
 from cutthrough.recording.alter import changes
-from cutthrough.recording.heads import build_head
-from cutthrough.recording.matcher import Match, Matcher
-from cutthrough.recording.play import build_body, takes_time
+from cutthrough.recording.heads import build_body, build_head
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match
+from cutthrough.recording.play import takes_time
 from cutthrough.recording.shared import Answers
 from cutthrough.recording.sluices import PIECE
 

@@ -22,7 +22,8 @@ import msgspec
 from cutthrough.recording.alike import Alike
 from cutthrough.recording.begins import PREFIX
 from cutthrough.recording.keys import KeyReader
-from cutthrough.recording.matcher import Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Miss
 from cutthrough.recording.model import Recording, Request, Response
 from cutthrough.recording.sharing import Reader
 

@@ -28,7 +28,8 @@ from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.keys import Route
 from cutthrough.recording.lanes import Lane
-from cutthrough.recording.matcher import Matcher, Reading
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Reading
 from cutthrough.recording.model import Request
 from cutthrough.recording.modes import mark_of
 from cutthrough.recording.sessions import SUFFIX, Session, Sessions

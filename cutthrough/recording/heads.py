@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from cutthrough.recording.model import Fields, Request, Response, find
+from cutthrough.recording.sluices import frame
 
 _HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
         "proxy-authorization", "te", "transfer-encoding", "upgrade"}
@@ -133,3 +134,13 @@ def build_trailers(fields: Fields) -> bytes:
     """The end of a body in chunks."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     return f"0\r\n{lines}\r\n".encode("latin-1", "replace")
+
+
+def build_body(response: Response, method: str, chunked: bool) -> bytes:
+    """As it is sent behind a head of `build_head`."""
+    if not has_body(method, response.status):
+        return b""
+    if not chunked:
+        return response.body
+    pieces = [one.data for one in response.chunks if one.data]
+    return b"".join(map(frame, pieces)) + build_trailers(response.trailers)

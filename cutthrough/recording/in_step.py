@@ -17,7 +17,7 @@ from cutthrough.exchange.work import Body
 from cutthrough.recording.alter import ReplayFailed, alter, changes
 from cutthrough.recording.calls import Answering, Call, Differs, refusal_trailers
 from cutthrough.recording.heads import build_head, build_trailers
-from cutthrough.recording.matcher import Match, Miss
+from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.model import Recording
 from cutthrough.recording.sharing import Reader
 from cutthrough.recording.sluices import Sluice, comes, take, write

@@ -19,7 +19,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,16 +28,15 @@ from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane, OwnLanes
+from cutthrough.recording.matches import Likely, Match, Miss, Reading
 from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import (
     Admits,
-    Asked,
     Nearest,
     Places,
     compare,
     find_likely,
     numbers_of,
-    veil,
 )
 from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
 from cutthrough.recording.sharing import Reader, mark_of, may_read
@@ -54,51 +52,6 @@ _NOTHING: Mapping[Pattern, bool] = {}
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Recording).decode
-
-
-class Match(msgspec.Struct, frozen=True):
-    recording: Recording
-    route: Route
-    place: int                               # in its sequence, from 0
-    of: int                                  # recordings of the sequence
-    is_last: bool = False                    # the same request gets it again, for ever
-    state: dict[str, str] = {}               # of its lane, behind it
-
-
-class Reading(NamedTuple):
-    """What is read of a request's content, in the loop or out of it."""
-
-    request: Request                         # without its secrets
-    base: Base
-    parts: Parts
-
-
-class Likely(NamedTuple):
-    """What a miss is to be compared with."""
-
-    asked: list[Asked]
-    state: dict[str, str]
-
-
-class Miss(msgspec.Struct, frozen=True):
-    """`reason` has nothing that another user has sent or got, so each client may be
-    told. The rest may be shown to operators alone (R74). `nearest` is None if nothing
-    is recorded, or if all that match are used up. `likely`: the nearest is among
-    these; None: it is known."""
-
-    reason: str
-    nearest: Nearest | None = None
-    details: str = ""                        # further words
-    likely: Likely | None = None
-
-    def __str__(self) -> str:
-        """All of it."""
-        if self.nearest is None:
-            return f"{self.reason}: {self.details}" if self.details else self.reason
-        one = self.nearest.recording
-        return (f"{self.reason}; the nearest is recording {one.number}, "
-                f"{one.request.method} {veil(one.request.url)}: "
-                f"{'; '.join(self.nearest.differences)}")
 
 
 class _Line:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from cutthrough.recording.matcher import Miss
+from cutthrough.recording.matches import Miss
 from cutthrough.recording.model import Request
 from cutthrough.recording.nearest import Admits, Glance
 

@@ -23,6 +23,7 @@ from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.calls import refusal
 from cutthrough.recording.heads import (
+    build_body,
     build_head,
     build_trailers,
     has_body,
@@ -31,7 +32,8 @@ from cutthrough.recording.heads import (
     size_sent,
 )
 from cutthrough.recording.in_step import InStep
-from cutthrough.recording.matcher import Match, Matcher, Miss, Reading
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match, Miss, Reading
 from cutthrough.recording.misses import Asker, Missed
 from cutthrough.recording.model import Pattern, Recording, Request, Response
 from cutthrough.recording.shared import Exchange, Shared
@@ -439,13 +441,3 @@ def takes_time(recording: Recording, speed: float) -> bool:
     response = recording.response
     return bool(speed or recording.delay_us or response.is_cut
                 or size_sent(response) > PIECE)
-
-
-def build_body(response: Response, method: str, chunked: bool) -> bytes:
-    """As it is sent behind a head of `build_head`."""
-    if not has_body(method, response.status):
-        return b""
-    if not chunked:
-        return response.body
-    pieces = [one.data for one in response.chunks if one.data]
-    return b"".join(map(frame, pieces)) + build_trailers(response.trailers)

@@ -9,7 +9,8 @@ import msgspec
 
 from cutthrough.recording.keys import Route
 from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.matcher import Likely, Matcher, Reading
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Likely, Reading
 from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import Nearest
 from cutthrough.recording.patterns import make_predicate

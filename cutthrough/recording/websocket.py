@@ -20,7 +20,7 @@ from http import HTTPStatus
 from cutthrough.capture.messages import OPCODES
 from cutthrough.recording.alike import Alike
 from cutthrough.recording.keys import Route
-from cutthrough.recording.matcher import Miss
+from cutthrough.recording.matches import Miss
 from cutthrough.recording.model import Message, Recording, find
 
 log = logging.getLogger("cutthrough")

@@ -28,8 +28,11 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
             f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
     if config.demonstration:
         line += ", demonstration credentials username:password"
-    announce(line)
+    instead = ""
     if config.tls_records != "libssl" and (reason := why_no_own_records()):
-        say(f'tls_records = "{config.tls_records}" is as "libssl": {reason}')
+        instead = f'tls_records = "{config.tls_records}" is as "libssl": {reason}'
     elif config.tls_records == "kernel" and (reason := why_no_kernel_tls()):
-        say(f'tls_records = "kernel" is as "own": {reason}')
+        instead = f'tls_records = "kernel" is as "own": {reason}'
+    announce(line)
+    if instead:
+        say(instead)

@@ -96,6 +96,7 @@ def test_what_is_costly_to_read_is_matched_all_the_same(start, folder, dial):
     document = [[number] for number in range(20_000)]
     fill(folder, made(9, method="POST", sent=json.dumps(document).encode()))
     proxy = start(config='workers = 1\nrecording_redact_json = ["$..password"]\n'
+                  'recording_misses = "nearest"\n'
                   '[recording_routes.all]\nbody = "json"')
     client = dial(proxy)
     body = gzip.compress(json.dumps(document, indent=2).encode())

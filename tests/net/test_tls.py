@@ -8,7 +8,7 @@ import pytest
 
 from cutthrough.net import tls
 from cutthrough.net.certificates import Pair, TlsError
-from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.net.ticket_keys import MAGIC, TicketKeys
 from cutthrough.net.tls_context import TlsServer
 from tests.net.conftest import Meet
 from tests.support.certificates import (
@@ -308,7 +308,7 @@ def resumed(meet: Meet, server: TlsServer, session: ssl.SSLSession | None,
 def test_a_session_is_resumed_by_another_worker_and_configuration(
         meet: Meet, version) -> None:
     memory = bytearray(4096)
-    memory[:16] = b"cutthrough keys1"
+    memory[:16] = MAGIC
     first, second = TicketKeys(memory), TicketKeys(memory)
     first.rotate()
     peer = client_context()
@@ -332,7 +332,7 @@ def test_no_ticket_is_made_while_the_first_keys_cannot_be_read(
         meet: Meet, version) -> None:
     """The program that was writing them was killed: all zeros are no key."""
     memory = bytearray(4096)
-    memory[:16] = b"cutthrough keys1"
+    memory[:16] = MAGIC
     writer = TicketKeys(memory)
     writer.rotate()
     memory[16] |= 1                         # the version is odd

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from cutthrough.net.certificates import TlsError
 from cutthrough.net.leaves import TlsInterceptor
-from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.net.ticket_keys import MAGIC, TicketKeys
 from cutthrough.net.tls_context import TlsClient, TlsServer
 from tests.net.conftest import Meet
 from tests.support.certificates import client_context, localhost, openssl
@@ -164,7 +164,7 @@ def test_the_chain_of_an_intercepting_authority_is_sent(couple_of, kind) -> None
 
 def test_a_ticket_lasts_two_hours(meet: Meet, version) -> None:
     page = bytearray(4096)
-    page[:16] = b"cutthrough keys1"
+    page[:16] = MAGIC
     keys = TicketKeys(page)
     keys.rotate()
     peer = client_context()

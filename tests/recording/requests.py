@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Match, Matcher
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match
 from cutthrough.recording.model import Request
 from tests.recording.answers import recording
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from cutthrough.recording import player
 from cutthrough.recording.at_hand import prepare
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Match, Matcher
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match
 from cutthrough.recording.model import Chunk, Pattern, Request, Response
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.player import Player, Settings

@@ -9,7 +9,8 @@ import pytest
 
 from cutthrough.recording.keys import Route
 from cutthrough.recording.lanes import SharedLanes, path_of
-from cutthrough.recording.matcher import Match, Matcher
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match
 from cutthrough.recording.model import Recording, Request, Response
 
 TAKER = """

@@ -12,7 +12,8 @@ from cutthrough.config.settings import load
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.index import FEW
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.model import Pattern
 from cutthrough.recording.player import make_route
 from tests.config.test_config import toml

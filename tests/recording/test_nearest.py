@@ -8,7 +8,8 @@ import pytest
 
 from cutthrough.recording import nearest
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Miss
 from cutthrough.recording.model import Pattern
 from tests.recording.answers import recording, request
 

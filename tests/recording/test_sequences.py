@@ -18,7 +18,8 @@ from hypothesis.stateful import (
 
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import MOST_LANES
-from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match, Miss
 from tests.recording import twin
 from tests.recording.answers import recording, request
 from tests.recording.requests import (

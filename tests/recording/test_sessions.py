@@ -17,7 +17,7 @@ from cutthrough.capture.store import StoreError
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.matcher import Match, Miss
+from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.model import (
     Chunk,
     Message,

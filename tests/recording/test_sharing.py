@@ -4,7 +4,8 @@ import pytest
 from msgspec import structs
 
 from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.sharing import ANONYMOUS, Reader, mark_of, may_read
 from tests.recording.answers import recording, request
 

@@ -9,7 +9,8 @@ import pytest
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.matcher import Match, Matcher, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.model import Recording
 from cutthrough.recording.sessions import Sessions
 from tests.recording.answers import request

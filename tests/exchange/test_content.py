@@ -1,0 +1,76 @@
+"""Bodies: charsets of one list, codings within a bound, text written as it came."""
+
+import codecs
+import encodings.aliases
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cutthrough.codings import CodingError
+from cutthrough.exchange import content
+from cutthrough.exchange.content import (
+    CODECS,
+    as_text,
+    codec_of,
+    inflate,
+    read_text,
+    undo_coding,
+)
+
+
+def test_every_label_of_the_list_has_a_codec() -> None:
+    """R65."""
+    assert len(CODECS) > 200
+    for codec in CODECS.values():
+        assert codecs.lookup(codec)._is_text_encoding          # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", sorted({
+    *encodings.aliases.aliases, *encodings.aliases.aliases.values(), "punycode", "idna",
+    "unicode_escape", "raw_unicode_escape", "zlib", "utf_7", "undefined", "mbcs"}))
+def test_no_other_codec_of_python_is_looked_up(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R65: punycode is quadratic, and a peer names it."""
+    if name in CODECS:
+        return
+    assert codec_of(f"text/plain; charset={name}") == ""
+    assert as_text(b"a", f"text/plain; charset={name}", whole=True) is None
+    assert read_text(b"a", f"text/plain; charset={name}", whole=True) is None
+
+
+@given(st.binary(max_size=200), st.sampled_from([
+    "", "text/plain", "application/json; charset=latin1",
+    "text/html; charset=shift_jis",
+    "text/html; charset=gb18030", "text/plain; charset=utf-16", "image/png",
+    "text/plain; charset=iso-2022-jp", "text/plain; charset=windows-1252"]))
+def test_text_of_octets_that_the_charset_has_is_written_as_it_came(
+        data: bytes, kind: str) -> None:
+    read = read_text(data, kind, whole=True)
+    if read is not None and read.errors == "surrogateescape":
+        assert read.octets(read.text) == data
+
+
+@pytest.mark.parametrize(("data", "text"), [
+    (codecs.BOM_UTF16_LE + "\xe9{".encode("utf-16-le"), "\ufeff\xe9{"),
+    (codecs.BOM_UTF16_BE + "\xe9{".encode("utf-16-be"), "\ufeff\xe9{"),
+    (codecs.BOM_UTF32_LE + "\xe9{".encode("utf-32-le"), "\ufeff\xe9{"),
+    (codecs.BOM_UTF8 + "\xe9{".encode(), "\ufeff\xe9{"),
+])
+def test_a_byte_order_mark_counts_more_than_a_charset(data: bytes, text: str) -> None:
+    read = read_text(data, "text/plain; charset=latin1", whole=True)
+    assert read is not None and read.text == text
+    assert read.octets(read.text) == data
+
+
+def test_what_inflates_is_bounded_by_its_use() -> None:
+    """R65."""
+    bomb = gzip.compress(bytes(1 << 20))
+    assert undo_coding(bomb, "gzip", 1000) == (bytes(1000), False)
+    twice = gzip.compress(gzip.compress(bytes(64 << 20)))
+    made, ended = undo_coding(twice, "gzip, gzip", content.MOST_CAPTURED)
+    assert made is not None and len(made) == content.MOST_CAPTURED and not ended
+    with pytest.raises(CodingError):
+        inflate(bomb, "gzip", 1000)
+    assert inflate(bomb, "gzip") == bytes(1 << 20)
