@@ -8,7 +8,6 @@ ours for facts beyond HAR.
 
 import base64
 import binascii
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from cutthrough.capture.flow import Fields, find
 from cutthrough.capture.imported import Body, Exchange, Frame, Message, NotImported
 from cutthrough.capture.messages import OPCODES
 from cutthrough.exchange.content import as_text
+from cutthrough.exchange.documents import read_file
 
 # Bytes of a file, which is read whole: four times as much memory
 MOST_FILE = 256 << 20
@@ -129,7 +129,7 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
     """The entries in order, or the reason if one cannot be read. Raises NotImported if
     the file is not an archive."""
     try:                                     # msgspec refuses halves of characters
-        log = json.loads(data, parse_constant=refuse_constant)["log"]
+        log = read_file(data)["log"]
         entries = log["entries"]
         creator = log["creator"] if "creator" in log else None
         program = creator.get("name") if isinstance(creator, dict) else None
@@ -146,10 +146,6 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
             raise
         except Exception as error:           # whatever it is: of this entry (R71)
             yield NotImported(f"log.entries[{number}]: {reason_of(error)}")
-
-
-def refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def make_exchange(entry: Entry, number: int, program: object) -> Exchange:

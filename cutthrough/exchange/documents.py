@@ -7,6 +7,7 @@ What is done with documents takes time that is linear in their values (R67).
 """
 
 import functools
+import json
 import re
 from typing import Any
 
@@ -19,6 +20,9 @@ from cutthrough.exchange.scan import count_parsed, count_values
 
 # Values and keys of a document, and how deep they lie: parsed in some 6 ms
 MOST_VALUES, MOST_DEPTH = 100_000, 128
+# Values and keys of a file that is imported: as many, and one in so many bytes.
+# Archives of short fields have a value in 5 bytes
+MOST_FILE_VALUES, BYTES_A_VALUE, MOST_FILE_DEPTH = 1 << 20, 4, 500
 # Values of a document that are compared one by one; a larger one is compared whole
 MOST_PARTS = 10_000
 
@@ -56,6 +60,24 @@ def read_json(text: bytes, most_values: int = MOST_VALUES) -> Any:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
+
+
+def read_file(text: bytes) -> Any:
+    """The document of a file that is imported. It becomes no more than some 20 times
+    its length, or 100 MB (R70). Halves of characters are read, which
+    msgspec refuses. Raises ValueError, TooMuch and RecursionError."""
+    encoding = json.detect_encoding(text)    # one of UTF-8, UTF-16 and UTF-32
+    if encoding != "utf-8":
+        text = text.decode(encoding, "surrogatepass").encode(errors="surrogatepass")
+    most = max(MOST_FILE_VALUES, len(text) // BYTES_A_VALUE)
+    if count_values(text, most, MOST_FILE_DEPTH) < 0:
+        raise TooMuch(f"has more than {most} values, which is too many for its length, "
+                      f"or is more than {MOST_FILE_DEPTH} deep")
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def canonical(value: Any) -> str:

@@ -25,9 +25,11 @@ import msgspec
 import yaml
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.documents import read_file
 from cutthrough.recording.model import Recording
 from cutthrough.recording.session import Manifest
 from cutthrough.recording.templates import check
+from cutthrough.recording.yaml_documents import WithoutAliases, load
 
 MOST_FILE = 64 << 20
 MOST_NAME = 80
@@ -189,22 +191,14 @@ def read_key_check(folder: Path) -> str:
     return str(decode(folder / MANIFEST).get("key_check", ""))
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses aliases: a few of them may stand for more than any memory holds."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("has an alias")
-        return super().compose_node(parent, index)
-
-
 def decode(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(MOST_FILE + 1)
     if len(data) > MOST_FILE:
         raise NotImported(f"{path.name} is longer than {MOST_FILE} bytes")
     try:
-        found = yaml.load(data, _Loader) if path.suffix == ".yaml" else json.loads(data)
+        found = (load(data, WithoutAliases) if path.suffix == ".yaml" else
+                 read_file(data))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise NotImported(f"{path.name}: {error}") from None
     if not isinstance(found, dict):

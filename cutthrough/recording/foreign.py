@@ -12,11 +12,13 @@ from typing import Any
 
 from cutthrough.capture.imported import NotImported, clean, split_url
 from cutthrough.codings import DECODERS
-from cutthrough.exchange.content import MOST_COMPARED, undo_coding
+from cutthrough.exchange.content import undo_coding
 from cutthrough.recording.heads import end_to_end
 from cutthrough.recording.model import DEFAULT_PORTS, Fields, Recording, Request, find
 
 MOST_FILE = 64 << 20
+# Of content: enough to see that a body is coded. The whole of many small bombs is much
+MOST_BEGIN = 16 << 10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 
 
@@ -79,7 +81,7 @@ def fit_coding(fields: Fields, body: bytes) -> Fields:
     coding = find(fields, "content-encoding").lower()
     names = {name.strip() for name in coding.split(",")} - {"", "identity"}
     if not body or not names or not names <= DECODERS.keys() or (
-            undo_coding(body, coding, MOST_COMPARED)[0] is not None):
+            undo_coding(body, coding, MOST_BEGIN)[0] is not None):
         return fields
     return tuple(
         (name, str(len(body)) if name.lower() == "content-length" else value)

@@ -17,7 +17,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.documents import read_file
 from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.foreign import (
     MOST_FILE,
@@ -49,6 +51,9 @@ _HOW: dict[str, How] = {
 _OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
         "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
         "xpathMatch": "xpath"}
+# Bytes of all bodies in files beside a simulation; of those of a pair that shares its
+# file with others, too
+MOST_BODIES = 4 * MOST_FILE
 _PARTS: dict[str, Part] = {"method": "method", "scheme": "scheme", "path": "path",
                            "destination": "host", "body": "body"}
 
@@ -61,7 +66,7 @@ def read_simulation(data: bytes, folder: Path | None = None
     if len(data) > MOST_FILE:
         raise NotImported(f"is longer than {MOST_FILE} bytes")
     try:
-        found = json.loads(data)
+        found = read_file(data)
     except (ValueError, RecursionError) as error:
         raise NotImported(f"is no JSON: {error}") from None
     version = part(found, "meta").get("schemaVersion")
@@ -74,9 +79,10 @@ def read_simulation(data: bytes, folder: Path | None = None
         raise NotImported("has no `pairs`")
     made: list[Recording | NotImported] = []
     seen = set()
+    bodies = Bodies(folder)
     for number, one in enumerate(pairs):
         try:
-            pair = read_pair(_SCHEMAS[schema](one), folder)
+            pair = read_pair(_SCHEMAS[schema](one), bodies)
             asked = pair.patterns, tuple(sorted(pair.requires.items()))
             if asked in seen:
                 raise Altered("left out, as hoverfly does: a pair before it has the "
@@ -87,6 +93,11 @@ def read_simulation(data: bytes, folder: Path | None = None
             continue
         except NotImported as error:
             made.append(NotImported(f"pair {number}: {error}"))
+            continue
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this pair (R71)
+            made.append(NotImported(f"pair {number}: {reason_of(error)}"))
             continue
         made.append(pair)
         made += [Altered(f"pair {number}: {what}") for what in left_out(one)]
@@ -170,7 +181,7 @@ _SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
             "v5": read_new}
 
 
-def read_pair(one: Any, folder: Path | None = None) -> Recording:
+def read_pair(one: Any, bodies: "Bodies") -> Recording:
     """Raises NotImported."""
     request, response = part(one, "request"), part(one, "response")
     patterns = []
@@ -198,7 +209,7 @@ def read_pair(one: Any, folder: Path | None = None) -> Recording:
     random = response.get("logNormalDelay")
     labels = one.get("labels")
     return Recording(
-        request=example(patterns), response=read_answer(response, folder),
+        request=example(patterns), response=read_answer(response, bodies),
         template=bool(response.get("templated")),
         tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
         patterns=tuple(patterns), requires=required(request.get("requiresState")),
@@ -294,7 +305,7 @@ def example(patterns: list[Pattern]) -> Request:
         body=found.get("body", "").encode(errors="replace"))
 
 
-def read_answer(response: dict[str, Any], folder: Path | None) -> Response:
+def read_answer(response: dict[str, Any], bodies: "Bodies") -> Response:
     """Raises NotImported."""
     status, text = response.get("status", 200), response.get("body") or ""
     if not isinstance(status, int) or not 100 <= status <= 999:
@@ -303,7 +314,7 @@ def read_answer(response: dict[str, Any], folder: Path | None) -> Response:
         raise NotImported("the body is no text")
     body = text.encode(errors="replace")
     if response.get("bodyFile") and not text:
-        body = read_body(response["bodyFile"], folder)
+        body = bodies.read(response["bodyFile"])
     elif response.get("encodedBody"):
         try:
             body = base64.b64decode(text, validate=True)
@@ -317,7 +328,7 @@ def read_answer(response: dict[str, Any], folder: Path | None) -> Response:
                     chunks=(Chunk(0, body),) if body else ())
 
 
-def read_body(name: Any, folder: Path | None) -> bytes:
+def read_body(name: Any, folder: Path | None, left: int) -> bytes:
     """Of a file in the folder of the simulation, or below. Raises NotImported."""
     if folder is None or not isinstance(name, str) or "\0" in name or "://" in name:
         raise NotImported(f"its body is in another file, {name!r:.60}, which is not "
@@ -330,12 +341,30 @@ def read_body(name: Any, folder: Path | None) -> bytes:
         if not path.is_file():
             raise NotImported(f"its body is in {name!r:.60}, which is no file")
         with path.open("rb") as file:
-            data = file.read(MOST_FILE + 1)
+            data = file.read(min(MOST_FILE, left) + 1)
     except OSError as error:
         raise NotImported(f"its body is in {name!r:.60}: {error.strerror}") from None
     if len(data) > MOST_FILE:
         raise NotImported(f"its body, {name!r:.60}, is longer than {MOST_FILE} bytes")
+    if len(data) > left:
+        raise NotImported(f"with its body, {name!r:.60}, those in files would be "
+                          f"longer than {MOST_BODIES} bytes together")
     return data
+
+
+class Bodies:
+    """Those in files beside a simulation, which many pairs may share: a recording has
+    its own copy in a session, so all together are bounded (R70)."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._left = MOST_BODIES
+
+    def read(self, name: Any) -> bytes:
+        """Raises NotImported."""
+        data = read_body(name, self._folder, self._left)
+        self._left -= len(data)
+        return data
 
 
 def required(value: Any) -> dict[str, str]:

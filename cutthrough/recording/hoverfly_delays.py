@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.bounds import TooMuch
 from cutthrough.recording.documents import KeyMistake, compile_regex
 from cutthrough.recording.model import DEFAULT_PORTS, Pattern, Recording
 
 # Recordings that one may become
 MOST_COPIES = 16
+# Rules of a simulation, and the rules times the patterns of the pairs: 3 s of work
+MOST_RULES, MOST_WORK = 256, 1 << 20
 # ms: an hour
 MOST_MS = 3_600_000
 # What makes an expression depend on where the text begins or ends
@@ -46,6 +49,8 @@ def milliseconds(value: Any) -> int:
 def read_rules(value: Any, key: str) -> list[Rule]:
     """`key` has the delay. Raises NotImported."""
     made = []
+    if not isinstance(value or [], list) or len(value or ()) > MOST_RULES:
+        raise NotImported(f"delays are no list, or more than {MOST_RULES}")
     for one in value or ():
         pattern = one.get("urlPattern") if isinstance(one, dict) else None
         method = one.get("httpMethod") or "" if isinstance(one, dict) else ""
@@ -64,6 +69,9 @@ def delayed(recordings: list[Recording], lists: Sequence[list[Rule]]
     """Of each list a recording has the first delay that applies, unless it has one of
     its own. Raises NotImported: there would be too many."""
     copies: list[tuple[tuple[Pattern, ...], Recording]] = []
+    if sum(map(len, lists)) * sum(
+            1 + len(one.patterns) for one in recordings) > MOST_WORK:
+        raise NotImported("there are too many for the patterns of so many pairs")
     for one in recordings:
         found: list[tuple[tuple[Pattern, ...], Recording]] = [((), one)]
         for rules in lists if not one.delay_us else ():
@@ -108,11 +116,14 @@ def holds(rule: Rule, patterns: tuple[Pattern, ...]) -> bool | None:
     host, path = known.get("host", ""), known.get("path", "")
     authority = with_port(host, known.get("port", "80"), "http") if host else ""
     found: bool | None
-    if host and path:
-        found = search(authority + path) is not None
-    else:                                    # a path begins with a slash
-        found = (not _ANCHORS.search(rule.pattern) and (
-            search(path or f"{authority}/") is not None)) or None
+    try:
+        if host and path:
+            found = search(authority + path) is not None
+        else:                                # a path begins with a slash
+            found = (not _ANCHORS.search(rule.pattern) and (
+                search(path or f"{authority}/") is not None)) or None
+    except TooMuch as error:
+        raise NotImported(f"a path {error}") from None
     if found and rule.method and "method" not in known:
         return None
     return found

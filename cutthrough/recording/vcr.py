@@ -11,13 +11,14 @@ them, and nothing of Python is made.
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable
 from typing import Any, TextIO
 
 import yaml
 
+from cutthrough.capture.failures import reason_of
 from cutthrough.capture.imported import NotImported, clean
+from cutthrough.exchange.documents import read_file
 from cutthrough.recording.foreign import (
     MOST_FILE,
     fit_coding,
@@ -29,6 +30,7 @@ from cutthrough.recording.foreign import (
 )
 from cutthrough.recording.matcher import SWITCHED
 from cutthrough.recording.model import Chunk, Fields, Recording, Response
+from cutthrough.recording.yaml_documents import Loader, load
 
 VERSION = 1
 # Of what VCR.py 0 wrote, which was a list
@@ -36,7 +38,7 @@ OLD = ("is of VCR.py before version 1, which VCR.py does not read either: "
        "`python3 -m vcr.migration FILE` makes a newer one")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(Loader):
     """Reads the tags of Python that cassettes may have."""
 
 
@@ -71,8 +73,7 @@ def read_cassette(data: bytes) -> list[Recording | NotImported]:
     if len(data) > MOST_FILE:
         raise NotImported(f"is longer than {MOST_FILE} bytes")
     try:
-        found = json.loads(data) if data.lstrip()[:1] == b"{" else yaml.load(
-            data, _Loader)
+        found = read_file(data) if data.lstrip()[:1] == b"{" else load(data, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise NotImported(OLD if b"!!python/object:vcr.request" in data else
                           f"is neither YAML nor JSON: {error}") from None
@@ -89,6 +90,10 @@ def read_cassette(data: bytes) -> list[Recording | NotImported]:
             made.append(read_interaction(one))
         except NotImported as error:
             made.append(NotImported(f"interaction {number}: {error}"))
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this one (R71)
+            made.append(NotImported(f"interaction {number}: {reason_of(error)}"))
     return made
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.capture.importing import MOST_MEMORY, bound_memory
 from cutthrough.capture.store import StoreError
 from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.settings import flag_name, gather, variable_name
@@ -281,6 +282,15 @@ def tell_export(left_out: list[tuple[int, str]], total: int, target: Path) -> in
 
 
 def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
+    bound_memory(MOST_MEMORY)
+    try:
+        return import_all(sessions, given)
+    except MemoryError:
+        raise NotImported("the files take more memory than this process may have; "
+                          "import fewer at once") from None
+
+
+def import_all(sessions: AnySessions, given: argparse.Namespace) -> int:
     manifest, failed, added = None, 0, 0
     found: list[Recording] = []
     for name in given.files:
@@ -320,6 +330,12 @@ def open_or_create(sessions: AnySessions, name: str, manifest: Manifest | None
     return sessions.create(name, manifest)
 
 
+class Kind(msgspec.Struct):
+    """What tells a cassette from a simulation; the rest of a file is only skipped."""
+
+    interactions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 def read_file(path: Path) -> Iterator[Recording | NotImported]:
     """A cassette of VCR.py, a simulation of hoverfly, a HAR, or a dump of mitmproxy."""
     if path.suffix in (".yaml", ".yml"):
@@ -328,9 +344,9 @@ def read_file(path: Path) -> Iterator[Recording | NotImported]:
     if path.suffix == ".json":
         data = path.read_bytes()
         try:
-            found = msgspec.json.decode(data)
-            is_cassette = isinstance(found, list) or "interactions" in found
-        except (msgspec.DecodeError, TypeError):
+            is_cassette = data.lstrip()[:1] == b"[" or (
+                msgspec.json.decode(data, type=Kind).interactions is not msgspec.UNSET)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             is_cassette = False
         yield from read_cassette(data) if is_cassette else read_simulation(
             data, path.parent)
