@@ -10,7 +10,9 @@
     !  &  |  ( )              not, and, or; two terms side by side mean and
 
 A word without an operator is a regular expression for the URL. Letters match in either
-case. An argument with spaces, parentheses or & | is quoted: "…" or '…'.
+case. Expressions are RE2's; of a text as many characters are searched as RE2 may read:
+4 million with an expression of 30 instructions. An argument with spaces, parentheses
+or & | is quoted: "…" or '…'.
 """
 
 import re
@@ -18,6 +20,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cutthrough.capture.flow import Fields, Flow
+from cutthrough.exchange.bounds import KeyMistake
+from cutthrough.exchange.expressions import NoRE2, compile_expression
 
 Test = Callable[[Flow], bool]
 
@@ -32,6 +36,8 @@ class _Token(NamedTuple):
     at: int
 
 
+# What repeats, groups or chooses in an expression
+_REPEATS = re.compile(r"[*+?{(|]")
 _TOKEN = re.compile(r"""\s*(?:
     (?P<mark>[()!&|])
     | "(?P<double>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)'
@@ -198,9 +204,31 @@ class _Parser:
 
 
 def _search(operator: str, pattern: str) -> Test:
-    try:
-        search = re.compile(pattern, re.I | re.M).search
-    except re.error as error:
-        raise FilterError(f"{pattern!r} is no regular expression: {error}") from None
-    texts = _TEXTS[operator]
+    texts, search = _TEXTS[operator], _compile(pattern)
     return lambda flow: any(search(text) for text in texts(flow))
+
+
+def _compile(pattern: str) -> Callable[[str], object]:
+    """On RE2, in time that is linear in the text (R66). Without RE2 expressions that
+    repeat nothing have the same meaning in `re`, and are linear there."""
+    try:
+        expression = compile_expression(f"(?m){pattern}", ignore_case=True)
+    except NoRE2 as error:
+        if _REPEATS.search(pattern):
+            raise FilterError(f"{pattern!r:.100}: {error}") from None
+        try:
+            return re.compile(pattern, re.I | re.M).search
+        except re.error as mistake:
+            raise FilterError(
+                f"{pattern!r:.100} is no regular expression: {mistake}") from None
+    except KeyMistake as error:
+        raise FilterError(str(error).replace("(?m)", "", 1)) from None
+
+    def search(text: str) -> object:
+        text = text[:expression.most]
+        try:
+            return expression.search(text)
+        except UnicodeError:                 # halves of characters
+            return expression.search(text.encode(errors="replace").decode())
+
+    return search

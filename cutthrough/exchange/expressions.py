@@ -24,19 +24,23 @@ MOST_FINDS = 1 << 29
 MOST_MEMORY = 8 << 20
 
 
-class Expression:
-    """Searches texts. They raise TooMuch if a text is too long for this expression."""
+class NoRE2(KeyMistake):
+    """The library is not installed."""
 
-    __slots__ = ("_compiled", "_most", "_size")
+
+class Expression:
+    """Searches texts. They raise TooMuch if a text has more characters than `most`."""
+
+    __slots__ = ("_compiled", "_size", "most")
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
         self._size: int = max(1, compiled.programsize)
-        self._most = MOST_WORK // self._size
+        self.most = MOST_WORK // self._size
 
     def _check(self, text: str) -> None:
-        if len(text) > self._most:
-            raise TooMuch(f"is longer than {self._most} characters, which this "
+        if len(text) > self.most:
+            raise TooMuch(f"is longer than {self.most} characters, which this "
                           "expression may read")
 
     def cost(self, text: str) -> int:
@@ -69,8 +73,8 @@ def compile_expression(text: str, *, ignore_case: bool = False) -> Expression:
     try:
         library = importlib.import_module("re2")
     except ImportError:
-        raise KeyMistake("regular expressions need RE2: pip install "
-                                "'cutthrough[recording]'") from None
+        raise NoRE2("regular expressions need RE2: pip install "
+                    "'cutthrough[recording]'") from None
     if len(text) > MOST_PATTERN:
         raise KeyMistake(
             f"an expression is longer than {MOST_PATTERN} characters")

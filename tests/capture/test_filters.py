@@ -1,11 +1,15 @@
 """The filter language, operator by operator."""
 
+import sys
+import time
+
 import pytest
 
 from cutthrough.capture.filters import FilterError, parse_filter
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.stores import open_store
+from cutthrough.exchange import expressions
 from cutthrough.tools.flow_source import ByDatabase
 from tests.capture.flows import flow, row
 from tests.capture.test_har import WEBSOCKET
@@ -146,3 +150,42 @@ def test_both_stores_have_the_same_answers(source):
     found = {text: [one["id"] for one in source.list(
         filter=text, words="", before=0, limit=10)["flows"]] for text in FOUND}
     assert found == FOUND
+
+
+def test_no_expression_of_a_filter_takes_more_than_linear_time():
+    """R66: `re` took more than a minute for 30 characters of this body."""
+    hostile = flow(4, request_body="a" * 1_000_000 + "!", response_body=None)
+    begun = time.process_time()
+    assert not parse_filter("~bq '^(a|a)+$'")(hostile)
+    assert not parse_filter("~bq '(a+)+$'")(hostile)
+    assert time.process_time() - begun < 5
+
+
+def test_an_expression_that_re2_has_not_is_refused_with_the_reason():
+    with pytest.raises(FilterError, match=r"'a\(\?=b\)' is no regular expression"):
+        parse_filter("~b 'a(?=b)'")
+
+
+def test_a_text_that_is_too_long_for_its_expression_is_searched_as_far_as_it_may():
+    long = flow(5, request_body="first" + "x" * 3_000_000 + "last", response_body=None)
+    expression = "(ab?c?d?e?f?g?h?){12}"
+    assert parse_filter(f"~b 'first|{expression}'")(long)
+    assert not parse_filter(f"~b 'last|{expression}'")(long)
+
+
+def test_halves_of_characters_are_searched():
+    assert parse_filter("~b b$")(flow(6, request_body="\ud800b"))
+
+
+def test_without_re2_what_repeats_is_refused_and_the_rest_is_read(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    expressions.compile_expression.cache_clear()
+    try:
+        assert parse_filter("~d b\\.test")(POST) and parse_filter("~b zo.")(POST)
+        assert not parse_filter("~d ^b\\.test")(POST)
+        with pytest.raises(FilterError, match=r"need RE2: pip install"):
+            parse_filter("~b 'a*'")
+        with pytest.raises(FilterError, match="is no regular expression"):
+            parse_filter("~b [")
+    finally:
+        expressions.compile_expression.cache_clear()
