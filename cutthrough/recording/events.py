@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from cutthrough.recording.model import Message, Response
 
-_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\n|\r)")
+_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|\Z)")
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -26,6 +26,8 @@ def read_events(response: Response) -> list[Message]:
     event, identifier = "", ""
     at = len(_MARK) if body.startswith(_MARK) else 0
     for match in _LINE.finditer(body, at):
+        if not match[2]:                     # a line without its end is none
+            break
         name, _, value = match[1].partition(b":")
         value = value.removeprefix(b" ")
         if match[1]:

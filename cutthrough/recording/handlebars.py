@@ -19,11 +19,11 @@ from cutthrough.recording.xml_documents import is_plain_path
 MOST_TAG = 1000
 
 _WORD = re.compile(r"""'[^']*+'|"[^"]*+"|[^\s'"]++""")
-_STEP = re.compile(r"\.?\[(\d+)\]|\.?\[([^\]]+)\]|\.?([^.\[\]]+)")
+_STEP = re.compile(r"\.?\[(\d+)\]|\.?\[([^\[\]]++)\]|\.?([^.\[\]]+)")
 _PARTS = {"method": "method", "scheme": "scheme", "host": "host", "body": "body"}
 _TABLES = {"queryparam": "query", "formdata": "form", "header": "fields"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 31536000.0}
-_SPAN = re.compile(r"(\d+)(ms|[smhdy])")
+_SPAN = re.compile(r"(?<!\d)(\d++)(ms|[smhdy])")
 _PATH = re.compile(r"\$((?:\.\w+|\[\d+\]|\['[^']*'\])*)")
 # Go's reference time (package time), longest first
 _LAYOUT = (

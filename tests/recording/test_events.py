@@ -1,7 +1,10 @@
 """Server-sent events are read from the chunks of an answer, with their times."""
 
+import time
+
 import pytest
 
+from cutthrough.recording import events as _events
 from cutthrough.recording.events import read_events
 from cutthrough.recording.model import Chunk, Message, Response
 
@@ -36,3 +39,11 @@ def test_an_event_has_the_time_of_the_empty_line_behind_it():
     (), (("Content-Type", "text/plain"),), (*STREAM, ("Content-Encoding", "gzip"))])
 def test_what_is_no_stream_of_events_has_none(fields):
     assert read_events(answer(b"data: a\n\n", fields=fields)) == []
+
+
+def test_a_stream_whose_last_line_has_no_end_takes_linear_time():
+    """R66: from each octet on the line was read again, 16 s for 100 KB."""
+    begun = time.process_time()
+    body = b"data: a\n\n" + b"x" * (1 << 20)
+    assert list(_events._LINE.finditer(body))[2].start() == 9
+    assert time.process_time() - begun < 2

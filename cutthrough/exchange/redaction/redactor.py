@@ -34,10 +34,11 @@ _USER = re.compile(
     r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]|%(?!2f|3f|23|40))+(@|%40)", re.I)
 # The start of a document, behind what keeps it from being run as a script
 _BEGIN = re.compile(
-    rb"[\xef\xbb\xbf\s\x1e]*(?:\)\]\}'?,?|while\(1\);|for\(;;\);|&&&[A-Z]{1,20}&&&)?\s*[\[{]")
+    rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\(1\);|for\(;;\);|&&&[A-Z]{1,20}&&&)?"
+    rb"\s*+[\[{]")
 # The start of a script that calls a function with a document (JSONP)
 _CALL = re.compile(
-    rb"[\xef\xbb\xbf\s]*(?:/\*\*/)?[\w.$]{1,100}\(\s*(?=(?:\[\s*){0,9}\{\s*\")")
+    rb"[\xef\xbb\xbf\s]*+(?:/\*\*/)?[\w.$]{1,100}\(\s*+(?=(?:\[\s*+){0,9}\{\s*+\")")
 # A form's value that may be a document
 _DOCUMENT = re.compile(rb"(?i)(?:[+\s]|%(?:20|09|0a|0d|ef%bb%bf))*(?:[\[{]|%7b|%5b)")
 
