@@ -38,7 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": DATA | {"log", "process", "exchange", "capture", "recording",
                       "generation", "verify"},
     "admin": DATA | {"process", "exchange", "capture", "recording"},
-    "supervisor": DATA | {"log", "process", "capture", "generation", "admin"},
+    "supervisor": DATA | {"log", "process", "exchange", "capture", "generation",
+                          "admin"},
     "tools": DATA | {"ca", "log", "process", "exchange", "capture", "recording",
                      "generation"},
     "doctor": DATA | {

@@ -141,10 +141,65 @@ class Body:
 class _Line:
     """Of one asker."""
 
-    __slots__ = ("count", "lock")
+    __slots__ = ("count", "turns")
 
-    def __init__(self) -> None:
-        self.lock, self.count = asyncio.Lock(), 0
+    def __init__(self, most: int) -> None:
+        self.turns, self.count = asyncio.Semaphore(most), 0
+
+
+class Lines:
+    """Who has a place, of `places`, and who waits for one: one line for each asker.
+
+    At most `each` of an asker's calls have a place, or stand behind those of others. So
+    an asker with many calls delays another by `each` turns at most (R64, R91).
+    """
+
+    def __init__(self, places: int, each: int, most: int, most_of_asker: int,
+                 wait_s: float) -> None:
+        """`most` and `most_of_asker` have a place or wait; for `wait_s` at most."""
+        self.each, self.most, self.most_of_asker = each, most, most_of_asker
+        self.wait_s = wait_s
+        self.waiting = 0                     # in line, or with a place
+        self.refused = 0
+        self._places = asyncio.Semaphore(places)
+        self._lines: dict[str, _Line] = {}
+
+    async def enter(self, asker: str) -> None:
+        """Takes a place until `leave`. Raises Busy."""
+        line = self._lines.get(asker)
+        if self.waiting >= self.most or (line and line.count >= self.most_of_asker):
+            self.refused += 1
+            raise Busy
+        if line is None:
+            line = self._lines[asker] = _Line(self.each)
+        line.count += 1
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self.wait_s):
+                await line.turns.acquire()
+                try:
+                    await self._places.acquire()
+                except BaseException:
+                    line.turns.release()
+                    raise
+        except BaseException as error:
+            self._forget(asker, line)
+            if isinstance(error, TimeoutError):
+                self.refused += 1
+                raise Busy from None
+            raise
+
+    def leave(self, asker: str) -> None:
+        line = self._lines[asker]
+        self._places.release()
+        line.turns.release()
+        self._forget(asker, line)
+
+    def _forget(self, asker: str, line: _Line) -> None:
+        self.waiting -= 1
+        line.count -= 1
+        if not line.count:
+            del self._lines[asker]
 
 
 class Gate:
@@ -152,12 +207,20 @@ class Gate:
 
     def __init__(self, pool: Pool | None = None) -> None:
         self.memory = Memory(MOST_COLLECTED)
+        self.lines = Lines(
+            pool.most if pool else 1, 1, MOST_WAITING, MOST_OF_ASKER, WAIT_S)
         self._pool = pool
-        self._places = asyncio.Semaphore(pool.most if pool else 1)
-        self._lines: dict[str, _Line] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.waiting = 0                     # in line, or at work
-        self.calls = self.refused = self.late = 0
+        self.calls = self.late = 0
+
+    @property
+    def waiting(self) -> int:
+        """In line, or at work."""
+        return self.lines.waiting
+
+    @property
+    def refused(self) -> int:
+        return self.lines.refused
 
     @property
     def is_apart(self) -> bool:
@@ -174,37 +237,16 @@ class Gate:
         pool = self._pool
         if pool is None:
             return function(*given)
-        line = self._lines.get(asker)
-        if self.waiting >= MOST_WAITING or (line and line.count >= MOST_OF_ASKER):
-            self.refused += 1
-            raise Busy
-        if line is None:
-            line = self._lines[asker] = _Line()
-        line.count += 1
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await line.lock.acquire()
-                try:
-                    await self._places.acquire()
-                except BaseException:
-                    line.lock.release()
-                    raise
-        except BaseException as error:
-            self._leave(asker, line)
-            if isinstance(error, TimeoutError):
-                self.refused += 1
-                raise Busy from None
-            raise
+        await self.lines.enter(asker)
         # If the client leaves, the call goes on: a process takes 0.2 s to start
         self.calls += 1
         task = asyncio.get_running_loop().create_task(
-            self._work(asker, line, pool, function, given))
+            self._work(asker, pool, function, given))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
-    async def _work(self, asker: str, line: _Line, pool: Pool,
+    async def _work(self, asker: str, pool: Pool,
                     function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         try:
             return await pool.run(RUN_S, function, *given)
@@ -216,15 +258,7 @@ class Gate:
         except Lost as error:
             raise Unread(f"the process that reads it has ended: {error}") from None
         finally:
-            self._places.release()
-            line.lock.release()
-            self._leave(asker, line)
-
-    def _leave(self, asker: str, line: _Line) -> None:
-        self.waiting -= 1
-        line.count -= 1
-        if not line.count:
-            del self._lines[asker]
+            self.lines.leave(asker)
 
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

@@ -3,6 +3,12 @@
 They start with a query, and end after a while without one. Each has one query at a
 time. If a process does not answer, or its answer is not taken, it is killed: its filter
 may run for ever, and it holds no state.
+
+    a reader's reads ── two at a time ──> in line with other readers' ──> four at a time
+
+A reader is a named token, or an address without one. So the slow filters of a reader
+delay another's list by two of its turns at most (R91). A request that is sent and an
+import stand in no line: they run no filter, and the page bounds them.
 """
 
 import asyncio
@@ -21,19 +27,25 @@ import msgspec
 from cutthrough.capture.query import MOST_FRAME, Answer, Query, QueryError
 from cutthrough.capture.send import only_certificates
 from cutthrough.config.files import FileError, read_file
+from cutthrough.exchange.work import Busy, Lines
 from cutthrough.generation.generation import Generation
 from cutthrough.process.helper import start_helper
 from cutthrough.supervisor.listeners import Listeners
 
 # The program; its channel's descriptor follows
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.capture.query_process")
-MOST_PROCESSES = 4
-# How long a query waits for a free process
+# Reads at a time, of all and of a reader; and how long a read waits for its turn
+MOST_READING, MOST_READING_EACH = 4, 2
 WAIT_S = 10.0
+# In line, or at work; of all, and of a reader
+MOST_WAITING, MOST_WAITING_EACH = 256, 32
 # Until the next piece of an answer. Pages take half a second by themselves, and an
 # archive of all flows some seconds; a request that is sent has 30 s
 ANSWER_S = 20.0
 ANSWER_S_OF = {"list": 5.0, "watch": 5.0, "open": 5.0, "send": 40.0, "import": 120.0}
+# Until the end of an answer, which a reader may take slowly
+WHOLE_S = 600.0
+UNLINED = ("send", "import")
 # After which an unused process ends
 IDLE_S = 60.0
 
@@ -58,6 +70,7 @@ class QueryProcess:
         self._writer = writer
         self.used_at = time.monotonic()
         self.is_free = True                  # the last answer was taken to its end
+        self._until = 0.0                    # the deadline of the query in hand
 
     @classmethod
     async def start(cls) -> "QueryProcess":
@@ -75,6 +88,7 @@ class QueryProcess:
         self._writer.write(len(data).to_bytes(4, "little") + data)
         if content is not None:
             await self._pass_on(content, query.size)
+        self._until = time.monotonic() + WHOLE_S
         wait_s = ANSWER_S_OF.get(query.verb, ANSWER_S)
         return msgspec.json.decode(await self._frame(wait_s), type=Answer)
 
@@ -82,8 +96,8 @@ class QueryProcess:
         """The query's file, no faster than it is taken."""
         async for piece in content:
             left -= len(piece)
-            if left < 0:                     # an encoding was undone: what is beyond
-                break                        # would be the next query
+            if left < 0:                     # what is beyond would be the next query
+                break
             self._writer.write(piece)
             async with asyncio.timeout(ANSWER_S):
                 await self._writer.drain()
@@ -99,7 +113,7 @@ class QueryProcess:
 
     async def _frame(self, wait_s: float) -> bytes:
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(min(wait_s, self._until - time.monotonic())):
                 size = int.from_bytes(await self._reader.readexactly(4), "little")
                 return await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -118,7 +132,8 @@ class FlowQueries:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._free: list[QueryProcess] = []
-        self._places = asyncio.Semaphore(MOST_PROCESSES)
+        self._lines = Lines(MOST_READING, MOST_READING_EACH, MOST_WAITING,
+                            MOST_WAITING_EACH, WAIT_S)
         self._children: dict[int, subprocess.Popen[bytes]] = {}   # until reaped
         self._timer: asyncio.TimerHandle | None = None
 
@@ -158,11 +173,12 @@ class FlowQueries:
             tuple[Answer, AsyncIterator[bytes]]]:
         """The answer's head and its content. `content`: the file of an import. Raises
         QueryError."""
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._places.acquire()
-        except TimeoutError:
-            raise QueryError("all readers of flows are busy") from None
+        reader, is_lined = reader_of(query), query.verb not in UNLINED
+        if is_lined:
+            try:
+                await self._lines.enter(reader)
+            except Busy:
+                raise QueryError("all readers of flows are busy") from None
         one: QueryProcess | None = None
         try:
             one = self._take() or await QueryProcess.start()
@@ -173,9 +189,10 @@ class FlowQueries:
         except OSError as error:
             raise QueryError(f"flows cannot be read: {error}") from None
         finally:
-            self._places.release()
             if one is not None:
                 self._put_back(one)
+            if is_lined:
+                self._lines.leave(reader)
 
     def _take(self) -> QueryProcess | None:
         while self._free:
@@ -223,3 +240,8 @@ class FlowQueries:
                     os.kill(pid, signal.SIGKILL)
                 process.wait()
         self._children.clear()
+
+
+def reader_of(query: Query) -> str:
+    """The token's name if it has one, else the address; see admin.rights.asker."""
+    return query.client.rpartition(" at ")[0] or query.client

@@ -159,7 +159,7 @@ def test_one_asker_has_one_call_at_work_and_delays_nobody_else(tmp_path):
         assert len(children()) == 2 and not any(call.done() for call in calls)
         touch(flag)
         assert await asyncio.gather(*calls) == [flag] * MOST_OF_ASKER
-        assert gate.waiting == 0 and gate._lines == {} and gate.refused == 1
+        assert gate.waiting == 0 and gate.lines._lines == {} and gate.refused == 1
     run(test)
 
 
