@@ -47,11 +47,9 @@ from cutthrough.capture.query import (
 LOOK_S = 0.2
 # Bytes of a request to be sent, body in base64, and of a mark
 MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
-# Fewer than there are processes: a request that is sent keeps one for up to 30 s
-MOST_SENDING = 2
-# Files that come at a time, each as slowly as its client sends it: with these two, one
-# process is left for lists
-MOST_IMPORTING = 1
+# Each has a process of its own: a request that is sent for up to 30 s, a file as long
+# as its client sends it
+MOST_SENDING, MOST_IMPORTING = 2, 1
 # Characters of the name of a file
 MOST_NAME = 200
 
@@ -313,15 +311,20 @@ async def receive(request: web.Request) -> AsyncIterator[bytes]:
             async with asyncio.timeout(STALLED_S):
                 piece = await request.content.readany()
         except TimeoutError:
-            raise QueryError("the file stopped coming", 408) from None
+            raise QueryError("the body stopped coming", 408) from None
+        except web.RequestPayloadError:
+            raise QueryError("the body is malformed", 400) from None
+        except ConnectionError:
+            raise QueryError("the client has gone", 400) from None
         if not piece:
             return
         yield piece
 
 
 async def read_body(request: web.Request, most: int) -> bytes:
+    """A whole body. Raises QueryError, and ValueError if it is longer."""
     data = bytearray()
-    async for piece in request.content.iter_any():
+    async for piece in receive(request):
         data += piece
         if len(data) > most:
             raise ValueError(f"the body is longer than {most} bytes")
@@ -331,5 +334,5 @@ async def read_body(request: web.Request, most: int) -> bytes:
 def decode(data: bytes, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"the body cannot be read: {error}") from None

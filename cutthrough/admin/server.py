@@ -74,7 +74,8 @@ log = logging.getLogger("cutthrough.admin")
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
     """Is this worth logging? A malformed request is not: it is the client's fault."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (record.exc_info and isinstance(
+        record.exc_info[1], HttpProcessingError | web.RequestPayloadError))
 
 
 log.addFilter(is_worth_logging)
@@ -213,7 +214,17 @@ class AdminServer:
         self.listen()
         assert self._socket is not None
         app = web.Application(middlewares=[self._guard], client_max_size=4096)
-        app.add_routes([
+        app.add_routes(self.routes())
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=log, handle_signals=False,
+            shutdown_timeout=0.2, keepalive_timeout=IDLE_S, auto_decompress=False)
+        await self._runner.setup()
+        self._acceptor = AdminAcceptor(
+            self._socket, self._on_connection, self._shed_idle)
+
+    def routes(self) -> list[web.RouteDef]:
+        """All of them. Each answers any request with a status (R91)."""
+        return [
             web.get("/", self.page), web.get("/metrics", self.metrics),
             web.get("/healthz", self.health), web.get("/readyz", self.ready),
             web.get("/config", self.config),
@@ -233,14 +244,7 @@ class AdminServer:
                             self._operations.recording_session,
                             self._operations.recordings,
                             self._connections.replays).routes(),
-            *BreakpointsPage(self._connections.breakpoints).routes(),
-        ])
-        self._runner = web.AppRunner(
-            app, access_log=None, logger=log, handle_signals=False,
-            shutdown_timeout=0.2, keepalive_timeout=IDLE_S)
-        await self._runner.setup()
-        self._acceptor = AdminAcceptor(
-            self._socket, self._on_connection, self._shed_idle)
+            *BreakpointsPage(self._connections.breakpoints).routes()]
 
     def stop_accepting(self) -> None:
         """Stops accepting; open connections are still answered."""
@@ -327,6 +331,10 @@ class AdminServer:
                                 "listener; see admin_names\n")
         if is_cross_site(request):
             return web.Response(status=403, text=CROSS_SITE)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return web.Response(
+                status=415, text="Content-Encoding: send the body without a coding\n",
+                headers={"Accept-Encoding": "identity"})
         return self._tokens.refuse(request)
 
     def _is_own_name(self, host: str) -> bool:
