@@ -3,8 +3,8 @@
 
 `tls_keys` takes keys and numbers of records from libssl by ways that no version promises to keep. So
 each process that uses them tries first: with each version and suite a connection of libssl's records
-and one of ours exchange bytes over a pair of sockets, across renewals of the key. It takes 5 to 8 ms
-of CPU, once.
+and one of ours exchange bytes over a pair of sockets, across renewals of the key. It takes 9.6 ms
+of CPU, once (OpenSSL 3.0: docs/tls.md).
 """
 
 import time
