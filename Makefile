@@ -91,6 +91,9 @@ storm: .venv/ready.test build/built.native ## reloads, kills and upgrades under 
 attack: .venv/ready.test build/built.native ## are others served beside each of nine attacks? thirteen minutes
 	$(PY) -m bench attack $(ARGS)
 
+content-soak: .venv/ready.test build/built.native ## captured, recorded and filtered requests, one in a hundred hostile: is anything lost? ten minutes
+	$(PY) -m bench content-soak $(ARGS)
+
 chaos: .venv/ready.test build/built.native ## kills, locks, moves and outages of stores under load: what is lost is counted; five minutes
 	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores.py --loop uvloop $(ARGS)
 
@@ -200,5 +203,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack chaos handover browser peers-parents har-judges ktls peers-curl image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-bench test-rooms

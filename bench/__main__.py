@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import (
     attack,
     compare,
+    content_soak,
     handover,
     install,
     intercept,
@@ -148,6 +149,11 @@ def _intercept(options: argparse.Namespace) -> int:
 
 def _intercept_soak(options: argparse.Namespace) -> int:
     return intercept_soak.run_soak(options.exchanges)
+
+
+def _content_soak(options: argparse.Namespace) -> int:
+    most_files()
+    return content_soak.run_soak(options.minutes, options.log)
 
 
 def _users(options: argparse.Namespace) -> int:
@@ -289,6 +295,14 @@ def main() -> int:
     lasting.set_defaults(act=_intercept_soak)
     lasting.add_argument("--exchanges", type=int, default=1_000_000,
                          help="requests in all [1000000]")
+
+    mixed = verbs.add_parser("content-soak",
+                             help="captured, recorded and filtered requests, one in a "
+                             "hundred hostile: is anything lost?")
+    mixed.set_defaults(act=_content_soak)
+    mixed.add_argument("--minutes", type=float, default=10, help="length [10]")
+    mixed.add_argument("--log", default="", metavar="FILE",
+                       help="a copy of the proxy's error log")
 
     kept = verbs.add_parser("recording",
                             help="record and replay, beside replayproxy, hoverfly and "
