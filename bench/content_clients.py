@@ -262,7 +262,8 @@ class Clients:
             writer.write(
                 (f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{auth}"
                  "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-                 "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n").encode())
+                 "Sec-WebSocket-Version: 13\r\n"
+                 "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n").encode())
             head = await reader.readuntil(b"\r\n\r\n")
             if b" 101 " not in head[:13]:
                 self.answered[number] = int(head[9:12])
