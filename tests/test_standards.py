@@ -21,7 +21,8 @@ ROWS = [
     for line in TEXT.splitlines()
     if line.startswith("| ") and not HEADING.match(line)]
 # Rules that the proxy does not meet yet are told under "Not done".
-RULES = {f"R{n}" for n in (*range(1, 41), *range(43, 54), 55, 56, 62, 58, 59)}
+RULES = {f"R{n}" for n in (*range(1, 41), *range(43, 54), 55, 56, 62, 58, 59,
+                            *range(63, 95))}
 
 
 def names_of_tests() -> set[str]:
