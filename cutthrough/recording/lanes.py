@@ -7,23 +7,35 @@ The workers of a program take the recordings of a sequence in turn, each one onc
 place is read and moved on in one transaction of some 40 µs. Nothing is synced, because
 it is of no use when the program has ended: then nobody holds the lock, and the next
 program removes it. A worker that is killed leaves nothing half done.
+
+If another process keeps the file locked, or it cannot be written, a worker goes on with
+places of its own, says so, and tries again after a minute: no request fails, and one a
+minute waits for LOCKED_S.
 """
 
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import sqlite3
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
 from cutthrough.capture.sqlite_store import use_wal
 
+log = logging.getLogger("cutthrough")
+
 PREFIX = ".places-"
 LOCK = "-lock"
-# A worker that was stopped in the middle of its 40 µs
+# At the start, when the other workers open it, too
 BUSY_S = 1.0
+# A worker that was stopped in the middle of its 40 µs: under much load 0.25 s
+# were too short. SQLite itself would look too seldom among four workers. Then not again
+# for RETRY_S, so that a lock takes a sixtieth of the loop's time
+LOCKED_S, LOOK_S, RETRY_S = 1.0, 0.0002, 60.0
 # Places and values that are kept, the newest; a client chooses its lane (R31)
 MOST_ROWS = 100_000
 PRUNE_EACH = 1000
@@ -65,10 +77,11 @@ class OwnLanes:
 
 
 class SharedLanes:
-    """Every method may raise OSError and sqlite3.Error."""
-
     def __init__(self, path: Path) -> None:
-        """Makes the file if it does not exist, and removes those of dead programs."""
+        """Makes the file if it does not exist, and removes those of dead programs.
+        Raises OSError and sqlite3.Error."""
+        self._own = OwnLanes()               # while the file cannot be used
+        self._retry_at = 0.0
         self._lock = _locked(_lock_of(path))
         self._moves = 0
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
@@ -78,6 +91,7 @@ class SharedLanes:
             use_wal(self._base, BUSY_S)
             self._base.execute("PRAGMA synchronous = OFF")
             self._base.execute(_SCHEMA)
+            self._base.execute("PRAGMA busy_timeout = 0")
         except sqlite3.Error:
             self.close()
             raise
@@ -86,42 +100,89 @@ class SharedLanes:
     @contextlib.contextmanager
     def hold(self, run: str, name: str, sequences: list[int]) -> Iterator[Lane]:
         """This lane with the places of these sequences: nobody else moves it until the
-        block ends, and then it is kept, unless the block raises."""
-        base, lane = self._base, Lane()
+        block ends, and then it is kept, unless the block raises. If the file cannot be
+        used, it is this worker's own."""
         key = hashlib.blake2b(name.encode(), digest_size=16).digest()
-        base.execute("BEGIN IMMEDIATE")
+        lane = Lane()
         try:
-            before: dict[str, int | str] = {}
-            for sequence in sequences:
-                for (value,) in base.execute(
-                        "SELECT value FROM places WHERE run = ? AND lane = ? AND "
-                        "name = ?", (run, key, str(sequence))):
-                    lane.places[sequence] = before[str(sequence)] = value
-            for of, value in base.execute(
-                    "SELECT name, value FROM places WHERE run = ? AND lane = ? AND "
-                    "name >= '=' AND name < '>'", (run, key)):
-                lane.state[of[1:]] = before[of] = value
+            before = self._begin(run, key, sequences, lane)
+        except sqlite3.Error as error:
+            self._give_up(error)
+            before = None
+        if before is None:
+            yield self._own.lane(f"{run} {key.hex()}")
+            return
+        try:
             yield lane
-            after: dict[str, int | str] = {
-                **{str(one): place for one, place in lane.places.items()},
-                **{f"={one}": value for one, value in lane.state.items()}}
-            base.executemany(
-                "INSERT INTO places (run, lane, name, value) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET value = excluded.value",
-                [(run, key, of, value) for of, value in after.items()
-                 if before.get(of) != value])
-            base.executemany(
-                "DELETE FROM places WHERE run = ? AND lane = ? AND name = ?",
-                [(run, key, of) for of in before.keys() - after.keys()])
-            self._moves += 1
-            if self._moves % PRUNE_EACH == 0:
-                base.execute("DELETE FROM places WHERE at <= (SELECT max(at) FROM "
-                             "places) - ?", (MOST_ROWS,))
-            base.execute("COMMIT")
         except BaseException:
-            if base.in_transaction:
-                base.execute("ROLLBACK")
+            self._roll_back()
             raise
+        try:
+            self._keep(run, key, before, lane)
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+    def _begin(self, run: str, key: bytes, sequences: list[int], lane: Lane
+               ) -> dict[str, int | str] | None:
+        """What the file has of a lane, which it fills; None: it is not to be used now.
+        Raises sqlite3.Error."""
+        if self._retry_at and time.monotonic() < self._retry_at:
+            return None
+        before: dict[str, int | str] = {}
+        base = self._base
+        until = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                base.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(LOOK_S)
+        self._retry_at = 0.0
+        for sequence in sequences:
+            for (value,) in base.execute(
+                    "SELECT value FROM places WHERE run = ? AND lane = ? AND "
+                    "name = ?", (run, key, str(sequence))):
+                lane.places[sequence] = before[str(sequence)] = value
+        for of, value in base.execute(
+                "SELECT name, value FROM places WHERE run = ? AND lane = ? AND "
+                "name >= '=' AND name < '>'", (run, key)):
+            lane.state[of[1:]] = before[of] = value
+        return before
+
+    def _keep(self, run: str, key: bytes, before: dict[str, int | str], lane: Lane
+              ) -> None:
+        """Raises sqlite3.Error."""
+        base = self._base
+        after: dict[str, int | str] = {
+            **{str(one): place for one, place in lane.places.items()},
+            **{f"={one}": value for one, value in lane.state.items()}}
+        base.executemany(
+            "INSERT INTO places (run, lane, name, value) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET value = excluded.value",
+            [(run, key, of, value) for of, value in after.items()
+             if before.get(of) != value])
+        base.executemany(
+            "DELETE FROM places WHERE run = ? AND lane = ? AND name = ?",
+            [(run, key, of) for of in before.keys() - after.keys()])
+        self._moves += 1
+        if self._moves % PRUNE_EACH == 0:
+            base.execute("DELETE FROM places WHERE at <= (SELECT max(at) FROM "
+                         "places) - ?", (MOST_ROWS,))
+        base.execute("COMMIT")
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """For RETRY_S the worker has places of its own."""
+        self._roll_back()
+        self._retry_at = time.monotonic() + RETRY_S
+        log.error("recordings: each worker has places of its own for %g s: %s",
+                  RETRY_S, error)
+
+    def _roll_back(self) -> None:
+        if self._base.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._base.execute("ROLLBACK")
 
     def close(self) -> None:
         self._base.close()

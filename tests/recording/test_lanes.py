@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from cutthrough.recording import lanes as lanes_module
 from cutthrough.recording.keys import Route
 from cutthrough.recording.lanes import SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
@@ -23,6 +24,15 @@ for _ in range(300):
         place = lane.places.get(7, 0)
         lane.places[7] = place + 1
     print(place)
+"""
+
+LOCKER = """
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], isolation_level=None)
+base.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.readline()
+base.execute("ROLLBACK")
 """
 
 
@@ -105,3 +115,27 @@ def test_files_of_dead_programs_are_removed_and_those_of_others_stay(tmp_path, p
     assert not list(tmp_path.glob(".places-1-1*"))
     own.close()
     other.close()
+
+
+def test_a_file_that_another_process_locks_leaves_a_worker_its_own_places(
+        path, caplog, monkeypatch):
+    """Each request was 500, after a second of the worker's loop."""
+    lanes = SharedLanes(path)
+    made = matcher(lanes, 4)
+    assert made.match(request()).recording.number == 1
+    locker = subprocess.Popen(
+        [sys.executable, "-c", LOCKER, str(path)], text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE)
+    assert locker.stdout.readline() == "locked\n"
+    tries = []
+    monkeypatch.setattr(lanes_module.time, "sleep", tries.append)
+    found = [made.match(request()).recording.number for _ in range(50)]
+    assert found == [1, 2, 3, *[4] * 47]
+    waited = len(tries)
+    assert waited
+    made.match(request())
+    assert len(tries) == waited              # it is not tried again for a while
+    assert caplog.text.count("places of its own") == 1
+    locker.communicate("end\n")
+    lanes._retry_at = 1e-9                   # the while is over
+    assert made.match(request()).recording.number == 2
