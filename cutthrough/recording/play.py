@@ -35,10 +35,10 @@ from cutthrough.recording.in_step import InStep
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.matches import Match, Miss, Reading
 from cutthrough.recording.misses import Asker, Missed
-from cutthrough.recording.model import Pattern, Recording, Request, Response
+from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.shared import Exchange, Shared
 from cutthrough.recording.sharing import Reader, owner_of
-from cutthrough.recording.sluices import PIECE, Sluice, frame, take, until_left, write
+from cutthrough.recording.sluices import PIECE, Sluice, take, until_left, write
 from cutthrough.recording.websocket import play_websocket
 
 log = logging.getLogger("cutthrough")
