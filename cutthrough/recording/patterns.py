@@ -7,6 +7,7 @@ requests that have all exact values: many recordings with predicates alone are s
 import base64
 import binascii
 import json
+from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -116,11 +117,11 @@ def _array(one: Pattern) -> Callable[[str], bool]:
 
     def matches(text: str) -> bool:
         found = text.split(";")
-        rest = iter(found)
+        rest, counts = iter(found), Counter(found)
         return (
             (unknown or set(found) <= set(values))
             and (occurrences or all(
-                found.count(value) == values.count(value) for value in set(values)))
+                counts[value] == count for value, count in Counter(values).items()))
             # As a subsequence: `in` goes on behind what it has found
             and (order or all(value in rest for value in values)))
 
