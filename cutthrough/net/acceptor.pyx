@@ -43,7 +43,12 @@ cdef class Acceptor(Endpoint):
         self.sink = sink
         self.listener = listener
         self.sock.fd = os.dup(listener.fileno())
-        poller.add_level(self)
+        try:
+            poller.add_level(self)
+        except OSError:
+            linux.close(self.sock.fd)
+            self.sock.fd = -1
+            raise
 
     cdef int on_ready(self) except -1:
         cdef sockaddr_storage name

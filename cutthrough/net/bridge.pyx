@@ -20,7 +20,7 @@ from cutthrough.net.multiplex cimport is_stream, multiplexer
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_HALF_CLOSED, Relayed, run_relay, start_pump, stop_pump)
-from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive
+from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -93,15 +93,29 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
     pier.owner = bridge
     if is_stream(&bridge.sock):
         multiplexer().adopt(&bridge.sock, <void *>bridge)
+    try:
+        poller.add(user)
+        poller.add(bridge)
+        poller.add(pier)
+    except OSError:                         # no memory, or no watch left for this user
+        for part in (user, bridge, pier):
+            end_unwatched(poller, part)
+        return False
     bridges.add(bridge)
-    poller.add(user)
-    poller.add(bridge)
-    poller.add(pier)
     bridge.relay.up.allowance = bridge.relay.down.allowance = INT64_MAX
     start_pump(&bridge.relay.up, &bridge.sock, &pier.sock, -1)
     start_pump(&bridge.relay.down, &pier.sock, &bridge.sock, -1)
     poller.call_again(bridge)               # for what the transport has read already
     return True
+
+
+cdef int end_unwatched(Poller poller, Endpoint part) except -1:
+    """Closes its socket, watched or not. A session that has lost it ends by itself."""
+    cdef int fd = poller.release(part)
+    if fd >= 0:
+        part.sock.fd = fd
+    sys_close(&part.sock)
+    return 0
 
 
 def close_bridges(Poller poller):

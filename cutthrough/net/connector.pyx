@@ -169,10 +169,14 @@ cdef class Connector:
         name_len = to_sockaddr(&stream.address, &name)
         failed = open_tcp(&stream.sock, name.ss_family)
         if failed == 0:
-            if leave == IF_PREPARED and not self.owner.prepare_socket(
-                    &stream.sock, &stream.address):
+            try:
+                if leave == IF_PREPARED and not self.owner.prepare_socket(
+                        &stream.sock, &stream.address):
+                    sys_close(&stream.sock)
+                    return False
+            except BaseException:
                 sys_close(&stream.sock)
-                return False
+                raise
             failed = begin_connect(&stream.sock, &name, name_len)
         if stream.sock.fd < 0:
             return self._note(meant_by(-failed, &stream.address))
