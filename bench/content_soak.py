@@ -13,7 +13,7 @@ exit status 1 if one failed:
     recorded    each regular exchange that the origin answered is recorded, no other is
     failed      no regular request failed
     memory      no process's own memory (USS) grew by more than MOST_GROWTH
-    processes   the same processes of the proxy run as after the warm-up
+    processes   no worker, writer or process for hashes has ended
     log         the error log has no traceback
     secrets     no file has a secret of regular messages; files have what is no secret
 """
@@ -52,8 +52,8 @@ LEAST_GROWTH = 2 << 20
 SETTLE_SECONDS = 60.0
 #: Of the metric of exchanges: what is lost
 LOSSES = ("dropped", "unwritten", "failed")
-#: Roles of processes that may end: each is killed after work that takes too long (R65)
-PASSING = {"work_process"}
+#: Roles of processes that must not end. Those for long work come and go (R65).
+LASTING = {"serve", "main", "writer", "hash_process"}
 
 RULE = """
 [[rules]]
@@ -286,8 +286,8 @@ def judge(
         {"rule": "failed", **clients.failures, "ok": not clients.failures},
         {"rule": "memory", "processes": len(rows),
          "ok": all(row["ok"] for row in rows)},
-        {"rule": "processes", "running": len(now), "gone": ",".join(gone) or "none",
-         "ok": not set(gone) - PASSING},
+        {"rule": "processes", "running": len(now), **collections.Counter(gone),
+         "ok": not LASTING.intersection(gone)},
         {"rule": "log", "tracebacks": said.count("Traceback"),
          "lines": said.count("\n"), "ok": "Traceback" not in said},
         {"rule": "secrets", "files": ",".join(secrets) or "none",
