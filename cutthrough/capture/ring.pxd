@@ -20,8 +20,7 @@ cdef struct Header:
     uint64_t size               # bytes of records, a power of two; 0: the most
     uint64_t name               # random, so that a store knows the ring again; 0: it has none
     uint64_t failed             # exchanges that could not be handled, and were left out
-    uint64_t in_hand            # the end of what it has read and not released, 0: nothing; odd if
-                                # that is one exchange alone
+    uint64_t in_hand            # the end of what is read and not released; odd: one exchange; or 0
     uint64_t suspect            # such an end at which a consumer has died …
     uint64_t deaths             # … and how many have, one after the other
     uint64_t pending            # exchanges that were released, and wait in its memory for a store
@@ -104,8 +103,8 @@ cdef class Ring:
     cdef readonly bint is_again  # what was read last is that turn, or a part of it
     cdef bint has_begun          # the consumer has read
     cdef uint64_t alone_to       # up to there each exchange is read alone: one ended a consumer
-    cdef readonly bint reads_alone  # the next `read` ends with an exchange
-    cdef readonly bint is_deadly # the exchange that was read last has ended two consumers
+    cdef readonly bint reads_alone    # the next `read` ends with an exchange
+    cdef readonly bint is_deadly      # the exchange that was read last has ended two consumers
 
     cdef Whole whole_at(self, const Record *first, uint64_t left)
     cdef bint begin(self) except -1
