@@ -18,6 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from cutthrough.codings import CodingError, make_decoders
+from cutthrough.exchange.redaction.redactor import (
+    REDACTED,
+    Options,
+    Redactor,
+    Unreadable,
+)
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
 from cutthrough.filters.stage import Chain, Stage, Tally, streams
@@ -26,9 +32,6 @@ from cutthrough.filters.stage import Chain, Stage, Tally, streams
 MOST_BODY = 1 << 20
 # The time of a hold itself ends first: no deadline of the connection's state does
 GRACE_S = 5.0
-# Not shown; an edit that has this value leaves the field as it is
-HIDDEN = ("authorization", "cookie", "set-cookie")
-REDACTED = "[redacted]"
 UNDECIDED = "breakpoint_undecided"
 
 Side = Literal["request", "response"]
@@ -67,11 +70,12 @@ HOLDING = Holding()
 
 
 class Held:
-    """One message that waits."""
+    """One message that waits. An operator sees what captures would have of it (R79); an
+    edit with the same stand-in leaves the value as it is."""
 
     def __init__(self, flow: Flow, side: Side, may_collect: bool, body: bytes | None,
-                 until: float) -> None:
-        self.flow, self.side = flow, side
+                 until: float, redactor: Redactor) -> None:
+        self.flow, self.side, self.redactor = flow, side, redactor
         self.may_collect = may_collect  # its body can be asked for, and replaced
         self.body = body                # None: the head alone is held
         self.until = until
@@ -85,15 +89,25 @@ class Held:
         assert found is not None
         return found
 
+    def content(self) -> bytes | None:
+        """The body as it is shown; None: it is not."""
+        assert self.body is not None
+        try:
+            return self.redactor.content(
+                self.body, self.message.headers.get("Content-Type") or "")
+        except Unreadable:
+            return None
+
     def about(self, number: int, left_s: float, whole: bool) -> dict[str, Any]:
         """For operators. `whole`: with the body."""
         flow = self.flow
         found = {
             "number": number, "side": self.side, "left_s": round(max(0.0, left_s), 1),
             "request": flow.id, "user": flow.user, "client": flow.client,
-            "rule": flow.rule, "method": flow.request.method, "url": flow.request.url,
-            "path": flow.request.path,
-            "fields": [(name, REDACTED if name.lower() in HIDDEN else value)
+            "rule": flow.rule, "method": flow.request.method,
+            "url": self.redactor.pairs(flow.request.url),
+            "path": self.redactor.pairs(flow.request.path),
+            "fields": [(name, self.redactor.field(name, value))
                        for name, value in self.message.headers],
             "body": ("here" if self.body is not None else
                      "follows" if self.may_collect else "none")}
@@ -101,8 +115,8 @@ class Held:
             found["status"] = flow.response.status
         if self.body is not None:
             found["body_bytes"] = len(self.body)
-            if whole:
-                found["content"] = b64encode(self.body).decode()
+            if whole and (content := self.content()) is not None:
+                found["content"] = b64encode(content).decode()
         return found
 
     def refuse(self, label: str, text: str) -> None:
@@ -122,8 +136,8 @@ class Held:
             self.release("passed")
         else:
             self.check(decision)
-            change(self.message.copy(), decision)
-            change(self.message, decision)
+            change(self.message.copy(), decision, self.redactor)
+            change(self.message, decision, self.redactor)
             self.decision = decision
             self.release("edited")
 
@@ -141,34 +155,48 @@ class Held:
             raise ValueError("the message has no body, or one that cannot be collected")
         if decision.hold_body and self.body is not None:
             raise ValueError("the body is here")
+        if decision.body is not None and self.body is not None and (
+                self.content() != self.body and REDACTED.encode() in decision.body):
+            raise ValueError(f"body: {REDACTED} stands for no value: leave the body "
+                             "out, and it stays as it is")
 
 
-def change(message: Request | Response, decision: Decision) -> None:
+def change(message: Request | Response, decision: Decision, redactor: Redactor
+           ) -> None:
     """Raises ValueError."""
     if isinstance(message, Request):
         if decision.method is not None:
             message.method = decision.method
-        if decision.path is not None:
-            message.path = decision.path
+        path = decision.path
+        if path is not None and path != redactor.pairs(message.path):
+            if REDACTED in path:
+                raise ValueError(f"path: {REDACTED} stands for no value")
+            message.path = path
     elif decision.status is not None:
         message.status = decision.status
     if decision.fields is not None:
-        message.headers._items = merge(message.headers, decision.fields)._items
+        message.headers._items = merge(
+            message.headers, decision.fields, redactor)._items
 
 
-def merge(old: Headers, fields: Sequence[tuple[str, str]]) -> Headers:
+def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
+          ) -> Headers:
     """The fields as the operator wants them: hidden values are the old ones, in their
     order, and the framing stays. Raises ValueError."""
     made = Headers((name, value) for name, value in old if name.lower() in FRAMING)
-    hidden = {name: old.get_all(name) for name in HIDDEN}
+    hidden: dict[tuple[str, str], list[str]] = {}
+    for name, value in old:
+        if (shown := redactor.field(name, value)) != value:
+            hidden.setdefault((name.lower(), shown), []).append(value)
     for name, value in fields:
         lower = name.lower()
         if lower in FRAMING:
             continue
-        if lower in hidden and value == REDACTED:
-            if not hidden[lower]:
-                raise ValueError(f"{name}: {REDACTED} stands for no value")
-            value = hidden[lower].pop(0)
+        values = hidden.get((lower, value))
+        if values:
+            value = values.pop(0)
+        elif REDACTED in value:
+            raise ValueError(f"{name}: {REDACTED} stands for no value")
         made.add(name, value)
     return made
 
@@ -179,6 +207,7 @@ class Breakpoints:
     def __init__(self) -> None:
         self.on_armed: Callable[[bool], None] = lambda armed: None
         self.armed = False
+        self.redactor = Redactor(Options())
         self.held: dict[int, Held] = {}
         # held: all that were. expired: nobody has decided. skipped: not held, because
         # too many were
@@ -187,6 +216,10 @@ class Breakpoints:
         self._number = 0
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def hide(self, redactor: Redactor) -> None:
+        """From now on operators see what this leaves."""
+        self.redactor = redactor
 
     def arm(self, seconds: float) -> None:
         """For so many seconds; 0: not any more."""
@@ -329,7 +362,8 @@ class Stop:
     def make(self, flow: Flow, side: Side, may_collect: bool,
              body: bytes | None) -> Held:
         return Held(flow, side, may_collect, body,
-                    asyncio.get_running_loop().time() + self.holding.seconds)
+                    asyncio.get_running_loop().time() + self.holding.seconds,
+                    self.breakpoints.redactor)
 
 
 def is_readable(headers: Headers) -> bool:

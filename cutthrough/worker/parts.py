@@ -7,6 +7,7 @@ from cutthrough.capture.observer import Capture
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.config.log_format import peeked_codes
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally, code_in_force, restore_code
@@ -106,6 +107,11 @@ class Parts:
             *config.redact_query, *config.capture_redact_query,
             *config.recording_redact_query})
         prepared.on_commit(self.gate.bound, config.collected_bodies)
+        prepared.on_commit(self.tally.breakpoints.hide, Redactor(Options(
+            fields=config.redact_fields + config.capture_redact_fields,
+            query=config.redact_query + config.capture_redact_query,
+            json=config.redact_json + config.capture_redact_json,
+            body=config.redact_body)))
         prepared.on_commit(
             self.idle_pool.configure, config.upstream_idle,
             config.upstream_idle_per_origin, config.upstream_idle_timeout)

@@ -2,10 +2,13 @@
 
 import pytest
 
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.filters.breakpoints import merge
 from cutthrough.filters.flow import Headers
 from cutthrough.policy.source import PolicyError
 from tests.policy.test_rules import RULE, read
+
+REDACTOR = Redactor(Options())
 
 
 @pytest.mark.parametrize("value", ["request", "response", "both"])
@@ -28,12 +31,13 @@ def test_a_rule_that_denies_holds_nothing():
 def test_hidden_values_return_in_their_order():
     old = Headers([("Set-Cookie", "a"), ("X", "1"), ("Set-Cookie", "b")])
     new = merge(old, [("X", "2"), ("set-cookie", "[redacted]"),
-                      ("Set-Cookie", "mine"), ("Set-Cookie", "[redacted]")])
+                      ("Set-Cookie", "mine"), ("Set-Cookie", "[redacted]")], REDACTOR)
     assert list(new) == [("X", "2"), ("set-cookie", "a"), ("Set-Cookie", "mine"),
                          ("Set-Cookie", "b")]
 
 
 def test_framing_cannot_be_edited():
     old = Headers([("Content-Length", "3"), ("X", "1")])
-    new = merge(old, [("Content-Length", "0"), ("Transfer-Encoding", "chunked")])
+    new = merge(old, [("Content-Length", "0"), ("Transfer-Encoding", "chunked")],
+                REDACTOR)
     assert list(new) == [("Content-Length", "3")]

@@ -75,6 +75,7 @@ class Redactor:
         """Raises KeyMistake if an expression is malformed."""
         names = {*options.fields, *(() if options.credentials else CREDENTIALS)}
         self.names = Names(names, f" {REDACTED}")
+        self._fields = frozenset(names)
         self._mask = mask
         self._keys = Keys(options.query)
         self._documents = Documents(options.json, mask)
@@ -100,6 +101,10 @@ class Redactor:
         information."""
         text = without_user(text)
         return _on_octets(self._pairs, text) if self._keys else text
+
+    def field(self, name: str, value: str) -> str:
+        """The value of a field."""
+        return REDACTED if name.lower() in self._fields else self.pairs(value)
 
     def query(self, text: str) -> str:
         """A query, without its question mark."""
