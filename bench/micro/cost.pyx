@@ -248,7 +248,6 @@ def move_deadlines(Wheel wheel, long n):
     cdef long _i
     timer.prev = timer.next = NULL
     timer.filed_tick = timer.deadline_ms = 0
-    timer.owner = NULL
     wheel.arm(&timer, wheel.now_ms + 10000)
     began = perf_counter()
     for _i in range(n):
@@ -263,7 +262,6 @@ def arm_and_disarm(Wheel wheel, long n):
     cdef long _i
     timer.prev = timer.next = NULL
     timer.filed_tick = timer.deadline_ms = 0
-    timer.owner = NULL
     began = perf_counter()
     for _i in range(n):
         wheel.arm(&timer, wheel.now_ms + 10000)
