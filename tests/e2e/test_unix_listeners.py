@@ -224,15 +224,6 @@ def test_a_removed_listener_takes_its_file_along(start, text, path):
 
 
 @pytest.mark.any_loop
-def test_an_upgrade_removes_the_file_of_a_listener_that_is_gone(start, text, path):
-    proxy = start(text)
-    proxy.write_config('workers = 2\nlisten = ["127.0.0.1:0"]\n')
-    successor = successor_of(proxy)
-    assert proxy.wait_exit() == 0
-    wait_until(lambda: not is_there(path), lambda: path)
-    end(successor)
-
-
 # What stands for an address
 
 
