@@ -223,7 +223,6 @@ def test_a_removed_listener_takes_its_file_along(start, text, path):
         assert client.get("http://127.0.0.1:1/").status == 502
 
 
-@pytest.mark.any_loop
 # What stands for an address
 
 
