@@ -184,7 +184,7 @@ def test_flows_are_followed_as_they_come(operator, database, flows, tmp_path,
         fill(database, [row(9)])
         wait_until(lambda: len(lines) == 4, lambda: str(lines))
         assert [line[0] for line in lines[2:]] == ["7", "9"]
-        assert lines[2][-1] == "http://new?.test/" and lines[2][2:5] == [
+        assert lines[2][-1] == "http://new\\u{1b}.test/" and lines[2][2:5] == [
             "ann", "GET", "200"]
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT

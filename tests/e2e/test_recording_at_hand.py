@@ -1,5 +1,7 @@
 """Answers at hand: what the player would answer again is sent without it."""
 
+import re
+
 import pytest
 
 from cutthrough.recording.modes import State, write_state
@@ -133,7 +135,9 @@ def test_an_answer_is_the_same_whether_it_is_at_hand_or_not(start, folder, dial)
             found.append(client.ask("POST", f"{url}/p", "Content-Length: 3", body=sent))
         found.append(client.ask("POST", f"{url}/p", "Transfer-Encoding: chunked",
                                 body=b"3\r\nx=2\r\n0\r\n\r\n"))
-        return [(one.status, without_secrets(one.raw), one.body, one.trailers)
+        # A miss has the number of its request
+        return [(one.status, without_secrets(one.raw),
+                 re.sub(rb"\(request [0-9-]+\)", b"", one.body), one.trailers)
                 for one in found]
 
     client = dial(proxy)

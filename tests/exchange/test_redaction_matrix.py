@@ -119,7 +119,9 @@ FORMATS = {
     "application/csp-report": JSON, "application/x-ndjson": JSON,
     "text/plain": {**JSON, **TEXT}, "application/octet-stream": {**JSON, **TEXT},
     "text/javascript": {**JSON, **TEXT},
-    "text/html": TEXT, "application/x-www-form-urlencoded": {**FORM, **TEXT},
+    "text/html": TEXT, "application/x-www-form-urlencoded": {
+        **FORM, **TEXT, **{f"JSON, {name}": JSON[name] for name in (
+            "member", "array", "not closed", "mark", "lines", "prefix")}},
     "multipart/form-data; boundary=b": PARTS, 'multipart/mixed; boundary="b"': PARTS,
     "text/event-stream": EVENTS, "image/png": TEXT,
 }
@@ -150,7 +152,7 @@ CASES = [(kind, name, charset, coding)
          for kind, cases in FORMATS.items() for name in cases
          for charset, coding in product(CHARSETS, CODINGS)
          if (coding in ("", "gzip") or charset in ("utf-8", "a NUL")) and (
-             name != "mark" or charset.startswith("utf"))]
+             not name.endswith("mark") or charset.startswith("utf"))]
 
 
 def fill(text: str) -> str:

@@ -36,6 +36,8 @@ _USER = re.compile(
 _BEGIN = re.compile(
     rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\(1\);|for\(;;\);|&&&[A-Z]{1,20}&&&)?"
     rb"\s*+[\[{]")
+# What follows the bracket of a document that is no form
+_QUOTED = re.compile(rb"\s*+[\"\[{]")
 # The start of a script that calls a function with a document (JSONP)
 _CALL = re.compile(
     rb"[\xef\xbb\xbf\s]*+(?:/\*\*/)?[\w.$]{1,100}\(\s*+(?=(?:\[\s*+){0,9}\{\s*+\")")
@@ -156,7 +158,8 @@ class Redactor:
         is_form = kind.startswith(_FORM)
         if self._documents:
             begin = _BEGIN.match(data)
-            if begin and not is_form:
+            # `curl -d` says of JSON, too, that it is a form
+            if begin and (not is_form or _QUOTED.match(data, begin.end())):
                 at = begin.end() - 1
                 data = data[:at] + self._document(data[at:], whole)
             elif _JSON.search(kind):
