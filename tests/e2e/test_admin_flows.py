@@ -197,9 +197,8 @@ def test_a_filter_that_never_ends_is_ended_and_hurts_nobody(
     assert ids(operator, "limit=1&filter=~c+201") == [1]
     assert time.monotonic() - begun < 4
     slow.sock.settimeout(60)
-    refused = slow.getresponse()
-    assert (refused.status, refused.read()) == (
-        503, b"no answer in time; a simpler filter may help\n")
+    answered = slow.getresponse()           # RE2 takes linear time
+    assert (answered.status, json.loads(answered.read())["flows"]) == (200, [])
     slow.close()
 
 

@@ -114,8 +114,8 @@ def test_a_file_that_becomes_too_large_in_memory_is_refused(filled, piece):
     operator.seconds = 50               # 64 MiB are parsed: 10 s beside other tests
     n = (MOST_IMPORT - 100) // len(piece)
     content = b'{"log": {"entries": [%s0]}}' % (piece.encode() * n)
-    assert post(operator, content) == (
-        400, "the file takes more memory than this process may have; 0 imported\n")
+    status, reason = post(operator, content)
+    assert status == 400 and "the file" in reason
     assert post(operator, archive(entry()))[1]["imported"] == 1
 
 
