@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.exchange.bounds import TooMuch
-from cutthrough.exchange.documents import compile_path, read_json
+from cutthrough.exchange.documents import compile_path, read_file, read_json
 from cutthrough.exchange.jsonpath_nodes import Node
 from cutthrough.recording.keys import KeyReader, Route
 from cutthrough.recording.model import Request
@@ -103,8 +103,9 @@ def document(data: bytes) -> Any:
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return read_json(data)
-    except ValueError:
+        read_json(data)                      # within its bounds
+        return read_file(data)               # 1.0 stays 1.0
+    except (ValueError, RecursionError):
         return None
 
 
