@@ -107,14 +107,16 @@ class Added:
             if len(self.secrets) < MOST_SECRETS:
                 self.secrets[one] = None
 
+    def find_echoes(self) -> None:
+        """From now on of all secrets that are known."""
+        self.echoes = Echoes(self.secrets, None)
+
     def stage(self) -> Stage:
         """A filter behind the others. It masks the fields of the answer."""
-        self.echoes = Echoes(self.secrets, None)
         return Stage("echoes", BUDGET_S, "pass", MOST_BODY, None, None,
                      self._on_response_head, None, None, shown=True)
 
-    def stage_of_body(self, stage: Stage, response: Response, others: list[Stage]
-                      ) -> Stage | None:
+    def stage_of_body(self, response: Response, others: list[Stage]) -> Stage | None:
         """The same for the body; None: it is no text, or cannot be read. `others`: the
         filters of this body before it. If all of these wait for it, this one does."""
         headers = response.headers
@@ -129,8 +131,9 @@ class Added:
                            if one.on_response_body) if others else (
             length.isdigit() and int(length) <= MOST_WHOLE
             and not headers.get("Content-Encoding"))
-        return stage._replace(on_response_body=(
-            self._on_whole_body if is_whole else self._on_body))
+        return Stage("echoes", BUDGET_S, "pass", MOST_BODY, None, None, None,
+                     self._on_whole_body if is_whole else self._on_body, None,
+                     shown=True)
 
     async def _on_response_head(self, flow: Flow) -> None:
         response, echoes = flow.response, self.echoes

@@ -24,9 +24,10 @@ from cutthrough.exchange.redaction.redactor import (
     Redactor,
     Unreadable,
 )
+from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
-from cutthrough.filters.stage import Chain, Stage, Tally, streams
+from cutthrough.filters.stage import HOOKS, OnFault, Stage, streams
 
 # Bytes of a body that an operator sees, decoded
 MOST_BODY = 1 << 20
@@ -294,23 +295,25 @@ class Breakpoints:
 class Stop:
     """The breakpoint of one exchange."""
 
-    def __init__(self, breakpoints: Breakpoints, exchange: Exchange, sides: str,
+    def __init__(self, breakpoints: Breakpoints, run: Calls, sides: str,
                  holding: Holding) -> None:
-        self.breakpoints, self.exchange = breakpoints, exchange
-        self.holding = holding
+        self.breakpoints, self.run, self.holding = breakpoints, run, holding
         self.sides: tuple[str, ...] = (
             ("request", "response") if sides == "both" else (sides,))
-        self.chain: Chain
         self.bodies: dict[Side, bytes | None] = {}      # those that operators gave
 
-    def make_chain(self, stages: Sequence[Stage], tally: Tally) -> Chain:
-        """The filters of the rule, and this one behind them."""
-        self.chain = Chain([*stages, Stage(
-            "breakpoint", self.holding.seconds + GRACE_S, "pass", MOST_BODY,
-            self.on_request_head if "request" in self.sides else None, None,
-            self.on_response_head if "response" in self.sides else None, None, None,
-            shown=True)], tally)
-        return self.chain
+    def join(self) -> None:
+        """Becomes a filter of the exchange, behind those of the rule."""
+        self.run.add(self.make_stage(
+            MOST_BODY, "pass",
+            on_request_head=self.on_request_head if "request" in self.sides else None,
+            on_response_head=(
+                self.on_response_head if "response" in self.sides else None)))
+
+    def make_stage(self, most: int, on_fault: OnFault, **hooks: Any) -> Stage:
+        """What an operator edits is in log and captures."""
+        return Stage("breakpoint", self.holding.seconds + GRACE_S, on_fault, most,
+                     **(dict.fromkeys(HOOKS) | hooks), shown=True)
 
     async def on_request_head(self, flow: Flow) -> None:
         headers = flow.request.headers
@@ -330,33 +333,28 @@ class Stop:
 
     async def hold_head(self, flow: Flow, side: Side, has_body: bool,
                         headers: Headers) -> None:
-        others = self.others(side)
+        hook, chain = f"on_{side}_body", self.run.chain
+        others = chain.request_bodies if side == "request" else chain.response_bodies
         may_collect = has_body and is_readable(headers) and not any(
-            streams(getattr(one, f"on_{side}_body")) for one in others)
+            streams(getattr(other, hook)) for other in others)
         one = self.make(flow, side, may_collect, None)
-        await self.breakpoints.hold(self.exchange, one, self.holding)
+        await self.breakpoints.hold(self.run.exchange, one, self.holding)
         decision = one.decision
         if decision is None or not (decision.hold_body or decision.body is not None):
             return
         self.bodies[side] = decision.body
         # A body that was given and cannot be put in place ends the exchange
-        others.append(Stage(
-            "breakpoint", self.holding.seconds + GRACE_S,
-            "pass" if decision.body is None else "refuse",
+        self.run.add(self.make_stage(
             max([MOST_BODY, *(other.max_body for other in others)]),
-            None, self.on_request_body, None, self.on_response_body, None))
-
-    def others(self, side: Side) -> list[Stage]:
-        """The chain's filters of bodies."""
-        return (self.chain.request_bodies if side == "request"
-                else self.chain.response_bodies)
+            "pass" if decision.body is None else "refuse",
+            **{hook: getattr(self, hook)}))
 
     async def hold_body(self, flow: Flow, side: Side, body: bytes) -> bytes | None:
         given = self.bodies.get(side)
         if given is not None:
             return given
         one = self.make(flow, side, False, body)
-        await self.breakpoints.hold(self.exchange, one, self.holding)
+        await self.breakpoints.hold(self.run.exchange, one, self.holding)
         return one.decision.body if one.decision is not None else None
 
     def make(self, flow: Flow, side: Side, may_collect: bool,

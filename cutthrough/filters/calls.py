@@ -23,6 +23,7 @@ class Calls:
 
     def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
         self.chain, self.exchange, self.flow = chain, exchange, flow
+        self._owns_chain = False
         self.wants_response = bool(chain.response_heads or chain.response_bodies)
         self.minor = int(flow.request.version[-1])      # the client's HTTP/1.x
         self._before = Before(flow.request)
@@ -33,6 +34,15 @@ class Calls:
     def before(self) -> Headers:
         """The request's fields as they came."""
         return self._before.headers
+
+    def add(self, stage: Stage) -> None:
+        """One filter more for this exchange, behind the others."""
+        if not self._owns_chain:
+            self.chain = Chain(self.chain.stages, self.chain.tally)
+            self._owns_chain = True
+        self.chain.add(stage)
+        self.wants_response = bool(
+            self.chain.response_heads or self.chain.response_bodies)
 
     def collect(self) -> Body:
         """For a body of this exchange, until it is closed or dropped."""
@@ -111,9 +121,9 @@ class Calls:
     def mask_echoes(self) -> None:
         added = self.added
         if added is not None and added.secrets:
-            stages = [one for one in self.chain.stages if one.name != "echoes"]
-            self.chain = Chain([*stages, added.stage()], self.chain.tally)
-            self.wants_response = True
+            if added.echoes is None:
+                self.add(added.stage())
+            added.find_echoes()
 
     async def within(self, seconds: float, awaited: Any) -> Any:
         """Raises TimeoutError beyond these seconds, and RuntimeError for any other

@@ -33,10 +33,10 @@ class Filters:
                  "at a transparent listener" if transparent else "")
         request = read_request(head, host, port, f"1.{minor}", scheme, fixed)
         chain = self.chain(names)
+        run = Run(chain, exchange, Flow(request, **facts))
         if breakpoint:
-            stop = Stop(self._breakpoints, exchange, breakpoint, self._holding)
-            chain = stop.make_chain(chain.stages, self.tally)
-        return Run(chain, exchange, Flow(request, **facts))
+            Stop(self._breakpoints, run, breakpoint, self._holding).join()
+        return run
 
     def chain(self, names: tuple[str, ...]) -> Chain:
         """The filters of a rule, in order."""

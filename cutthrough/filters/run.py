@@ -187,10 +187,9 @@ class Run(Calls):
                 build_response(response, framing_of(before.headers)))
 
     def _mask_body(self, added: Added, response: Response) -> None:
-        stage = added.stage_of_body(
-            self.chain.stages[-1], response, self.chain.response_bodies)
+        stage = added.stage_of_body(response, self.chain.response_bodies)
         if stage is not None:
-            self.chain = Chain([*self.chain.stages[:-1], stage], self.chain.tally)
+            self.add(stage)
 
     async def _on_end(self) -> None:
         for stage in self.chain.ends:

@@ -84,18 +84,38 @@ class Tally:
 
 
 class Chain:
-    """Several filters, one after the other."""
+    """Several filters, one after the other. That of a rule is of all its exchanges; an
+    exchange that adds a filter has one of its own."""
 
     def __init__(self, stages: Sequence[Stage], tally: Tally) -> None:
-        self.stages, self.tally = tuple(stages), tally
-        self.request_heads = [one for one in stages if one.on_request_head]
-        self.request_bodies = [one for one in stages if one.on_request_body]
-        self.response_heads = [one for one in stages if one.on_response_head]
-        self.response_bodies = [one for one in stages if one.on_response_body]
-        self.ends = [one for one in stages if one.on_end]
+        self.tally = tally
+        self.stages: list[Stage] = []
+        self.request_heads: list[Stage] = []
+        self.request_bodies: list[Stage] = []
+        self.response_heads: list[Stage] = []
+        self.response_bodies: list[Stage] = []
+        self.ends: list[Stage] = []
         # Does any function see a request, and hide what it adds?
-        self.hides = any(not one.shown and (one.on_request_head or one.on_request_body)
-                         for one in stages)
-        self.hides_bodies = any(not one.shown for one in self.request_bodies)
+        self.hides = self.hides_bodies = False
         # All functions before the request goes on, and 5 s because a loop may be slow
-        self.head_ms = int(sum(one.budget for one in self.request_heads) * 1000) + 5000
+        self.head_ms = 5000
+        for stage in stages:
+            self.add(stage)
+
+    def add(self, stage: Stage) -> None:
+        """Behind the others."""
+        self.stages.append(stage)
+        if stage.on_request_head:
+            self.request_heads.append(stage)
+            self.head_ms += int(stage.budget * 1000)
+        if stage.on_request_body:
+            self.request_bodies.append(stage)
+            self.hides_bodies |= not stage.shown
+        if stage.on_response_head:
+            self.response_heads.append(stage)
+        if stage.on_response_body:
+            self.response_bodies.append(stage)
+        if stage.on_end:
+            self.ends.append(stage)
+        if stage.on_request_head or stage.on_request_body:
+            self.hides |= not stage.shown
