@@ -1,15 +1,15 @@
 """Bounds of work on content: its steps are counted, and end with TooMuch (R63, R67).
 
-The number of steps grows with what is read, so that the time of a small message is
-small whatever an expression asks for.
+The number of steps grows with the content: a small message takes a short time, with
+any expression.
 """
 
-# Steps that any piece of work may take, some 1 ms of them, and those for each value
+# Steps of any piece of work, some 1 ms of them, and those for each value
 LEAST_STEPS, STEPS_A_VALUE = 10_000, 16
 
 
 class KeyMistake(ValueError):
-    """A path, an expression or a key that cannot be used, with the reason."""
+    """A path, an expression or a key cannot be used, with the reason."""
 
 
 class TooMuch(ValueError):

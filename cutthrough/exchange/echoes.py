@@ -1,4 +1,4 @@
-"""Secrets of a request in its answer: an origin may repeat what it got (R59, R82).
+"""Secrets of a request in its answer: an origin may repeat them (R59, R82).
 
 They are searched for as octets: as they are, and as JSON, URLs and HTML spell them. So
 they are not found if they are encoded further (base64, UTF-16), nor in pieces.
@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus
 LEAST = 6
 # Characters of a cookie's value, with a digit: shorter ones are words as "default" is
 LEAST_COOKIE = 16
-# Octets of an answer times secrets that are looked for: some 0.3 s
+# Octets of an answer times the number of secrets: some 0.3 s
 MOST_WORK = 1 << 30
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
@@ -26,8 +26,8 @@ _STAND_IN = rb"\[redacted:[0-9a-f]{16}\]"
 
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
-    """Of a credential's field, its name in lower case: all of it, what follows the
-    scheme, what Basic encodes, and a cookie's value that cannot be a word."""
+    """Of a credential's field, its name in lower case: all of it, the part behind the
+    scheme, the decoded part of Basic, and a cookie's value if it cannot be a word."""
     yield value
     if name == "cookie":
         for pair in value.split(";"):
@@ -78,8 +78,8 @@ def spellings(text: str) -> Iterator[str]:
 
 
 class Echoes:
-    """What stands in for each secret. `value` makes that; None: as many asterisks, so
-    that lengths stay."""
+    """The stand-in for each secret. `value` makes it; None: as many asterisks, because
+    lengths must stay."""
 
     def __init__(self, secrets: Iterable[str], value: Callable[[str], str] | None
                  ) -> None:
@@ -116,12 +116,12 @@ class Echoes:
         return b"".join(made) if len(made) > 1 or made[:1] != [data] else data
 
     def _pieces(self, data: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-        """Begin, end, and what stands in; None: it stays."""
+        """Begin, end, and the stand-in; None: it stays."""
         here = [one for one in self._found if one in data]
         at = 0
         if here:
             here.sort(key=len, reverse=True)
-            # A secret may be a part of what stands in for others
+            # A secret may be a part of the stand-in for others
             for match in re.finditer(b"|".join((_STAND_IN, *map(re.escape, here))),
                                      data):
                 made = self._found.get(match[0])
@@ -132,7 +132,7 @@ class Echoes:
         yield at, len(data), None
 
     def begun(self, data: bytes) -> int:
-        """Octets at the end that may be the begin of a secret."""
+        """Number of octets at the end, if they may be the begin of a secret."""
         most = 0
         for one in self._found:
             tail = data[max(0, len(data) - len(one) + 1):]

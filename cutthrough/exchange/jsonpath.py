@@ -1,11 +1,11 @@
-"""JSONPath (RFC 9535): an expression -> a path that selects values of a document.
+"""JSONPath (RFC 9535): an expression -> a path; a path and a document -> values.
 
     Path(text).find(document)  ─>  nodes: value, parent, key
 
-Each node that is visited or compared is a step, and their number is bounded by the
+Each visit or comparison of a node is a step, and their number is bounded by the
 number of the document's values (R67). Expressions in `match` and `search` run on RE2.
-The parser reads each character once; it is separate from the evaluation, which is made
-of closures: what a selector selects of a node, what a filter says of it
+The parser reads each character once; it is separate from the evaluation, a tree
+of closures: the nodes of a selector, the answer of a filter
 (jsonpath_nodes).
 """
 
@@ -37,7 +37,7 @@ from cutthrough.exchange.jsonpath_nodes import (
 )
 from cutthrough.exchange.scan import count_parsed
 
-# Characters of a path; what is nested in it
+# Characters of a path; levels in it
 MOST_PATH, MOST_NESTED = 4096, 16
 
 

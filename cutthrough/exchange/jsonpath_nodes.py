@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from cutthrough.exchange.bounds import KeyMistake, Steps
 from cutthrough.exchange.expressions import Expression, compile_expression
 
-# Characters of texts that are compared in one step
+# Characters of texts, compared in one step
 _CHARACTERS = 256
 # The range of exact integers (section 2.1)
 MOST_INDEX = (1 << 53) - 1
@@ -31,14 +31,14 @@ class Node(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """One evaluation: the root of the document, and the steps that are left."""
+    """One evaluation: the root of the document, and the remaining steps."""
 
     root: Node
     steps: Steps
 
 
 class Nothing:
-    """The value of what is absent (section 2.4.1)."""
+    """The value of an absent node (section 2.4.1)."""
 
 
 NOTHING = Nothing()

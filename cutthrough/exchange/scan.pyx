@@ -14,7 +14,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
 
 cdef enum:
-    CHARACTERS = 64             # of a text that count as one more value
+    CHARACTERS = 64             # of a text, counted as one more value
 
 
 cdef int scan(const unsigned char *at, Py_ssize_t size, Py_ssize_t most_values,

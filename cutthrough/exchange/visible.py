@@ -1,8 +1,8 @@
-"""Text of strangers for a terminal, a shell or a program that reads text (R83).
+"""Text of strangers for a terminal, a shell or another reader of text (R83).
 
-What a person would not see, or what a terminal would obey, is escaped so that the
-target reads the same octets: controls, C1, marks of direction, tags, variation
-selectors, fillers, odd spaces.
+Characters are escaped if a person would not see them, or if a terminal would obey them:
+controls, C1, marks of direction, tags, variation selectors, fillers, odd spaces. The
+reader gets the same octets.
 """
 
 import re
@@ -27,7 +27,7 @@ def is_visible(character: str) -> bool:
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    """A text to be read: what is not visible is `\\u{…}`, but for these characters."""
+    """A text to be read: invisible characters are `\\u{…}`, but for these."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
@@ -36,8 +36,8 @@ def visible(text: str, kept: str = "\n\t") -> str:
 
 
 def shell_word(octets: bytes) -> str:
-    """A word of bash, zsh or ksh that is read as these octets, of which none is NUL.
-    On one line, whatever they are."""
+    """A word of bash, zsh or ksh for these octets, none of them NUL. It is on one line,
+    with any octets."""
     try:
         text = octets.decode()
     except UnicodeDecodeError:

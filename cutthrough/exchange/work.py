@@ -1,13 +1,13 @@
 """The gate through which work on content runs in a worker: bounded in bytes and time.
 
-    a body that is collected ── Body.add ──> Memory          one bound, shared by askers
+    a collected body         ── Body.add ──> Memory          one bound, shared by askers
     work on it ── is_costly ──> no:  in the loop, at once
-                           └──> yes: Gate.run ─> in line ─> a process that may be killed
+                           └──> yes: Gate.run ─> in line ─> a process, perhaps killed
 
-Work in the loop takes 5 ms at most (R64): what may take longer goes to a process, and
-only the exchange that asked for it waits. An asker is a user, or the address of a
-client without one. Each has one call at work and a few in line, so a hostile asker
-delays none of the others (R64), and none takes all memory (R69).
+Work in the loop takes 5 ms at most (R64): longer work goes to a process, and its own
+exchange alone waits. An asker is a user, or the address of a client without a user.
+Each has one call at work and a few in line, so a hostile asker delays none of the
+others (R64), and none takes all memory (R69).
 """
 
 import asyncio
@@ -24,12 +24,12 @@ US_OF_BYTE = 0.1
 US_OF_MARK = 3
 # Each begins a value, a pair, an element or an escape
 MARKS = b",[{:&<%\\"
-# Bytes that take less than that, whatever they are
+# Any bytes up to here take less than that
 SMALL = 1024
-# Of octets that are only compared: a hash of 1 MiB takes 1 ms
+# Of octets, if they are only compared: a hash of 1 MiB takes 1 ms
 MOST_RAW = 2 << 20
-# A call that takes longer, of a processor, is given up, and its process killed. The
-# worst that is left within the other bounds takes 2 s; a process starts in 0.2 s
+# Processor time of a call. Beyond it the call is given up, and its process killed. The
+# worst call within the other bounds takes 2 s; a process starts in 0.2 s
 RUN_S = 5.0
 # In line, of all askers and of each; a place comes within this time
 MOST_WAITING, MOST_OF_ASKER = 256, 16
@@ -45,7 +45,7 @@ class Unread(Exception):
 
 
 class Lost(Exception):
-    """The process that was to do it died, or none could be started."""
+    """The process died before its answer, or none could be started."""
 
 
 class Pool(Protocol):
@@ -60,7 +60,7 @@ class Pool(Protocol):
 
 
 class Memory:
-    """Bytes of the bodies that are collected in one worker.
+    """Bytes of the collected bodies in one worker.
 
     An asker gets bytes as long as it has no more than are free then. So one asker alone
     gets half of all, two greedy askers get a third each, and a later one still finds
@@ -83,7 +83,7 @@ class Memory:
         return True
 
     def give(self, asker: str, size: int) -> None:
-        """Gives back what was taken."""
+        """Gives bytes back."""
         self.taken -= size
         left = self._by_asker[asker] - size
         if left:
@@ -96,10 +96,10 @@ class Memory:
 
 
 class Body:
-    """One body that is collected, until `close`.
+    """One collected body, until `close`.
 
-    Its bytes are one object that grows in place: pieces of their own were 400 MB in the
-    heap, which stayed there when they were freed, because something small lay behind
+    Its bytes are one object, and it grows in place: separate pieces were 400 MB in the
+    heap, and stayed there after they were freed, because something small lay behind
     them. From 128 KiB on the C library maps such an object apart.
     """
 
@@ -123,7 +123,7 @@ class Body:
         return True
 
     def whole(self) -> bytes:
-        """The bytes, which count until `close`; nothing is added afterwards."""
+        """The bytes. They count until `close`; no more are added afterwards."""
         data, self._data = bytes(self._data), bytearray()
         return data
 
@@ -148,7 +148,7 @@ class _Line:
 
 
 class Lines:
-    """Who has a place, of `places`, and who waits for one: one line for each asker.
+    """Holders of `places`, and those in line for one: a line for each asker.
 
     At most `each` of an asker's calls have a place, or stand behind those of others. So
     an asker with many calls delays another by `each` turns at most (R64, R91).
@@ -228,11 +228,11 @@ class Gate:
         return self._pool is not None
 
     def bound(self, most: int) -> None:
-        """Sets the bytes of bodies that are collected at most."""
+        """Sets the most bytes of collected bodies."""
         self.memory.most = most
 
     async def run(self, asker: str, function: Callable[..., Any], *given: Any) -> Any:
-        """What the function returns, out of the loop. Raises Busy, Unread, and what it
+        """The function's result, made out of the loop. Raises Busy, Unread, and what it
         raises. The function has a module and a name, and all values can be pickled."""
         pool = self._pool
         if pool is None:
@@ -263,7 +263,7 @@ class Gate:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()                 # taken note of, if nobody waits for it
+            task.exception()                 # retrieved, even if the exchange has ended
 
     def close(self) -> None:
         for task in list(self._tasks):

@@ -13,7 +13,7 @@ from cutthrough.log.text cimport Q_URL, Quote, put_escaped, put_text
 
 cdef enum:
     MOST_BRACKETS = 64
-    MARKED = 14                         # octets that a stand-in and a mark take
+    MARKED = 14                         # octets of a stand-in and a mark
 
 # In lower case, UTF-8; a reload replaces the list
 cdef list KEYS = []
@@ -103,7 +103,7 @@ cdef inline bint ends_escape(const char *at) noexcept:
 
 
 cdef inline bint begins(const char *data, const char *at) noexcept:
-    """May a key begin here: at the start, behind what is in no key, or behind an escape?"""
+    """May a key begin here: at the start, behind a character outside keys, or behind an escape?"""
     if at == data or not is_key_character((at - 1)[0]):
         return True
     if at - data >= 3 and (at - 3)[0] == 37:
@@ -167,7 +167,7 @@ cdef const char *key_end(const char *at, const char *end, bytes key, int *level)
 
 
 cdef const char *value_behind(const char *at, const char *end, int level) noexcept:
-    """Where a value ends, whose equals sign was escaped this often."""
+    """The end of a value, if its equals sign was escaped this often."""
     cdef const char *behind
     cdef int escaped
     while at < end and at[0] != 38:

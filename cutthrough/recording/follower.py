@@ -1,10 +1,10 @@
-"""One session, as a worker replays it: what its file has, followed while others write.
+"""One session, as a worker replays it: its file, followed while others write.
 
-    session's file ── look: what is new ──> Matcher <── Play
+    session's file ── look: new rows ──> Matcher <── Play
 
-What another process has recorded is replayed after the next look, and a change that is
+A recording of another process is replayed after the next look, and a change that is
 no addition after as long as reading the whole session takes. It is read in pieces, so
-that the worker goes on meanwhile; until then what was read before counts.
+that the worker goes on meanwhile; until then the earlier rows count.
 
 Whatever touches the file is done in a thread: its disk may be slow, and another program
 may have locked it (R64).
@@ -37,7 +37,7 @@ from cutthrough.recording.shared import Shared
 
 log = logging.getLogger("cutthrough")
 
-# Recordings that are read at a time at most: some 5 ms
+# Most recordings of one read: some 5 ms
 STEP = 100
 T = TypeVar("T")
 # After so long other work of the worker has its turn
@@ -48,7 +48,7 @@ FindHold = Callable[[], Hold | None]
 
 
 class Rules(Protocol):
-    """Of the settings: what requests have in common, and how they are answered."""
+    """Of the settings: the common parts of requests, and how they are answered."""
 
     @property
     def directory(self) -> str: ...
@@ -65,14 +65,14 @@ class Rules(Protocol):
 
 
 class Follower:
-    """Until `close`. `shared` is what its Plays have."""
+    """Until `close`. `shared` belongs to its Plays."""
 
     def __init__(self, shared: Shared, on_other: Callable[[], None] | None = None
                  ) -> None:
         """`on_other` is called when another file takes the place of the last one."""
         self.shared = shared
         self._on_other = on_other
-        self.failed = ""                     # the last error that was logged
+        self.failed = ""                     # the last error in the log
         self._rules: Rules | None = None
         self._loaded = Matcher()
         self._packed = b""                   # its rules, for other processes
@@ -108,8 +108,8 @@ class Follower:
 
     async def look(self, rules: Rules, name: str, run: int, hold: FindHold, *,
                    plays: bool, anew: bool) -> bool:
-        """Takes what the file of session `name` has. `anew`: all of it; sequences begin
-        again if `run` differs. `hold` is asked for what shares them among processes.
+        """Takes the rows of session `name`. `anew`: all of it; sequences begin
+        again if `run` differs. `hold` opens the places that processes share.
         Returns whether all was read. Raises OSError, ValueError
         and StoreError."""
         path = Path(rules.directory) / f"{name}{SUFFIX}"
@@ -124,7 +124,7 @@ class Follower:
         await self.leave()
         self._name, self._mark, self._run = name, found, run
         if not plays and self.shared.first is None:
-            self.shared.answers.clear()      # what is under way has what was read
+            self.shared.answers.clear()      # Plays under way have their own
             self.shared.be_ready()
         elif found and plays:
             self._session = await self._aside(open_session, rules.directory, name)
@@ -144,7 +144,7 @@ class Follower:
         return True
 
     async def prepare(self, rules: Rules) -> None:
-        """Has answers at hand, as far as there is room and nothing changes."""
+        """Has answers at hand, as far as there is room and the file stays the same."""
         matcher = self.matcher
         if not self.shared.keeps or rules.speed or rules.on_replay is not None:
             return
@@ -158,7 +158,7 @@ class Follower:
             await asyncio.sleep(0)
 
     async def _load(self, rules: Rules, hold: FindHold) -> None:
-        """Reads the whole session; what was read before counts until the end."""
+        """Reads the whole session; the earlier rows count until the end."""
         session = self._session
         assert session is not None
         self._version, self._edits = await self._aside(
@@ -200,7 +200,7 @@ class Follower:
             try:
                 changes = loaded.add(one, await self._read_apart(one.request))
             except (ValueError, Busy, Unread) as error:
-                # A pattern that cannot be used, or a body that takes too long
+                # A pattern cannot be used, or a body takes too long
                 log.error("recording %d: %s", one.number, error or "it is not read")
                 continue
             if changes and loaded is self.matcher:
@@ -222,7 +222,7 @@ class Follower:
     def _take(self, rules: Rules) -> None:
         self.shared.matcher, self.shared.rules = self._loaded, self._packed
         self.shared.answers.clear()
-        self.shared.answers.take_hits()      # numbers of what was read before
+        self.shared.answers.take_hits()      # numbers of the earlier rows
         if self._session is not None:
             self.shared.mask = self._session.masker.messages
         self._see_fields(rules)
@@ -240,7 +240,7 @@ class Follower:
             await asyncio.to_thread(write_hits, *self._counted_in, hits)
 
     async def leave(self) -> None:
-        """The file, after hits were counted in it; what was read stays."""
+        """The file, after hits were counted in it; the rows stay."""
         await self.count_hits()
         if (session := self._session) is not None:
             self._session = None

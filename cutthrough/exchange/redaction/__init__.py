@@ -1,6 +1,6 @@
 """Removes secrets from heads, bodies and messages, for captures and recordings (R79).
 
-    redactor     which secrets, and what stands in for them
+    redactor     the secrets, and their stand-ins
     spellings    keys of URLs and forms, in every spelling
     documents    paths in JSON, also inside its strings
     parts        multipart bodies, and streams of events

@@ -1,4 +1,4 @@
-"""Which secrets are removed, and what stands in for them (R59, R79).
+"""The secrets to remove, and their stand-ins (R59, R79).
 
 The values of credentials' fields go always, unless the configuration keeps them. Fields
 of heads, keys of URLs and forms, paths in JSON and matches of expressions go as
@@ -32,21 +32,21 @@ _JSON = re.compile(r"[/+](json|x-ndjson|jsonl|json-seq|csp-report)\b", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n\x1e"
 _USER = re.compile(
     r"(://|%3a%2f%2f|:\\/\\/)(?:[^/?#\s\"'<>\\@%]|%(?!2f|3f|23|40))+(@|%40)", re.I)
-# The start of a document, behind what keeps it from being run as a script
+# The start of a document, behind a guard against its use as a script
 _BEGIN = re.compile(
     rb"[\xef\xbb\xbf\s\x1e]*+(?:\)\]\}'?,?|while\(1\);|for\(;;\);|&&&[A-Z]{1,20}&&&)?"
     rb"\s*+[\[{]")
-# What follows the bracket of a document that is no form
+# Behind the bracket of a document, and not in a form
 _QUOTED = re.compile(rb"\s*+[\"\[{]")
-# The start of a script that calls a function with a document (JSONP)
+# The start of a script: a call of a function with a document (JSONP)
 _CALL = re.compile(
     rb"[\xef\xbb\xbf\s]*+(?:/\*\*/)?[\w.$]{1,100}\(\s*+(?=(?:\[\s*+){0,9}\{\s*+\")")
-# A form's value that may be a document
+# A form's value, perhaps a document
 _DOCUMENT = re.compile(rb"(?i)(?:[+\s]|%(?:20|09|0a|0d|ef%bb%bf))*(?:[\[{]|%7b|%5b)")
 
 
 class Unreadable(Exception):
-    """A body in which a secret may be, and cannot be looked for."""
+    """A body may have a secret, and cannot be searched."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +68,8 @@ def hide(secret: str) -> str:
 
 
 class Redactor:
-    """Redacts as these options say. `mask` makes what stands in for a secret.
-    `keeps_octets`: a body of no text is kept, without the values that are found in its
+    """Redacts as these options say. `mask` makes the stand-in for a secret.
+    `keeps_octets`: a body of no text is kept, without the values in its
     octets; else only pictures and the like are."""
 
     def __init__(self, options: Options, mask: Callable[[str], str] = hide,
@@ -99,7 +99,7 @@ class Redactor:
         return self.pairs(self.names.replace(text))
 
     def pairs(self, text: str) -> str:
-        """A text that may have URLs: without the values of the keys, and without user
+        """A text, perhaps with URLs: without the values of the keys, and without user
         information."""
         text = without_user(text)
         return _on_octets(self._pairs, text) if self._keys else text
@@ -184,7 +184,7 @@ class Redactor:
             raise Unreadable from None
 
     def _documents_in_form(self, data: bytes, whole: bool) -> bytes:
-        """A form of which some values are documents."""
+        """A form with documents as values."""
         made = data.split(b"&")
         tries = 0
         for number, pair in enumerate(made):
@@ -251,7 +251,7 @@ class Redactor:
         return b"".join([*made, data[at:]]) if made else data
 
     def _matches(self, data: bytes) -> bytes:
-        """Replaces what the expressions find: their groups, or the match."""
+        """Replaces the matches of the expressions: their groups, or all."""
         try:
             text, charset = data.decode(), "utf-8"
         except UnicodeDecodeError:

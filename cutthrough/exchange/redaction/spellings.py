@@ -1,13 +1,13 @@
 """Keys of URLs and forms in a text, with their values, wherever they are: in a query, a
-fragment, a form, a URL that is a value of another one, a string of JSON, a page.
+fragment, a form, a URL as a value of another, a string of JSON, a page.
 
-A key is found in each spelling that some reader undoes: percent-encoding at any depth
+A key is found in each spelling of some reader: percent-encoding at any depth
 (`%74oken`, `%2574oken`), escapes of JSON (`\\u0074oken`), any case, and the brackets
 that some languages append (`token[]`, `token[0]`). A value ends where it ends in the
-same spelling. A value that ends later than necessary hides more than asked.
+same spelling. If a value ends later than necessary, more is hidden than asked.
 
 The search is one automaton of RE2, linear in the text. Without that package Python's re
-has the same expressions, which have no nested repetition.
+has the same expressions, without nested repetition.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 _HEX: Final = rb"(?:25)*"
-# Before a key: the start, what is in no key, or such a character in an escape
+# Before a key: the start, a character outside keys, or such a character in an escape
 _BEFORE: Final = (rb"(?:^|[^\w.~$%-]|%(?:25)*[0-9a-f]{2}|\\u[0-9a-f]{4}|\\x[0-9a-f]{2}|"
                   rb"\\[nrt]|&#?\w{2,8};)")
 # white space is part of a form's key: some frameworks trim it
@@ -73,7 +73,7 @@ class Keys:
     def values(self, text: bytes, *, is_form: bool = False
                ) -> Iterator[tuple[int, int]]:
         """(begin, end) of each value, in order. `is_form`: the text is a form or a
-        query, in which only & ends a value."""
+        query: only & ends a value there."""
         if self._search is None:
             return
         behind = 0
@@ -88,7 +88,7 @@ class Keys:
                 yield begin, behind
 
     def _end(self, level: bytes | None, is_form: bool) -> re.Pattern[bytes]:
-        """What a value may have. `level`: what is between % and 3d, if that was the
+        """Characters of a value. `level`: the text between % and 3d, if that was the
         spelling of the equals sign; then %26 ends the value, so spelled."""
         key = (b"f" if is_form else b"t") + (b"-" if level is None else level)
         made = self._ends.get(key)
