@@ -177,8 +177,15 @@ class Memory:
             rows.append({"process": self.roles[pid], "pid": pid,
                          "begin_kib": begin >> 10, "end_kib": end >> 10,
                          "most_kib": max(seen) >> 10, "growth": end / begin - 1,
-                         "ok": flat})
+                         "ok": flat, "tenths_kib": ",".join(
+                             str(int(statistics.median(part)) >> 10)
+                             for part in tenths(seen))})
         return rows
+
+
+def tenths(seen: list[int]) -> list[list[int]]:
+    each = max(1, len(seen) // STEPS)
+    return [seen[at:at + each] for at in range(0, len(seen), each)]
 
 
 def stored_numbers(directory: Path) -> collections.Counter[str]:
