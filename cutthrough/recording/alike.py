@@ -22,6 +22,9 @@ ID, PAYLOAD = "$.id", "payload"
 # Values that are put in place of recorded ones, and characters of each
 MOST_OWN, MOST_VALUE = 1000, 256
 
+# The client's values, by path and recorded value
+Own = dict[tuple[str, str], str | int]
+
 
 class Alike:
     """For one conversation. `request`: the recorded one."""
@@ -37,11 +40,20 @@ class Alike:
             self._paths = (ID,)
             self._plain = KeyReader(msgspec.structs.replace(
                 route.key, body="json", ignored_paths=(ID,)))
-        self._own: dict[tuple[str, str], str | int] = {}
+        self.own: Own = {}
+
+    def compare(self, masked: bytes, here: bytes, there: bytes) -> str | None:
+        """The difference, in words; None: they are the same, and the client's values
+        are known. `masked`: the client's message without its secrets."""
+        if not self.same(masked, there):
+            return self.tell(masked, there)
+        self.take(here, there)
+        return None
 
     def same(self, here: bytes, there: bytes) -> bool:
         """`there` is the recorded one."""
-        return here == there or self._is_same(here, there)
+        return here == there or (
+            self._reader.key.body != "raw" and self._is_same(here, there))
 
     def _is_same(self, here: bytes, there: bytes) -> bool:
         reader, (one, two) = self._read(here, there)
@@ -77,12 +89,12 @@ class Alike:
             for mine, recorded in zip(values_at(one, path), values_at(two, path),
                                       strict=False):
                 if is_identifier(mine) and is_identifier(recorded) and (
-                        len(self._own) < MOST_OWN):
-                    self._own[path, as_key(recorded)] = mine
+                        len(self.own) < MOST_OWN):
+                    self.own[path, as_key(recorded)] = mine
 
     def answer(self, data: bytes) -> bytes:
         """A recorded message of the origin's, with the client's values."""
-        if not self._own:
+        if not self.own:
             return data
         found = document(data)
         if found is None:
@@ -90,7 +102,7 @@ class Alike:
         changed = False
         for path in self._paths:
             for node in nodes_at(found, path):
-                own = self._own.get((path, as_key(node.value)))
+                own = self.own.get((path, as_key(node.value)))
                 if own is not None and node.parent is not None:
                     node.parent.value[node.key] = own
                     changed = True

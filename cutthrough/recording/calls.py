@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from cutthrough.exchange.work import is_costly
 from cutthrough.recording.alike import Alike
 from cutthrough.recording.begins import PREFIX
 from cutthrough.recording.keys import KeyReader
@@ -100,8 +101,20 @@ class _Candidate:
         if number >= len(self.messages):
             return False
         other = self.messages[number]
-        return message == other or (message[0] == other[0] and self.alike.same(
-            message[PREFIX:], other[PREFIX:]))
+        return message == other or (
+            message[0] == other[0] and are_cheap(message, other)
+            and self.alike.same(message[PREFIX:], other[PREFIX:]))
+
+    def tell(self, number: int, message: bytes) -> str:
+        other = self.messages[number]
+        if not are_cheap(message, other):
+            return "its octets"
+        return self.alike.tell(message[PREFIX:], other[PREFIX:]) or "its flags"
+
+
+def are_cheap(*messages: bytes) -> bool:
+    """Else they are compared as octets: many candidates are compared in the loop."""
+    return not any(is_costly(one[PREFIX:]) for one in messages)
 
 
 def make_steps(one: Recording) -> list[Step]:
@@ -236,10 +249,8 @@ class Call:
         number = self.told
         for one in before:
             if number < len(one.messages):
-                there = one.messages[number]
-                what = one.alike.tell(message[PREFIX:], there[PREFIX:])
                 return (f"message {number + 1} differs from recording "
-                        f"{one.recording.number}", what or "its flags")
+                        f"{one.recording.number}", one.tell(number, message))
         if before:
             return (f"message {number + 1} comes behind the last one of recording "
                     f"{before[0].recording.number}",)

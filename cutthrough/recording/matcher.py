@@ -13,7 +13,9 @@ There may be 100 000 recordings, and each worker has them: they are kept as Mess
 a fifth of what their objects take, and are decoded when they are needed.
 """
 
+import math
 import sys
+import time
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +40,13 @@ from cutthrough.recording.nearest import (
     find_likely,
     numbers_of,
 )
-from cutthrough.recording.patterns import Predicate, make_predicate, parts_of, split
+from cutthrough.recording.patterns import (
+    Predicate,
+    Subject,
+    make_predicate,
+    parts_of,
+    split,
+)
 from cutthrough.recording.sharing import Reader, mark_of, may_read
 
 # The status of a WebSocket: in the key of its recording, for a page may have its URL
@@ -47,6 +55,10 @@ SWITCHED = 101
 MOST_READ, MOST_READ_BYTES = 100, 4 << 20
 
 Hold = Callable[[str, list[int]], AbstractContextManager[Lane]]
+
+class TooLong(Exception):
+    """The patterns of recordings take longer than the loop has."""
+
 
 _NOTHING: Mapping[Pattern, bool] = {}
 
@@ -210,14 +222,12 @@ class Matcher:
         return Reading(request, base, parts)
 
     def asks(self, reading: Reading) -> tuple[Pattern, ...]:
-        """The patterns that are to be asked of a body."""
-        found: dict[Pattern, None] = {}
-        if self._patterned.has_any:
-            for group in self._patterned.find((), parts_of(reading.request)):
-                for pattern in group.extra[0]:
-                    if pattern.part == "body":
-                        found[pattern] = None
-        return tuple(found)
+        """The patterns of recordings whose exact values it has."""
+        if not self._patterned.has_any:
+            return ()
+        return tuple(dict.fromkeys(
+            pattern for group in self._patterned.find((), parts_of(reading.request))
+            for pattern in group.extra[0]))
 
     def match(self, request: Request, lane: str = "", *, explain: bool = True,
               offers: bool = False, reading: Reading | None = None,
@@ -241,15 +251,16 @@ class Matcher:
     def choose(self, request: Request, reading: Reading, lane: str = "", *,
                explain: bool = False, offers: bool = False,
                holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None,
-               reader: Reader | None = None) -> Match | Miss:
-        """As `match`, but the nearest is still to be found among those likely."""
+               reader: Reader | None = None, seconds: float = math.inf) -> Match | Miss:
+        """As `match`, but the nearest is still to be found among those likely. Raises
+        TooLong if patterns take longer than `seconds`; then no sequence has moved."""
         whole, request = request, reading.request
         line = self._line(request)
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
         if offers or self._patterned.has_any:
-            groups = list(self._groups(line, reading, whole, offers, holds))
+            groups = list(self._groups(line, reading, whole, offers, holds, seconds))
         else:
             groups = line.index.find(reading.base, reading.parts)
         if reader is not None and self._owners:
@@ -360,20 +371,24 @@ class Matcher:
         return used_up
 
     def _groups(self, line: _Line, reading: Reading, whole: Request, offers: bool,
-                known: Mapping[Pattern, bool]) -> Iterable[Group]:
-        request = reading.request
+                known: Mapping[Pattern, bool], seconds: float) -> Iterable[Group]:
         if offers:
             yield from self._websockets(line, reading)
         yield from line.index.find(reading.base, reading.parts)
-        if self._patterned.has_any:
-            for group in self._patterned.find((), parts_of(request)):
-                left = group.extra[0]
-                if not left or all(
-                        known[pattern] if pattern in known else
-                        holds(whole if of_token else request) for pattern,
-                        (of_token, holds) in zip(left, self._predicates[left],
-                                                 strict=True)):
-                    yield group
+        if not self._patterned.has_any:
+            return
+        until = time.monotonic() + seconds
+        subject, with_secrets = Subject(reading.request), Subject(whole)
+        for group in self._patterned.find((), parts_of(reading.request)):
+            left = group.extra[0]
+            if not left or all(
+                    known[pattern] if pattern in known else
+                    holds(with_secrets if of_token else subject) for pattern,
+                    (of_token, holds) in zip(left, self._predicates[left],
+                                             strict=True)):
+                yield group
+            if time.monotonic() > until:
+                raise TooLong
 
     def _websockets(self, line: _Line, reading: Reading) -> Iterable[Group]:
         return line.index.find((*reading.base, SWITCHED), reading.parts)

@@ -29,7 +29,7 @@ from cutthrough.recording.documents import (
 )
 from cutthrough.recording.keys import PLAIN, Key, KeyReader, Route, plain, root_of
 from cutthrough.recording.model import OF_TOKENS, Pattern, Request
-from cutthrough.recording.patterns import make_predicate, subject
+from cutthrough.recording.patterns import Subject, make_predicate
 from cutthrough.recording.xml_documents import select_xml
 
 MOST_CANDIDATES = 2000
@@ -209,10 +209,12 @@ def differences(request: Request, recording: Asked, reader: KeyReader,
 
 
 def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
+    subject = Subject(request)
     for one in patterns:
-        if one.how not in OF_TOKENS and not make_predicate(one)(request):
+        if one.how not in OF_TOKENS and not make_predicate(one)(subject):
             name = f"{one.part} {one.key}".rstrip()
-            text = subject(request, one)
+            found = subject.text(one)
+            text = None if found is None else found.text
             here = (f"{len(request.body)} bytes" if one.part == "body" and text and not
                     _is_text(text) else show(text))
             yield f"{name}: {here}, wanted {one.how} {show(one.value)}"

@@ -1,7 +1,8 @@
 """What a recording asks of requests by itself, as simulations of hoverfly have it.
 
-An exact value is a part of the index. The rest is a predicate, which is asked of the
-requests that have all exact values: many recordings with predicates alone are slow.
+An exact value is a part of the index. The rest is a predicate, and is asked of requests
+with all exact values: many recordings with predicates alone are slow. Each text of a
+request is decoded and parsed once for all of them.
 """
 
 import base64
@@ -10,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from cutthrough.exchange.bounds import KeyMistake, TooMuch
@@ -34,7 +36,49 @@ from cutthrough.recording.xml_documents import (
     spell,
 )
 
-Predicate = Callable[[Request], bool]
+
+class Text:
+    """A text of a request, and the documents in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def document(self) -> Any:
+        """Of JSON; `Text` itself: it is none."""
+        try:
+            return read_json(self.text.encode(errors="replace"))
+        except ValueError:
+            return Text
+
+    @cached_property
+    def spelling(self) -> str | None:
+        """The one spelling of the document; None: it is none."""
+        return None if self.document is Text else canonical(self.document)
+
+    @cached_property
+    def claims(self) -> "Text":
+        return Text(_claims(self.text))
+
+
+class Subject:
+    """A request, as patterns are asked of it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._texts: dict[tuple[object, ...], Text | None] = {}
+
+    def text(self, one: Pattern) -> Text | None:
+        """The text of a pattern; None: the request has none."""
+        at = (one.part, one.key, one.how in OF_XML, one.how == "array")
+        if at not in self._texts:
+            text = _text_of(self.request, one)
+            self._texts[at] = None if text is None else Text(text)
+        return self._texts[at]
+
+
+Predicate = Callable[[Subject], bool]
+Asks = Callable[[Text], bool]
 
 
 def parts_of(request: Request) -> Parts:
@@ -60,8 +104,7 @@ def split(patterns: tuple[Pattern, ...]) -> tuple[Parts, tuple[Pattern, ...]]:
     return parts, tuple(left)
 
 
-def subject(request: Request, one: Pattern) -> str | None:
-    """The text that a pattern looks at; None: the request has none."""
+def _text_of(request: Request, one: Pattern) -> str | None:
     if one.part == "field":
         if one.how == "array":
             return ";".join([value for name, value in request.fields
@@ -86,8 +129,8 @@ def make_predicate(one: Pattern) -> Predicate:
     """Raises KeyMistake."""
     asks = _READ[one.how](one)
 
-    def holds(request: Request) -> bool:
-        text = subject(request, one)
+    def holds(subject: Subject) -> bool:
+        text = subject.text(one)
         try:
             return text is not None and asks(text)
         except TooMuch:                      # what is not known to match does not
@@ -96,18 +139,18 @@ def make_predicate(one: Pattern) -> Predicate:
     return holds
 
 
-def _exact(one: Pattern) -> Callable[[str], bool]:
+def _exact(one: Pattern) -> Asks:
     if one.part == "query" and not one.key:
         wanted = sorted(split_pairs(one.value))
-        return lambda text: sorted(split_pairs(text)) == wanted
-    return lambda text: text == one.value
+        return lambda text: sorted(split_pairs(text.text)) == wanted
+    return lambda text: text.text == one.value
 
 
-def _negate(one: Pattern) -> Callable[[str], bool]:
-    return lambda text: text != one.value
+def _negate(one: Pattern) -> Asks:
+    return lambda text: text.text != one.value
 
 
-def _array(one: Pattern) -> Callable[[str], bool]:
+def _array(one: Pattern) -> Asks:
     """`value`: JSON with `values`, and what does not count of hoverfly's
     `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`."""
     given = read_json(one.value.encode())
@@ -115,8 +158,8 @@ def _array(one: Pattern) -> Callable[[str], bool]:
     unknown, order, occurrences = (given.get(f"ignore{name}") is True for name in (
         "Unknown", "Order", "Occurrences"))
 
-    def matches(text: str) -> bool:
-        found = text.split(";")
+    def matches(text: Text) -> bool:
+        found = text.text.split(";")
         rest, counts = iter(found), Counter(found)
         return (
             (unknown or set(found) <= set(values))
@@ -128,38 +171,27 @@ def _array(one: Pattern) -> Callable[[str], bool]:
     return matches
 
 
-def _glob(one: Pattern) -> Callable[[str], bool]:
+def _glob(one: Pattern) -> Asks:
     # hoverfly's globs have * alone
     pattern = one.value.replace("[", "[[]").replace("?", "[?]")
-    return lambda text: fnmatchcase(text, pattern)
+    return lambda text: fnmatchcase(text.text, pattern)
 
 
-def _regex(one: Pattern) -> Callable[[str], bool]:
+def _regex(one: Pattern) -> Asks:
     search = compile_expression(one.value).search
-    return lambda text: search(text) is not None
+    return lambda text: search(text.text) is not None
 
 
-def _document(text: str) -> Any:
-    try:
-        return read_json(text.encode(errors="replace"))
-    except ValueError:
-        return _document
-
-
-def _json(one: Pattern) -> Callable[[str], bool]:
+def _json(one: Pattern) -> Asks:
     try:
         wanted = canonical(read_json(one.value.encode()))
     except ValueError as error:
         raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
 
-    def equals(text: str) -> bool:
-        found = _document(text)
-        return found is not _document and canonical(found) == wanted
-
-    return equals
+    return lambda text: text.spelling == wanted
 
 
-def _partial(one: Pattern) -> Callable[[str], bool]:
+def _partial(one: Pattern) -> Asks:
     """As hoverfly has it: anywhere in the document, and of a list some values, in any
     order."""
     try:
@@ -167,29 +199,21 @@ def _partial(one: Pattern) -> Callable[[str], bool]:
     except ValueError as error:
         raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
 
-    def has_part(text: str) -> bool:
-        found = _document(text)
-        return found is not _document and contains(found, wanted)
-
-    return has_part
+    return lambda text: text.document is not Text and contains(text.document, wanted)
 
 
-def _jsonpath(one: Pattern) -> Callable[[str], bool]:
+def _jsonpath(one: Pattern) -> Asks:
     compile_path(one.value)
-
-    def has(text: str) -> bool:
-        found = _document(text)
-        return found is not _document and bool(select(found, one.value))
-
-    return has
+    return lambda text: text.document is not Text and bool(
+        select(text.document, one.value))
 
 
-def _form(one: Pattern) -> Callable[[str], bool]:
+def _form(one: Pattern) -> Asks:
     """The value of the key `key`; without a key the pairs, in any order."""
     if one.key:
-        return lambda text: (one.key, one.value) in split_pairs(text)
+        return lambda text: (one.key, one.value) in split_pairs(text.text)
     wanted = sorted(split_pairs(one.value))
-    return lambda text: sorted(split_pairs(text)) == wanted
+    return lambda text: sorted(split_pairs(text.text)) == wanted
 
 
 def _claims(text: str) -> str:
@@ -209,14 +233,14 @@ def _claims(text: str) -> str:
     return json.dumps(found)
 
 
-def _jwt(one: Pattern) -> Callable[[str], bool]:
+def _jwt(one: Pattern) -> Asks:
     has_part = _partial(one)
-    return lambda text: has_part(_claims(text))
+    return lambda text: has_part(text.claims)
 
 
-def _jwt_jsonpath(one: Pattern) -> Callable[[str], bool]:
+def _jwt_jsonpath(one: Pattern) -> Asks:
     has = _jsonpath(one)
-    return lambda text: has(_claims(text))
+    return lambda text: has(text.claims)
 
 
 def _root(one: Pattern) -> Any:
@@ -228,33 +252,33 @@ def _root(one: Pattern) -> Any:
         raise KeyMistake(f"{one.value!r:.60} is no XML: {error}") from None
 
 
-def _of_xml(asks: Callable[[Any], bool]) -> Callable[[str], bool]:
-    def holds(text: str) -> bool:
+def _of_xml(asks: Callable[[Any], bool]) -> Asks:
+    def holds(text: Text) -> bool:
         try:
-            return asks(read_xml(text))
+            return asks(read_xml(text.text))
         except ValueError:
             return False
 
     return holds
 
 
-def _xml(one: Pattern) -> Callable[[str], bool]:
+def _xml(one: Pattern) -> Asks:
     wanted = [*spell(_root(one))]
     return _of_xml(lambda root: equal(wanted, root))
 
 
-def _xml_templated(one: Pattern) -> Callable[[str], bool]:
+def _xml_templated(one: Pattern) -> Asks:
     wanted = _root(one)
     check_template(wanted)
     return _of_xml(lambda root: is_like(wanted, root))
 
 
-def _xpath(one: Pattern) -> Callable[[str], bool]:
+def _xpath(one: Pattern) -> Asks:
     path = compile_xpath(one.value)
     return _of_xml(lambda root: has_xpath(root, path))
 
 
-_READ: dict[str, Callable[[Pattern], Callable[[str], bool]]] = {
+_READ: dict[str, Callable[[Pattern], Asks]] = {
     "exact": _exact, "negate": _negate, "glob": _glob, "regex": _regex,
     "array": _array, "json": _json, "partial_json": _partial, "jsonpath": _jsonpath,
     "form": _form, "jwt": _jwt, "jwt_jsonpath": _jwt_jsonpath, "xml": _xml,

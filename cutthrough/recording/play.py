@@ -4,12 +4,13 @@
                                 └─> pass_on, refuse     no recording answers it (R60)
 
 If nothing has to be waited for, all of that happens within `start`. A body counts in
-the worker's bound while it is here, and what is costly to read is read elsewhere:
-exchange.work (R64, R69).
+the worker's bound while it is here, and is read elsewhere if that is costly (R64, R69):
+exchange.work.
 """
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections.abc import Coroutine
@@ -18,10 +19,11 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.exchange.work import SMALL, Body, Busy, Unread, is_costly
+from cutthrough.exchange.work import MOST_US, SMALL, Body, Busy, Unread, is_costly
 from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.calls import refusal
+from cutthrough.recording.conversing import Setting
 from cutthrough.recording.heads import (
     build_body,
     build_head,
@@ -32,7 +34,7 @@ from cutthrough.recording.heads import (
     size_sent,
 )
 from cutthrough.recording.in_step import InStep
-from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matcher import Matcher, TooLong
 from cutthrough.recording.matches import Match, Miss, Reading
 from cutthrough.recording.misses import Asker, Missed
 from cutthrough.recording.model import Pattern, Recording, Request
@@ -165,7 +167,7 @@ class Play:
                 shared.gate.is_apart and matcher.is_costly(request)):
             self._begin(self._read_apart(matcher, request))
         else:
-            self._settle(matcher, request, matcher.read(request), {})
+            self._settle(matcher, request, matcher.read(request))
 
     async def _read_apart(self, matcher: Matcher, request: Request) -> None:
         shared = self.shared
@@ -186,10 +188,16 @@ class Play:
             self._settle(matcher, request, reading, holds)
 
     def _settle(self, matcher: Matcher, request: Request, reading: Reading,
-                holds: dict[Pattern, bool]) -> None:
-        shared = self.shared
-        found = matcher.choose(request, reading, offers=self._offers, holds=holds,
-                               reader=self.reader)
+                known: dict[Pattern, bool] | None = None) -> None:
+        shared, holds = self.shared, known or {}
+        is_bounded = known is None and shared.gate.is_apart
+        try:
+            found = matcher.choose(
+                request, reading, offers=self._offers, holds=holds, reader=self.reader,
+                seconds=MOST_US / 1e6 if is_bounded else math.inf)
+        except TooLong:
+            self._begin(self._read_apart(matcher, request))
+            return
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
@@ -255,8 +263,7 @@ class Play:
             self.exchange.pass_on()
 
     def go_unread(self) -> None:
-        """There is no room for its body, or no time: it goes on, if its rule allows
-        that."""
+        """Without room or time for its body it goes on, if its rule allows that."""
         if self._mode == REPLAYS:
             self.exchange.refuse("content_limit", "")
         else:
@@ -335,11 +342,11 @@ class Play:
             self._answer(made, is_last=False)
 
     def _converse(self, found: Match, far: socket.socket) -> None:
-        shared = self.shared
+        shared, asked = self.shared, self.request(True)
         task = asyncio.get_running_loop().create_task(play_websocket(
             far, found.recording, found.route, shared.speed, shared.most_body,
-            shared.mask(self.request(True)),
-            partial(self.note, number=self.exchange.id)))
+            Setting(asked, shared.mask(asked), shared.rules, shared.gate,
+                    self._asker.name), partial(self.note, number=self.exchange.id)))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 

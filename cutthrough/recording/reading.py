@@ -7,13 +7,20 @@ import pickle
 
 import msgspec
 
+from cutthrough.recording.alike import Alike, Own
 from cutthrough.recording.keys import Route
 from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.matches import Likely, Reading
-from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
+from cutthrough.recording.model import (
+    OF_TOKENS,
+    Message,
+    Pattern,
+    Recording,
+    Request,
+)
 from cutthrough.recording.nearest import Nearest
-from cutthrough.recording.patterns import make_predicate
+from cutthrough.recording.patterns import Subject, make_predicate
 from cutthrough.recording.templates import render
 
 NO_BODY = b""
@@ -31,6 +38,13 @@ def _matcher_of(rules: bytes) -> Matcher:
     return Matcher(routes, Masker(redaction, key).request if redaction else None)
 
 
+def _masked(rules: bytes, asked: Request, message: Message) -> bytes:
+    _routes, redaction, key = pickle.loads(rules)
+    if redaction:
+        message = Masker(redaction, key).messages(asked)(message)
+    return message.data
+
+
 def read(rules: bytes, request: Request, recorded: bool
          ) -> tuple[Request | None, Reading]:
     """The request without its secrets, and its reading. None: it has none; the reading
@@ -44,12 +58,29 @@ def read(rules: bytes, request: Request, recorded: bool
 def ask(patterns: tuple[Pattern, ...], request: Request, whole: Request
         ) -> dict[Pattern, bool]:
     """Which hold. `whole`: with its secrets."""
-    return {one: make_predicate(one)(whole if one.how in OF_TOKENS else request)
+    with_secrets, without = Subject(whole), Subject(request)
+    return {one: make_predicate(one)(with_secrets if one.how in OF_TOKENS else without)
             for one in patterns}
 
 
 def find_nearest(rules: bytes, request: Request, likely: Likely) -> Nearest | None:
     return _matcher_of(rules).nearest(request, likely)
+
+
+def compare_messages(rules: bytes, route: Route, recorded: Request, asked: Request,
+                     message: Message, there: bytes, own: Own
+                     ) -> tuple[str | None, Own]:
+    """As Alike.compare, with the client's values behind it."""
+    alike = Alike(route, recorded)
+    alike.own = own
+    masked = _masked(rules, asked, message)
+    return alike.compare(masked, message.data, there), alike.own
+
+
+def answer_message(route: Route, recorded: Request, data: bytes, own: Own) -> bytes:
+    alike = Alike(route, recorded)
+    alike.own = own
+    return alike.answer(data)
 
 
 def fill(recording: Recording, request: Request, state: dict[str, str]) -> Recording:

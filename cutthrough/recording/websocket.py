@@ -18,7 +18,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from cutthrough.capture.messages import OPCODES
-from cutthrough.recording.alike import Alike
+from cutthrough.recording.conversing import Conversing, Setting
 from cutthrough.recording.keys import Route
 from cutthrough.recording.matches import Miss
 from cutthrough.recording.model import Message, Recording, find
@@ -44,17 +44,17 @@ class _Ended(Exception):
 
 
 async def play_websocket(far: socket.socket, recording: Recording, route: Route,
-                         speed: float, most: int, mask: Callable[[Message], Message],
+                         speed: float, most: int, setting: Setting,
                          note: Callable[[Miss], str]) -> None:
-    """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `mask`
-    removes from the client's messages what is not in recordings either. `note` is told
-    of a message that differs, and returns what the client is told (R74)."""
+    """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `note`
+    takes a message that differs, and returns the text for the client (R74)."""
     reader, writer = await asyncio.open_connection(sock=far, limit=MOST_HEAD)
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
-        await _Conversation(reader, writer, most, mask, note, Alike(
-            route, recording.request)).play(recording.response.messages, speed)
+        await _Conversation(
+            reader, writer, most, note, Conversing(route, recording, setting)
+        ).play(recording.response.messages, speed)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass                                 # the client is gone
     finally:
@@ -78,10 +78,9 @@ def build_switch(head: str, recording: Recording) -> bytes:
 
 class _Conversation:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                 most: int, mask: Callable[[Message], Message],
-                 note: Callable[[Miss], str], alike: Alike) -> None:
+                 most: int, note: Callable[[Miss], str], client: Conversing) -> None:
         self._reader, self._writer, self._most = reader, writer, most
-        self._mask, self._note, self._alike = mask, note, alike
+        self._note, self._client = note, client
         self._closing = False
 
     async def play(self, messages: tuple[Message, ...], speed: float) -> None:
@@ -100,7 +99,7 @@ class _Conversation:
                         at + (one.at_us - before_us) / 1e6 / speed - loop.time())
                 if one.kind == "close":
                     raise _Ended(one.code or 0, one.data.decode(errors="replace"))
-                self._send(OPCODES[one.kind], self._alike.answer(one.data))
+                self._send(OPCODES[one.kind], await self._client.answer(one.data))
                 await self._writer.drain()
             if not self._closing:
                 code, data = await self._message()
@@ -120,14 +119,14 @@ class _Conversation:
             if one.kind != "close":
                 raise _Ended(0, "")
             return
-        masked = self._mask(Message(0, True, one.kind, data)).data
         if here != one.kind:
             raise _Ended(POLICY, f"message {number} differs from the recording",
                          f"{here}, recorded {one.kind}")
-        if not self._alike.same(masked, one.data):
+        difference = await self._client.difference(
+            Message(0, True, one.kind, data), one.data)
+        if difference is not None:
             raise _Ended(POLICY, f"message {number} differs from the recording",
-                         self._alike.tell(masked, one.data))
-        self._alike.take(data, one.data)
+                         difference)
 
     async def _close(self, end: _Ended) -> None:
         if end.code in (POLICY, PROTOCOL_ERROR, TOO_BIG):

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording import reading as apart
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matcher import Matcher, TooLong
 from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.model import Pattern, Recording, Request
-from cutthrough.recording.patterns import make_predicate
+from cutthrough.recording.patterns import Subject, make_predicate
 from cutthrough.recording.sessions import Sessions
-from tests.recording.answers import request
+from tests.recording.answers import recording, request
 
 
 def simulation(*pairs, schema="v5.2", **more):
@@ -340,7 +341,40 @@ def test_an_array_is_counted_in_linear_time():
     matches = make_predicate(Pattern(
         part="field", key="a", how="array", value=json.dumps({"values": values})))
     begun = time.process_time()
-    assert matches(Request(
+    assert matches(Subject(Request(
         method="GET", scheme="http", host="a", port=80, path="/",
-        fields=(("a", ";".join(values)),)))
+        fields=(("a", ";".join(values)),))))
     assert time.process_time() - begun < 2
+
+
+def patterned(number, value, how="partial_json"):
+    return recording(number, request("/", b""), patterns=(
+        Pattern(part="body", how=how, value=value),))
+
+
+def test_a_body_is_read_once_for_all_patterns():
+    """R65: each of 1000 patterns decoded and parsed 300 KB anew, for 4 s."""
+    matcher = Matcher()
+    for number in range(1, 1001):
+        matcher.add(patterned(number, f"[{{\"a\": {number}}}]", "json"))
+    asked = request("/", json.dumps([{"a": 0, "text": "x" * 300_000}]))
+    begun = time.process_time()
+    assert isinstance(matcher.match(asked, explain=False), Miss)
+    assert time.process_time() - begun < 1
+
+
+def test_patterns_beyond_their_time_move_no_sequence():
+    """R64: 3000 recordings with patterns of their own may take long with any body."""
+    matcher = Matcher()
+    for number in (1, 2):
+        matcher.add(patterned(number, '{"a": 1}'))
+    asked = request("/", b'{"a": 1}')
+    reading = matcher.read(asked)
+    with pytest.raises(TooLong):
+        matcher.choose(asked, reading, seconds=-1)
+    patterns = matcher.asks(reading)
+    assert [one.value for one in patterns] == ['{"a": 1}']
+    holds = apart.ask(patterns, asked, asked)
+    for number in (1, 2):
+        found = matcher.choose(asked, reading, holds=holds)
+        assert isinstance(found, Match) and found.recording.number == number
