@@ -26,9 +26,10 @@ build: build/built.native ## create .venv and build in place for this machine
 # longest begin first, and short ones follow, so that the last end together. Only what
 # measures (`quiet`) runs alone.
 PARTS := 1 2 3 4 5 6
+CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
 test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j5 -Otarget test-rooms test-bench test-asyncio $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j5 -Otarget test-rooms test-content test-bench test-asyncio $(PARTS:%=test-uvloop-%)
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)
@@ -41,7 +42,9 @@ test-asyncio:
 test-bench:
 	$(PY) -m pytest -q tests/bench -m 'not quiet' $(NOTED)
 test-rooms:
-	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(NOTED)
+	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(CONTENT:%=--ignore %) $(NOTED)
+test-content:
+	$(PY) -m pytest -q $(CONTENT) $(NOTED)
 
 quick: .venv/ready.test build/built.native ## the tests without servers and without a second build
 	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
@@ -204,4 +207,4 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
-.PHONY: asan-e2e asan-rooms test-asyncio test-bench test-rooms
+.PHONY: asan-e2e asan-rooms test-asyncio test-bench test-content test-rooms

@@ -68,6 +68,12 @@ def pytest_configure() -> None:
         network.refuse_elsewhere()
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: each full collection would walk them all."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header() -> str:
     return f"network: {shared_network or 'lo alone'}"
 
