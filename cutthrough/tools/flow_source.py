@@ -1,9 +1,8 @@
 """Captured flows for a program of the operator: by the admin listener, with its token,
 or from the database, with the rights of its file. Both give the same objects.
 
-A database is read by a process of its own (capture/query_process.py): a filter is a
-regular expression, and a hostile body can make one run for hours. After ANSWER_S the
-process is killed.
+A database is read by a process of its own (capture/query_process.py): a filter over
+many large bodies may take long. After ANSWER_S the process is killed.
 """
 
 import json

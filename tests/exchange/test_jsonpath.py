@@ -44,7 +44,11 @@ def test_a_path_selects_what_another_implementation_selects(path, document):
     library = pytest.importorskip("jsonpath")
     other = library.JSONPathEnvironment(strict=True)
     nodes = Path(path).find(document)
-    matches = other.findall(path, document)
+    try:
+        matches = other.findall(path, document)
+    except library.JSONPathSyntaxError:
+        assert "," in path                   # it does not read [0,:1]
+        return
     assert sorted(json.dumps(node.value, sort_keys=True) for node in nodes) == sorted(
         json.dumps(value, sort_keys=True) for value in matches)
     for node in nodes:

@@ -210,7 +210,8 @@ class TlsSocket(WrappedSocket):
                     return self._tls.read((n + 1) // 2) + self._read_on(n)
             except ssl.SSLWantReadError:
                 if self._out.pending:
-                    self._flush()
+                    with contextlib.suppress(OSError):   # the answer may be here
+                        self._flush()
                 if not self._take():
                     raise ConnectionResetError("a FIN without close_notify") from None
             except ssl.SSLZeroReturnError:
