@@ -30,8 +30,6 @@ MOST_FIELDS = 200
 OURS = {"connection", "content-length", "expect", "keep-alive", "proxy-authorization",
         "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
-_CERTIFICATE = re.compile(
-    rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -183,10 +181,3 @@ def connect(request: Request, proxy: tuple[str, int], context: ssl.SSLContext | 
     made = http.client.HTTPSConnection(*proxy, timeout=TIMEOUT_S, context=context)
     made.set_tunnel(host, port, dict(credentials(request)))
     return made
-
-
-def only_certificates(data: bytes) -> str:
-    """The certificates in PEM of a file, without keys and text between them; "": it has
-    none."""
-    return "".join(one.decode("ascii", "replace") + "\n"
-                   for one in _CERTIFICATE.findall(data))

@@ -5,6 +5,7 @@ cryptography would add to the memory of a program that serves.
 """
 
 import hashlib
+import re
 import ssl
 
 import msgspec
@@ -13,6 +14,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 
 BEGIN, END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+_CERTIFICATE = re.compile(BEGIN + b".*?" + END, re.S)
 
 
 class CaCertificate(msgspec.Struct, frozen=True):
@@ -74,3 +76,10 @@ def _show_subject(subject: object) -> str:
 
 def _read_time(text: str) -> int:
     return int(ssl.cert_time_to_seconds(text))
+
+
+def only_certificates(data: bytes) -> str:
+    """The certificates in PEM of a file, without keys and text between them; "": it has
+    none."""
+    return "".join(one.decode("ascii", "replace") + "\n"
+                   for one in _CERTIFICATE.findall(data))

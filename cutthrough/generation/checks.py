@@ -15,7 +15,6 @@ from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.generation.ca_certificate import read_ca_certificate
-from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import (
     check_interception,
@@ -69,7 +68,10 @@ def validate(generation: Generation) -> None:
         from cutthrough.generation.hook import find_function
 
         find_function(generation.config.policy_hook, generation.policy.hook)
-    make_filters(generation.policy)
+    if any(rule.filters or rule.breakpoint for rule in generation.policy.rules):
+        from cutthrough.generation.filters import make_filters
+
+        make_filters(generation.policy)
     make_hooks(generation.config, generation.policy)
     check_recordings(generation.config)
     check_routes(generation)

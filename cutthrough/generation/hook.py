@@ -11,15 +11,11 @@ refused: the hook fails closed.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import itertools
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Container
 from functools import partial
-from types import ModuleType
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,6 +23,7 @@ import msgspec
 from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
+from cutthrough.generation.operator_code import import_code
 from cutthrough.net.shares import Shares
 from cutthrough.policy.decision_cache import Decision, DecisionCache
 from cutthrough.policy.source import Code, PolicyError
@@ -42,10 +39,6 @@ MOST_QUESTIONS = 1024
 # kept alive by the proxy that was given it
 _embedded: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
 _numbers = itertools.count(1)
-
-# The code of the modules that were run here, by name
-_executed: dict[str, Code] = {}
-
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The argument of a hook. A cached decision applies to every client address and
@@ -104,55 +97,6 @@ def find_function(name: str, code: Code | None = None) -> Function:
     if not inspect.iscoroutinefunction(found):
         raise PolicyError("", "policy_hook", f"{name} is not an async function")
     return found
-
-
-def import_code(name: str, code: Code | None) -> ModuleType:
-    """Returns the module, run again if its code has changed since the last time.
-
-    A module that other code has imported is returned as it is. Any exception of the
-    module is passed on, and the previous module then stays in place.
-    """
-    before = sys.modules.get(name)
-    if code is None or (before is not None and _executed.get(name) in (None, code)):
-        return importlib.import_module(name)
-    package, _, leaf = name.rpartition(".")
-    if package:
-        importlib.import_module(package)
-    spec = importlib.util.spec_from_file_location(name, code.path)
-    assert spec is not None                 # its name ends in .py: see load_code
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        # Not by the loader: it would read the file, which may have changed by now, or
-        # its compiled form, which counts as fresh if mtime's second and length match
-        exec(compile(code.text, code.path, "exec", dont_inherit=True), module.__dict__)
-    except BaseException:
-        del sys.modules[name]
-        if before is not None:
-            sys.modules[name] = before
-        raise
-    _executed[name] = code
-    if package:
-        setattr(sys.modules[package], leaf, module)
-    return module
-
-
-def code_in_force() -> dict[str, tuple[Code, ModuleType]]:
-    """The modules that were run here, by name: for `restore_code`."""
-    return {name: (code, sys.modules[name]) for name, code in _executed.items()
-            if name in sys.modules}
-
-
-def restore_code(before: dict[str, tuple[Code, ModuleType]]) -> None:
-    """Puts the modules back that a refused generation has run again."""
-    for name in _executed.keys() - before.keys():
-        del _executed[name]
-        sys.modules.pop(name, None)
-    for name, (code, module) in before.items():
-        _executed[name], sys.modules[name] = code, module
-        package, _, leaf = name.rpartition(".")
-        if package in sys.modules:
-            setattr(sys.modules[package], leaf, module)
 
 
 class Tally:

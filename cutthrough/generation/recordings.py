@@ -13,7 +13,7 @@ from typing import Any
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.recordings import RecordingRoute
-from cutthrough.generation.filters import make_object
+from cutthrough.generation.operator_code import make_object
 from cutthrough.policy.source import Policy
 
 NAMES = ("on_record", "on_replay")

@@ -25,9 +25,9 @@ from typing import Protocol
 import msgspec
 
 from cutthrough.capture.query import MOST_FRAME, Answer, Query, QueryError
-from cutthrough.capture.send import only_certificates
 from cutthrough.config.files import FileError, read_file
 from cutthrough.exchange.work import Busy, Lines
+from cutthrough.generation.ca_certificate import only_certificates
 from cutthrough.generation.generation import Generation
 from cutthrough.process.helper import start_helper
 from cutthrough.supervisor.listeners import Listeners

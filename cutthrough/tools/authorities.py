@@ -4,10 +4,10 @@ certificates a proxy's tunnels show."""
 import os
 from collections.abc import Mapping
 
-from cutthrough.capture.send import only_certificates
 from cutthrough.config.config import ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.settings import variable_name
+from cutthrough.generation.ca_certificate import only_certificates
 
 OWN, ORIGINS = map(variable_name, ("intercept_ca", "origin_ca"))
 CERTIFICATE = "ca.pem"                       # as `cutthrough ca init` names it

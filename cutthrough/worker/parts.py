@@ -10,7 +10,8 @@ from cutthrough.config.log_format import peeked_codes
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
-from cutthrough.generation.hook import Tally, code_in_force, restore_code
+from cutthrough.generation.hook import Tally
+from cutthrough.generation.operator_code import code_in_force, restore_code
 from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import make_snapshot
 from cutthrough.generation.sources import SourceNumbers

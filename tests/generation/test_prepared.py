@@ -14,7 +14,7 @@ import pytest
 
 from cutthrough.capture.ring import RING_BYTES, Ring, size_for
 from cutthrough.config.settings import load
-from cutthrough.generation import hook
+from cutthrough.generation import operator_code
 from cutthrough.generation.checks import complete
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.policy_files import load_policy
@@ -59,7 +59,7 @@ def files(tmp_path, monkeypatch) -> Path:
     (tmp_path / "ca" / "ca.key").chmod(0o600)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "kept_code", raising=False)    # another test's
-    monkeypatch.setattr(hook, "_executed", {})
+    monkeypatch.setattr(operator_code, "_executed", {})
     return tmp_path
 
 
