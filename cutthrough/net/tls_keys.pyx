@@ -4,7 +4,7 @@
 libssl hands out no key. It reports the traffic secrets of TLS 1.3 for key logs, and gives the
 master secret of TLS 1.2; keys and IVs follow from them. AWS-LC tells the sequence numbers. OpenSSL
 does not: the number of a half is counted from the moment it reports the half's secret, because it
-sets the key in the same call.
+sets the key in the same call; in TLS 1.2 from the change_cipher_spec on.
 """
 
 from libc.stdint cimport uint8_t, uint16_t
@@ -131,8 +131,7 @@ cdef bint renew_key(const Keys *k, Half *half) noexcept nogil:
 
 
 cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept nogil:
-    """TLS 1.2 (RFC 5246 sections 5 and 6.3). Each side has sent one record with these keys: its
-    Finished."""
+    """TLS 1.2 (RFC 5246 sections 5 and 6.3)."""
     cdef unsigned char master[48]
     cdef unsigned char seed[13 + 32 + 32]
     cdef unsigned char a[LONGEST_HASH]
@@ -160,7 +159,6 @@ cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept n
         memcpy(client.iv, block + 2 * k.key_n, iv_n)
         memcpy(server.iv, block + 2 * k.key_n + iv_n, iv_n)
         good = k.explicit_n == 0 or openssl.RAND_bytes(k.tx.iv + iv_n, k.explicit_n) == 1
-        k.rx.seq = k.tx.seq = 1
     openssl.OPENSSL_cleanse(master, sizeof(master))
     openssl.OPENSSL_cleanse(a, sizeof(a))
     openssl.OPENSSL_cleanse(block, sizeof(block))

@@ -16,7 +16,7 @@ from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNA
 from cutthrough.net.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.sysio cimport BROKEN, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls_context cimport TlsContext
-from cutthrough.net.tls_keys cimport note_secrets
+from cutthrough.net.tls_keys cimport Half, note_secrets
 from cutthrough.net.tls_records cimport ALERT, APPLICATION_DATA, Records, wipe_records
 from cutthrough.net.transport cimport Socket
 
@@ -29,7 +29,8 @@ cdef enum:
     # section 5.5)
     MOST_MESSAGES = 255
     FLIGHT = 16384          # bytes of a read in a handshake
-    HANDSHAKE = 22          # ContentType
+    CHANGE_CIPHER_SPEC = 20     # ContentType
+    HANDSHAKE = 22
     NEW_SESSION_TICKET = 4  # HandshakeType
     CERTIFICATE = 11
     CERTIFICATE_REQUEST = 13
@@ -175,11 +176,11 @@ cdef long control_wire(BIO *bio, int command, long number, void *pointer) noexce
 cdef void on_message(int sent, int version, int kind, const void *data, size_t n, SSL *ssl,
                      void *arg) noexcept nogil:
     cdef Tls *t = wire_tls
+    cdef Half *half
     if kind == openssl.SSL3_RT_HEADER and t.records != NULL:
-        if sent:
-            t.records.keys.tx.seq += 1
-        else:
-            t.records.keys.rx.seq += 1
+        # TLS 1.2 counts anew behind a change of keys (RFC 5246 section 6.1)
+        half = &t.records.keys.tx if sent else &t.records.keys.rx
+        half.seq = 0 if (<const uint8_t *>data)[0] == CHANGE_CIPHER_SPEC else half.seq + 1
     if openssl.LIBSSL_MISSES_ALERTS and t.shaking and not (sent or t.connects) and (
             kind == openssl.SSL3_RT_HEADER and t.alert != SEALED):
         t.alert = clear_alert(<const uint8_t *>data, n)
