@@ -397,7 +397,9 @@ cdef int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_
     params[2] = openssl.OSSL_PARAM_construct_end()
     if not openssl.EVP_MAC_CTX_set_params(mac, params):
         return -1
-    return 1 if encrypts or key == keys.newest() else 2
+    # A client of TLS 1.3 is to use a ticket once (RFC 8446 appendix C.4)
+    return 1 if encrypts or key == keys.newest() and (
+        openssl.SSL_version(ssl) != openssl.TLS1_3_VERSION) else 2
 
 
 cdef void *name_of_peer(void *context, SSL *ssl) noexcept nogil:

@@ -20,6 +20,8 @@ from tests.support.certificates import (
 )
 from tests.support.couple import pair_of
 
+NEW_SESSION_TICKET = 4
+
 # --- handshakes
 
 
@@ -346,6 +348,26 @@ def test_no_ticket_is_made_while_the_first_keys_cannot_be_read(
     writer.rotate()                         # the next program's
     _, session = resumed(meet, server, None, peer)
     assert session.has_ticket and resumed(meet, server, session, peer)[0]
+
+
+def test_a_resumed_session_brings_a_new_ticket(meet: Meet) -> None:
+    """RFC 8446 appendix C.4: clients use each once. After the two of a full handshake
+    there were no more."""
+    server = TlsServer([pair_of(localhost())], keys=TicketKeys())
+    peer = client_context()
+    peer.minimum_version = ssl.TLSVersion.TLSv1_3
+    session, tickets = None, []
+
+    def count(_conn, direction, _version, _content, message, _data) -> None:
+        if (direction, message) == ("read", NEW_SESSION_TICKET):
+            tickets.append(message)
+
+    peer._msg_callback = count
+    for _ in range(3):
+        tickets.clear()
+        was, session = resumed(meet, server, session, peer)
+        assert tickets
+    assert was
 
 
 def test_no_session_is_resumed_without_keys(meet: Meet) -> None:
