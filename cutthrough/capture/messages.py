@@ -16,7 +16,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from cutthrough.capture.echoed import without
 from cutthrough.exchange.content import MOST_CAPTURED, as_text
+from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.heads import find_field
 from cutthrough.exchange.redaction.redactor import Redactor, Unreadable
 
@@ -53,13 +55,15 @@ class _Malformed(Exception):
 
 
 def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
-                   redactor: Redactor) -> tuple[str, str | None]:
+                   redactor: Redactor, echoes: Echoes | None = None
+                   ) -> tuple[str, str | None]:
     """The messages as JSON, as `Flow.messages` returns them, and why they are not all;
     None: they are. `head`: the response's."""
     found, state = read_messages(pieces, head)
     if not whole:
         state = state or "truncated"
-    shown = [show(message, pieces[message.piece].at_us, redactor) for message in found]
+    shown = [show(message, pieces[message.piece].at_us, redactor, echoes)
+             for message in found]
     return json.dumps(shown, ensure_ascii=False), state
 
 
@@ -189,7 +193,8 @@ def _unmask(data: bytes, key: bytes) -> bytes:
     return (int.from_bytes(data) ^ int.from_bytes(mask)).to_bytes(n)
 
 
-def show(message: Message, at_us: int, redactor: Redactor) -> dict[str, Any]:
+def show(message: Message, at_us: int, redactor: Redactor,
+         echoes: Echoes | None = None) -> dict[str, Any]:
     """The message as `Flow.messages` has it, redacted."""
     content, state = message.content, message.state
     shown: dict[str, Any] = {
@@ -206,13 +211,16 @@ def show(message: Message, at_us: int, redactor: Redactor) -> dict[str, Any]:
         if state == "encoded" and redactor.reads_bodies:
             raise Unreadable
         content = redactor.content(content, kind, whole=not state)
+        text = None if state == "encoded" else as_text(content, kind, whole=not state)
+        kept: str | bytes = content if text is None else text
+        if echoes is not None:
+            kept = without(kept, kind, echoes, whole=not state)
     except Unreadable:
         return shown | {"state": "redacted"}
-    text = None if state == "encoded" else as_text(content, kind, whole=not state)
-    if text is not None:
-        shown["text"] = text
+    if isinstance(kept, str):
+        shown["text"] = kept
     else:
-        shown["base64"] = base64.b64encode(content).decode()
+        shown["base64"] = base64.b64encode(kept).decode()
     return shown | ({"state": state} if state else {})
 
 

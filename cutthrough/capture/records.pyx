@@ -15,7 +15,8 @@ from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.capture cimport end_record, ring
 from cutthrough.capture.batch cimport TEXT, Batch
 from cutthrough.capture.end_record cimport N_TEXTS, EndRecord
-from cutthrough.exchange.heads cimport Names
+from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
+from cutthrough.exchange.search cimport has_part
 from cutthrough.capture.open_exchange cimport OpenExchange, add_part, check_end, untimed
 from cutthrough.capture.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
@@ -23,6 +24,7 @@ from cutthrough.capture.taped cimport Taped, taped_in, taped_of
 from cutthrough.capture.texts cimport (
     Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.capture.bodies import Body, make_body
+from cutthrough.capture.echoed import find_echoes
 from cutthrough.capture.failures import Failures
 from cutthrough.exchange.heads import as_http2
 from cutthrough.capture.messages import read_websocket
@@ -76,7 +78,8 @@ cdef class Assembly:
     """Makes rows of records; `rows` returns the whole ones."""
     cdef object _redactor
     cdef Names _names
-    cdef bint _reads_urls
+    cdef bint _reads_urls, _reads_bodies
+    cdef dict _echoes                       # of requests, by what makes them; see `rows`
     cdef Batch _batch
     cdef dict _open
     cdef readonly int64_t _size             # bytes of parts without an END
@@ -87,6 +90,8 @@ cdef class Assembly:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._names, self._reads_urls = redactor.names, redactor.reads_urls
+        self._reads_bodies = redactor.reads_bodies
+        self._echoes = {}
         self._batch = Batch(len(COLUMNS))
         self._open = {}
         self.taped = []
@@ -104,6 +109,7 @@ cdef class Assembly:
                     self._part(record)
             except Exception as error:
                 self.failures.add(error)
+        self._echoes.clear()                # they have secrets
         return self._batch
 
     def give(self):
@@ -219,6 +225,8 @@ cdef class Assembly:
         cdef str up_text, down_text, down_head, messages = None, messages_state = None
         cdef char[40] name
         cdef int flags = end.flags
+        cdef Value[MOST_VALUES] values          # those of the request's head
+        cdef int n_values
         cdef int64_t size
         cdef bint is_websocket
         texts_of(end, texts)
@@ -229,6 +237,9 @@ cdef class Assembly:
                 raw_up = up
         up, down = raw_up, raw_down
         redactor = self._redactor
+        heard = None
+        if self._reads_bodies:
+            heard = redactor.heard = []
         # Most heads go as they are, but for values of fields, and need no object
         up_text = down_text = down_head = None
         if (end.origin_http or self._reads_urls or may_have_user(up) or may_have_user(down)
@@ -236,30 +247,40 @@ cdef class Assembly:
             up_text, down_text = latin1_of(up), latin1_of(down)
             if end.origin_http:
                 up_text, down_text = as_http2(up_text), as_http2(down_text)
-            up_text, down_text = redactor.head(up_text), redactor.head(down_text)
-            up, down = utf8_of(up_text), utf8_of(down_text)
+            up_text = redactor.head(up_text)
+            up = utf8_of(up_text)
         body_up = body_down = _NO_BODY
         is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
-        if is_websocket and parts.heads is None:
-            messages_state = "incomplete"    # frames can be read from the first one on
-        elif parts.pieces is not None:
-            # Not counted: another worker has finished it
-            messages, messages_state = read_websocket(
-                parts.pieces, latin1_of(raw_down), redactor=redactor,
-                whole=sum([len(piece.data) for piece in parts.pieces])
-                == end.body_up + end.body_down)
-            if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
-                messages_state = "incomplete"
         if end.body_up != UINT64_MAX and not is_websocket:
             body_up = make_body(b"".join(parts.up or ()), latin1_of(raw_up), end.body_up,
                                 chunked=flags & end_record.UP_CHUNKED != 0,
                                 cut=flags & end_record.UP_CUT != 0, redactor=redactor,
                                 of_request=True)
+        if heard is not None:
+            redactor.heard = None
+        n_values = self._names.find(raw_up.data, raw_up.n, values)
+        echoes = self._echoes_of(raw_up, values, n_values, heard) if n_values or heard else None
+        if echoes is not None and has_part(echoes.parts, raw_down.data, raw_down.n):
+            down_text = echoes.text(latin1_of(raw_down) if down_text is None else down_text)
+        if down_text is not None:
+            down_text = redactor.head(down_text)
+            down = utf8_of(down_text)
+        if is_websocket and parts.heads is None:
+            messages_state = "incomplete"    # frames can be read from the first one on
+        elif parts.pieces is not None:
+            # Not counted: another worker has finished it
+            messages, messages_state = read_websocket(
+                parts.pieces, latin1_of(raw_down), redactor=redactor, echoes=echoes,
+                whole=sum([len(piece.data) for piece in parts.pieces])
+                == end.body_up + end.body_down)
+            if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
+                messages_state = "incomplete"
         if end.body_down != UINT64_MAX and not is_websocket:
             body_down = make_body(b"".join(parts.down or untimed(parts.timed)),
                                   latin1_of(raw_down), end.body_down,
                                   chunked=flags & end_record.DOWN_CHUNKED != 0,
-                                  cut=flags & end_record.DOWN_CUT != 0, redactor=redactor)
+                                  cut=flags & end_record.DOWN_CUT != 0, redactor=redactor,
+                                  echoes=echoes)
         # In the order of COLUMNS
         to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
                                <unsigned long>request))
@@ -343,7 +364,12 @@ cdef class Assembly:
             size += len(body_up.content or "") + len(body_down.content or "")
             size += len(body_up.trailers) + len(body_down.trailers)
         to.number(size + (len(messages) if messages else 0))
-        self._put_head(up)
+        if up.data == raw_up.data and 0 < n_values < MOST_VALUES:
+            self._batch.end_at(self._names.put_found(
+                up.data, up.n, values, n_values,
+                self._batch.begin_of(TEXT, self._names.most_of(up.data, up.n))))
+        else:
+            self._put_head(up)
         self._put_head(down)
         to.any(body_up.content)
         to.any(body_down.content)
@@ -352,6 +378,20 @@ cdef class Assembly:
         to.any(body_up.trailers or None)
         to.any(body_down.trailers or None)
         return 0
+
+    cdef object _echoes_of(self, Text head, const Value *values, int n, list heard):
+        """What the answer may repeat; None: nothing. `heard`: secrets of elsewhere."""
+        cdef bytes lines = b"", line
+        cdef int i
+        for i in range(n):
+            line = PyBytes_FromStringAndSize(
+                head.data + values[i].line, values[i].end - values[i].line)
+            lines = lines + b"\n" + line if i else line
+        key = (lines, *heard) if heard else lines
+        found = self._echoes.get(key)
+        if found is None:
+            found = self._echoes[key] = find_echoes(lines, heard or ())
+        return found if found.parts else None
 
     cdef int _put_head(self, Text head) except -1:
         """In UTF-8."""

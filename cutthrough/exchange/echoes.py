@@ -6,11 +6,14 @@ they are not found if they are encoded further (base64, UTF-16), nor in pieces.
 
 import base64
 import binascii
+import functools
 import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
+
+from cutthrough.exchange.search import has_any
 
 # Octets of a secret; shorter ones are parts of other words
 LEAST = 6
@@ -20,9 +23,12 @@ LEAST_COOKIE = 16
 MOST_WORK = 1 << 30
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[ \t]+(?=\S)")
+# Characters that each spelling keeps
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 _HEX = re.compile(r"%[0-9A-F]{2}")
-_STAND_IN = rb"\[redacted:[0-9a-f]{16}\]"
+_STAND_IN = rb"\[redacted(?::[0-9a-f]{16})?\]"
+# Parts that are compared with each other, so that none is a part of another
+_MOST_COMPARED = 64
 
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
@@ -77,6 +83,15 @@ def spellings(text: str) -> Iterator[str]:
     yield text.rstrip("=")                   # base64 may come without its end
 
 
+def parts_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
+    """Of each secret a part that all its spellings have."""
+    parts = {max(_PLAIN.findall(one), key=len).encode() for one in secrets}
+    if len(parts) > _MOST_COMPARED:
+        return tuple(parts)
+    return tuple(one for one in parts if not any(
+        other in one for other in parts if other != one))
+
+
 class Echoes:
     """The stand-in for each secret. `value` makes it; None: as many asterisks, because
     lengths must stay."""
@@ -84,30 +99,40 @@ class Echoes:
     def __init__(self, secrets: Iterable[str], value: Callable[[str], str] | None
                  ) -> None:
         self._value = value
-        self._found: dict[bytes, bytes] = {}
-        for secret in secrets:
-            if len(secret.encode(errors="surrogatepass")) < LEAST or (
-                    re.fullmatch(_STAND_IN.decode(), secret)):
-                continue
-            made = None if value is None else value(secret).encode()
+        self._secrets = [
+            one for one in dict.fromkeys(secrets)
+            if len(one.encode(errors="surrogatepass")) >= LEAST
+            and not re.fullmatch(_STAND_IN.decode(), one)]
+        self.parts = parts_of(self._secrets)
+
+    @functools.cached_property
+    def _found(self) -> dict[bytes, bytes]:
+        """What stands in for each spelling."""
+        found: dict[bytes, bytes] = {}
+        for secret in self._secrets:
+            made = None if self._value is None else self._value(secret).encode()
             for text in spellings(secret):
                 for charset in ("utf-8", "latin-1"):
                     try:
                         octets = text.encode(charset)
                     except UnicodeError:
                         continue
-                    self._found.setdefault(
+                    found.setdefault(
                         octets, b"*" * len(octets) if made is None else made)
+        return found
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._secrets)
 
     def has(self, data: bytes) -> bool:
-        return len(data) * len(self._found) > MOST_WORK or any(
-            one in data for one in self._found)
+        return has_any(self.parts, data) and (
+            len(data) * len(self._found) > MOST_WORK or any(
+                one in data for one in self._found))
 
     def cut(self, data: bytes) -> bytes:
         """The same object if none is there. What is too long goes as a whole."""
+        if not has_any(self.parts, data):
+            return data
         if len(data) * len(self._found) > MOST_WORK:
             return b"*" * len(data) if self._value is None else (
                 self._value(data.decode("latin-1")).encode())

@@ -95,6 +95,9 @@ cdef class Names:
     def __cinit__(self, names, str value not None):
         self.names = sorted({name.encode() for name in names})
         self.value = value.encode()
+        self.lengths = 0
+        for name in self.names:
+            self.lengths |= 1 << min(len(name), 63)
 
     def replace(self, str head not None):
         """The head with the text behind the colon of each field of these names. Lines that
@@ -134,14 +137,43 @@ cdef class Names:
                 to += behind - kept
                 memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
                 to += PyBytes_GET_SIZE(self.value)
-                kept = next                     # with the end of its line
-                if (kept - 1)[0] == 10 and kept > behind:
-                    kept -= 1
-                    if kept > behind and (kept - 1)[0] == 13:
-                        kept -= 1
+                kept = value_end(behind, next)
             at = next
         memcpy(to, kept, end - kept)
         return to + (end - kept)
+
+    cdef int find(self, const char *head, size_t size, Value *found) noexcept:
+        """The first values of fields of these names, MOST_VALUES at most; returns how many."""
+        cdef const char *end = head + size
+        cdef const char *at = line_behind(head, end)
+        cdef const char *next
+        cdef const char *behind
+        cdef int n = 0
+        while at < end and n < MOST_VALUES:
+            next = line_behind(at, end)
+            behind = self.behind(at, next)
+            if behind != NULL:
+                while next < end and is_blank(next[0]):
+                    next = line_behind(next, end)
+                found[n].line, found[n].begin = at - head, behind - head
+                found[n].end = value_end(behind, next) - head
+                n += 1
+            at = next
+        return n
+
+    cdef char *put_found(self, const char *head, size_t size, const Value *found, int n,
+                         char *to) noexcept:
+        """As `put`, of what `find` has found, if that is all."""
+        cdef size_t kept = 0
+        cdef int i
+        for i in range(n):
+            memcpy(to, head + kept, found[i].begin - kept)
+            to += found[i].begin - kept
+            memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
+            to += PyBytes_GET_SIZE(self.value)
+            kept = found[i].end
+        memcpy(to, head + kept, size - kept)
+        return to + (size - kept)
 
     cdef const char *behind(self, const char *at, const char *end) noexcept:
         """Where the value begins, if the line is a field of one of the names; or NULL. White
@@ -154,6 +186,8 @@ cdef class Names:
         n = colon - at
         while n and is_blank(at[n - 1]):
             n -= 1
+        if not self.lengths >> min(n, <size_t>63) & 1:
+            return NULL
         for name in self.names:
             if <size_t>PyBytes_GET_SIZE(name) == n and is_name(
                     at, PyBytes_AS_STRING(name), n):
@@ -167,6 +201,15 @@ cdef inline bint is_name(const char *at, const char *name, size_t n) noexcept:
         if lower(<uint8_t>at[i]) != <uint8_t>name[i]:
             return False
     return True
+
+
+cdef inline const char *value_end(const char *begin, const char *next) noexcept:
+    """Without the end of its line."""
+    if next > begin and (next - 1)[0] == 10:
+        next -= 1
+        if next > begin and (next - 1)[0] == 13:
+            next -= 1
+    return next
 
 
 cdef inline const char *line_behind(const char *at, const char *end) noexcept:

@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -65,16 +64,10 @@ class Masker:
         self._keys = frozenset(redaction.query)
         self._redactor = Redactor(
             Options(query=redaction.query, json=redaction.json, body=redaction.body),
-            self._mask, keeps_octets=True)
+            self.value, keeps_octets=True)
         self._known: dict[Fields, Fields] | None = None
         self._known_echoes: dict[tuple[str, ...], Echoes] = {}
-        self._heard: list[str] | None = None     # secrets of the request in hand
         self.reads_bodies = self._redactor.reads_bodies
-
-    def _mask(self, secret: str) -> str:
-        if self._heard is not None:
-            self._heard += {secret, unquote_plus(secret)}
-        return self.value(secret)
 
     def value(self, text: str) -> str:
         """The stand-in of a secret; of a stand-in itself, or that without a hash."""
@@ -98,11 +91,11 @@ class Masker:
 
     def _request(self, request: Request) -> tuple[Request, Echoes | None]:
         """With what its answer may repeat; None: nothing."""
-        self._heard = heard = list[str]()
+        self._redactor.heard = heard = list[str]()
         try:
             made = self.request(request)
         finally:
-            self._heard = None
+            self._redactor.heard = None
         return made, None if made is request else self._echoes(request.fields, heard)
 
     def echoes(self, fields: Fields) -> Echoes | None:

@@ -1,20 +1,23 @@
 """No secret is left, in whatever format, spelling, coding and charset it comes (R79).
 
-Each case goes through the redactor of captures and through that of recordings; then the
-secret is searched for in every octet that would be kept.
+Each case goes through the redactor of captures and through that of recordings, and once
+more as an answer that repeats a credential of its request; then the secret is searched
+for in every octet that would be kept.
 """
 
 import base64
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from urllib.parse import quote
 
 import pytest
 
 from cutthrough.capture.bodies import make_body
+from cutthrough.capture.echoed import find_echoes
+from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.model import Chunk, Response
@@ -22,6 +25,7 @@ from cutthrough.recording.model import Chunk, Response
 SECRET = "s3cr3t-c4fe"
 OPTIONS = {"query": ("token", "api key", "clé"), "json": ("$..password", "$.a.*.pin")}
 CAPTURES = Redactor(Options(**OPTIONS))
+CREDENTIALS_ALONE = Redactor(Options())
 RECORDINGS = Masker(Redaction(**OPTIONS), b"k" * 32)
 
 JSON = {
@@ -168,9 +172,9 @@ def test_the_cases_are_many() -> None:
     assert len(CASES) >= 2000
 
 
-@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind or "no type")
-def test_no_secret_is_in_a_captured_body(kind: str) -> None:
-    """R79."""
+def captured(kind: str, redactor: Redactor, echoes: Echoes | None = None
+             ) -> Iterator[tuple[tuple[str, str, str], bool]]:
+    """Each case of this kind, and whether what is kept of it shows the secret."""
     for _, name, charset, coding in (case for case in CASES if case[0] == kind):
         body, full = encode(fill(FORMATS[kind][name]), kind, charset)
         head = (f"HTTP/1.1 200 OK\r\nContent-Type: {full}\r\n"
@@ -178,10 +182,31 @@ def test_no_secret_is_in_a_captured_body(kind: str) -> None:
         data = CODINGS[coding](body)
         for n in (len(data), len(data) - 3):
             made = make_body(data[:n], head, len(data), chunked=False, cut=False,
-                             redactor=CAPTURES)
+                             redactor=redactor, echoes=echoes)
             content = made.content or b""
             octets = content if isinstance(content, bytes) else content.encode()
-            assert not shows(octets), (kind, name, charset, coding, n)
+            yield (name, charset, coding), shows(octets)
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind or "no type")
+def test_no_secret_is_in_a_captured_body(kind: str) -> None:
+    """R79."""
+    assert [case for case, leaks in captured(kind, CAPTURES) if leaks] == []
+
+
+@pytest.mark.parametrize("line", [
+    f"Authorization: Bearer {SECRET}", f"x-api-key:{SECRET}",
+    "Proxy-Authorization: Basic " + base64.b64encode(f"u:{SECRET}".encode()).decode()])
+def test_no_credential_is_in_a_captured_body_that_repeats_it(line: str) -> None:
+    """R59, R79: without keys, paths and expressions."""
+    echoes = find_echoes(line.encode(), ())
+    kinds = FORMATS if line.startswith("Authorization") else ("application/json", "")
+    for kind in kinds:
+        leaks = [case for case, leaks in captured(kind, CREDENTIALS_ALONE, echoes)
+                 if leaks]
+        assert leaks == [], kind
+    seen = [leaks for _, leaks in captured("text/plain", CREDENTIALS_ALONE)]
+    assert sum(seen) > len(seen) / 2, "the cases have the secret"
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind or "no type")

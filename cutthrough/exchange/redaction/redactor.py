@@ -8,7 +8,7 @@ cannot be looked for, because it is cut, encoded, malformed or no text, goes as 
 
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 import msgspec
 
@@ -78,11 +78,17 @@ class Redactor:
         names = {*options.fields, *(() if options.credentials else CREDENTIALS)}
         self.names = Names(names, f" {REDACTED}")
         self._fields = frozenset(names)
-        self._mask = mask
+        self.heard: list[str] | None = None  # takes what is replaced, but for fields
+        self._made = mask
         self._keys = Keys(options.query)
-        self._documents = Documents(options.json, mask)
+        self._documents = Documents(options.json, self._mask)
         self._expressions = [compile_expression(text) for text in options.body]
         self._keeps_octets = keeps_octets
+
+    def _mask(self, secret: str) -> str:
+        if self.heard is not None:
+            self.heard += {secret, unquote_plus(secret)}
+        return self._made(secret)
 
     @property
     def reads_urls(self) -> bool:

@@ -1,0 +1,49 @@
+"""Secrets of a request in its captured answer: an origin may repeat them (R59).
+
+`exchange.echoes` finds them, in the head, in the body without its coding, in trailers and
+in messages.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from cutthrough.exchange.content import is_media
+from cutthrough.exchange.echoes import LEAST, Echoes, secrets_of
+from cutthrough.exchange.redaction.redactor import CREDENTIALS, Unreadable, hide
+
+# Octets of an answer times secrets that are looked for: some 50 ms
+MOST_WORK = 1 << 28
+
+
+def find_echoes(lines: bytes, heard: Iterable[str]) -> Echoes:
+    """`lines`: of the request's head, those with secrets. `heard`: its other ones."""
+    return Echoes([*_of_lines(lines), *heard], hide)
+
+
+def _of_lines(lines: bytes) -> Iterator[str]:
+    text = lines.decode("latin-1").replace("\r\n", "\n")
+    for line in text.replace("\n ", " ").replace("\n\t", " ").split("\n"):
+        name, _, value = line.partition(":")
+        name, value = name.strip().lower(), value.strip()
+        if name in CREDENTIALS:
+            yield from secrets_of(name, value)
+        else:
+            yield value
+
+
+def without(content: bytes | str, kind: str, echoes: Echoes, *, whole: bool
+            ) -> bytes | str:
+    """A body or a message without these. A secret that its end cuts goes, too. Raises
+    Unreadable."""
+    if len(content) * len(echoes.parts) > MOST_WORK:
+        raise Unreadable
+    data = content.encode() if isinstance(content, str) else content
+    made = echoes.cut(data)
+    if not whole and (begun := echoes.begun(made)) >= LEAST:
+        made = made[:-begun]
+    if isinstance(content, str):
+        return content if made is data else made.decode(errors="replace")
+    # It may be UTF-16, without a mark
+    if b"\0" in made and not is_media(made, kind) and echoes.has(
+            made.replace(b"\0", b"")):
+        raise Unreadable
+    return made

@@ -1,0 +1,120 @@
+"""A secret of a request, wherever its captured answer repeats it (R59)."""
+
+import base64
+import gzip
+import zlib
+
+import pytest
+
+from cutthrough.capture import records
+from cutthrough.capture.echoed import find_echoes, without
+from cutthrough.capture.records import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
+from cutthrough.exchange.redaction.redactor import Unreadable
+from tests.capture.test_records import end, heads, rows
+
+SECRET = "s3cr3t-c4fe-0123456789"
+BASIC = base64.b64encode(f"ann:{SECRET}".encode()).decode()
+LINES = [f"Authorization: Bearer {SECRET}", f"Authorization: Basic {BASIC}",
+         f"Proxy-Authorization: Basic {BASIC}", f"cookie:  a=b;  sid={SECRET}",
+         f"X-Api-Key : {SECRET}", f"Authorization: Bearer\r\n {SECRET}",
+         f"X-Own: {SECRET}"]
+OPTIONS = {"fields": ("x-own",), "query": ("token",), "json": ("$..password",)}
+
+
+def head_of(*lines, target="/a"):
+    return "\r\n".join([f"POST {target} HTTP/1.1", "Host: a", *lines, "", ""]).encode()
+
+
+def captured(lines, *, head="", body=b"", target="/a", asked=b"", flags=0, seen=0,
+             http=(11, 0), pieces=(), **options):
+    """The row of an exchange with this answer."""
+    reply = f"HTTP/1.1 200 OK\r\n{head}\r\n".encode()
+    (row,) = rows(
+        (HEADS, 0, 1, heads(reply)), (UP, 0, 1, asked), (DOWN, 0, 1, body), *pieces,
+        (END, 0, 1, end(head=head_of(*lines, target=target), body_up=len(asked),
+                        body_down=seen or len(body), flags=flags, http=http)),
+        **options)
+    return row
+
+
+def shown(row):
+    return [name for name, value in row.items() if SECRET in str(value) or (
+        isinstance(value, bytes) and SECRET.encode() in value)]
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("place", [
+    {"head": f"X-Got: {SECRET}\r\n"}, {"body": f"got {SECRET}.".encode()},
+    {"head": f"X-Got: {SECRET}\r\n", "http": (20, 20)},
+    {"head": "Content-Encoding: gzip\r\n", "body": gzip.compress(SECRET.encode())},
+    {"head": "Content-Encoding: deflate\r\n", "body": zlib.compress(SECRET.encode())},
+    {"head": "Content-Type: text/html; charset=utf-16le\r\n",
+     "body": SECRET.encode("utf-16-le")},
+    {"body": b"\xff\xfe" + SECRET.encode("utf-16-le")},
+    {"body": b"\0" + SECRET.encode()},
+    {"head": "Content-Encoding: rot13\r\n", "body": SECRET.encode()},
+    {"body": b"4\r\nbody\r\n0\r\nX-Sum: %s\r\n\r\n" % SECRET.encode(),
+     "flags": records.DOWN_CHUNKED},
+    {"body": b"%x\r\n%s\r\n0\r\n\r\n" % (len(SECRET), SECRET.encode()),
+     "flags": records.DOWN_CHUNKED}])
+def test_an_answer_that_repeats_a_credential(line, place):
+    row = captured([line], fields=OPTIONS["fields"], **place)
+    assert shown(row) == []
+    assert SECRET not in str(row["response_body"]).replace("\\x00", "")
+
+
+def test_what_stands_around_it_stays():
+    row = captured([LINES[0]], head="X-Got: a\r\n", body=f"got {SECRET}.".encode())
+    assert row["response_body"] == "got [redacted]."
+    assert row["response_head"] == "HTTP/1.1 200 OK\r\nX-Got: a\r\n\r\n"
+    assert row["request_head"] == head_of("Authorization: [redacted]").decode()
+    assert captured([], body=SECRET.encode())["response_body"] == SECRET
+
+
+def test_a_secret_of_the_target_and_one_of_the_body():
+    row = captured([], target=f"/?token={SECRET}", body=f'got "{SECRET}"'.encode(),
+                   head=f"Location: /{SECRET}\r\n", **OPTIONS)
+    assert shown(row) == [] and row["response_body"] == 'got "[redacted]"'
+    row = captured(["Content-Type: application/json"], body=SECRET.encode(),
+                   asked=b'{"password": "%s"}' % SECRET.encode(), **OPTIONS)
+    assert shown(row) == [] and row["response_body"] == "[redacted]"
+
+
+def test_messages_repeat_it():
+    def frame(data, mask=b""):
+        return bytes([129, len(mask) << 5 | len(data)]) + mask + data
+
+    up, down = frame(SECRET.encode(), bytes(4)), frame(f"<{SECRET}>".encode())
+    row = captured([LINES[0]], flags=records.IS_WEBSOCKET, pieces=[
+        (FRAMES_UP, 0, 1, bytes(8) + up), (FRAMES_DOWN, 0, 1, bytes(8) + down)])
+    assert shown(row) == [] and '"<[redacted]>"' in row["messages"]
+
+
+def test_one_that_the_end_cuts_goes_too():
+    body = f"got {SECRET[:-3]}".encode()
+    for kind in ("", "Content-Type: image/png\r\n"):
+        row = captured([LINES[0]], head=kind, body=body, seen=99)
+        assert row["response_body"] in ("got ", b"got ")
+        assert row["response_body_state"] == "truncated"
+
+
+def test_credentials_that_are_kept_are_kept_in_both():
+    row = captured([LINES[0]], body=SECRET.encode(), credentials=True)
+    assert row["response_body"] == SECRET and SECRET in row["request_head"]
+
+
+def test_more_fields_than_a_request_has_are_redacted_all():
+    row = captured([f"Cookie: a={number}-{SECRET}" for number in range(150)])
+    assert shown(row) == [] and row["request_head"].count("[redacted]") == 150
+
+
+def test_what_is_too_much_to_look_through_is_not_kept():
+    echoes = find_echoes(b"", [f"secret-{number}" for number in range(3000)])
+    with pytest.raises(Unreadable):
+        without("a" * 100_000, "", echoes, whole=True)
+    row = captured([], asked=b"[%s]" % b",".join(
+        b'{"password": "secret-%d"}' % number for number in range(3000)),
+        body=b"a" * 100_000, **OPTIONS)
+    assert row["response_body_state"] == "redacted" and row["response_body"] is None
+
+
