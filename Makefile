@@ -107,7 +107,8 @@ browser: build/built.native ## the live page and the page Traffic in Chromium; i
 	scripts/bootstrap.sh browser
 	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_*.py \
 		tests/e2e/test_recordings_page.py tests/e2e/test_browsers.py \
-		tests/e2e/test_interception_browsers.py $(PYTEST_ARGS)
+		tests/e2e/test_interception_browsers.py \
+		tests/e2e/test_redaction_shown.py $(PYTEST_ARGS)
 
 peers-parents: build/built.native ## other proxies as parents, which are installed if missing (11 MB to load)
 	scripts/bootstrap.sh parents

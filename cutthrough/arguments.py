@@ -233,7 +233,8 @@ def add_mcp(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--db-url-file", metavar="FILE", help="read the PostgreSQL "
                       "whose URL is in this file")
     verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
-                      help="offer `explain` for this configuration")
+                      help="offer `explain` for this configuration; with a database, "
+                      "also the answers to replays, without its secrets")
     verb.add_argument("--log", metavar="FILE", help="offer `suggest` for this access "
                       "log in JSON lines")
     verb.add_argument("--allow-writes", action="store_true", help="offer also tools "

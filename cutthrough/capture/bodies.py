@@ -65,7 +65,7 @@ def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool
                 if redactor.reads_bodies:
                     raise Unreadable
                 coded = data if echoes is None else without(
-                    data, "", echoes, whole=whole)
+                    data, echoes, whole=whole)
             except Unreadable:
                 return Body(None, transferred, None, "redacted")
             return Body(coded, transferred, None, state or "encoded")
@@ -78,7 +78,7 @@ def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool
         kept: str | bytes = content if text is None else text
         if echoes is not None and (
                 state or text is None or has_any(echoes.parts, text)):
-            kept = without(kept, kind, echoes, whole=not state)
+            kept = without(kept, echoes, whole=not state)
     except Unreadable:
         return Body(None, transferred, decoded, "redacted")
     return Body(kept, transferred, decoded, state)

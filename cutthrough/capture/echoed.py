@@ -1,12 +1,11 @@
 """Secrets of a request in its captured answer: an origin may repeat them (R59).
 
-`exchange.echoes` finds them, in the head, in the body without its coding, in trailers and
-in messages.
+`exchange.echoes` finds them, in the head, in the body without its coding, in trailers
+and in messages.
 """
 
 from collections.abc import Iterable, Iterator
 
-from cutthrough.exchange.content import is_media
 from cutthrough.exchange.echoes import LEAST, Echoes, secrets_of
 from cutthrough.exchange.redaction.redactor import CREDENTIALS, Unreadable, hide
 
@@ -30,8 +29,7 @@ def _of_lines(lines: bytes) -> Iterator[str]:
             yield value
 
 
-def without(content: bytes | str, kind: str, echoes: Echoes, *, whole: bool
-            ) -> bytes | str:
+def without(content: bytes | str, echoes: Echoes, *, whole: bool) -> bytes | str:
     """A body or a message without these. A secret that its end cuts goes, too. Raises
     Unreadable."""
     if len(content) * len(echoes.parts) > MOST_WORK:
@@ -42,8 +40,6 @@ def without(content: bytes | str, kind: str, echoes: Echoes, *, whole: bool
         made = made[:-begun]
     if isinstance(content, str):
         return content if made is data else made.decode(errors="replace")
-    # It may be UTF-16, without a mark
-    if b"\0" in made and not is_media(made, kind) and echoes.has(
-            made.replace(b"\0", b"")):
+    if echoes.has_wide(made):
         raise Unreadable
     return made

@@ -214,7 +214,7 @@ def show(message: Message, at_us: int, redactor: Redactor,
         text = None if state == "encoded" else as_text(content, kind, whole=not state)
         kept: str | bytes = content if text is None else text
         if echoes is not None:
-            kept = without(kept, kind, echoes, whole=not state)
+            kept = without(kept, echoes, whole=not state)
     except Unreadable:
         return shown | {"state": "redacted"}
     if isinstance(kept, str):

@@ -59,19 +59,26 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     wake: int
 
 
+def redaction_of(config: Config) -> Options:
+    return Options(
+        fields=config.redact_fields + config.capture_redact_fields,
+        query=config.redact_query + config.capture_redact_query,
+        json=config.redact_json + config.capture_redact_json, body=config.redact_body,
+        credentials=config.capture_credentials)
+
+
 def settings_of(config: Config, policy: Policy) -> Settings | None:
     """None: nothing is captured or recorded."""
     captures = policy.captures and config.capture_database
     if not (captures or policy.records):
         return None
+    redaction = redaction_of(config)
     return Settings(
         database=config.capture_database if captures else "",
         count=config.capture_count,
         bytes=config.capture_bytes, age=config.capture_age,
-        credentials=config.capture_credentials,
-        fields=config.redact_fields + config.capture_redact_fields,
-        query=config.redact_query + config.capture_redact_query,
-        json=config.redact_json + config.capture_redact_json, body=config.redact_body,
+        credentials=redaction.credentials, fields=redaction.fields,
+        query=redaction.query, json=redaction.json, body=redaction.body,
         program=config.capture_program or socket.gethostname() or "cutthrough",
         form=config.error_log_format,
         recordings=recordings_of(config, policy) if policy.records else None)

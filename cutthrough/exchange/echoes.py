@@ -1,7 +1,8 @@
 """Secrets of a request in its answer: an origin may repeat them (R59, R82).
 
-They are searched for as octets: as they are, and as JSON, URLs and HTML spell them. So
-they are not found if they are encoded further (base64, UTF-16), nor in pieces.
+They are searched for as octets: as they are, and as JSON, URLs and HTML spell them, and
+with the zeros of UTF-16 between them. So they are not found if they are encoded further
+(base64), nor in pieces.
 """
 
 import base64
@@ -128,6 +129,17 @@ class Echoes:
         return has_any(self.parts, data) and (
             len(data) * len(self._found) > MOST_WORK or any(
                 one in data for one in self._found))
+
+    @functools.cached_property
+    def _wide(self) -> tuple[bytes, ...]:
+        """The parts in UTF-16 and UTF-32, without the zeros around them."""
+        return tuple(zeros.join(part[i:i + 1] for i in range(len(part)))
+                     for part in self.parts for zeros in (b"\0", b"\0\0\0"))
+
+    def has_wide(self, data: bytes) -> bool:
+        """Is one there in UTF-16 or UTF-32? It cannot be cut out."""
+        return b"\0" in data and has_any(self._wide, data) and self.has(
+            data.replace(b"\0", b""))
 
     def cut(self, data: bytes) -> bytes:
         """The same object if none is there. What is too long goes as a whole."""

@@ -42,8 +42,14 @@ class Echoes(echoes.Echoes):
         made = tuple((name, self.text(value)) for name, value in fields)
         return fields if made == fields else made
 
+    def _instead(self, data: bytes) -> bytes:
+        assert self._value is not None
+        return self._value(data.decode("latin-1")).encode()
+
     def message(self, message: Message) -> Message:
         """The same object if no secret is there."""
         made = self.cut(message.data)
+        if self.has_wide(made):
+            made = self._instead(made)
         return message if made is message.data else msgspec.structs.replace(
             message, data=made)

@@ -140,13 +140,16 @@ class Masker:
         """The same object if nothing is removed."""
         fields, chunks = echoes.fields(response.fields), response.chunks
         coding = find(fields, "content-encoding").lower()
-        if coding in ("", "identity"):
-            chunks = echoes.chunks(chunks)
-        else:
+        plain = whole = response.body
+        if coding not in ("", "identity"):
             with contextlib.suppress(CodingError):
-                plain = inflate(response.body, coding)
-                if (body := echoes.cut(plain)) is not plain:
-                    chunks = spread(chunks, body, find(fields, "content-type"))
+                plain = inflate(whole, coding)
+        if echoes.has_wide(plain):
+            chunks = spread(chunks, self._stand_in(plain), "")
+        elif plain is whole:
+            chunks = echoes.chunks(chunks)
+        elif (body := echoes.cut(plain)) is not plain:
+            chunks = spread(chunks, body, find(fields, "content-type"))
         if chunks is not response.chunks:
             fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
         made = msgspec.structs.replace(
@@ -241,7 +244,7 @@ class Masker:
         try:
             plain = body if coding in ("", "identity") else inflate(body, coding)
         except CodingError:
-            made = self.value(body.decode("latin-1")).encode()
+            made = self._stand_in(body)
         else:
             made = self._plain(plain, find(fields, "content-type"))
             if made == plain:
@@ -250,12 +253,16 @@ class Masker:
             return body, fields
         return made, tuple(pair for pair in fields if pair[0].lower() not in CODED)
 
+    def _stand_in(self, body: bytes) -> bytes:
+        """Of a body as a whole."""
+        return self.value(body.decode("latin-1")).encode()
+
     def _plain(self, data: bytes, kind: str) -> bytes:
         """A body without codings."""
         try:
             return self._redactor.content(data, kind)
         except Unreadable:
-            return self.value(data.decode("latin-1")).encode()
+            return self._stand_in(data)
 
 
 def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
@@ -264,11 +271,9 @@ def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
     if echoes.has(head):
         return True
     if coding not in ("", "identity"):
-        try:
+        with contextlib.suppress(CodingError):
             body = inflate(body, coding)
-        except CodingError:
-            return False
-    return echoes.has(body)
+    return echoes.has(body) or echoes.has_wide(body)
 
 
 def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ...]:

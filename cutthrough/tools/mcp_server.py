@@ -26,14 +26,15 @@ from mcp_types import ToolAnnotations
 import cutthrough
 from cutthrough.capture.bodies import make_body
 from cutthrough.capture.flow import Flow, find
-from cutthrough.capture.imported import make_redactor
 from cutthrough.capture.query import Request
 from cutthrough.capture.send import replay_of
+from cutthrough.capture.settings import redaction_of
 from cutthrough.capture.views import VIEWS, line_of, show_body
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
+from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.visible import visible
 from cutthrough.policy.source import Policy
 from cutthrough.process.selector import Selector
@@ -67,16 +68,24 @@ FILTER = ("Filter in mitmproxy's operators: ~d host, ~m method, ~u URL, ~c statu
           "!, &, |, (). ")
 
 
+# For an answer whose secrets are not known
+UNSHOWN = ("not shown: the database does not say which values are secrets; start with "
+           "-c and the proxy's configuration")
+
 Tool = Callable[..., list[str]]
 Configured = Callable[[], tuple[Config, Policy]]
+Secrets = Callable[[], Options | None]
 
 
 class Tools:
     """The tools; each method is one, and its docstring the model's description."""
 
     def __init__(self, source: FlowSource | None, listener: Listener | None,
-                 user: str = "", password: str = "") -> None:
+                 user: str = "", password: str = "", secrets: Secrets = Options
+                 ) -> None:
+        """`secrets`: which are removed from the answer to a replay. None: not known."""
         self._source = source
+        self._secrets = secrets
         self._listener = listener
         self._user, self._password = user, password
         self._lock = threading.Lock()        # tools run in threads
@@ -178,7 +187,7 @@ class Tools:
             fields=kept + added, user=self._user, password=self._password,
             body=request.body if body is None else body.encode()))
         left = [one for one in left if one.lower() not in changed]
-        return report_answer(answer, left, most)
+        return report_answer(answer, left, most, self._secrets())
 
     def cut_connection(self, id: str) -> list[str]:
         """Closes one open connection of the proxy, by its id in `connections`."""
@@ -283,7 +292,9 @@ def run(given: argparse.Namespace, read: Configured | None) -> int:
         raise ConfigError("command line", "--admin", "is missing: give the admin "
                           "listener, --db, --db-url-file, -c or --log")
     server = make_server(
-        Tools(flows, listener, given.proxy_user, password), has_flows=flows is not None,
+        Tools(flows, listener, given.proxy_user, password,
+              Options if source is None else lambda: read and redaction_of(read()[0])),
+        has_flows=flows is not None,
         has_listener=listener is not None, may_write=given.allow_writes,
         read=read, log=given.log or "")
     try:
@@ -320,9 +331,14 @@ def lines_of(head: str) -> str:
     return head.replace("\r\n", "\n").rstrip("\n")
 
 
-def report_answer(answer: dict[str, Any], left_out: list[str], most: int) -> list[str]:
-    """The result for a response that was not captured: redacted as if it were."""
-    redactor = make_redactor(keep_credentials=False)
+def report_answer(answer: dict[str, Any], left_out: list[str], most: int,
+                  secrets: Options | None) -> list[str]:
+    """The result for a response that was not captured: redacted as if it were. Of the
+    admin listener, it is redacted already."""
+    if secrets is None:
+        return report({"status": answer["status"], "ms": answer["ms"], "head": UNSHOWN,
+                       "body": UNSHOWN, "left_out": left_out})
+    redactor = Redactor(secrets)
     head = f"{answer['head']}\r\n\r\n"
     data = base64.b64decode(answer["body"])
     body = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],

@@ -20,7 +20,7 @@ from cutthrough.capture.echoed import find_echoes
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.model import Chunk, Response
+from cutthrough.recording.model import Chunk, Recording, Request, Response
 
 SECRET = "s3cr3t-c4fe"
 OPTIONS = {"query": ("token", "api key", "clé"), "json": ("$..password", "$.a.*.pin")}
@@ -219,6 +219,20 @@ def test_no_secret_is_in_a_recorded_body(kind: str) -> None:
         made = RECORDINGS.response(Response(
             status=200, fields=fields, chunks=(Chunk(1, CODINGS[coding](body)),)))
         assert not shows(made.body), (kind, name, charset, coding)
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind or "no type")
+def test_no_credential_is_in_a_recorded_body_that_repeats_it(kind: str) -> None:
+    """R59, R79."""
+    masker = Masker(Redaction(), b"k" * 32)
+    asked = Request(method="GET", scheme="http", host="h", port=80, path="/", query="",
+                    fields=(("Authorization", f"Bearer {SECRET}"),))
+    for _, name, charset, coding in (case for case in CASES if case[0] == kind):
+        body, full = encode(fill(FORMATS[kind][name]), kind, charset)
+        fields = (("Content-Type", full), ("Content-Encoding", coding))
+        made = masker.recording(Recording(request=asked, response=Response(
+            status=200, fields=fields, chunks=(Chunk(1, CODINGS[coding](body)),))))
+        assert not shows(made.response.body), (kind, name, charset, coding)
 
 
 @pytest.mark.parametrize("place", [

@@ -88,7 +88,7 @@ class Proxy:
         self._since = 0.0
         self.baseline: dict[int, Counter[str]] = {}
         self._loop = loop
-        self._config = directory / "cutthrough.toml"
+        self._config = self.config_file = directory / "cutthrough.toml"
         argv = [sys.executable, *command]
         if config is not None:
             self.write_config(config)
