@@ -78,13 +78,13 @@ def check_libssl(case: Case) -> Iterator[Finding]:
                       "make build, with libssl-dev installed")
         return
     yield judge_libssl(version())
-    yield check_records(case)
+    yield check_records(case.config)
 
 
-def check_records(case: Case) -> Finding:
+def check_records(config: Config) -> Finding:
     from cutthrough.net.tls_trial import why_no_own_records
 
-    if case.config.tls_records == "libssl":
+    if config.tls_records == "libssl":
         return Finding("TLS records", "ok", "libssl's, as configured")
     reason = why_no_own_records()
     return Finding(

@@ -1,16 +1,12 @@
 """A trial of our records against the libssl that is loaded (R85)."""
 
-from types import SimpleNamespace
-
 import pytest
 
-tls = pytest.importorskip("cutthrough.net.tls")
-
-from cutthrough.config.config import Config  # noqa: E402
-from cutthrough.doctor.program import check_records  # noqa: E402
-from cutthrough.net import tls_records, tls_trial  # noqa: E402
-from tests.net.conftest import Meet  # noqa: E402
-from tests.support.certificates import client_context, on_aws_lc  # noqa: E402
+from cutthrough.config.config import Config
+from cutthrough.doctor.program import check_records
+from cutthrough.net import tls, tls_records, tls_trial
+from tests.net.conftest import Meet
+from tests.support.certificates import client_context, on_aws_lc
 
 KEY_UPDATE = 24
 
@@ -38,8 +34,7 @@ def test_versions_that_the_tests_do_not_know_are_not_tried(version, known) -> No
 
 @pytest.mark.parametrize("records", ["own", "libssl", "kernel"])
 def test_the_doctor_says_whose_the_records_are(records) -> None:
-    case = SimpleNamespace(config=Config(tls_records=records))
-    seen = check_records(case).seen         # type: ignore[arg-type]
+    seen = check_records(Config(tls_records=records)).seen
     assert seen.startswith("libssl's" if records == "libssl" else "own")
 
 
