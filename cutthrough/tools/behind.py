@@ -22,8 +22,9 @@ from pathlib import Path
 from cutthrough.ca.roots import VARIABLES, find_sources, merge
 from cutthrough.ca.store import CERTIFICATE, read_certificate, write_file
 from cutthrough.ca.verb import encode, make
-from cutthrough.config.mistake import raise_all
-from cutthrough.config.settings import gather
+from cutthrough.config.config import ConfigError
+from cutthrough.config.mistake import Mistake, raise_all
+from cutthrough.config.settings import gather, variable_name
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 START_S, STOP_S = 30.0, 20.0
@@ -39,6 +40,9 @@ _DEATH = 1                                   # PR_SET_PDEATHSIG
 # What the environment had before one of these tools set it: a JSON object by name, and
 # the values that it set. So a tool inside a tool ignores the other's authority
 BEFORE = "CUTTHROUGH_BEHIND"
+# Options that decide which requests pass. Variables of the others are of use to verbs
+# that read what was kept
+DECIDING = ("policy", "connect_ports", "address_floor")
 
 
 class NotReady(Exception):
@@ -148,14 +152,17 @@ def outside(environ: Mapping[str, str]) -> dict[str, str]:
 
 def check_config(verb: str, file: str | None, own: Collection[str]) -> None:
     """Raises ConfigError if this file has options that the verb has values of its own
-    for: they would not apply, and nobody would notice, as with a policy (R92)."""
-    if not file:
-        return
-    settings = gather({}, {}, file, secrets=False)
-    raise_all([
-        settings[name].blame(f"`cutthrough {verb}` has its own, and this one would "
-                             "not apply: give a file without it")
-        for name in own if settings[name].source == file])
+    for, or the environment some of DECIDING: they would not apply, and nobody would
+    notice, as with a policy (R92)."""
+    reason = f"`cutthrough {verb}` has its own, and this one would not apply: "
+    mistakes: list[Mistake] = [
+        ConfigError("environment", variable, f"{reason}unset it")
+        for variable in map(variable_name, DECIDING) if os.environ.get(variable)]
+    if file:
+        settings = gather({}, {}, file, secrets=False)
+        mistakes += [settings[name].blame(f"{reason}give a file without it")
+                     for name in own if settings[name].source == file]
+    raise_all(mistakes)
 
 
 def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:

@@ -33,10 +33,10 @@ def environ(home):
 
 @pytest.fixture
 def run(environ):
-    def do(*words):
+    def do(*words, **more):
         done = subprocess.run(
-            [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, env=environ,
-            capture_output=True, text=True, timeout=60)
+            [sys.executable, "-m", "cutthrough", *words], cwd=ROOT,
+            env={**environ, **more}, capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout, done.stderr
     return do
 
@@ -138,6 +138,12 @@ def test_a_configuration_that_would_not_apply_is_refused(run, directory):
             "this one would not apply: give a file without it\n")
     file.write_text('connect_timeout = "3s"\n')
     assert run("inspect", "-c", str(file), "--", "true")[0] == 0
+    for words in (("inspect",), ("run", "--cassette", "one", "--", "true")):
+        status, out, errors = run(*words, CUTTHROUGH_POLICY="rules.toml")
+        assert (status, out) == (2, "")
+        assert errors.startswith(
+            f"cutthrough: environment: CUTTHROUGH_POLICY: `cutthrough {words[0]}` has "
+            "its own, and this one would not apply: unset it\n")
 
 
 def test_a_tool_inside_a_tool_does_not_trust_the_other_s_authority(run, directory):
