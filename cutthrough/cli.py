@@ -6,11 +6,13 @@ printed on standard error, one line each.
 """
 
 import argparse
+import contextlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import cutthrough
 from cutthrough.arguments import ASKING, CONSOLE, parse, version
@@ -20,6 +22,7 @@ from cutthrough.config.files import stop_waiting
 from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
 from cutthrough.config.settings import Setting, Settings, build, gather, render
 from cutthrough.config.values import show_address
+from cutthrough.exchange.visible import Shown
 from cutthrough.policy.source import Policy
 
 # `import proxy` forwards requests in origin form to the web server of this machine by
@@ -108,6 +111,24 @@ class Sources:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     fill_standard()
+    with shown_errors():
+        return finish(argv)
+
+
+@contextlib.contextmanager
+def shown_errors() -> Iterator[None]:
+    """Within, what is said on standard error is visible (R83): paths, replies and names
+    in messages may come from strangers."""
+    before = sys.stderr
+    shown: Any = Shown(before)
+    sys.stderr = shown
+    try:
+        yield
+    finally:
+        sys.stderr = before
+
+
+def finish(argv: Sequence[str] | None) -> int:
     try:
         status = dispatch(argv)
         sys.stdout.flush()

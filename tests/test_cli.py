@@ -1,5 +1,6 @@
 """The command line from outside: what it prints, where, and how it exits."""
 
+import contextlib
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import tomllib
 import pytest
 
 import cutthrough
+from cutthrough import cli
 from cutthrough.config.config import OPTIONS
 from cutthrough.process.selector import STATES
 from tests.support.client import Client
@@ -89,6 +91,21 @@ def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert remedy in done.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ("check", "-c", "{}"), ("flows", "list", "--file", "{}"), ("serve", "--{}"),
+    ("mcp", "--db-url-file", "{}"), ("run", "--cassette", "a", "--", "{}"),
+    ("inspect", "--", "{}"), ("suggest", "--log", "{}"), ("doctor", "host", "-c", "{}"),
+    ("recordings", "list", "--directory", "/proc/{}")])
+def test_what_is_said_steers_no_terminal(capsys, words):
+    """R83: a name, a path or an answer is shown, and no terminal obeys it."""
+    hostile = "a\x1b[2J\x9b2J\u202eb"
+    with contextlib.suppress(SystemExit):
+        assert cli.main([word.replace("{}", hostile) for word in words]) != 0
+    said = capsys.readouterr()
+    assert not set("\x1b\x9b\u202e") & set(said.err + said.out)
+    assert "a\\u{1b}[2J\\u{9b}2J\\u{202e}b" in said.err
 
 
 def test_help_is_a_verb_too():

@@ -53,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "arguments_held": set(),
     "arguments_recordings": set(),
     "cli": DATA | {
-        "arguments", "arguments_held", "ca", "log", "process", "generation", "verify",
+        "arguments", "arguments_held", "ca", "exchange", "log", "process", "generation",
+        "verify",
         "worker", "admin", "supervisor", "tools", "doctor", "embed"},
     "proxy": {"cli"},
 }

@@ -7,7 +7,7 @@ reader gets the same octets.
 
 import re
 import unicodedata
-from typing import Final
+from typing import Any, Final, TextIO
 
 # Drawn as nothing (Default_Ignorable_Code_Point), or as a blank
 _UNSEEN: Final = re.compile(
@@ -33,6 +33,20 @@ def visible(text: str, kept: str = "\n\t") -> str:
     return "".join(
         character if character in kept or is_visible(character)
         else f"\\u{{{ord(character):x}}}" for character in text)
+
+
+class Shown:
+    """A stream on which all texts are visible."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(visible(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def shell_word(octets: bytes) -> str:
