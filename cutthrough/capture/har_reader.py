@@ -43,6 +43,7 @@ def ours(name: str) -> Any:
 
 
 class Post(msgspec.Struct, rename="camel"):
+    mime_type: Text = None
     text: Text = None
     params: list[Pair] | None = None
     encoding: Text = ours("encoding")
@@ -167,7 +168,13 @@ def make_exchange(entry: Entry, number: int, program: object) -> Exchange:
         is_tunnel=entry.resource_type == "websocket",
         frames=None if entry.messages is None else list(
             map(read_message, filter(is_frame, entry.messages))),
-        frames_state=entry.messages_state or "")
+        frames_state=entry.messages_state or (
+            "incomplete" if any(map(is_unknown, entry.messages or ())) else ""))
+
+
+def is_unknown(message: WebSocketMessage) -> bool:
+    """Is it a message of a kind that has no place here? An error (-1) is none."""
+    return message.opcode >= 0 and not is_frame(message)
 
 
 def is_frame(message: WebSocketMessage) -> bool:
@@ -205,10 +212,15 @@ def read_phases(timings: Timings) -> dict[str, int | None]:
 
 def read_request(request: Request) -> Message:
     post = request.post_data or Post()
+    size = to_bytes(request.body_size)
+    state = post.state or ""
+    if post.text is None and post.params and (
+            (post.mime_type or "").lower().startswith("multipart/")):
+        state = state or "incomplete"        # files have no text there
     return Message(
         request.http_version or "", read_pairs(request.headers),
-        to_bytes(request.headers_size), read_post(post), to_bytes(request.body_size),
-        state=post.state or "", trailers=read_pairs(request.trailers or []))
+        to_bytes(request.headers_size), read_post(post, size), size,
+        state=state, trailers=read_pairs(request.trailers or []))
 
 
 def read_response(response: Response, program: object) -> Message:
@@ -230,14 +242,15 @@ def read_pairs(pairs: list[Pair]) -> Fields:
     return [(pair.name, pair.value or "") for pair in pairs]
 
 
-def read_post(post: Post) -> Body:
-    """The body of a request. If only parameters are there, they are encoded again."""
+def read_post(post: Post, size: int | None) -> Body:
+    """The body of a request; None: absent. If only parameters are there, they are
+    encoded again."""
     if post.text is None and post.params:
         return "&".join(f"{quote_plus(one.name)}={quote_plus(one.value or '')}"
                         for one in post.params)
     if post.encoding == "base64":
         return decode(post.text or "")
-    return post.text or ""
+    return None if post.text is None and size else post.text or ""
 
 
 def read_content(content: Content, fields: Fields, program: object) -> Body:

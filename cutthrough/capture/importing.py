@@ -43,10 +43,12 @@ class Result:
     known: int = 0                           # were there already
     refused: int = 0
     reasons: list[str] = field(default_factory=list)     # of the first ones
+    most_reasons: int = MOST_REASONS
 
 
 def import_file(file: Readable, path: str, name: str = "", client: str = "", *,
-                keep_credentials: bool = False, keep: bool = False) -> Result:
+                keep_credentials: bool = False, keep: bool = False,
+                most_reasons: int = MOST_REASONS) -> Result:
     """Adds the exchanges of `file` to the database at `path`, which is made if it does
     not exist, and logs the import in it: before the first row, and how many there are
     after each batch, so that one that is killed is logged too. `keep`: see open_reader.
@@ -54,7 +56,7 @@ def import_file(file: Readable, path: str, name: str = "", client: str = "", *,
     Raises NotImported if the file is of neither kind, or is too much for this process;
     and OSError, StoreError."""
     redactor = make_redactor(keep_credentials=keep_credentials)
-    result = Result()
+    result = Result(most_reasons=most_reasons)
     rows = make_rows(read(file, redactor), redactor, result)
     try:
         batch = list(islice(rows, BATCH))    # a file of neither kind makes no database
@@ -116,7 +118,7 @@ def add(store: Store, rows: list[tuple[Any, ...]], result: Result) -> None:
 
 def refuse(result: Result, reason: str) -> None:
     result.refused += 1
-    if len(result.reasons) < MOST_REASONS:
+    if len(result.reasons) < result.most_reasons:
         result.reasons.append(reason)
 
 

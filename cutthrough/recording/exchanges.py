@@ -28,6 +28,7 @@ from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.tnetstring import Readable
 from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
 from cutthrough.recording.foreign import (
+    Altered,
     clean_fields,
     lost,
     make_request,
@@ -50,20 +51,36 @@ def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
     """Of an archive or a dump. The secrets are in them. Raises NotImported if it is
     neither."""
     for one in read(file, make_redactor(keep_credentials=True)):
+        if isinstance(one, NotImported):
+            yield one
+            continue
         try:
-            yield one if isinstance(one, NotImported) else make_recording(one)
+            yield make_recording(one)
         except NotImported as error:
-            yield error
+            yield NotImported(f"{one.name}: {error}")
+            continue
+        for what in lost_of(one):
+            yield Altered(f"{one.name}: {what}")
+
+
+def lost_of(one: Exchange) -> Iterator[str]:
+    """What of an exchange is not in its recording."""
+    if one.request.trailers:
+        yield "without its request's trailers: a recording has no place for them"
+    cut = {frame.state for frame in one.frames or () if frame.state}
+    if one.frames_state:
+        yield f"without some of its messages: {clean(one.frames_state)}"
+    if cut:
+        yield f"with messages that are not whole: {clean(', '.join(sorted(cut)))}"
 
 
 def make_recording(one: Exchange) -> Recording:
     """Raises NotImported."""
     if not one.status:
-        raise NotImported(f"{one.name}: has no response")
+        raise NotImported("has no response")
     for side in (one.request, one.response):
         if side.state or side.body is None:
-            raise NotImported(
-                f"{one.name}: a body is not whole: {side.state or 'absent'}")
+            raise NotImported(f"a body is not whole: {side.state or 'absent'}")
     phases = one.phases
     head_us = (phases.get("wait") or 0) + (phases.get("send") or 0)
     switched_us = one.begun_us + sum(
@@ -78,6 +95,7 @@ def make_recording(one: Exchange) -> Recording:
             fields=plain(one.response.fields), head_us=head_us,
             chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
             if body else (),
+            trailers=plain(one.response.trailers),
             messages=tuple(read_frame(frame, switched_us)
                            for frame in one.frames or ())),
         created_us=one.begun_us)

@@ -129,6 +129,8 @@ def read_body(value: Any) -> bytes:
                     value["base64_string"], validate=True)
             except (binascii.Error, ValueError):
                 raise NotImported("a body is not base64") from None
+        if value and not {"string", "base64_string"} & value.keys():
+            raise NotImported("a body has neither `string` nor `base64_string`")
         value = value.get("string")
     if isinstance(value, list):              # what an iterator gave, piece by piece
         if not all(isinstance(one, str | bytes) for one in value):

@@ -36,6 +36,8 @@ WIDTHS = (6, 12, 10, 7, 6, 14, 8, 9, 0)
 LOOK_S = 0.2
 # Flows of one transaction of `delete`: the writer of a running proxy waits for its end
 BATCH = 500
+# Entries of an imported file that are named, each with its reason
+MOST_ENTRIES = 100_000
 PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", "send",
           "wait", "receive", "held", "total")
 
@@ -215,7 +217,8 @@ def import_flows(database: str, given: argparse.Namespace) -> int:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
                 result = import_file(
-                    file, database, name, keep_credentials=given.keep_credentials)
+                    file, database, name, keep_credentials=given.keep_credentials,
+                    most_reasons=MOST_ENTRIES)
         except NotImported as error:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
             refused = True
