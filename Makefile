@@ -97,8 +97,8 @@ attack: .venv/ready.test build/built.native ## are others served beside each of 
 content-soak: .venv/ready.test build/built.native ## captured, recorded and filtered requests, one in a hundred hostile: is anything lost? ten minutes
 	$(PY) -m bench content-soak $(ARGS)
 
-chaos: .venv/ready.test build/built.native ## kills, locks, moves and outages of stores under load: what is lost is counted; five minutes
-	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores.py --loop uvloop $(ARGS)
+chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and outages of stores under load: what is lost is counted; ten minutes
+	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores*.py --loop uvloop $(ARGS)
 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)

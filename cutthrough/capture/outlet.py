@@ -140,8 +140,9 @@ class Outlet:
         return count
 
     def _note_away(self, error: NotNow) -> None:
-        """Logs the first failure, and sets the time until the next attempt."""
-        if not self.pause_s:
+        """Logs the first failure, and what is another matter than it was away; sets the
+        time until the next attempt."""
+        if not self.pause_s or (type(error) is NotNow and str(error) != self.reason):
             log.error("captured exchanges cannot be written: %s; they wait for it, and "
                       "what has no room is dropped and counted", error)
         self.pause_s = min(2 * self.pause_s or AWAY_S, self._most_away_s)
@@ -210,6 +211,7 @@ class Queue:
         self._there = threading.Condition()
         self._batches: deque[tuple[Batch, Ring]] = deque()
         self._bytes = self.waiting = 0       # and rows
+        self._is_late = False                # a turn has waited for it in vain
         self._lost = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -235,6 +237,14 @@ class Queue:
             self._bytes += rows.n_bytes
             self.waiting += len(rows)
             self._there.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Until all is written: then it is not lost if the process is killed. Not if it
+        takes long, and then not again before that."""
+        with self._there:
+            if not self._is_late:
+                self._is_late = not self._there.wait_for(
+                    lambda: self.is_settled, seconds)
 
     def close(self) -> None:
         with self._there:
@@ -279,6 +289,8 @@ class Queue:
         try:
             lost = self._outlet.write(rows)
         except NotNow:
+            with self._there:
+                self._there.notify_all()
             return False
         if lost:
             ring.lose(unwritten=lost)
@@ -287,6 +299,8 @@ class Queue:
                 self._batches.popleft()
                 self._bytes -= rows.n_bytes
                 self.waiting -= count
+                self._is_late &= self.waiting > 0
+                self._there.notify_all()
             if self._lost and not self._batches:
                 log.warning("captured exchanges are kept again; %d were lost",
                             self._lost)

@@ -51,11 +51,6 @@ cdef extern from * nogil:
     void keep_order()           # for the compiler alone
 
 cdef enum:
-    # Bytes of records, powers of two. The most: some 20 000 exchanges, or 0.4 s of bodies at 80
-    # MB/s. The least that a ring has, and what all rings have together if each has more
-    DATA_BYTES = 33554432
-    LEAST_BYTES = 8388608
-    SHARED_BYTES = 134217728
     # mmap(2) takes offsets in whole pages, and a page of arm64 may have 64 KiB
     HEADER_BYTES = 65536
     # Of a record that waits: any ring has room for it, wherever its head stands
@@ -191,7 +186,7 @@ cdef class Ring:
     def __init__(self, memory, int wake_fd=-1, uint64_t size=0):
         """On writable `memory` of RING_BYTES bytes; zeroed memory is an empty ring.
         `wake_fd`: the producer's end of the consumer's pipe, not owned. `size`: of an empty ring,
-        the bytes that it has for records, in place of the most (see `size_for`)."""
+        the bytes that it has for records, in place of the most (see ring_room)."""
         cdef unsigned char[::1] view = memory
         if view.shape[0] < RING_BYTES:
             raise ValueError("a ring has %d bytes" % RING_BYTES)
@@ -416,6 +411,19 @@ cdef class Ring:
     def pending(self, uint64_t count):
         self.producer.header.pending = count
 
+    def hand(self):
+        """What was read last is counted as pending, and goes to the consumer's memory. False: it
+        has been in the memory of one that was killed."""
+        if self.read_to <= self.producer.header.handed:
+            return False
+        self.producer.header.handed = self.read_to
+        return True
+
+    def beat(self, uint64_t turns=1):
+        """Adds turns of the consumer's loop, which does not hang; returns their number."""
+        self.producer.header.beats += turns
+        return self.producer.header.beats
+
     def count_left(self):
         """How many exchanges have their ends in the ring, and were not released."""
         cdef Header *header = self.producer.header
@@ -432,19 +440,6 @@ cdef class Ring:
         return count
 
 
-def size_for(workers):
-    """The bytes for records that a ring should have if so many workers have one each."""
-    cdef uint64_t size = DATA_BYTES
-    while size > LEAST_BYTES and size * <uint64_t>workers > SHARED_BYTES:
-        size //= 2
-    return size
-
-
 cdef uint64_t size_of(const Header *header) noexcept:
     cdef uint64_t size = header.size
     return size if LEAST_BYTES <= size <= DATA_BYTES and size & (size - 1) == 0 else DATA_BYTES
-
-
-cdef inline bint is_same(const Record *one, const Record *other) noexcept:
-    """Whether both are of the same exchange."""
-    return one.request == other.request and one.worker == other.worker

@@ -1,6 +1,8 @@
 from cutthrough.capture.ring import Ring
 from cutthrough.session.context import Context
 
+def size_for(workers: int) -> int: ...
+
 class RingRoom:
     waiting_now: int
     def __init__(self, ring: Ring, context: Context) -> None: ...

@@ -1,14 +1,28 @@
 # cython: language_level=3
-"""Room in the worker's ring for exchanges that are recorded: see session.recording_room."""
+"""Room in the worker's ring: how much it has, and what of it is for exchanges that are recorded
+(session.recording_room).
+"""
 
 from libc.stdint cimport uint64_t
 from cutthrough.capture.observer cimport loss_of
-from cutthrough.capture.ring cimport Ring, in_flight, settle
+from cutthrough.capture.ring cimport DATA_BYTES, LEAST_BYTES, Ring, in_flight, settle
 from cutthrough.session.client cimport Client
 from cutthrough.session.recording_room cimport Room
 
 # Bytes that wait in the worker's memory, and are more than a writer that goes on leaves there
 MOST_HELD = 64 << 20
+
+cdef enum:
+    # What all rings have together, if each has more than the least
+    SHARED_BYTES = 134217728
+
+
+def size_for(workers):
+    """The bytes for records that a ring should have if so many workers have one each."""
+    cdef uint64_t size = DATA_BYTES
+    while size > LEAST_BYTES and size * <uint64_t>workers > SHARED_BYTES:
+        size //= 2
+    return size
 
 
 cdef class RingRoom(Room):

@@ -61,6 +61,8 @@ TURN_PART = 8
 # pushes the other processes onto fewer CPUs, and they stay there for a while
 GATHER_S, MOST_GATHER_S = 0.02, 0.05
 FAST_BYTES_S = 25 << 20
+# How long a turn waits until a thread has stored its rows
+STORE_S = 0.2
 # Turns between two searches for garbage among all objects
 TURNS_TO_COLLECT = 256
 
@@ -80,6 +82,7 @@ class Writer:
         # None: nothing is captured, there are recordings only
         self._outlet = Outlet(settings, self._failures) if settings.database else None
         self._queue: Queue | None = None
+        self._in_turn = 0                    # rows that wait, and are in the ring still
         self._has_supervisor = True
         self._stopping = False
         self._asked: list[tuple[bytes, int]] = []    # and how many turns ago at most
@@ -106,6 +109,7 @@ class Writer:
 
     def work(self) -> None:
         while True:
+            self.beat()
             busy = self.turn()
             self.answer(busy)
             if not busy:
@@ -117,6 +121,11 @@ class Writer:
                 if self._turns_left < 0:
                     break
             self.wait(busy)
+
+    def beat(self) -> None:
+        """The supervisor sees that it does not hang."""
+        if self._rings:
+            self._rings[0].beat()
 
     def end(self) -> None:
         if self._queue is not None:
@@ -151,6 +160,8 @@ class Writer:
                 self.on_taped(taped, ring)
             if failed := self._failures.take():
                 ring.lose(failed=failed)
+            self.await_store()
+            self._in_turn = 0
             self.note_pending()
             ring.release()
         if found:
@@ -174,6 +185,7 @@ class Writer:
         """Writes rows, as soon as the store can be used. Raises NotNow if the writer is
         stopped before."""
         if self._queue is not None:
+            self._in_turn = len(rows)
             self._queue.put(self._assembly.give(), ring)
             return
         while self._outlet is not None:
@@ -184,12 +196,20 @@ class Writer:
             except NotNow:
                 if self._stopping:
                     raise
+                self.beat()
                 self.look(self._outlet.pause_s, with_pipe=False)
+
+    def await_store(self) -> None:
+        """Until the store has the rows that wait for it, if there is time: what is not
+        released is read again by the next writer, if this one is killed."""
+        if self._queue is not None and not any(
+                ring.unread >= self.most_of_turn(ring) for ring in self._rings):
+            self._queue.wait(STORE_S)
 
     @property
     def pending(self) -> int:
-        """How many exchanges wait in this process."""
-        return 0 if self._queue is None else self._queue.waiting
+        """How many exchanges wait in this process alone."""
+        return 0 if self._queue is None else max(0, self._queue.waiting - self._in_turn)
 
     def note_pending(self) -> None:
         """Where the next writer sees how many were lost, if this one is killed."""

@@ -188,7 +188,7 @@ def ring_bytes(case: Case) -> int:
     if settings_of(case.config, case.policy) is None:
         return 0
     # Imported here, because it is compiled, and most hosts capture nothing
-    from cutthrough.capture.ring import size_for
+    from cutthrough.capture.ring_room import size_for
 
     return PROCESS_BYTES + case.workers * size_for(case.workers)
 

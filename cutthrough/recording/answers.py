@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.capture.imported import NotImported
+from cutthrough.recording.aside import aside, leave_aside
 from cutthrough.recording.foreign import make_request
 from cutthrough.recording.model import (
     Chunk,
@@ -82,12 +83,12 @@ class Asked:
         self._fd = os.open(directory / f"{name}{ASKED}", os.O_WRONLY | os.O_APPEND
                            | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
-    def note(self, request: Request) -> None:
+    async def note(self, request: Request) -> None:
         data = msgspec.msgpack.encode(request)
-        os.write(self._fd, len(data).to_bytes(4) + data)
+        await aside(os.write, self._fd, len(data).to_bytes(4) + data)
 
     def close(self) -> None:
-        os.close(self._fd)
+        leave_aside(os.close, self._fd)      # behind what is written
 
 
 def read_asked(directory: Path, name: str) -> list[Request]:

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ T = TypeVar("T")
 TURN_S = 0.005
 OURSELVES = "the session"                    # as an asker; a user's name has no blank
 Hold = Callable[[str, str, list[int]], AbstractContextManager[Lane]]
-FindHold = Callable[[], Hold | None]
+FindHold = Callable[[], Awaitable[Hold | None]]
 
 
 class Rules(Protocol):
@@ -166,7 +166,7 @@ class Follower:
         self._last = 0
         run = f"{self._name} {session.manifest.created_us} {self._run}"
 
-        shared = hold()
+        shared = await hold()
         self._packed = apart.pack_rules(
             rules.routes, session.manifest.redaction, session.key)
         self._loaded = Matcher(rules.routes, session.masker.request,

@@ -15,9 +15,11 @@ import msgspec
 
 from cutthrough.exchange.work import Body
 from cutthrough.recording.alter import ReplayFailed, alter, changes
+from cutthrough.recording.aside import aside
 from cutthrough.recording.calls import Answering, Call, Differs, refusal_trailers
 from cutthrough.recording.heads import build_head, build_trailers
-from cutthrough.recording.matches import Match, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Draw, Match, Miss
 from cutthrough.recording.model import Recording
 from cutthrough.recording.sharing import Reader
 from cutthrough.recording.sluices import Sluice, comes, take, write
@@ -107,7 +109,7 @@ class InStep:
         """One of the recordings that have begun in the same way: the next of those with
         the same messages."""
         shared, exchange, play = self._shared, self._exchange, self._play
-        found = self._next_like(one)
+        found = await self._next_like(one)
         if isinstance(found, Miss):
             exchange.keep_rest()
             play.miss(found)
@@ -126,11 +128,21 @@ class InStep:
         play.drop_body()
         await self._go_on(Answering(recording), sluice)
 
-    def _next_like(self, one: Recording) -> Match | Miss:
-        found: Match | Miss = self._shared.matcher.match(msgspec.structs.replace(
-            self._play.request(True), body=one.request.body), explain=False,
-            reader=self._play.reader)
-        return found
+    async def _next_like(self, one: Recording) -> Match | Miss:
+        matcher: Matcher = self._shared.matcher
+        request = msgspec.structs.replace(
+            self._play.request(True), body=one.request.body)
+        reading = matcher.read(request)
+        while True:
+            found = matcher.draw(request, reading, reader=self._play.reader)
+            if not isinstance(found, Draw):
+                return found
+            if not matcher.is_shared:
+                return matcher.take(found)
+            try:
+                return await aside(matcher.take, found)
+            except KeyError:                 # a recording was deleted meanwhile
+                continue
 
     async def _go_on(self, answering: Answering, up: Sluice) -> None:
         exchange, speed, call = self._exchange, self._shared.speed, self._call
@@ -153,7 +165,7 @@ class InStep:
                         exchange.end_of_request()
                         call.end()
                     if not call.follows(answering.recording):
-                        answering = self._instead(bytes(sent), down is not None)
+                        answering = await self._instead(bytes(sent), down is not None)
                         step = answering.left[0]
             except Differs as error:
                 self._end(error.miss, down, chunked)
@@ -174,11 +186,11 @@ class InStep:
                     down.write(build_trailers(answering.recording.response.trailers))
                 down.finish()
 
-    def _instead(self, sent: bytes, has_head: bool) -> Answering:
+    async def _instead(self, sent: bytes, has_head: bool) -> Answering:
         """Another recording that has begun in the same way. Raises Differs."""
         call = self._call
         one = call.instead(sent)
-        found = None if one is None else self._next_like(one)
+        found = None if one is None else await self._next_like(one)
         if not isinstance(found, Match) or changes(found, self._shared.on_replay) or (
                 not found.recording.response.body.startswith(sent)):
             raise Differs(f"the call goes on as another recording behind message "

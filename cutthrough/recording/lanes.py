@@ -9,8 +9,9 @@ it is of no use when the program has ended: then nobody holds the lock, and the 
 program removes it. A worker that is killed leaves nothing half done.
 
 If another process keeps the file locked, or it cannot be written, a worker goes on with
-places of its own, says so, and tries again after a minute: no request fails, and one a
-minute waits for LOCKED_S.
+places of its own, says so, and tries again after a minute: no request fails, and those
+that take a place within LOCKED_S wait for it. A thread does (aside.py): the loop, and
+requests that take no place, do not.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ LOCK = "-lock"
 BUSY_S = 1.0
 # A worker that was stopped in the middle of its 40 µs: under much load 0.25 s
 # were too short. SQLite itself would look too seldom among four workers. Then not again
-# for RETRY_S, so that a lock takes a sixtieth of the loop's time
+# for RETRY_S, so that a lock takes a sixtieth of the time of requests
 LOCKED_S, LOOK_S, RETRY_S = 1.0, 0.0002, 60.0
 # Places and values that are kept, the newest; a client chooses its lane (R31)
 MOST_ROWS = 100_000
@@ -86,7 +87,9 @@ class SharedLanes:
         self._moves = 0
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
                          0o600))
-        self._base = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        self._is_stopped = False
+        self._base = sqlite3.connect(        # one thread after the other
+            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             use_wal(self._base, BUSY_S)
             self._base.execute("PRAGMA synchronous = OFF")
@@ -136,7 +139,7 @@ class SharedLanes:
                 base.execute("BEGIN IMMEDIATE")
                 break
             except sqlite3.OperationalError:
-                if time.monotonic() >= until:
+                if self._is_stopped or time.monotonic() >= until:
                     raise
                 time.sleep(LOOK_S)
         self._retry_at = 0.0
@@ -180,9 +183,13 @@ class SharedLanes:
                   RETRY_S, error)
 
     def _roll_back(self) -> None:
-        if self._base.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error):
+            if self._base.in_transaction:
                 self._base.execute("ROLLBACK")
+
+    def stop(self) -> None:
+        """Nobody waits for it any more. Any thread may call this."""
+        self._is_stopped = True
 
     def close(self) -> None:
         self._base.close()

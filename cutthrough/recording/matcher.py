@@ -6,8 +6,8 @@
 Recordings by key come before those with patterns; of both, those that ask for the most
 come first. A sequence is replayed in the order of its numbers. Each lane has a place of
 its own in each sequence, and a state of its own, so that clients at the same time do
-not take each other's answers. Both may be shared with other processes; beside that
-nothing here waits, and one thread at a time may use it.
+not take each other's answers. Both may be shared with other processes, for which `take`
+waits: another thread may call that. For all else one thread at a time may use it.
 
 There may be 100 000 recordings, and each worker has them: they are kept as MessagePack,
 a fifth of what their objects take, and are decoded when they are needed.
@@ -30,7 +30,7 @@ from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane, OwnLanes
-from cutthrough.recording.matches import Likely, Match, Miss, Reading
+from cutthrough.recording.matches import Draw, Likely, Match, Miss, Reading, TooLong
 from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
 from cutthrough.recording.nearest import (
     Admits,
@@ -40,13 +40,8 @@ from cutthrough.recording.nearest import (
     find_likely,
     numbers_of,
 )
-from cutthrough.recording.patterns import (
-    Predicate,
-    Subject,
-    make_predicate,
-    parts_of,
-    split,
-)
+from cutthrough.recording.patterns import Predicate as Asks
+from cutthrough.recording.patterns import Subject, make_predicate, parts_of, split
 from cutthrough.recording.sharing import Reader, mark_of, may_read
 
 # The status of a WebSocket: in the key of its recording, for a page may have its URL
@@ -55,10 +50,6 @@ SWITCHED = 101
 MOST_READ, MOST_READ_BYTES = 100, 4 << 20
 
 Hold = Callable[[str, list[int]], AbstractContextManager[Lane]]
-
-class TooLong(Exception):
-    """The patterns of recordings take longer than the loop has."""
-
 
 _NOTHING: Mapping[Pattern, bool] = {}
 
@@ -95,7 +86,7 @@ class Matcher:
         self._patterned = Index(serials)
         # Each with whether it is asked of the request with its secrets
         self._predicates: dict[
-            tuple[Pattern, ...], Sequence[tuple[bool, Predicate]]] = {}
+            tuple[Pattern, ...], Sequence[tuple[bool, Asks]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._read_apart: dict[int, Reading] = {}
         self._owners: dict[int, str] = {}    # see sharing.mark_of
@@ -239,21 +230,24 @@ class Matcher:
         `offers`: an upgrade; the recording of a WebSocket answers no other request.
         `reading`: of this request, and `holds`: which patterns of bodies hold, if that
         was found elsewhere. `reader`: only what it may read is taken; None: all."""
-        found = self.choose(request, self.read(request) if reading is None else reading,
-                            lane, explain=explain, offers=offers, holds=holds,
-                            admits=admits, reader=reader)
-        if isinstance(found, Miss) and found.likely is not None:
-            return Miss(found.reason, self.nearest(
-                self.masked(request) if reading is None else reading.request,
-                found.likely))
-        return found
+        if reading is None:
+            reading = self.read(request)
+        drawn = self.draw(
+            request, reading, lane, offers=offers, holds=holds, reader=reader)
+        found = self.take(drawn) if isinstance(drawn, Draw) else drawn
+        if isinstance(found, Match):
+            return found
+        if not explain:
+            return Miss(found.reason)
+        found = self.explain(request, reading, found, offers=offers, admits=admits)
+        return found if found.likely is None else Miss(
+            found.reason, self.nearest(reading.request, found.likely))
 
-    def choose(self, request: Request, reading: Reading, lane: str = "", *,
-               explain: bool = False, offers: bool = False,
-               holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None,
-               reader: Reader | None = None, seconds: float = math.inf) -> Match | Miss:
-        """As `match`, but the nearest is still to be found among those likely. Raises
-        TooLong if patterns take longer than `seconds`; then no sequence has moved."""
+    def draw(self, request: Request, reading: Reading, lane: str = "", *,
+             offers: bool = False, holds: Mapping[Pattern, bool] = _NOTHING,
+             reader: Reader | None = None, seconds: float = math.inf) -> Match | Draw:
+        """As `match`, but of a lane nothing is taken yet. Raises TooLong if patterns
+        take longer than `seconds`."""
         whole, request = request, reading.request
         line = self._line(request)
         route = line.route
@@ -271,11 +265,24 @@ class Matcher:
             # No other process need know of its place
             return Match(_DECODE(self._recordings[groups[0].numbers[0]]), route, 0, 1,
                          route.after == "repeat")
+        if self._shared is not None:         # others are added meanwhile
+            groups = [Group(one.weight, one.extra, one.serial, one.numbers[:])
+                      for one in groups]
+        return Draw(lane, groups, route)
+
+    @property
+    def is_shared(self) -> bool:
+        """Other processes have the same lanes."""
+        return self._shared is not None
+
+    def take(self, draw: Draw) -> Match | Miss:
+        """Raises KeyError if a recording was deleted since then."""
+        groups, route = draw.groups, draw.route
         if self._shared is None:
-            held = self._own.lane(lane)
+            held = self._own.lane(draw.lane)
             found = self._choose(groups, route, held)
         else:
-            with self._shared(lane, [one.numbers[0] for one in groups]) as held:
+            with self._shared(draw.lane, [one.numbers[0] for one in groups]) as held:
                 found = self._choose(groups, route, held)
         if isinstance(found, Match):
             return found
@@ -284,14 +291,22 @@ class Matcher:
             return Miss(f"recording {found.numbers[-1]} matches, and has been "
                         f"replayed as often as it was recorded: {count} "
                         f"{'time' if count == 1 else 'times'}")
-        if explain and not offers:
+        reason = "no recording matches" if self._recordings else "nothing is recorded"
+        return Miss(reason, likely=Likely([], dict(held.state)))
+
+    def explain(self, request: Request, reading: Reading, miss: Miss, *,
+                offers: bool = False, admits: Admits | None = None) -> Miss:
+        """A miss with what it is to be compared with."""
+        if miss.likely is None:
+            return miss
+        line = self._line(reading.request)
+        if not offers:
             for group in self._websockets(line, reading):
                 return Miss(f"recording {group.numbers[0]} is a WebSocket, which the "
                             "request does not offer")
-        reason = "no recording matches" if self._recordings else "nothing is recorded"
-        return Miss(reason, likely=Likely(
-            find_likely(request, route.key, self._recordings, self._places, admits),
-            dict(held.state)) if explain and self._recordings else None)
+        return Miss(miss.reason, likely=Likely(find_likely(
+            reading.request, line.route.key, self._recordings, self._places, admits),
+            miss.likely.state) if self._recordings else None)
 
     def nearest(self, request: Request, likely: Likely) -> Nearest | None:
         """Compares the content of a request without its secrets."""

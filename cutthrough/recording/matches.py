@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cutthrough.recording.index import Group
 from cutthrough.recording.keys import Base, Parts, Route
 from cutthrough.recording.model import Recording, Request
 from cutthrough.recording.nearest import Asked, Nearest, veil
@@ -24,6 +25,18 @@ class Reading(NamedTuple):
     request: Request                         # without its secrets
     base: Base
     parts: Parts
+
+
+class TooLong(Exception):
+    """The patterns of recordings take longer than the loop has."""
+
+
+class Draw(NamedTuple):
+    """Of which groups the lane's next recording is to be taken."""
+
+    lane: str
+    groups: list[Group]
+    route: Route
 
 
 class Likely(NamedTuple):

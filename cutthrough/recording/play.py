@@ -22,6 +22,7 @@ import msgspec
 from cutthrough.exchange.work import MOST_US, SMALL, Body, Busy, Unread, is_costly
 from cutthrough.recording import reading as apart
 from cutthrough.recording.alter import OnReplay, ReplayFailed, alter, changes
+from cutthrough.recording.aside import aside
 from cutthrough.recording.calls import refusal
 from cutthrough.recording.conversing import Setting
 from cutthrough.recording.heads import (
@@ -34,8 +35,8 @@ from cutthrough.recording.heads import (
     size_sent,
 )
 from cutthrough.recording.in_step import InStep
-from cutthrough.recording.matcher import Matcher, TooLong
-from cutthrough.recording.matches import Match, Miss, Reading
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Draw, Match, Miss, Reading, TooLong
 from cutthrough.recording.misses import Asker, Missed
 from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.shared import Exchange, Shared
@@ -160,7 +161,6 @@ class Play:
         matcher = shared.matcher
         assert matcher is not None
         if shared.first is not None and self._answer_first(shared.first):
-            self._tell_asked(None)
             return
         request = self.request(shared.wants_fields or self._has_body)
         if (self._has_body or len(self._head) > SMALL) and (
@@ -191,23 +191,46 @@ class Play:
                 known: dict[Pattern, bool] | None = None) -> None:
         shared, holds = self.shared, known or {}
         is_bounded = known is None and shared.gate.is_apart
+        found: Match | Miss | Draw
         try:
-            found = matcher.choose(
+            found = matcher.draw(
                 request, reading, offers=self._offers, holds=holds, reader=self.reader,
                 seconds=MOST_US / 1e6 if is_bounded else math.inf)
         except TooLong:
             self._begin(self._read_apart(matcher, request))
             return
+        if isinstance(found, Draw) and not matcher.is_shared:
+            found = matcher.take(found)
+        if isinstance(found, Draw) or shared.note is not None:
+            self._begin(self._settle_apart(matcher, request, reading, holds, found))
+        else:
+            self._follow(matcher, request, reading, found)
+
+    async def _settle_apart(self, matcher: Matcher, request: Request, reading: Reading,
+                            holds: dict[Pattern, bool], found: Match | Miss | Draw
+                            ) -> None:
+        shared = self.shared
+        while isinstance(found, Draw):
+            try:
+                found = await aside(matcher.take, found)
+            except KeyError:                 # a recording was deleted meanwhile
+                found = matcher.draw(request, reading, offers=self._offers, holds=holds,
+                                     reader=self.reader)
+        if shared.note is not None and (
+                isinstance(found, Match) or self._mode == REPLAYS):
+            await self._tell_asked(reading.request)
+        self._follow(matcher, request, reading, found)
+
+    def _follow(self, matcher: Matcher, request: Request, reading: Reading,
+                found: Match | Miss) -> None:
+        shared = self.shared
         if isinstance(found, Match) and found.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
             found = Miss(f"recording {found.recording.number} is a WebSocket, which "
                          "the request does not offer")
-        if shared.note is not None and (
-                isinstance(found, Match) or self._mode == REPLAYS):
-            self._tell_asked(reading.request)
         if isinstance(found, Miss):
             if self._mode == REPLAYS:
-                self._explain(matcher, request, reading, holds, found)
+                self._explain(matcher, request, reading, found)
             else:
                 self.miss(found)
             return
@@ -220,17 +243,14 @@ class Play:
             self._answer(found.recording, found.is_last)
 
     def _explain(self, matcher: Matcher, request: Request, reading: Reading,
-                 holds: dict[Pattern, bool], miss: Miss) -> None:
+                 miss: Miss) -> None:
         told, begun = self.shared.told, time.monotonic()
         if not told.may_explain():
             self.miss(Miss(miss.reason, details="so many requests are missed that the "
                            "nearest recording is not looked for"))
             return
-        found = matcher.choose(request, reading, explain=True, offers=self._offers,
-                               holds=holds, admits=told.admitted_to(self._asker),
-                               reader=self.reader)
-        if not isinstance(found, Miss):      # another worker has freed its place
-            found = miss
+        found = matcher.explain(request, reading, miss, offers=self._offers,
+                                admits=told.admitted_to(self._asker))
         likely = found.likely
         if likely is None:
             self.miss(found)
@@ -296,19 +316,23 @@ class Play:
             sluice.write(body)
             sluice.finish()
 
-    def _tell_asked(self, masked: Request | None) -> None:
+    async def _tell_asked(self, masked: Request | None) -> None:
         """`masked`: without its secrets, and perhaps without its fields."""
         shared = self.shared
         if shared.note is not None and shared.matcher is not None:
-            shared.note(masked if masked is not None and masked.fields else
+            await shared.note(masked if masked is not None and masked.fields else
                         shared.matcher.masked(self.request(True)))
 
     def _answer_first(self, first: Matcher) -> bool:
         """False: there is no such answer."""
         found = first.match(self.request(True), explain=False)
         if isinstance(found, Match):
-            self._answer_changed(found, None)
+            self._begin(self._tell_and_answer(found))
         return isinstance(found, Match)
+
+    async def _tell_and_answer(self, found: Match) -> None:
+        await self._tell_asked(None)
+        self._answer_changed(found, None)
 
     def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
         request = self.request(True)
@@ -415,32 +439,6 @@ class Play:
         if chunked:
             sluice.write(b"0\r\n\r\n")
         sluice.finish()
-
-
-class Misnamed(Play):
-    """Its request names a session by what is no name."""
-
-    __slots__ = ("_why",)
-
-    def __init__(self, why: str, *play: Any) -> None:
-        super().__init__(*play)
-        self._why = why
-
-    def start(self) -> None:
-        self.refuse(self._why)
-
-
-class Absent(Play):
-    """There is no such session."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str, *play: Any) -> None:
-        super().__init__(*play)
-        self._name = name
-
-    def start(self) -> None:
-        self.miss(Miss(f"there is no session {self._name!r}"))
 
 
 def takes_time(recording: Recording, speed: float) -> bool:

@@ -23,15 +23,17 @@ from cutthrough.capture.store import StoreError
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.alter import OnReplay
 from cutthrough.recording.answers import Asked, read_answers
+from cutthrough.recording.aside import aside, leave_aside
 from cutthrough.recording.choice import Choice
 from cutthrough.recording.follower import Follower, Hold
 from cutthrough.recording.keys import Key, Route
 from cutthrough.recording.lanes import SharedLanes, path_of
 from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.misnamed import Absent, Misnamed
 from cutthrough.recording.misses import Asker, Missed, Told
 from cutthrough.recording.modes import NAME, POLL_S, State, mark_of, read_state
 from cutthrough.recording.nearest import Glance, veil
-from cutthrough.recording.play import Absent, Misnamed, Play
+from cutthrough.recording.play import Play
 from cutthrough.recording.session import SessionError
 from cutthrough.recording.sessions import SUFFIX
 from cutthrough.recording.shared import Answers, Exchange, Hits, Shared
@@ -341,18 +343,20 @@ class Player:
         mode = self._state.mode
         return settings.plays if mode == "rules" else mode not in _PLAYS_NONE
 
-    def _find_hold(self) -> Hold | None:
+    async def _find_hold(self) -> Hold | None:
         settings = self._settings
         if self._lanes is None and settings is not None and settings.program:
             try:
-                self._lanes = SharedLanes(path_of(settings.directory, settings.program))
+                self._lanes = await aside(
+                    SharedLanes, path_of(settings.directory, settings.program))
             except (OSError, sqlite3.Error) as error:
                 log.error("recordings: each worker has places of its own: %s", error)
         return None if self._lanes is None else self._lanes.hold
 
     def _close_lanes(self) -> None:
         if self._lanes is not None:
-            self._lanes.close()
+            self._lanes.stop()
+            leave_aside(self._lanes.close)
             self._lanes = None
 
 

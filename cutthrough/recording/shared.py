@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from cutthrough.exchange.work import Gate
@@ -90,7 +90,8 @@ class Shared:
         self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
         self.on_replay: OnReplay | None = None
         self.first: Matcher | None = None    # answers that come before recordings
-        self.note: Callable[[Request], None] | None = None   # with them: what is asked
+        # With them: writes down what is asked
+        self.note: Callable[[Request], Awaitable[None]] | None = None
 
     @property
     def keeps(self) -> bool:

@@ -13,6 +13,7 @@ import itertools
 import logging
 import threading
 import time
+from collections.abc import Callable
 from operator import itemgetter
 
 from cutthrough.capture.failures import Failures
@@ -35,7 +36,7 @@ from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.postgres_sessions import PostgresSession, PostgresSessions
 from cutthrough.recording.recorder import MOST_SESSIONS
-from cutthrough.recording.session import NoSession, SessionError, Turn
+from cutthrough.recording.session import NoSession, SessionError
 
 log = logging.getLogger("cutthrough")
 
@@ -78,9 +79,10 @@ class SharedRecorder:
 
     # In the writer's thread.
 
-    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
-        """Returns how many are lost. `turn`: what a killed writer had queued is lost
-        with it, so nothing is written twice."""
+    def write(self, taped: list[Taped],
+              may_wait: Callable[[int], bool] | None = None) -> int:
+        """Returns how many are lost. `may_wait` is asked before so many wait here: if
+        the process is killed then, nobody knows which of them were sent."""
         known: Known = {}
         made = []
         for one in taped:
@@ -92,6 +94,8 @@ class SharedRecorder:
                 continue
             if found := self._maker.make(one, known):
                 made.append((name, found))
+        if made and may_wait is not None and not may_wait(len(made)):
+            return 0
         return self._put(made) if made else 0
 
     def _put(self, made: list[tuple[str, Recording]]) -> int:

@@ -48,6 +48,7 @@ class RecordingWriter(Writer):
     # Few and large transactions take less time; bodies stay in the ring meanwhile
     turn_bytes = 4 << 20
     _recorder: "Recorder | SharedRecorder | None" = None
+    _handing = 0                             # recordings, perhaps counted twice
 
     def run(self) -> None:
         if not self.settings.database:       # captures are dropped if it is late
@@ -69,17 +70,32 @@ class RecordingWriter(Writer):
         if self._recorder is None:
             return
         try:
-            if lost := self._recorder.write(
-                    taped, Turn(ring.name, ring.turn, ring.is_again)):
+            if lost := self.record(self._recorder, taped, ring):
                 ring.lose(unwritten=lost)
         except Exception as error:           # of no exchange: those are counted
             self._failures.add(error, len(taped))
         self.tell_workers()
 
+    def record(self, recorder: "Recorder | SharedRecorder", taped: list[Taped],
+               ring: Ring) -> int:
+        """Returns how many are lost."""
+        if isinstance(recorder, Recorder):
+            return recorder.write(taped, Turn(ring.name, ring.turn, ring.is_again))
+        lost = recorder.write(taped, lambda count: self.hand(count, ring))
+        self._handing = 0
+        return lost
+
+    def hand(self, count: int, ring: Ring) -> bool:
+        """False: a writer that was killed had them, and has perhaps sent them. They
+        count as lost: only a file knows which turns it has."""
+        self._handing = count                # the other thread counts, too
+        self.note_pending()
+        return ring.hand()
+
     @property
     def pending(self) -> int:
         waiting = 0 if self._recorder is None else self._recorder.waiting
-        return super().pending + waiting
+        return super().pending + waiting + self._handing
 
     def use_pause(self) -> None:
         if isinstance(self._recorder, Recorder):

@@ -2,8 +2,8 @@
 
 The rings are made at the start, so that a reload can begin to capture; they take no
 memory until a worker writes. A writer runs while a rule captures. It is replaced when
-its settings change, and when it dies; a new one starts only after the old one is
-reaped, because a ring has one consumer.
+its settings change, and when it dies or hangs; a new one starts only after the old one
+is reaped, because a ring has one consumer.
 
 What is in the rings when nothing is captured any more, or at the end, is written first,
 even if the writer has just died (R72). What cannot be written is counted and said.
@@ -41,6 +41,7 @@ from cutthrough.supervisor.children import (
     describe_exit,
     report_failure,
 )
+from cutthrough.supervisor.writer_watch import WriterWatch
 
 if TYPE_CHECKING:
     from cutthrough.capture.ring import Ring
@@ -76,6 +77,7 @@ class CaptureWriter:
         self._started_at = 0.0
         self._early_deaths = self._ends = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._watch: WriterWatch | None = None
         self._asked: dict[bytes, asyncio.Future[bytes | bool]] = {}
         self._gone = asyncio.Event()
         self._gone.set()
@@ -145,6 +147,7 @@ class CaptureWriter:
         self._channel, self._settings, self._ending = ours, settings, False
         self._last = settings
         self._started_at = time.monotonic()
+        self._watch = WriterWatch(self._process.pid, self._beats, self._on_hung)
         self._gone.clear()
 
     def _start_later(self, delay: float) -> None:
@@ -209,6 +212,7 @@ class CaptureWriter:
         if self._ending or self._channel is None:
             return
         self._ending = True
+        self._end_watch()                    # its end has a time of its own
         try:
             self._channel.send(STOP)
         except OSError:
@@ -224,12 +228,27 @@ class CaptureWriter:
             self._ends = MOST_ENDS
             os.kill(self._process.pid, signal.SIGKILL)
 
+    def _on_hung(self) -> None:
+        if self._process is not None:
+            say(f"the writer of captured exchanges (pid {self._process.pid}) does not "
+                "answer: killed")
+            os.kill(self._process.pid, signal.SIGKILL)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+        self._watch = None
+
+    def _beats(self) -> int:
+        return sum(ring.beat(0) for ring in self._mapped())
+
     def on_reaped(self, pid: int, status: int) -> bool:
         """Takes note of the end of a child. False: it is not the writer."""
         if pid != self.pid or self._process is None:
             return False
         returncode = self._process.returncode = os.waitstatus_to_exitcode(status)
         was_ending, self._process = self._ending, None
+        self._end_watch()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -237,7 +237,8 @@ def reason_of(error: Exception) -> str:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Imported here: the process is pinned and logs before the data plane is loaded
-    from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+    from cutthrough.capture.ring import RING_BYTES, Ring
+    from cutthrough.capture.ring_room import size_for
     from cutthrough.net.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger

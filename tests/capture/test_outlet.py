@@ -221,3 +221,26 @@ def test_a_queue_is_settled_when_all_is_written_as_far_as_it_can_be(outlet, file
     queue.put(batch(2), Ring())
     wait_until(lambda: queue.is_settled, "the failure")
     queue.close()
+
+
+def test_a_turn_waits_for_a_store_once_and_not_again_until_all_is_written(
+        outlet, file, monkeypatch):
+    """What it waits for is in the ring still, if the process is killed."""
+    queue, gate = Queue(outlet, lambda: None), threading.Event()
+    gate.set()
+    write = outlet.write
+    outlet.write = lambda rows: gate.wait(30) and write(rows)
+    queue.put(batch(1), Ring())
+    queue.wait(30)
+    assert names(file) == [1] and not queue.waiting
+    gate.clear()
+    queue.put(batch(2), Ring())
+    queue.wait(0.01)
+    queue.wait(30)                           # at once
+    assert queue.waiting == 1
+    gate.set()
+    wait_until(lambda: not queue.waiting, "rows")
+    queue.put(batch(3), Ring())
+    queue.wait(30)
+    assert not queue.waiting
+    queue.close()

@@ -246,3 +246,19 @@ def test_what_is_left_is_counted_by_its_ends(memory):
     assert producer.count_left() == 0
     put(producer, UP, 0, 41, b"x")
     assert producer.count_left() == 0
+
+
+def test_what_was_handed_on_is_known_to_the_next_consumer(memory):
+    ring = Ring(memory)
+    for number in range(4):
+        assert put(ring, END, 0, number, b"x" * 100)
+    assert len(ring.read(256)) == 2
+    assert ring.hand()
+    after = Ring(memory)                     # the first one was killed
+    found = after.read(RING_BYTES)
+    while after.is_again:
+        assert not after.hand()
+        after.release()
+        found += after.read(RING_BYTES)
+    assert [number for _, _, number, _ in found] == [0, 1, 2, 3]
+    assert after.hand()

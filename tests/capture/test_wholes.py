@@ -17,7 +17,8 @@ from cutthrough.capture.records import (
     UP,
     Assembly,
 )
-from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.capture.ring_room import size_for
 from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.rows import RowMaker
 from cutthrough.recording.sessions import VALUES

@@ -12,7 +12,8 @@ import pytest
 
 from cutthrough.capture import writer as writers
 from cutthrough.capture.records import END, HEADS
-from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.capture.ring_room import size_for
 from cutthrough.capture.settings import Settings, Start
 from cutthrough.capture.writer import STOP, Writer
 from cutthrough.recording.writer import NICE, RecordingWriter

@@ -253,13 +253,14 @@ def exhaust(opened):
 
 def with_policy(
     folder: Path, loop_name: str, policy: str, config: str = "", hook: str = "",
-    modules: Mapping[str, str] | None = None
+    modules: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
+    **more: object
 ) -> Proxy:
     """A proxy with this policy file, more configuration, a hook's module, others."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "policy.toml"
     path.write_text(textwrap.dedent(policy))
-    env = {}
+    env = dict(env or {})
     if hook:
         (folder / "decisions.py").write_text(textwrap.dedent(hook))
         env["PYTHONPATH"] = str(folder)
@@ -268,7 +269,7 @@ def with_policy(
         (folder / f"{name}.py").write_text(textwrap.dedent(text))
         env["PYTHONPATH"] = str(folder)
     # Before the text, which may end in a table
-    proxy = Proxy(folder, loop=loop_name, env=env,
+    proxy = Proxy(folder, loop=loop_name, env=env, **more,
                   config=f'policy = "{path}"\n{config}')
     proxy.policy = path
     return proxy

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests.support.admin import Operator
+from tests.support.disks import SlowDisk, may_mount
 from tests.support.origin import answer
-from tests.support.preload import build_preload
 from tests.support.proxy import Proxy, command_of
 from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
@@ -41,43 +41,6 @@ sys.argv[0] = "cutthrough"
 runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
 """
 WRITER = "cutthrough.capture.writer"
-# Each write and sync of the database takes 200 ms, while the file SLOW exists
-SLOW_DISK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static void wait_for_disk(int fd) {
-    char link[32], path[512];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n <= 0 || access(getenv("SLOW"), F_OK)) return;
-    path[n] = 0;
-    if (strstr(path, "flows.db")) usleep(200000);
-}
-
-ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) {
-    static ssize_t (*real)(int, const void *, size_t, off64_t);
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pwrite64");
-    wait_for_disk(fd);
-    return real(fd, data, n, at);
-}
-
-int fdatasync(int fd) {
-    static int (*real)(int);
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "fdatasync");
-    wait_for_disk(fd);
-    return real(fd);
-}
-"""
-
-
-def may_mount() -> bool:
-    return not subprocess.run(["unshare", "-m", "true"], capture_output=True,
-                              check=False).returncode
 
 
 @pytest.fixture
@@ -206,10 +169,9 @@ def test_a_writer_that_is_killed_under_load_leaves_a_whole_database(
 @pytest.mark.skipif(not may_mount(), reason="no mount namespace may be entered here")
 def test_a_slow_disk_costs_flows_and_no_requests(start, make_origin, dial, tmp_path):
     """40 exchanges fill the ring twice; a disk takes seconds to write one of them."""
-    slow = tmp_path / "slow"
-    slow.touch()
-    proxy, database = start(
-        env={**build_preload(tmp_path, SLOW_DISK), "SLOW": str(slow)})
+    slow = SlowDisk(tmp_path, "flows.db", 0.2)
+    slow.begin()
+    proxy, database = start(env=slow.env)
     data = b"x" * 400_000
     origin = make_origin(answer(
         b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + data))
@@ -220,7 +182,7 @@ def test_a_slow_disk_costs_flows_and_no_requests(start, make_origin, dial, tmp_p
         took.append(time.monotonic() - began)
     assert statistics.median(took) < 0.1    # a write takes 0.2 s
     assert counted(proxy).get("captured", 0) < 40, "the disk was not slow"
-    slow.unlink()
+    slow.end()
     wait_until(lambda: sum(counted(proxy)[result] for result in ENDS) == 40,
                lambda: str(counted(proxy)))
     assert len(urls(database)) == counted(proxy)["captured"] > 0

@@ -1,6 +1,9 @@
 """Recording and replay, end to end: what is answered without a network, what is not."""
 
+import contextlib
 import importlib.util
+import select
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +14,7 @@ from cutthrough.recording.model import Chunk, Recording, Request, Response
 from cutthrough.recording.modes import State, write_state
 from cutthrough.recording.sessions import Sessions
 from tests.support.certificates import client_context
+from tests.support.client import build_request
 from tests.support.http2 import Peer
 from tests.support.inside import ask, enter, okay, over_tls
 from tests.support.inside import config as inside
@@ -356,3 +360,29 @@ def test_workers_take_the_answers_of_a_sequence_in_turn(start, folder, dial):
         again = [*pool.map(lambda _: dial(proxy).get("http://127.0.0.1:9/a").body,
                            range(20))]
     assert sorted(again, key=int) == [b"%d" % number for number in range(20)]
+
+
+def test_a_lock_of_the_places_holds_up_those_alone_that_take_one(
+        start_policy, folder, make_origin, dial):
+    """R64: the worker's loop waited for it, for a second a minute."""
+    fill(folder, *[made(9, body=b"%d" % number) for number in range(2)])
+    proxy = start_policy("""
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.0/8"]
+        paths = ["/plain"]
+    """ + RULE.format(mode="replay", keys=""), f'recording_directory = "{folder}"')
+    taker, other, origin = dial(proxy), dial(proxy), make_origin()
+    assert taker.get("http://127.0.0.1:9/a").body == b"0"
+    (places,) = [one for one in folder.glob(".places-*") if one.name.count("-") == 2]
+    with contextlib.closing(sqlite3.connect(places, isolation_level=None)) as base:
+        base.execute("BEGIN IMMEDIATE")
+        for client, url in ((taker, "http://127.0.0.1:9/a"),
+                            (other, origin.url("/plain"))):
+            client.send(build_request("GET", url))
+        assert other.read_response("GET").status == 200
+        assert select.select([taker.sock], [], [], 0)[0] == []
+        assert taker.read_response("GET").body == b"0", "of the worker's own places"
+        base.execute("ROLLBACK")
+    wait_until(lambda: "each worker has places of its own" in proxy.stderr(),
+               proxy.stderr)

@@ -2,48 +2,39 @@
 once, or counted (R71, R72).
 
     event: the writer is killed, or stands still; the store is locked, away, stands
-           still, has gone, is replaced, or is of another version
+           still, has gone or is replaced
     state: captures in a file or in PostgreSQL, and recordings likewise
 
-A few run always, all of them by `make chaos`. Full and slow disks: those of
-test_capture_disk.py.
+A few run always, all of them by `make chaos`. Disks, versions and Redis have tests of
+their own: test_stores_disks.py, test_stores_versions.py, test_stores_redis.py.
 """
 
 import contextlib
 import itertools
 import os
-import re
 import sqlite3
 import textwrap
-import threading
 from collections import Counter
 
 import pytest
 
-from tests.support.admin import Operator
 from tests.support.origin import answer
 from tests.support.postgres import PROGRAMS, Postgres
+from tests.support.stores import Site
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-POLICY = """
-    [[rules]]
-    action = "allow"
-    addresses = ["127.0.0.0/8"]
-    capture = "full"
-    recording = "record"
-    {keys}
-"""
+# The supervisor takes a writer for hung that stands still for a tenth of the time
+IMPATIENT = ("-c", """
+import runpy, sys
+from cutthrough.supervisor import writer_watch
+writer_watch.LOOK_S /= 10
+sys.argv[0] = "cutthrough"
+runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
+""", "serve")
 ALL = bool(os.environ.get("CUTTHROUGH_CHAOS"))
-FLOWS = "SELECT url FROM cutthrough.flows"
-RECORDED = "SELECT url FROM cutthrough_recordings.recordings"
-# At the end: what a killed writer had is counted as unwritten
-LOST = re.compile(r"(\d+) (?:captured exchanges|recordings|exchanges) are lost: "
-                  "(?!they waited in the memory)")
-# Of requests: in the longest outage come no more than may wait
-PACE_S = 0.002
 
 
 @pytest.fixture(scope="module")
@@ -52,127 +43,6 @@ def server():
         pytest.skip("postgresql is not installed")
     with contextlib.closing(Postgres()) as running:
         yield running
-
-
-class Site:
-    """A proxy, its two stores, and a client that sends requests until `end`."""
-
-    def __init__(self, folder, captures, recordings, server):
-        self.folder, self.server = folder, server
-        self.database, self.session = folder / "flows.db", folder / "default.session"
-        self.captures = captures == "postgres" and server.make()
-        self.recordings = recordings == "postgres" and server.make()
-        config = [f'recording_directory = "{folder}"', 'admin = "127.0.0.1:0"',
-                  "capture_count = 0"]
-        for name, url in (("capture", self.captures), ("recording", self.recordings)):
-            if url:
-                (folder / f"{name}.url").write_text(url + "\n")
-                (folder / f"{name}.url").chmod(0o600)
-                config.append(f'{name}_url_file = "{folder}/{name}.url"')
-        if not self.captures:
-            config.append(f'capture_file = "{self.database}"')
-        self.config = "\n".join(config) + "\n"
-        self.sent, self.over = Counter(), threading.Event()
-        self.refused = 0
-
-    def serve(self, start_policy, keys="", **more):
-        self.proxy = start_policy(POLICY.format(keys=keys), self.config, **more)
-        found = re.search(r"admin listener on [\d.]+:(\d+)", self.proxy.stderr())
-        self.operator = Operator(int(found[1]))
-
-    def load(self, origin, dial):
-        self.origin, self.dial = origin, dial
-        self.thread = threading.Thread(target=self._send)
-        self.thread.start()
-
-    def _send(self):
-        client = self.dial(self.proxy)
-        for number in itertools.count():
-            if self.over.wait(PACE_S):
-                return
-            status = client.get(self.origin.url(f"/{number}")).status
-            if status == 200:
-                self.sent[f"/{number}"] += 1
-            else:
-                self.refused += 1
-                client = self.dial(self.proxy)
-
-    def pass_by(self, count=40):
-        """Until so many more have been answered."""
-        wanted = self.sent.total() + count
-        wait_until(lambda: self.sent.total() >= wanted, self.proxy.stderr)
-
-    def end(self):
-        self.over.set()
-        self.thread.join()
-
-    def writer(self):
-        def find():
-            return [one for one in self.proxy.workers()
-                    if any(".writer" in word for word in one.cmdline())]
-        return wait_until(lambda: (found := find()) and found[0], "a writer")
-
-    def counted(self):
-        text = self.operator.ask("GET", "/metrics")[1]
-        return {name: int(float(n)) for name, n in re.findall(
-            r'^cutthrough_capture_exchanges_total\{result="(\w+)"\} (\S+)$',
-            text, re.M)}
-
-    def said(self, text):
-        wait_until(lambda: text in self.proxy.stderr(), self.proxy.stderr)
-
-    # What is stored: by path, how often.
-
-    def captured(self):
-        if self.captures:
-            return self._asked(FLOWS, self.captures)
-        return sum((self._rows(path, "flows")
-                    for path in self._files("*.db")), Counter())
-
-    def recorded(self):
-        if self.recordings:
-            return self._asked(RECORDED, self.recordings)
-        return sum((self._rows(path, "recordings")
-                    for path in self._files("*.session")), Counter())
-
-    def _files(self, pattern):
-        return list(self.folder.glob(pattern))
-
-    def _rows(self, path, table):
-        with contextlib.closing(sqlite3.connect(path, timeout=20)) as base:
-            try:
-                return paths(base.execute(f"SELECT url FROM {table}"))
-            except sqlite3.DatabaseError:    # being made, or no store
-                return Counter()
-
-    def _asked(self, statement, url):
-        try:
-            return paths(self.server.ask(statement, url))
-        except Exception:
-            return Counter()
-
-    def check(self, *, most_lost=0):
-        """After the end: nothing twice, nothing lost that is not counted."""
-        self.end()
-        # Another answer may have been lost on its way to the client
-        wait_until(lambda: self.counted()["captured"] + self.counted()["dropped"]
-                   >= self.sent.total(), lambda: str(self.counted()))
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: self.captured() == self.recorded() == self.sent,
-                       "all", 10 if most_lost else 60)
-        now = self.counted()
-        lost = now["dropped"] + now["unwritten"] + now["failed"]
-        self.proxy.stop()
-        lost += sum(map(int, LOST.findall(self.proxy.stderr())))
-        for stored in (self.captured(), self.recorded()):
-            assert not stored - self.sent, "nothing twice"
-            missing = (self.sent - stored).total()
-            assert missing <= lost, f"{missing}: {now} {self.proxy.stderr()}"
-        assert lost <= most_lost, f"{now} {self.proxy.stderr()}"
-
-
-def paths(rows):
-    return Counter("/" + url.rpartition("/")[2] for (url,) in rows)
 
 
 # Events. Each begins under load, and has ended when it returns
@@ -189,6 +59,14 @@ def stand_still(site):
     writer.suspend()
     site.pass_by()
     writer.resume()
+
+
+def hang(site):
+    """And does not go on."""
+    site.writer().suspend()
+    site.said("does not answer: killed")
+    site.pass_by()
+    site.writer()
 
 
 def lock_captures(site):
@@ -248,8 +126,8 @@ def not_answer(site):
     site.server.resume()
 
 
-EVENTS = (kill, stand_still, lock_captures, lock_recordings, move, replace, go_away,
-          not_answer)
+EVENTS = (kill, stand_still, hang, lock_captures, lock_recordings, move, replace,
+          go_away, not_answer)
 STATES = tuple(itertools.product(("file", "postgres"), repeat=2))
 ALWAYS = {(kill, "file", "file"), (kill, "postgres", "file"),
           (lock_captures, "file", "file"), (move, "file", "file"),
@@ -294,14 +172,15 @@ def test_each_exchange_is_stored_once_or_counted(
     """R71, R72. Of 242 exchanges 1 was recorded while the captures' server was away,
     and nothing was counted; a file that was moved took everything in silence."""
     site = make(captures, recordings)
-    site.serve(start_policy)
+    site.serve(start_policy, **({"command": IMPATIENT} if event is hang else {}))
     site.load(make_origin(answer(REPLY)), dial)
     site.pass_by()
     wait_until(lambda: site.captured() and site.recorded(), site.proxy.stderr)
     event(site)
     site.pass_by()
-    # What waits in a writer's memory is lost with it
-    site.check(most_lost=10_000 if event is kill else 0)
+    # What waits for a server in a writer's memory is lost with it
+    site.check(event.__name__, most_lost=10_000 if (
+        event in (kill, hang) and recordings == "postgres") else 0)
 
 
 @pytest.mark.parametrize("captures", ["file", "postgres"])

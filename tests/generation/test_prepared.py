@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cutthrough.capture.ring import RING_BYTES, Ring, size_for
+from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.capture.ring_room import size_for
 from cutthrough.config.settings import load
 from cutthrough.generation import operator_code
 from cutthrough.generation.checks import complete

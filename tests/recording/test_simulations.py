@@ -11,8 +11,8 @@ from cutthrough.capture.imported import NotImported
 from cutthrough.recording import reading as apart
 from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.matcher import Matcher, TooLong
-from cutthrough.recording.matches import Match, Miss
+from cutthrough.recording.matcher import Matcher
+from cutthrough.recording.matches import Draw, Match, Miss, TooLong
 from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.patterns import Subject, make_predicate
 from cutthrough.recording.sessions import Sessions
@@ -371,10 +371,12 @@ def test_patterns_beyond_their_time_move_no_sequence():
     asked = request("/", b'{"a": 1}')
     reading = matcher.read(asked)
     with pytest.raises(TooLong):
-        matcher.choose(asked, reading, seconds=-1)
+        matcher.draw(asked, reading, seconds=-1)
     patterns = matcher.asks(reading)
     assert [one.value for one in patterns] == ['{"a": 1}']
     holds = apart.ask(patterns, asked, asked)
     for number in (1, 2):
-        found = matcher.choose(asked, reading, holds=holds)
+        drawn = matcher.draw(asked, reading, holds=holds)
+        assert isinstance(drawn, Draw)
+        found = matcher.take(drawn)
         assert isinstance(found, Match) and found.recording.number == number

@@ -32,6 +32,7 @@ class Postgres:
         self.base = base = Path(tempfile.mkdtemp(prefix="cutthrough-pg-"))
         self.port = free_port()
         self._made = 0
+        self.wrapper: list[str] = []         # before the server's command
         self.owner: str | None = None
         if os.getuid() == 0:
             self.owner = "postgres"          # Debian's package makes it
@@ -51,11 +52,12 @@ class Postgres:
         assert PROGRAMS
         with open(self.base / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAMS / "postgres", "-D", self.base / "data", "-p", str(self.port),
-                 "-c", "listen_addresses=127.0.0.1", "-k", self.base, "-c", "fsync=off",
-                 "-c", "max_connections=40", "-c", "shared_buffers=32MB"],
+                [*self.wrapper, PROGRAMS / "postgres", "-D", self.base / "data",
+                 "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
+                 "-k", self.base, "-c", "fsync=off", "-c", "max_connections=40",
+                 "-c", "shared_buffers=32MB"],
                 cwd=self.base, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                user=self.owner, start_new_session=True)
+                user=None if self.wrapper else self.owner, start_new_session=True)
         wait_until(self._answers, lambda: (self.base / "log").read_text())
 
     def _answers(self) -> bool:
