@@ -57,10 +57,10 @@ def expected() -> str:
 
 
 def check_files() -> None:
-    """Raises FilesReplaced."""
+    """Raises FilesReplaced, and OSError if the files cannot be looked at."""
     try:
         now = identity()
-    except OSError:                          # a file went away at the look
+    except FileNotFoundError:                # a file went away at the look
         now = ""
     if now != _expected:
         raise FilesReplaced

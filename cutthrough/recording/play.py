@@ -249,6 +249,8 @@ class Play:
             self.miss(Miss(miss.reason, details="so many requests are missed that the "
                            "nearest recording is not looked for"))
             return
+        if self.shared.first is not None and not len(matcher):
+            matcher = self.shared.first
         found = matcher.explain(request, reading, miss, offers=self._offers,
                                 admits=told.admitted_to(self._asker))
         likely = found.likely
