@@ -137,7 +137,7 @@ def test_captured_requests_that_are_lost_are_counted(page, make_origin, dial):
     stopped = writer(page.proxy)
     stopped.suspend()
     try:
-        for _ in range(40):                 # 16 MB, twice the ring
+        for _ in range(100):                # 40 MB, more than the ring
             assert client.get(origin.url()).status == 200
     finally:
         stopped.resume()
