@@ -15,11 +15,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.frames cimport free_one, free_stuck, on_send_data, reset, stream_in
-from cutthrough.http2.meter cimport PREFACE, measure, start_meter, take_refusal
+from cutthrough.http2.meter cimport (
+    CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
 from cutthrough.http2.nghttp2 cimport *
 from cutthrough.http2.stream cimport (
-    DUE, JUST_NOW, OPEN, STUCK, Demux, Stream, break_stream, enlist, finish_head, finish_response,
-    finish_trailers, free_stream, keep_data, keep_field, make_stream, note_end)
+    DUE, JUST_NOW, OPEN, STUCK, Demux, Stream, break_stream, enlist, finish_head,
+    finish_response, finish_trailers, free_stream, keep_data, keep_field, make_stream, note_end)
 from cutthrough.net.buffers cimport give_block
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM
 from cutthrough.net.multiplex cimport (
@@ -136,6 +137,8 @@ cdef int feed(Demux *d, const char *data, size_t n) noexcept nogil:
     if heard != HEARD_ALL:
         return heard
     r = nghttp2_session_mem_recv(d.session, <const uint8_t *>data, n)
+    if d.meter.is_stray:
+        nghttp2_session_terminate_session(d.session, NGHTTP2_STREAM_CLOSED)
     if r < 0:
         return HEARD_FLOOD if r == NGHTTP2_ERR_FLOODED else (
             HEARD_NO_ROOM if r == NGHTTP2_ERR_NOMEM else HEARD_FAULT)
@@ -154,6 +157,25 @@ cdef int state_of(Demux *d) noexcept nogil:
 
 
 # --- from the peer
+
+
+cdef int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
+                        void *user) noexcept nogil:
+    """Faults that the library passes over, because it keeps no closed streams (RFC 9113 sections
+    5.1 and 6.3). DATA of such a stream does not come here: see `measure`."""
+    cdef Demux *d = <Demux *>user
+    if hd.type == NGHTTP2_PRIORITY and hd.stream_id == 0:
+        nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR)
+    elif hd.type == NGHTTP2_HEADERS and is_closed(&d.meter, hd.stream_id):
+        nghttp2_session_terminate_session(session, NGHTTP2_STREAM_CLOSED)
+    return 0
+
+
+cdef void note_closed(Demux *d, int32_t id) noexcept nogil:
+    """The peer has closed it, or both have ended it: no frame of it can be on its way."""
+    if not d.asks:
+        d.meter.closed[d.meter.n_closed % <int>CLOSED] = id
+        d.meter.n_closed += 1
 
 
 cdef int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame,
@@ -204,6 +226,9 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
     if frame.hd.type == NGHTTP2_SETTINGS or (
             frame.hd.type == NGHTTP2_WINDOW_UPDATE and frame.hd.stream_id == 0):
         free_stuck(d)
+        return 0
+    if frame.hd.type == NGHTTP2_RST_STREAM:
+        note_closed(d, frame.hd.stream_id)
         return 0
     st = stream_in(session, frame.hd.stream_id)
     if st == NULL or st.released:
@@ -311,6 +336,8 @@ cdef int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
     cdef Stream *st = stream_in(session, id)
     if st == NULL:
         return 0
+    if st.ended and st.peer_ended and code == NGHTTP2_NO_ERROR:
+        note_closed(d, id)
     st.is_gone = True
     st.unread = code == NGHTTP2_REFUSED_STREAM      # also behind the last stream of a GOAWAY
     if st.owner != NULL:
@@ -327,6 +354,7 @@ cdef int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
 if nghttp2_session_callbacks_new(&callbacks) != 0 or nghttp2_option_new(&option) != 0 or (
         nghttp2_option_new(&asking) != 0):
     raise MemoryError
+nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame)
 nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers)
 nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header)
 nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header)

@@ -1,11 +1,14 @@
 """What a peer's frames cost: a count of those that do nothing, before the library sees them."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from cutthrough.net.multiplex cimport Heard
 
 cdef enum:
     PREFACE = 24            # octets before the first frame (RFC 9113 section 3.4)
     FRAME_HEAD = 9
+
+cdef enum:
+    CLOSED = 8              # streams that are remembered
 
 cdef struct Meter:
     uint8_t preface         # octets of it that are still to come
@@ -19,12 +22,17 @@ cdef struct Meter:
     uint32_t most_block     # octets of a header block
     int64_t credit          # see PATIENCE in meter.pyx
     int64_t credit_us       # when it was last given
+    int32_t[8] closed       # the last streams of which no frame may come; 0: none
+    uint32_t n_closed       # how many there were
+    uint8_t is_stray        # DATA of one of them has come
 
 # `preface`: the octets that come before the first frame.
 cdef void start_meter(Meter *meter, uint32_t head_bytes, int preface,
                       int64_t now_us) noexcept nogil
 # Reads the octets that have come; HEARD_ALL, or what the connection is to be ended for.
 cdef Heard measure(Meter *meter, const char *data, size_t n, int64_t now_us) noexcept nogil
+# Is it a stream of which no frame may come?
+cdef bint is_closed(const Meter *meter, int32_t stream) noexcept nogil
 # A frame with data has gone out.
 cdef void give_credit(Meter *meter) noexcept nogil
 # A stream was refused. False: one too many.

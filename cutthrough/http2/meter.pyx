@@ -96,12 +96,22 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
             m.block_frames = 0
         return HEARD_ALL
     if kind == T_DATA:
+        if is_closed(m, (m.head[5] & 0x7f) << 24 | m.head[6] << 16 | m.head[7] << 8 | m.head[8]):
+            m.is_stray = True
         if m.left > (flags & PADDED) // PADDED or flags & END_STREAM:
             return HEARD_ALL
         return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
     if kind == T_RST_STREAM:
         return HEARD_ALL if spend(m, PER_RESET, now_us) else HEARD_RESETS
     return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
+
+
+cdef bint is_closed(const Meter *m, int32_t stream) noexcept nogil:
+    cdef int i
+    for i in range(<int>CLOSED):
+        if m.closed[i] == stream and stream:
+            return True
+    return False
 
 
 cdef bint spend(Meter *m, int64_t units, int64_t now_us) noexcept nogil:

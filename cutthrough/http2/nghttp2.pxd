@@ -43,6 +43,7 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
     enum:
         NGHTTP2_DATA
         NGHTTP2_HEADERS
+        NGHTTP2_PRIORITY
         NGHTTP2_RST_STREAM
         NGHTTP2_SETTINGS
         NGHTTP2_GOAWAY
@@ -76,6 +77,10 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
         NGHTTP2_ERR_NOMEM
 
     int nghttp2_session_callbacks_new(nghttp2_session_callbacks **out)
+    void nghttp2_session_callbacks_set_on_begin_frame_callback(
+        nghttp2_session_callbacks *callbacks,
+        int (*f)(nghttp2_session *session, const nghttp2_frame_hd *hd,
+                 void *user_data) noexcept nogil)
     void nghttp2_session_callbacks_set_on_begin_headers_callback(
         nghttp2_session_callbacks *callbacks,
         int (*f)(nghttp2_session *session, const nghttp2_frame *frame,

@@ -1,0 +1,93 @@
+"""Frames where RFC 9113 allows none: of closed streams, and priorities of no stream
+(R89)."""
+
+import pytest
+
+from tests.http2.test_streams import GET, OKAY, POST
+from tests.support.http2 import (
+    CANCEL,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PRIORITY,
+    PROTOCOL_ERROR,
+    RST_STREAM,
+    STREAM_CLOSED,
+    WINDOW_UPDATE,
+    frame,
+)
+
+
+def goaway(both, data: bytes) -> int | None:
+    """The code with which the connection ends after these octets; None: it goes on."""
+    both.flush()
+    both.theirs.sendall(data)
+    both.heard()
+    both.look()
+    return both.peer.goaway and both.peer.goaway[0]
+
+
+def ended(both) -> int:
+    """A stream that both sides have ended."""
+    number, stream = both.begin(*GET)
+    stream.recv()
+    stream.send(OKAY, b"hello")
+    both.look()
+    assert both.peer.answers[number].ended
+    return number
+
+
+def block(both) -> bytes:
+    return both.peer.h2.encoder.encode(GET)
+
+
+@pytest.mark.parametrize("kind", [DATA, HEADERS])
+def test_a_stream_that_has_ended_takes_no_further_frame(couple, kind) -> None:
+    both = couple()
+    number = ended(both)
+    flags, data = (0, b"more") if kind == DATA else (
+        END_HEADERS | END_STREAM, block(both))
+    assert goaway(both, frame(kind, flags, number, data)) == STREAM_CLOSED
+
+
+@pytest.mark.parametrize("kind", [DATA, HEADERS])
+def test_nor_does_one_that_its_client_has_reset(couple, kind) -> None:
+    both = couple()
+    number, _ = both.begin(*POST, ends=False)
+    both.peer.h2.reset_stream(number, CANCEL)
+    both.hear()
+    flags, data = (0, b"more") if kind == DATA else (
+        END_HEADERS | END_STREAM, block(both))
+    assert goaway(both, frame(kind, flags, number, data)) == STREAM_CLOSED
+
+
+def test_what_may_be_on_its_way_is_no_fault(couple) -> None:
+    """A stream that we have reset, and frames that any stream may have in the end."""
+    both = couple()
+    number, stream = both.begin(*POST, ends=False)
+    stream.recv()
+    stream.close()
+    both.look()
+    assert both.peer.answers[number].reset is not None
+    assert goaway(both, frame(DATA, 0, number, b"more")) is None
+    number = ended(both)
+    assert goaway(both, b"".join((
+        frame(WINDOW_UPDATE, 0, number, bytes([0, 0, 0, 1])),
+        frame(PRIORITY, 0, number, bytes(5)),
+        frame(RST_STREAM, 0, number, bytes([0, 0, 0, CANCEL]))))) is None
+    assert ended(both) > number
+
+
+def test_many_streams_end_and_their_connection_goes_on(couple) -> None:
+    both = couple()
+    for _ in range(30):
+        number = ended(both)
+    assert goaway(both, frame(DATA, 0, 1, b"x")) is None, "it is not remembered"
+    assert goaway(both, frame(DATA, 0, number, b"x")) == STREAM_CLOSED
+
+
+def test_a_priority_of_no_stream_ends_the_connection(couple) -> None:
+    both = couple()
+    both.begin(*GET)
+    assert goaway(both, frame(PRIORITY, 0, 0, bytes(5))) == PROTOCOL_ERROR
