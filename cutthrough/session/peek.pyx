@@ -31,7 +31,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.policy.first_bytes cimport (
     ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
-from cutthrough.session.alerts cimport ACCESS_DENIED, NO_ALERT, refuse_opening
+from cutthrough.session.alerts cimport ACCESS_DENIED, DECODE_ERROR, NO_ALERT, refuse_opening
 from cutthrough.session.authorize cimport (
     is_cut_meanwhile, judge_opening, judge_server_name)
 from cutthrough.session.broken cimport outcome_of_break
@@ -84,7 +84,7 @@ cdef int peek(Client c) except -1:
         found = UNKNOWN if n else SILENT
     if found == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    if not begin_tunnel(c, found):
+    if not begin_tunnel(c, found, n > 0 and data[0] == TLS_HANDSHAKE):
         return 0
     # The kernel reports a reset once, and the look has met it
     return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
@@ -94,7 +94,7 @@ cdef int end_peek(Client c) except -1:
     if c.request.needs_opening:
         return c.refuse(PEEK_TIMEOUT)
     if not begin_tunnel(
-            c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT):
+            c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT, False):
         return 0
     return open_tunnel(c)
 
@@ -145,8 +145,9 @@ cdef bint push_reply(Client c) noexcept:
     return not c.sock.ready & BROKEN
 
 
-cdef bint begin_tunnel(Client c, Protocol found) except -1:
-    """False: it is no tunnel: it has ended, or is intercepted."""
+cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
+    """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
+    byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
     cdef bint judged = c.request.needs_opening
     cdef bint opens
     cdef int fate = 0
@@ -171,7 +172,8 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
             is_played_inside(c, fate)):
         outcome = RECORDING_MISSED
     if outcome != OK:
-        refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else NO_ALERT)
+        refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else
+                       DECODE_ERROR if is_handshake else NO_ALERT)
         return False
     if opens:
         c.request.pinned = is_pinned(c) and not c.request.stands_in
