@@ -126,6 +126,10 @@ peers-curl: .venv/ready.run build/built.native ## curl's own tests through this 
 	scripts/bootstrap.sh curl
 	$(PY) -m bench.curlsuite --source '$(or $(CURL),$(error CURL=/path/to/the/source/of/curl))' $(ARGS)
 
+peers-tls: .venv/ready.test build/built.native ## tlsfuzzer's scripts against our TLS and nginx's; TLSFUZZER=its source
+	scripts/bootstrap.sh tlsfuzzer
+	$(PY) -m bench.tlssuite --source '$(or $(TLSFUZZER),$(error TLSFUZZER=/path/to/the/source/of/tlsfuzzer))' $(ARGS)
+
 image-check: ## deploy/Dockerfile's steps in a debootstrap root, then the image runs; root
 	deploy/check_image.py $(ARGS)
 
@@ -207,5 +211,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-bench test-content test-rooms

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl|aws-lc: what the system lacks, and
-# .venv.
+# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc: what the system
+# lacks, and .venv.
 #
 # `run` is what building and serving need, `test` adds what the tests need. Installs only
 # what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no aws_lc=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no
 case $what in
     run | test) ;;
     browser) what=test browser=yes ;; # 270 MB to load: not for every test run
@@ -19,8 +19,9 @@ case $what in
     judges) what=test judges=yes ;;   # other programs' readers and writers, 600 MB
     guest) what=test guest=yes ;;     # a machine for `make ktls`, 60 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
+    tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
-    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl|aws-lc" >&2; exit 2 ;;
+    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -236,6 +237,12 @@ lists=(-r requirements/build.txt -r requirements/run.txt)
 say "Python packages into .venv"
 # No cache: with an empty HOME pip would make one in the working directory.
 .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
+
+if [ $fuzzer = yes ]; then
+    say "tlslite-ng into .venv"
+    .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes \
+        -r requirements/tlsfuzzer.txt
+fi
 
 # Apart from .venv: mitmproxy pins versions that are not ours.
 if [ $judges = yes ] && [ requirements/judges.txt -nt build/judges/ready ]; then

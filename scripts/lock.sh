@@ -30,6 +30,7 @@ trap 'rm -rf "$work"' EXIT
 listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
+listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
 
 served=(--extra redis --extra postgres --extra codings --extra recording --extra pkcs11)
 compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
@@ -44,5 +45,6 @@ for name in run redis postgres image build; do # the same versions as the tests 
 done
 compile tools "$work/tools.in"
 compile judges "$work/judges.in"
+compile tlsfuzzer "$work/tlsfuzzer.in"
 mkdir -p requirements
 mv "$work"/*.txt requirements/

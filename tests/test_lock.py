@@ -22,7 +22,7 @@ SERVED = [one for name in sorted(EXTRAS.keys() - {"mcp", "test", "fuzz"})
 LISTS = {
     "run": TABLES["project"]["dependencies"],
     "build": TABLES["build-system"]["requires"],
-    **{name: TABLES["dependency-groups"][name] for name in ("tools", "judges")},
+    **TABLES["dependency-groups"],
     **{name: TABLES["project"]["dependencies"] + EXTRAS[name]
        for name in ("redis", "postgres")},
     "image": TABLES["project"]["dependencies"] + SERVED,
