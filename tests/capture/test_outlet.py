@@ -147,6 +147,20 @@ def test_what_is_no_store_is_awaited_and_left_alone(outlet, file, content, caplo
     assert caplog.text.count("cannot be written") == 1
 
 
+def test_another_reason_is_said_as_well(outlet, file, caplog):
+    """A server of another version came back, and the log had that it was away."""
+    assert outlet.write(batch(1)) == 0
+    with locked(file), pytest.raises(NotNow, match="locked"):
+        outlet.write(batch(2))
+    for path in file.parent.glob("flows.db*"):
+        path.unlink()
+    file.write_bytes(b"of a user" * 999)
+    for _ in range(2):
+        with pytest.raises(NotNow, match="not a database"):
+            outlet.write(batch(2))
+    assert caplog.text.count("cannot be written") == 2
+
+
 def test_a_row_that_the_store_refuses_costs_itself_alone(outlet, file, monkeypatch):
     """R71: a batch was lost with it, or the writer."""
     def refuse(given, rows):

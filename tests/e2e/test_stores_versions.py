@@ -158,7 +158,8 @@ def test_another_version_while_it_runs(make, start_policy, make_origin, dial, ki
     site.check("another version while it runs")
 
 
-@pytest.mark.parametrize("kind", ["file", pytest.param("postgres", marks=ALL)])
+@ALL
+@pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_another_version_at_a_reload(make, start_policy, make_origin, dial, kind):
     """The configuration names a store of captures that has another version, and then
     the first one again. What has waited in the writer's memory is lost, and counted."""
