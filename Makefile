@@ -27,9 +27,9 @@ build: build/built.native ## create .venv and build in place for this machine
 # measures (`quiet`) runs alone.
 PARTS := 1 2 3 4 5 6
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
-test: .venv/ready.test build/built.native lint ## everything: build, lint, all tests
+test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j5 -Otarget test-rooms test-content test-bench test-asyncio $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j5 -Otarget lint test-rooms test-content test-bench test-asyncio $(PARTS:%=test-uvloop-%)
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)
@@ -40,11 +40,15 @@ test-uvloop-%:
 test-asyncio:
 	$(PY) -m pytest -q tests/e2e --loop asyncio $(NOTED)
 test-bench:
-	$(PY) -m pytest -q tests/bench -m 'not quiet' $(NOTED)
+	$(PY) -m pytest -q tests/bench -m 'not quiet and not slow' $(NOTED)
 test-rooms:
-	$(PY) -m pytest -q tests --ignore tests/e2e --ignore tests/bench $(CONTENT:%=--ignore %) $(NOTED)
+	$(PY) -m pytest -q tests -m 'not slow' --ignore tests/e2e --ignore tests/bench $(CONTENT:%=--ignore %) $(NOTED)
 test-content:
 	$(PY) -m pytest -q $(CONTENT) $(NOTED)
+
+test-slow: .venv/ready.test build/built.native ## what `make test` leaves out: clients of others, short benchmarks, builds; ten minutes
+	$(PY) -m pytest -q tests/e2e --clients --loop uvloop $(PYTEST_ARGS)
+	$(PY) -m pytest -q tests --ignore tests/e2e -m slow $(PYTEST_ARGS)
 
 quick: .venv/ready.test build/built.native ## the tests without servers and without a second build
 	$(PY) -m pytest -q --ignore tests/e2e --ignore tests/bench --ignore tests/leaks --ignore tests/test_build.py $(PYTEST_ARGS)
@@ -211,5 +215,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-asyncio test-bench test-content test-rooms

@@ -108,6 +108,7 @@ def test_each_mode_replaces_the_one_in_place(small: Path) -> None:
     assert "-march=native" not in again, "compiled again although nothing had changed"
 
 
+@pytest.mark.slow
 def test_a_changed_declaration_compiles_who_reads_it(small: Path) -> None:
     built(small, "debug")
     declaration = small / "cutthrough/number.pxd"
@@ -119,6 +120,7 @@ def test_a_changed_declaration_compiles_who_reads_it(small: Path) -> None:
     assert "build/c/proxy.c" not in said
 
 
+@pytest.mark.slow
 def test_flags_of_the_environment_have_the_last_word_in_release(small: Path) -> None:
     said = built(small, "release", "--force", CFLAGS="-O0")
     assert mode_of(small) == (False, False, 1)
@@ -128,12 +130,14 @@ def test_flags_of_the_environment_have_the_last_word_in_release(small: Path) -> 
         assert re.findall(r" -O\w", line)[-1] == " -O0"
 
 
+@pytest.mark.slow
 def test_trace_leaves_the_c_beside_its_source(small: Path) -> None:
     said = built(small, "trace")
     assert "CYTHON_TRACE=1" in said
     assert (small / "cutthrough/room.c").exists()
 
 
+@pytest.mark.slow
 def test_a_quiet_build_tells_how_far_it_is(small: Path) -> None:
     """`make serve` said a hundred lines, and then nothing for most of a minute."""
     def quiet() -> list[str]:
@@ -154,12 +158,14 @@ def test_a_quiet_build_tells_how_far_it_is(small: Path) -> None:
         quiet()
 
 
+@pytest.mark.slow
 def test_an_unknown_mode_is_refused_by_name(small: Path) -> None:
     done = build(small, "fast")
     assert done.returncode != 0
     assert "CUTTHROUGH_BUILD=fast" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_libssl_that_is_gone_ends_the_build(small: Path) -> None:
     """The compiler and the loader took the system's in its place, for some modules: the
     interpreter crashed."""
@@ -178,6 +184,7 @@ def test_a_libssl_that_is_gone_ends_the_build(small: Path) -> None:
     built(small, "release")                  # a wheel has the system's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, complaint",
     [(WITH_WARNING, "warning: "), (WITH_HINT, "performance hint: ")],
@@ -194,6 +201,7 @@ def test_a_complaint_of_cython_fails_this_build_and_the_next(
     assert not list((small / "cutthrough").glob(f"other*{SUFFIX}"))
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index",

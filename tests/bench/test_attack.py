@@ -80,6 +80,7 @@ def test_the_name_server_answers_for_some_and_counts_the_others():
     assert reply.endswith(socket.inet_aton("127.0.0.1"))
 
 
+@pytest.mark.slow
 @needs_nginx
 def test_a_short_attack_is_told():
     """What it says of a busy machine is not asked here."""

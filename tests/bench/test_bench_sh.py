@@ -31,6 +31,7 @@ def bench_sh(directory: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_table_and_what_the_origin_counted(tmp_path: Path) -> None:
     bench = bench_sh(tmp_path)
     said, errors = bench.communicate(timeout=150)
@@ -47,6 +48,7 @@ def test_it_ends_with_the_table_and_what_the_origin_counted(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", ["wrk -t1", "-m bench short"])
 def test_ctrl_c_leaves_nothing_behind(begun: str, tmp_path: Path) -> None:
     bench = bench_sh(tmp_path)

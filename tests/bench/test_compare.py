@@ -177,6 +177,7 @@ def subject(
         ("status", "plain-keepalive", 3, "errors"),
     ],
 )
+@pytest.mark.slow
 def test_a_deliberate_fault_is_caught_by_name(
     fault: str, scenario: str, seconds: float, figure: str
 ) -> None:

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.test_layers import TREE
 
 
+@pytest.mark.slow
 def test_tunnels_notice_nothing_of_a_short_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "handover", "--tunnels=40", "--replacements=2",

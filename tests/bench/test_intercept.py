@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from bench.children import Site
 from bench.intercept import OURS, VARIANTS, Opener, ratios
 from bench.running import Running, Target
@@ -25,6 +27,7 @@ def test_ours_is_compared_with_the_listener_and_the_peers():
         "kept_to_listener": 1.5, "rate_kept_to_squid": 10.0, "rate_new_to_squid": 2.0}
 
 
+@pytest.mark.slow
 @needs_nginx
 def test_a_short_run(tmp_path):
     done = subprocess.run(
@@ -39,6 +42,7 @@ def test_a_short_run(tmp_path):
     assert "perf_intercept_ratio" in done.stdout and "failed=0" in done.stdout
 
 
+@pytest.mark.slow
 @needs_nginx
 def test_memory_is_told_while_requests_come():
     done = subprocess.run(

@@ -44,6 +44,7 @@ def test_one_value_does_not_vary():
     assert variation([1.0, 3.0]) == pytest.approx(0.707, abs=1e-3)
 
 
+@pytest.mark.slow
 @needs_nginx
 def test_a_short_run(tmp_path):
     done = subprocess.run(

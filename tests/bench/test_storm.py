@@ -68,6 +68,7 @@ def test_what_the_proxy_counted_is_added_up_but_for_the_clients_own() -> None:
     assert failures_of_proxy(said) == {"drained": 3, "internal_error": 1}
 
 
+@pytest.mark.slow
 @needs_nginx
 @needs_wrk
 def test_a_short_storm_is_survived() -> None:

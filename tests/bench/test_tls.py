@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from bench.children import Site
 from bench.running import Running, Target
 from bench.tls import KINDS, OURS, Server, ratios
@@ -21,6 +23,7 @@ def test_ours_is_compared_with_the_best_of_the_others():
     assert ratios(rows) == {"us_1.2_full": 1.05, "us_kept": 1.25}
 
 
+@pytest.mark.slow
 @needs_nginx
 def test_a_short_run():
     done = subprocess.run(

@@ -10,7 +10,8 @@ workers hold no more descriptors than before, after everything that the test its
 A run of the whole directory fails at its end if an outcome of the table was in no log.
 `--part 1/2` runs every second file; the parts of one run are judged together, by
 `python -m tests.support.outcomes`. `--loop asyncio` runs the tests of that event loop,
-`--loop uvloop` its own and those of neither.
+`--loop uvloop` its own and those of neither. The files of CLIENTS run if they are
+named, or with `--clients`.
 """
 
 import contextlib
@@ -47,6 +48,11 @@ MakeOrigin = Callable[..., Origin]
 StartProxy = Callable[..., Proxy]
 Dial = Callable[..., Client]
 
+#: Other programs, most of them with interpreters of their own: `make test-slow`
+CLIENTS = {f"test_{name}.py" for name in (
+    "interception_clients", "pytest_plugin_clients", "pytest_plugin_vendors",
+    "pytest_plugin_websockets", "recording_clients")}
+
 _numbers = itertools.count()
 _deselected: list[pytest.Item] = []
 _unreached: list[str] = []
@@ -55,6 +61,7 @@ _unreached: list[str] = []
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="N/M", type=read_part, default=(1, 1),
                      help="run the Nth of M parts of tests/e2e")
+    parser.addoption("--clients", action="store_true", help="run CLIENTS alone")
     parser.addoption("--loop", choices=("uvloop", "asyncio"),
                      help="run the tests of one event loop")
 
@@ -68,13 +75,17 @@ def read_part(text: str) -> tuple[int, int]:
 
 def files_of_part(config: pytest.Config) -> set[Path]:
     part, of = config.getoption("part", (1, 1))
-    return set(sorted(Path(__file__).parent.glob("test_*.py"))[part - 1::of])
+    clients = config.getoption("clients", False)
+    files = [path for path in sorted(Path(__file__).parent.glob("test_*.py"))
+             if (path.name in CLIENTS) == clients]
+    return set(files[part - 1::of])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     is_elsewhere = (
         collection_path.suffix == ".py" and collection_path.name.startswith("test_")
-        and collection_path not in files_of_part(config))
+        and collection_path not in files_of_part(config)
+        and not any(collection_path.name in name for name in config.args))
     return True if is_elsewhere else None
 
 
