@@ -41,6 +41,8 @@ VERSION = 5
 BUSY_MS = 5000
 # Between two looks where SQLite does not wait by itself
 AGAIN_S = 0.01
+# How long another connection may need to close a database for good
+CLOSING_S = 0.2
 MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here
@@ -144,6 +146,17 @@ def transaction(base: sqlite3.Connection, path: str) -> Iterator[None]:
 
 def connect(path: str) -> sqlite3.Connection:
     """Opens the database; makes its tables if it is empty. Raises StoreError."""
+    until = time.monotonic() + CLOSING_S
+    while True:
+        try:
+            return _connect(path)
+        except NoRoom:                       # perhaps another connection, the last of
+            if time.monotonic() > until:     # its own, removes the log at this moment
+                raise
+        time.sleep(AGAIN_S)
+
+
+def _connect(path: str) -> sqlite3.Connection:
     with explained(path):
         base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
         base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
