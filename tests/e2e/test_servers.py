@@ -28,7 +28,7 @@ def test_nginx_answers_by_itself(nginx, scheme):
     ]
     done = subprocess.run(command, capture_output=True, timeout=20)
     assert done.stdout == nginx.payload("16k"), done.stderr
-    assert nginx.hits("/16k")
+    wait_until(lambda: nginx.hits("/16k"), "a line in its log")
 
 
 def dial(origin: Origin) -> Stream:
