@@ -25,7 +25,7 @@ build: build/built.native ## create .venv and build in place for this machine
 # The tests wait more than they compute, so five parts in parallel keep two cores busy. The
 # longest begin first, and short ones follow, so that the last end together. Only what
 # measures (`quiet`) runs alone.
-PARTS := 1 2 3 4 5 6
+PARTS := 1 2 3 4 5 6 7 8 9
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
