@@ -53,7 +53,7 @@ ACCOUNT = re.compile(r"cutthrough: served .*; failures: (.*)")
 #: Lines that the error log must not contain.
 WRONG = re.compile(
     r".*(?:Traceback|does not answer|cannot apply|cannot be started|internal error"
-    r"|upgrade failed|stays in force: |ended by status).*"
+    r"|upgrade failed|stays in force: (?!another one was requested)|ended by status).*"
 )
 STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
 WRK = re.compile(r"connect:(\d+),read:(\d+),write:(\d+),timeout:(\d+),status:(\d+)")
