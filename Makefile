@@ -29,7 +29,7 @@ PARTS := 1 2 3 4 5 6 7 8 9
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j5 -Otarget lint test-rooms test-content test-bench test-asyncio $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j5 -Otarget lint test-rooms test-content test-bench $(PARTS:%=test-uvloop-%)
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)
@@ -37,8 +37,6 @@ test: .venv/ready.test build/built.native ## everything: build, lint, all tests 
 NOTED = --failures build/failures/$@ $(PYTEST_ARGS) || test -s build/failures/$@
 test-uvloop-%:
 	$(PY) -m pytest -q tests/e2e --part $*/$(words $(PARTS)) --loop uvloop $(NOTED)
-test-asyncio:
-	$(PY) -m pytest -q tests/e2e --loop asyncio $(NOTED)
 test-bench:
 	$(PY) -m pytest -q tests/bench -m 'not quiet and not slow' $(NOTED)
 test-rooms:
@@ -46,7 +44,8 @@ test-rooms:
 test-content:
 	$(PY) -m pytest -q $(CONTENT) $(NOTED)
 
-test-slow: .venv/ready.test build/built.native ## what `make test` leaves out: clients of others, short benchmarks, builds; ten minutes
+test-slow: .venv/ready.test build/built.native ## what `make test` leaves out: asyncio's loop, clients of others, short benchmarks, builds; half an hour
+	$(PY) -m pytest -q tests/e2e --loop asyncio $(PYTEST_ARGS)
 	$(PY) -m pytest -q tests/e2e --clients --loop uvloop $(PYTEST_ARGS)
 	$(PY) -m pytest -q tests --ignore tests/e2e -m slow $(PYTEST_ARGS)
 
@@ -216,4 +215,4 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
-.PHONY: asan-e2e asan-rooms test-asyncio test-bench test-content test-rooms
+.PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

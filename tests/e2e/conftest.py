@@ -50,8 +50,9 @@ Dial = Callable[..., Client]
 
 #: Other programs, most of them with interpreters of their own: `make test-slow`
 CLIENTS = {f"test_{name}.py" for name in (
-    "interception_clients", "pytest_plugin_clients", "pytest_plugin_vendors",
-    "pytest_plugin_websockets", "recording_clients")}
+    "interception_clients", "pytest_plugin", "pytest_plugin_clients",
+    "pytest_plugin_vendors", "pytest_plugin_websockets", "recording_clients",
+    "recording_run")}
 
 _numbers = itertools.count()
 _deselected: list[pytest.Item] = []
