@@ -153,7 +153,7 @@ def connect(path: str) -> sqlite3.Connection:
         except NoRoom:                       # perhaps another connection, the last of
             if time.monotonic() > until:     # its own, removes the log at this moment
                 raise
-        time.sleep(AGAIN_S)
+        time.sleep(AGAIN_S)                  # nothing tells of the end of a close
 
 
 def _connect(path: str) -> sqlite3.Connection:

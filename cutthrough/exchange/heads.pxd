@@ -1,11 +1,11 @@
-"""Names of fields whose values are replaced, for the writer."""
+"""Names of fields with values to replace, for the writer."""
 
 from libc.stdint cimport uint64_t
 
 cdef enum:
     MOST_VALUES = 101                   # one more than a request has fields
 
-cdef struct Value:                      # of a field, in a head: where it begins and ends
+cdef struct Value:                      # of a field, in a head: its begin and its end
     size_t line, begin, end             # the field's line, too; without its end
 
 cdef class Names:

@@ -1,4 +1,4 @@
-"""What all replays of a session share, and what the session does for each of them."""
+"""The common parts of all replays of a session, and its calls for each of them."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ def no_mask(request: Request) -> Callable[[Message], Message]:
 
 
 class Hits:
-    """Of a session that requests choose: none of its answers are at hand."""
+    """Of a session by the requests' choice: none of its answers are at hand."""
 
     by_fields = False
 
@@ -89,8 +89,8 @@ class Shared:
         # Of the messages of a request's WebSocket
         self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
         self.on_replay: OnReplay | None = None
-        self.first: Matcher | None = None    # answers that come before recordings
-        # With them: writes down what is asked
+        self.first: Matcher | None = None    # answers before recordings
+        # With them: writes requests down
         self.note: Callable[[Request], Awaitable[None]] | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""The bench of attacks: what counts as served, what is a miss, and a short run."""
+"""The bench of attacks: requests in time, missed goals, and a short run."""
 
 import json
 import socket

@@ -12,8 +12,8 @@ import sqlite3
 
 import pytest
 
+from tests.e2e.test_stores import server as server
 from tests.support.origin import answer
-from tests.support.postgres import PROGRAMS, Postgres
 from tests.support.stores import Site
 from tests.support.wait import wait_until
 
@@ -26,14 +26,6 @@ REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 OLDER, NEWER = 1, 9
 KINDS = ["file", pytest.param("postgres", marks=ALL)]
 SCHEMAS = ("cutthrough", "cutthrough_recordings")
-
-
-@pytest.fixture(scope="module")
-def server():
-    if PROGRAMS is None:
-        pytest.skip("postgresql is not installed")
-    with contextlib.closing(Postgres()) as running:
-        yield running
 
 
 @pytest.fixture
