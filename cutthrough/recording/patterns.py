@@ -53,7 +53,7 @@ class Text:
 
     @cached_property
     def spelling(self) -> str | None:
-        """The one spelling of the document; None: it is none."""
+        """The canonical spelling of the document; None: it is none."""
         return None if self.document is Text else canonical(self.document)
 
     @cached_property
@@ -68,11 +68,11 @@ class Subject:
         self.request = request
         self._texts: dict[tuple[object, ...], Text | None] = {}
 
-    def text(self, one: Pattern) -> Text | None:
+    def text(self, pattern: Pattern) -> Text | None:
         """The text of a pattern; None: the request has none."""
-        at = (one.part, one.key, one.how in OF_XML, one.how == "array")
+        at = (pattern.part, pattern.key, pattern.how in OF_XML, pattern.how == "array")
         if at not in self._texts:
-            text = _text_of(self.request, one)
+            text = _text_of(self.request, pattern)
             self._texts[at] = None if text is None else Text(text)
         return self._texts[at]
 
@@ -94,43 +94,43 @@ def split(patterns: tuple[Pattern, ...]) -> tuple[Parts, tuple[Pattern, ...]]:
     """The parts of the index, and the patterns that are left."""
     parts: Parts = {}
     left = []
-    for one in patterns:
-        at = one.part if one.part in PLAIN else ("query", one.key)
-        is_part = one.part in PLAIN or (one.part == "query" and one.key)
-        if one.how == "exact" and is_part and at not in parts:
-            parts[at] = one.value
+    for pattern in patterns:
+        at = pattern.part if pattern.part in PLAIN else ("query", pattern.key)
+        is_part = pattern.part in PLAIN or (pattern.part == "query" and pattern.key)
+        if pattern.how == "exact" and is_part and at not in parts:
+            parts[at] = pattern.value
         else:
-            left.append(one)
+            left.append(pattern)
     return parts, tuple(left)
 
 
-def _text_of(request: Request, one: Pattern) -> str | None:
-    if one.part == "field":
-        if one.how == "array":
+def _text_of(request: Request, pattern: Pattern) -> str | None:
+    if pattern.part == "field":
+        if pattern.how == "array":
             return ";".join([value for name, value in request.fields
-                             if name.lower() == one.key]) or None
-        return request.field(one.key) or None
-    if one.part == "url":
+                             if name.lower() == pattern.key]) or None
+        return request.field(pattern.key) or None
+    if pattern.part == "url":
         return request.authority + request.path
-    if one.part == "body":
+    if pattern.part == "body":
         try:
             body = plain(request).body
         except ValueError:
             body = request.body
-        return (decode_xml(body) if one.how in OF_XML else
+        return (decode_xml(body) if pattern.how in OF_XML else
                 body.decode(errors="replace"))
-    if one.part == "query" and one.key:
-        found = parts_of(request).get(("query", one.key))
+    if pattern.part == "query" and pattern.key:
+        found = parts_of(request).get(("query", pattern.key))
         return None if found is None else str(found)
-    return str(getattr(request, one.part))
+    return str(getattr(request, pattern.part))
 
 
-def make_predicate(one: Pattern) -> Predicate:
+def make_predicate(pattern: Pattern) -> Predicate:
     """Raises KeyMistake."""
-    asks = _READ[one.how](one)
+    asks = _READ[pattern.how](pattern)
 
     def holds(subject: Subject) -> bool:
-        text = subject.text(one)
+        text = subject.text(pattern)
         try:
             return text is not None and asks(text)
         except TooMuch:                      # what is not known to match does not
@@ -139,21 +139,21 @@ def make_predicate(one: Pattern) -> Predicate:
     return holds
 
 
-def _exact(one: Pattern) -> Asks:
-    if one.part == "query" and not one.key:
-        wanted = sorted(split_pairs(one.value))
+def _exact(pattern: Pattern) -> Asks:
+    if pattern.part == "query" and not pattern.key:
+        wanted = sorted(split_pairs(pattern.value))
         return lambda text: sorted(split_pairs(text.text)) == wanted
-    return lambda text: text.text == one.value
+    return lambda text: text.text == pattern.value
 
 
-def _negate(one: Pattern) -> Asks:
-    return lambda text: text.text != one.value
+def _negate(pattern: Pattern) -> Asks:
+    return lambda text: text.text != pattern.value
 
 
-def _array(one: Pattern) -> Asks:
+def _array(pattern: Pattern) -> Asks:
     """`value`: JSON with `values`, and what does not count of hoverfly's
     `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`."""
-    given = read_json(one.value.encode())
+    given = read_json(pattern.value.encode())
     values = [str(value) for value in given["values"]]
     unknown, order, occurrences = (given.get(f"ignore{name}") is True for name in (
         "Unknown", "Order", "Occurrences"))
@@ -171,48 +171,48 @@ def _array(one: Pattern) -> Asks:
     return matches
 
 
-def _glob(one: Pattern) -> Asks:
+def _glob(pattern: Pattern) -> Asks:
     # hoverfly's globs have * alone
-    pattern = one.value.replace("[", "[[]").replace("?", "[?]")
-    return lambda text: fnmatchcase(text.text, pattern)
+    glob = pattern.value.replace("[", "[[]").replace("?", "[?]")
+    return lambda text: fnmatchcase(text.text, glob)
 
 
-def _regex(one: Pattern) -> Asks:
-    search = compile_expression(one.value).search
+def _regex(pattern: Pattern) -> Asks:
+    search = compile_expression(pattern.value).search
     return lambda text: search(text.text) is not None
 
 
-def _json(one: Pattern) -> Asks:
+def _json(pattern: Pattern) -> Asks:
     try:
-        wanted = canonical(read_json(one.value.encode()))
+        wanted = canonical(read_json(pattern.value.encode()))
     except ValueError as error:
-        raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
+        raise KeyMistake(f"{pattern.value!r:.60} is no JSON: {error}") from None
 
     return lambda text: text.spelling == wanted
 
 
-def _partial(one: Pattern) -> Asks:
+def _partial(pattern: Pattern) -> Asks:
     """As hoverfly has it: anywhere in the document, and of a list some values, in any
     order."""
     try:
-        wanted = read_json(one.value.encode())
+        wanted = read_json(pattern.value.encode())
     except ValueError as error:
-        raise KeyMistake(f"{one.value!r:.60} is no JSON: {error}") from None
+        raise KeyMistake(f"{pattern.value!r:.60} is no JSON: {error}") from None
 
     return lambda text: text.document is not Text and contains(text.document, wanted)
 
 
-def _jsonpath(one: Pattern) -> Asks:
-    compile_path(one.value)
+def _jsonpath(pattern: Pattern) -> Asks:
+    compile_path(pattern.value)
     return lambda text: text.document is not Text and bool(
-        select(text.document, one.value))
+        select(text.document, pattern.value))
 
 
-def _form(one: Pattern) -> Asks:
+def _form(pattern: Pattern) -> Asks:
     """The value of the key `key`; without a key the pairs, in any order."""
-    if one.key:
-        return lambda text: (one.key, one.value) in split_pairs(text.text)
-    wanted = sorted(split_pairs(one.value))
+    if pattern.key:
+        return lambda text: (pattern.key, pattern.value) in split_pairs(text.text)
+    wanted = sorted(split_pairs(pattern.value))
     return lambda text: sorted(split_pairs(text.text)) == wanted
 
 
@@ -233,23 +233,23 @@ def _claims(text: str) -> str:
     return json.dumps(found)
 
 
-def _jwt(one: Pattern) -> Asks:
-    has_part = _partial(one)
+def _jwt(pattern: Pattern) -> Asks:
+    has_part = _partial(pattern)
     return lambda text: has_part(text.claims)
 
 
-def _jwt_jsonpath(one: Pattern) -> Asks:
-    has = _jsonpath(one)
+def _jwt_jsonpath(pattern: Pattern) -> Asks:
+    has = _jsonpath(pattern)
     return lambda text: has(text.claims)
 
 
-def _root(one: Pattern) -> Any:
+def _root(pattern: Pattern) -> Any:
     try:
-        return read_xml(one.value)
+        return read_xml(pattern.value)
     except KeyMistake:
         raise
     except ValueError as error:
-        raise KeyMistake(f"{one.value!r:.60} is no XML: {error}") from None
+        raise KeyMistake(f"{pattern.value!r:.60} is no XML: {error}") from None
 
 
 def _of_xml(asks: Callable[[Any], bool]) -> Asks:
@@ -262,19 +262,19 @@ def _of_xml(asks: Callable[[Any], bool]) -> Asks:
     return holds
 
 
-def _xml(one: Pattern) -> Asks:
-    wanted = [*spell(_root(one))]
+def _xml(pattern: Pattern) -> Asks:
+    wanted = [*spell(_root(pattern))]
     return _of_xml(lambda root: equal(wanted, root))
 
 
-def _xml_templated(one: Pattern) -> Asks:
-    wanted = _root(one)
+def _xml_templated(pattern: Pattern) -> Asks:
+    wanted = _root(pattern)
     check_template(wanted)
     return _of_xml(lambda root: is_like(wanted, root))
 
 
-def _xpath(one: Pattern) -> Asks:
-    path = compile_xpath(one.value)
+def _xpath(pattern: Pattern) -> Asks:
+    path = compile_xpath(pattern.value)
     return _of_xml(lambda root: has_xpath(root, path))
 
 
