@@ -110,7 +110,7 @@ EVERYTHING = """(() => {
 def test_no_secret_is_on_a_page(filled, directory, opened, loop_name):
     """R79: in each view of each flow, in attributes, fields and storage."""
     if loop_name != "uvloop":
-        pytest.skip("the page knows no event loop")
+        pytest.skip("the page knows no event loop: once is enough")
     made = filled()
     browser = opened.enter_context(Browser(directory("browser")))
     browser.look(*WIDE, "light")

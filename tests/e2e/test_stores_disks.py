@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not may_mount(), reason="no mount namespace may be made here")]
 
 ALL = pytest.mark.skipif(not os.environ.get("CUTTHROUGH_CHAOS"),
-                         reason="a part of `make chaos`")
+                         reason="a part of `make chaos`: all take half an hour")
 BODY = b"x" * 50_000
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n" + BODY
 SLOW_S = 0.2

@@ -20,7 +20,7 @@ from tests.support.wait import wait_until
 pytestmark = pytest.mark.any_loop
 
 ALL = pytest.mark.skipif(not os.environ.get("CUTTHROUGH_CHAOS"),
-                         reason="a part of `make chaos`")
+                         reason="a part of `make chaos`: all take half an hour")
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # Of the tables, before and after ours
 OLDER, NEWER = 1, 9
