@@ -46,6 +46,8 @@ ROWS = (
         "the request is one for a web server: this is a proxy, and no `origin` is configured"),
     ("unsupported_coding", 501, 1, "http_request_error", "NONE", "client",
         "a transfer coding other than chunked"),
+    ("unsupported_protocol", 501, 1, "http_request_error", "NONE", "client",
+        "extended CONNECT, or a request for connect-udp or connect-ip"),
     ("unsupported_version", 505, 1, "http_request_error", "NONE", "client",
         "neither HTTP/1.0 nor HTTP/1.1"),
     ("head_too_large", 431, 1, "http_request_error", "NONE", "client",

@@ -21,7 +21,8 @@ from cutthrough.wire.openings cimport (
     TLS, UNKNOWN, Protocol, make_opening, read_client_opening)
 from cutthrough.wire.rewrite cimport (
     REWRITE_ROOM, build_request_head, build_response_head)
-from cutthrough.wire.target cimport Target, read_target
+from cutthrough.wire.authority cimport Target
+from cutthrough.wire.target cimport read_target
 
 # The default limits of cutthrough/config/config.py.
 cdef HeadLimits LIMITS = HeadLimits(8192, 16384, 100)
@@ -67,7 +68,7 @@ def rewrite_requests(bytes text, long n):
     assert parse_request(&head, buf, len(text), 0, &LIMITS) > 0
     began = perf_counter()
     for _i in range(n):
-        got = read_target(&target, &head, buf)
+        got = read_target(&target, &head, buf, False)
         got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False, False,
                                  80, &path_at, &path_len)
     took = perf_counter() - began
@@ -84,8 +85,7 @@ def rewrite_responses(bytes text, long n):
     assert parse_response(&head, buf, len(text), 0, &LIMITS) > 0
     began = perf_counter()
     for _i in range(n):
-        got = build_response_head(out, sizeof(out), &head, buf, b"bench", 5, False, False,
-                                  False, NULL)
+        got = build_response_head(out, sizeof(out), &head, buf, b"bench", 5, 0, NULL)
     took = perf_counter() - began
     assert got > 0, got
     return took

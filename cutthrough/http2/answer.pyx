@@ -23,7 +23,7 @@ from cutthrough.net.buffers cimport (
     ANSWER_BLOCK, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
 from cutthrough.net.linux cimport ECONNRESET, EPIPE
 from cutthrough.net.sysio cimport CAN_WRITE
-from cutthrough.wire.chars cimport CC_HEX, is_class
+from cutthrough.wire.chars cimport CC_HEX, find_control, is_class
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport MAX_FIELDS, Field, Head, HeadLimits, parse_response
@@ -175,7 +175,7 @@ cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
     if st.demux.asks:
         used = take_request(st, text, held + n, held)
     else:
-        # Writes only to a folded line, and a session sends none
+        # Writes only to a folded line, and a session sends none; see also without_controls
         used = parse_response(&head, <char *>text, held + n, held, &limits)
     if used == 0:
         if st.part == NULL:
@@ -230,9 +230,24 @@ cdef size_t collect_fields(const char *text) noexcept nogil:
         fields[n].name = <uint8_t *>text + field.start
         fields[n].namelen = field.name_len
         fields[n].value = <uint8_t *>text + field.value
-        fields[n].valuelen = field.value_len
+        fields[n].valuelen = without_controls(<char *>text + field.value, field.value_len)
         fields[n].flags = NGHTTP2_NV_FLAG_NONE
     return n
+
+
+cdef size_t without_controls(char *value, size_t n) noexcept nogil:
+    """HTTP/2 has none in a value (RFC 9113 section 8.2.1); some origins send them in HTTP/1.1."""
+    cdef const char *end = value + n
+    cdef const char *p = find_control(value, end)
+    cdef size_t kept = p - value
+    while p < end:
+        if p == find_control(p, p + 1) and p[0] != c'\t':
+            p += 1
+            continue
+        value[kept] = p[0]
+        kept += 1
+        p += 1
+    return kept
 
 
 # --- a chunked body

@@ -240,16 +240,23 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
             if not finish_response(st, ends):
                 reset(st, NGHTTP2_PROTOCOL_ERROR)
                 return 0
-        elif st.malformed or not finish_trailers(st):
+        elif st.malformed or not (ends or d.asks) or not finish_trailers(st):
             reset(st, NGHTTP2_PROTOCOL_ERROR)
             return 0
         if ends:
-            note_end(st)
+            end_stream(st)
     elif frame.hd.type == NGHTTP2_DATA and ends:
-        note_end(st)
+        end_stream(st)
     elif frame.hd.type == NGHTTP2_WINDOW_UPDATE and st.listed >> STUCK & 1:
         free_one(st)
     return 0
+
+
+cdef void end_stream(Stream *st) noexcept nogil:
+    if st.due_octets > 0:               # fewer than its length (RFC 9113 section 8.1.1)
+        reset(st, NGHTTP2_PROTOCOL_ERROR)
+    else:
+        note_end(st)
 
 
 cdef void begin_stream(Demux *d, Stream *st, bint ends) noexcept nogil:
@@ -266,7 +273,7 @@ cdef int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, 
     cdef Demux *d = <Demux *>user
     cdef Stream *st = stream_in(session, frame.hd.stream_id)
     if st != NULL and not d.asks and not st.is_whole and frame.hd.type == NGHTTP2_HEADERS:
-        st.malformed = True
+        st.refusal = REFUSED_MALFORMED
         begin_stream(d, st, False)
     return 0
 
@@ -325,6 +332,11 @@ cdef int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint
     nghttp2_session_consume_connection(session, n)
     if st == NULL or st.released:
         return 0
+    if st.due_octets >= 0:
+        if st.due_octets < <int64_t>n:  # more than its length
+            reset(st, NGHTTP2_PROTOCOL_ERROR)
+            return 0
+        st.due_octets -= n
     if not keep_data(st, <const char *>data, n):
         reset(st, NGHTTP2_ENHANCE_YOUR_CALM)
     return 0
@@ -369,5 +381,7 @@ for one in range(2):
     nghttp2_option_set_no_auto_window_update(asking if one else option, 1)
     nghttp2_option_set_no_closed_streams(asking if one else option, 1)
     nghttp2_option_set_max_outbound_ack(asking if one else option, MOST_ANSWERS)
-# See trim in wire.http2_response
+# Requests are judged by wire.http2_head, which can answer some that the library would reset
+nghttp2_option_set_no_http_messaging(option, 1)
+# See next_trimmed in wire.http2_fields
 nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(asking, 1)

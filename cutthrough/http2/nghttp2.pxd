@@ -128,6 +128,7 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
     void nghttp2_option_set_no_auto_window_update(nghttp2_option *option, int val)
     void nghttp2_option_set_no_closed_streams(nghttp2_option *option, int val)
     void nghttp2_option_set_max_outbound_ack(nghttp2_option *option, size_t val)
+    void nghttp2_option_set_no_http_messaging(nghttp2_option *option, int val)
     void nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(
         nghttp2_option *option, int val)
 

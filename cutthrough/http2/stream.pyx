@@ -19,10 +19,11 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.buffers cimport ANSWER_BLOCK
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport (
-    REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
+    REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE
 from cutthrough.wire.http2_fields cimport FIELD_EXTRA, build_trailers_of_http2, put_field
-from cutthrough.wire.http2_head cimport Http2Head, build_head_of_http2
+from cutthrough.wire.http2_head cimport (
+    HEAD_EXTENDED, HEAD_INVALID, HEAD_MALFORMED, Http2Head, build_head_of_http2)
 from cutthrough.wire.http2_response cimport Http2Response, build_response_of_http2
 
 cdef enum:
@@ -74,6 +75,7 @@ cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil:
     slots[st.slot] = st
     st.demux = demux
     st.id = id
+    st.due_octets = -1
     enlist(st, OPEN)
     return st
 
@@ -187,7 +189,7 @@ cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
 
 cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
     cdef Http2Head about
-    cdef int length = -1
+    cdef int length = HEAD_MALFORMED
     if st.records != NULL:
         length = build_head_of_http2(
             head_scratch(), ANSWER_BLOCK, bytes_of(st.records), st.records.end, ends, &about)
@@ -199,18 +201,26 @@ cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
             st.refusal = REFUSED_TOO_LARGE
         st.too_large = False
         return True
-    if length < 0 or st.malformed:
-        st.refusal = REFUSED_MALFORMED
+    if length < 0 or st.refusal == REFUSED_MALFORMED:
+        if st.refusal != REFUSED_MALFORMED:
+            st.refusal = refusal_of(length)
         return True
     if length == 0:
         st.refusal = REFUSED_TOO_LARGE
         return True
     st.is_tunnel = about.is_tunnel
     st.is_chunked = about.is_chunked
+    st.due_octets = about.length
     st.head = keep_bytes(head_scratch(), length, OF_STRANGERS)
     if st.head == NULL:
         st.refusal = REFUSED_NO_ROOM
     return True
+
+
+cdef int refusal_of(int length) noexcept nogil:
+    if length == HEAD_INVALID:
+        return REFUSED_INVALID
+    return REFUSED_EXTENDED if length == HEAD_EXTENDED else REFUSED_MALFORMED
 
 
 cdef bint finish_response(Stream *st, bint ends) noexcept nogil:

@@ -222,6 +222,7 @@ cdef bint next_due(Socket *carrier, Due *out) noexcept nogil:
     delist(st, DUE)
     out.owner = st.owner
     out.refusal = st.refusal
+    out.method = st.method
     if st.owner == NULL:
         out.sock.fd = -1
         out.sock.kind = <unsigned char>row.kind

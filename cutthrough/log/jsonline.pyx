@@ -33,7 +33,7 @@ from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport is_connect
 from cutthrough.wire.proxy_header cimport N_TLVS, find_kept, name_of_tlv
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
-from cutthrough.wire.target cimport HOST_IPV6
+from cutthrough.wire.authority cimport HOST_IPV6
 
 cdef enum:
     MOST_METHOD = 32

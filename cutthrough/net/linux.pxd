@@ -55,7 +55,13 @@ cdef extern from "<sys/socket.h>" nogil:
     struct ucred:                       # of _GNU_SOURCE, which Python.h defines
         uint32_t uid
     int SOL_SOCKET, SO_ERROR, SO_LINGER, SO_SNDBUF, SO_BINDTODEVICE, SO_MARK, SO_PEERCRED
-    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC
+    struct cmsghdr:
+        int cmsg_level
+        int cmsg_type
+    cmsghdr *CMSG_FIRSTHDR(msghdr *message)
+    cmsghdr *CMSG_NXTHDR(msghdr *message, cmsghdr *header)
+    unsigned char *CMSG_DATA(cmsghdr *header)
+    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_ERRQUEUE
     int SHUT_WR
     int socket(int domain, int type, int protocol)
     int socketpair(int domain, int type, int protocol, int *pair)

@@ -27,6 +27,8 @@ cdef enum Refusal:
     REFUSED_MALFORMED       # the stream was reset already
     REFUSED_TOO_LARGE       # its head; it may be answered
     REFUSED_NO_ROOM         # no memory for its head; the same
+    REFUSED_INVALID         # a value, or the target; the same
+    REFUSED_EXTENDED        # it is an extended CONNECT; the same
 
 # What a carrier is to be.
 cdef struct Bounds:
@@ -39,6 +41,7 @@ cdef struct Due:
     void *owner             # NULL: it has none, and `sock` is its socket, without a descriptor
     Socket sock
     int refusal             # Refusal; of a stream that has come
+    int method              # Method of its request
 
 cdef struct Multiplexer:
     int kind                # of the streams, as transports

@@ -13,6 +13,9 @@ cdef class DatagramOwner:
     # returns. May close the socket.
     cdef int on_datagram(self, Datagrams at, const Address *sender, char *data,
                          size_t n) except -1
+    # The network, or the host at `peer`, has rejected an earlier datagram to it. May close the
+    # socket.
+    cdef int on_rejected(self, const Address *peer, int error) except -1
     # An exception was caught in one of the above: must only close (R34).
     cdef int on_datagram_fault(self) except -1
 
@@ -21,8 +24,10 @@ cdef class Datagrams(Endpoint):
     cdef DatagramOwner owner
     cdef Address bound              # its own address, the port included
 
-    # False: the kernel did not take it. Datagrams may be lost, so nobody waits for room.
-    cdef bint send(self, const Address *to, const char *data, size_t n) noexcept
+    # Returns 0, or the errno with which the kernel rejects it. Datagrams may be lost, so nobody
+    # waits for room.
+    cdef int send(self, const Address *to, const char *data, size_t n) noexcept
+    cdef int read_errors(self) except -1
 
 # Opens one on a free port of this address (family 4 or 6; zeros: every address of the host), and
 # adds it to the set. Raises OSError.

@@ -7,11 +7,27 @@ datagram is kept: what cannot be sent at once is lost, as it may be anywhere on 
 
 import os
 
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, from_sockaddr, to_sockaddr
 from cutthrough.net.buffers cimport COPY_BYTES, scratch
-from cutthrough.net.linux cimport errno, sockaddr, sockaddr_storage, socklen_t
+from cutthrough.net.linux cimport (
+    cmsghdr, errno, msghdr, sockaddr, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
+
+cdef extern from "<netinet/in.h>" nogil:
+    int IPPROTO_IP, IPPROTO_IPV6, IP_RECVERR, IPV6_RECVERR
+
+cdef extern from *:
+    """
+    #include <time.h>
+    #include <linux/errqueue.h>
+    """
+    struct sock_extended_err:
+        uint32_t ee_errno
+        uint8_t ee_origin
+    int SO_EE_ORIGIN_LOCAL
 
 cdef enum:
     DATAGRAMS_A_TURN = 64
@@ -21,6 +37,9 @@ cdef class DatagramOwner:
 
     cdef int on_datagram(self, Datagrams at, const Address *sender, char *data,
                          size_t n) except -1:
+        return 0
+
+    cdef int on_rejected(self, const Address *peer, int error) except -1:
         return 0
 
     cdef int on_datagram_fault(self) except -1:
@@ -42,8 +61,8 @@ cdef class Datagrams(Endpoint):
                                <sockaddr *>&name, &name_len)
             if n < 0:
                 if errno == linux.EAGAIN:
-                    return 0
-                continue                    # a peer's ICMP error: it concerns one datagram
+                    return self.read_errors()
+                continue                    # of a peer: the queue of errors has it
             if from_sockaddr(&name, &sender):
                 self.owner.on_datagram(self, &sender, data, n)
             if not self.is_open:
@@ -56,22 +75,69 @@ cdef class Datagrams(Endpoint):
     cdef bint is_timed(self) noexcept:
         return True                         # its owner has the deadline
 
-    cdef bint send(self, const Address *to, const char *data, size_t n) noexcept:
+    cdef int read_errors(self) except -1:
+        """Tells the owner about ICMP errors, with the peer that each concerns."""
+        cdef sockaddr_storage name
+        cdef Address peer
+        cdef msghdr message
+        cdef char[256] control
+        cdef const sock_extended_err *about
+        cdef int _i
+        for _i in range(DATAGRAMS_A_TURN):
+            memset(&message, 0, sizeof(message))
+            message.msg_name = &name
+            message.msg_namelen = sizeof(name)
+            message.msg_control = control
+            message.msg_controllen = sizeof(control)
+            if linux.recvmsg(self.sock.fd, &message,
+                             linux.MSG_ERRQUEUE | linux.MSG_DONTWAIT) < 0:
+                return 0
+            about = error_in(&message)
+            if about != NULL and from_sockaddr(&name, &peer):
+                self.owner.on_rejected(&peer, <int>about.ee_errno)
+            if not self.is_open:
+                return 0
+        return 0
+
+    cdef int send(self, const Address *to, const char *data, size_t n) noexcept:
         cdef sockaddr_storage name
         cdef socklen_t name_len = to_sockaddr(to, &name)
-        return linux.sendto(self.sock.fd, data, n, linux.MSG_DONTWAIT | linux.MSG_NOSIGNAL,
-                            <sockaddr *>&name, name_len) >= 0
+        cdef int _i
+        for _i in range(2):                 # the first may report an earlier datagram's error
+            if linux.sendto(self.sock.fd, data, n, linux.MSG_DONTWAIT | linux.MSG_NOSIGNAL,
+                            <sockaddr *>&name, name_len) >= 0:
+                return 0
+            if errno == linux.EAGAIN:
+                return 0
+        return errno
+
+
+cdef const sock_extended_err *error_in(msghdr *message) noexcept:
+    """NULL: none from the network. One of this host, as of a datagram that is too long, says
+    nothing about the peer."""
+    cdef cmsghdr *header = linux.CMSG_FIRSTHDR(message)
+    cdef const sock_extended_err *about
+    while header != NULL:
+        if header.cmsg_type == IP_RECVERR or header.cmsg_type == IPV6_RECVERR:
+            about = <const sock_extended_err *>linux.CMSG_DATA(header)
+            if about.ee_origin != SO_EE_ORIGIN_LOCAL:
+                return about
+        header = linux.CMSG_NXTHDR(message, header)
+    return NULL
 
 
 cdef Datagrams open_datagrams(Poller poller, DatagramOwner owner, const Address *at):
     cdef Datagrams made = Datagrams.__new__(Datagrams)
     cdef sockaddr_storage name
     cdef socklen_t n = to_sockaddr(at, &name)
+    cdef int on = 1
     made.owner = owner
     made.sock.fd = linux.socket(
         name.ss_family, linux.SOCK_DGRAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
     if made.sock.fd < 0:
         raise OSError(errno, os.strerror(errno))
+    linux.setsockopt(made.sock.fd, IPPROTO_IPV6 if at.family == 6 else IPPROTO_IP,
+                     IPV6_RECVERR if at.family == 6 else IP_RECVERR, &on, sizeof(on))
     if linux.bind(made.sock.fd, <sockaddr *>&name, n) < 0:
         error = errno
         linux.close(made.sock.fd)

@@ -36,7 +36,7 @@ from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.openings cimport TLS, server_name
 from cutthrough.wire.paths cimport Path, set_path
-from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
+from cutthrough.wire.authority cimport HOST_NAME, Target, parse_authority
 
 # The methods that a rule can name. A request that offers an upgrade is UPGRADE.
 METHODS = {"GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Basic authentication (RFC 7617), repeated for each request (R21-R23).
 
-The scheme and the base64 are parsed exactly: the same credentials have one spelling only.
+The scheme and the base64 are parsed exactly; names and passwords are compared as composed UTF-8.
 Verified credentials are cached under a keyed hash, so that the common request costs a hash
 and a look-up. If this worker's cache does not have them, the page that all workers share
 (`known`) is searched before anything is verified: a new worker, a reload and the next program
@@ -23,6 +23,7 @@ import hashlib
 import hmac
 import os
 import time
+from unicodedata import category, normalize
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -66,12 +67,14 @@ cdef class Authenticator:
         self.known = Known() if known is None else known
         memcpy(self.key, self.known.page.key, 16)
         self.salt = os.urandom(16)
+        groups = {normalized(name): names for name, names in (groups or {}).items()}
+        inline = {normalized(name): normalized(secret) for name, secret in inline.items()}
         self.digests = {name: self._digest(secret) for name, secret in inline.items()}
         self.dummy_digest = self._digest(os.urandom(16))
         self.records = {name: self._hashed(b"inline\0" + name + b"\0" + secret)
                         for name, secret in inline.items()}
         self.hashes = {}
-        self.accounts = {name: Account(name, (groups or {}).get(name, ()), index=i)
+        self.accounts = {name: Account(name, groups.get(name, ()), index=i)
                          for i, name in enumerate(inline)}
         self.anonymous = Account(b"", index=-1)
         self.verified = {}
@@ -87,7 +90,7 @@ cdef class Authenticator:
         from cutthrough.policy.users import kind_of, make_dummy
         kinds = {}
         for user in users.values():
-            name = user.name.encode()
+            name = normalized(user.name.encode())
             if name in self.accounts:
                 raise ValueError(f"the user {user.name!r} is defined twice")
             self.accounts[name] = Account(
@@ -187,7 +190,7 @@ cdef class Authenticator:
 
     def find(self, bytes name):
         """Returns the account of this name, or None."""
-        return self.accounts.get(name)
+        return self.accounts.get(normalized(name))
 
     def key_of(self, bytes value):
         """Returns the key of these credentials: keyed hashes of the credentials, the user's
@@ -290,4 +293,17 @@ cdef tuple split_basic(bytes value):
     if binascii.b2a_base64(pair, newline=False) != coded:
         return None                         # decoders are lenient; accept one spelling only
     name, colon, secret = pair.partition(b":")
-    return (name, secret) if colon else None
+    return (normalized(name), normalized(secret)) if colon else None
+
+
+def normalized(bytes text):
+    """Composed UTF-8, as our challenge asks for (RFC 7617 section 2.1; OpaqueString of RFC 8265):
+    macOS decomposes letters, and old browsers and Java send Latin-1."""
+    if text.isascii():
+        return text
+    try:
+        characters = text.decode()
+    except UnicodeDecodeError:
+        characters = text.decode("latin-1")
+    spaced = "".join(" " if category(c) == "Zs" else c for c in characters)
+    return normalize("NFC", spaced).encode("utf-8", "surrogatepass")

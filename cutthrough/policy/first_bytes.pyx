@@ -13,7 +13,7 @@ from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.wire.clienthello cimport ADDRESS_NAMED, HOST_NAMED, INVALID_NAME, NO_NAME
 from cutthrough.wire.openings cimport TLS, Opening, opening_of, server_name
 from cutthrough.wire.openings import PROTOCOLS
-from cutthrough.wire.target cimport HOST_NAME, Target, parse_authority
+from cutthrough.wire.authority cimport HOST_NAME, Target, parse_authority
 
 cdef dict SERVER_NAMES = {
     "": 0, "match": NAME_MATCHES, "allowed": NAME_ALLOWED, "any": NAME_GIVEN}

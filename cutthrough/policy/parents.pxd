@@ -1,7 +1,7 @@
 """Parents and groups of one generation, and what a worker knows about each parent."""
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     MOST_MEMBERS = 64           # of a group: a request remembers those it tried in 64 bits

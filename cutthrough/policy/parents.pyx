@@ -26,7 +26,7 @@ from libc.stdint cimport UINT16_MAX, int64_t, uint64_t
 from cutthrough.outcome cimport BAD_PARENT, PARENT_REFUSED, PARENT_UNREACHABLE
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.wire.parent cimport BY_CONNECT, BY_SOCKS4, BY_SOCKS5
-from cutthrough.wire.target cimport parse_authority
+from cutthrough.wire.authority cimport parse_authority
 
 cdef enum:
     MOST_FAILURES = 3           # in a row, until the circuit opens

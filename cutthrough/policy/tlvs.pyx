@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 from cutthrough.wire.proxy_header cimport TLV_AUTHORITY, find_kept
-from cutthrough.wire.target cimport HOST_NAME, MAX_HOST, Target, parse_host
+from cutthrough.wire.authority cimport HOST_NAME, MAX_HOST, Target, parse_host
 from cutthrough.wire.proxy_header import TLVS
 
 # Those that a rule may name; the others describe the connection for logs

@@ -7,7 +7,8 @@
 Every datagram of the client is judged by itself, as a CONNECT to its destination would be: port,
 rules, address floor, by the newest policy. It goes directly or not at all: if a rule sends the
 destination through a parent or from another source, it is dropped. A peer may answer after a
-datagram has gone to its address and port. Fragments are dropped, which section 7 permits.
+datagram has gone to its address and port. Fragments are dropped, which section 7 permits. If the
+kernel or the network rejects an address, the next one of the name is used.
 
 The association ends with its TCP connection, with which it shares the idle deadline, and counts as
 one tunnel of its user. It is not handed over. Datagrams that are refused, or too many, are lost:
@@ -40,13 +41,14 @@ from cutthrough.session.authorize cimport asker_of, judge_address, judge_request
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Journal, leave_place
 from cutthrough.session.destination cimport set_destination
+from cutthrough.session.dial_errors cimport outcome_of_errno
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.parents cimport way_of
 from cutthrough.session.state cimport DATAGRAMS
 from cutthrough.wire.socks cimport (
     MOST_SOCKS_REPLY, SOCKS_GRANTED, build_datagram_header, build_socks5_reply,
     parse_datagram_header)
-from cutthrough.wire.target cimport HOST_NAME, Target
+from cutthrough.wire.authority cimport HOST_NAME, Target, set_address
 
 cdef enum:
     MOST_PEERS = 64             # that may answer; the one asked longest ago makes room
@@ -54,6 +56,7 @@ cdef enum:
     MOST_WAITING = 16
     MOST_WAITING_BYTES = 65536
     MOST_LOGGED = 8             # refused datagrams, of one association
+    MOST_REJECTED = 16          # addresses that reject datagrams
 
 cdef struct Peer:
     Address address
@@ -127,6 +130,8 @@ cdef class Association(DatagramOwner):
     cdef Address caller             # the client's address; its port, once it is known
     cdef Peer[MOST_PEERS] peers
     cdef int n_peers
+    cdef Address[MOST_REJECTED] rejected
+    cdef int n_rejected             # ever: later ones take the places of earlier ones
     cdef int n_logged
     cdef set waiting                # tokens of the resolver
     cdef size_t waiting_bytes
@@ -170,9 +175,8 @@ cdef class Association(DatagramOwner):
         cdef Client c = self.client
         cdef bytes host = c.key[:len(c.key) - 2]
         cdef Addresses addresses
-        cdef Datagrams side
         cdef Address to
-        cdef int i
+        cdef int i, error
         cdef int outcome = DNS_NOT_FOUND
         if c.request.host_kind != HOST_NAME:
             parse_address(host, &to)
@@ -184,32 +188,75 @@ cdef class Association(DatagramOwner):
         if not isinstance(answer, Addresses):
             return OUTCOMES[answer]
         addresses = answer
-        for i in range(addresses.n):
-            to = addresses.items[i]
+        n -= length
+        # Addresses that were rejected come last: no other may be left
+        for i in range(2 * addresses.n):
+            to = addresses.items[i % addresses.n]
+            to.port = c.request.port
+            if (self.find_rejected(&to) >= 0) != (i >= addresses.n):
+                continue
+            error = 0
             outcome = judge_address(c, &to)
             if outcome == OK:
-                break
-        if outcome != OK:
-            return outcome
+                outcome = self.send_to(&to, data + length, n, &error)
+                if error == 0:
+                    return outcome
+                self.reject(&to, error)
+        return outcome
+
+    cdef int send_to(self, const Address *to, const char *data, size_t n, int *error) except -1:
+        """Returns an Outcome. *error is set if another address may be tried."""
+        cdef Client c = self.client
+        cdef Datagrams side
         if not is_plain_direct(&c.request.hop) or (
                 c.snapshot.ways is not None and way_of(c) is not None):
             return UNSUPPORTED_COMMAND
-        to.port = c.request.port
-        n -= length
         if not self.allows(&c.relay.up, True, n):
             return OK
         try:
             side = self.socket_for(to.family)
-        except OSError:                     # no descriptor, no port, or not this family
+        except OSError as refusal:          # no descriptor, no port, or not this family
+            error[0] = refusal.errno or linux.EAGAIN
             return OVERLOADED
-        if not side.send(&to, data + length, n):
-            return OK
-        self.remember(&to)
+        error[0] = side.send(to, data, n)
+        if error[0]:
+            return outcome_of_errno(error[0])
+        self.remember(to)
         c.relay.up.moved += n
         c.count_moved()
         note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, n)
         c.extend()
         return OK
+
+    cdef int on_rejected(self, const Address *peer, int error) except -1:
+        if self.client is not None:
+            self.reject(peer, error)
+        return 0
+
+    cdef int reject(self, const Address *peer, int error) except -1:
+        """Notes it, once in the log: the next datagram to its name goes to another address."""
+        cdef Client c = self.client
+        cdef int i = self.find_rejected(peer)
+        cdef bytes key = c.key
+        cdef uint16_t port = c.request.port
+        cdef uint8_t host_kind = c.request.host_kind
+        if i >= 0:
+            return 0
+        self.rejected[self.n_rejected % <int>MOST_REJECTED] = peer[0]
+        self.n_rejected += 1
+        name_address(c, peer)
+        self.log(outcome_of_errno(error))
+        c.key = key
+        c.request.port = port
+        c.request.host_kind = host_kind
+        return 0
+
+    cdef int find_rejected(self, const Address *peer) noexcept:
+        cdef int i
+        for i in range(min(self.n_rejected, <int>MOST_REJECTED)):
+            if is_same_address(&self.rejected[i], peer) and self.rejected[i].port == peer.port:
+                return i
+        return -1
 
     cdef int wait_for(self, bytes host, bytes datagram) except -1:
         """A datagram to a name that is not cached; beyond the bound it is lost."""
@@ -279,7 +326,7 @@ cdef class Association(DatagramOwner):
             return 0
         length = build_datagram_header(head, sender.family, sender.bytes, sender.port)
         memcpy(data - length, head, length)
-        if self.client_side.send(&self.caller, data - length, n + length):
+        if self.client_side.send(&self.caller, data - length, n + length) == 0:
             c.relay.down.moved += n
             c.count_moved()
             note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, n)
@@ -325,6 +372,13 @@ cdef class Association(DatagramOwner):
             c.context.resolver.abandon(token)
         c.context.association_places.give(self.asker)
         self.client = None
+
+
+cdef int name_address(Client c, const Address *address) except -1:
+    """For a line of the log: the destination is this address."""
+    set_address(&target, address.family, address.bytes)
+    target.port = address.port
+    return set_destination(c, &target)
 
 
 cdef inline bint is_asked(const Peer *peer, const Address *sender) noexcept nogil:

@@ -35,7 +35,7 @@ from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
 from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.paths cimport Path, set_path
-from cutthrough.wire.target cimport HOST_NAME
+from cutthrough.wire.authority cimport HOST_NAME
 
 # Of the request that is judged
 cdef Path path

@@ -12,7 +12,7 @@ from cutthrough.session.idle_pool cimport IdlePool
 from cutthrough.session.places cimport Places
 from cutthrough.session.state cimport N_STATES
 from cutthrough.wire.http1 cimport HeadLimits
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     PEEK_ALWAYS = 4         # for log, metrics and live page, not only if a rule needs it

@@ -15,7 +15,7 @@ from cutthrough.session.states import TABLE
 from cutthrough.wire.date cimport build_date
 from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits
 from cutthrough.wire.openings cimport WITH_JA3, WITH_JA4
-from cutthrough.wire.target cimport parse_authority
+from cutthrough.wire.authority cimport parse_authority
 
 log = logging.getLogger("cutthrough")
 

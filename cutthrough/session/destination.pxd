@@ -1,7 +1,7 @@
 """Where a request goes."""
 
 from cutthrough.session.client cimport Client
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # Sets client.key, canonical host and port, and the request's port and host_kind. Uses the two
 # bytes behind target.host.

@@ -3,7 +3,7 @@
 
 from libc.string cimport memcmp
 from cutthrough.session.client cimport Client
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 
 cdef int set_destination(Client c, Target *target) except -1:

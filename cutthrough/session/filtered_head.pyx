@@ -15,7 +15,8 @@ from cutthrough.wire.http1 cimport (
     HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request)
 from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.target cimport Target, read_target
+from cutthrough.wire.authority cimport Target
+from cutthrough.wire.target cimport read_target
 
 # Of the head at hand; used between `rebuild` and `move` only
 cdef Head head
@@ -31,7 +32,7 @@ cdef int rebuild(Client c, bytes text) except -1:
     cdef uint32_t path_at, path_len
     cdef int n
     if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
-            read_target(&target, &head, data) != 0
+            read_target(&target, &head, data, c.entrance.is_inside) != 0
             or read_request_framing(&head, data, &framing) != 0):
         return FILTER_FAILED
     r.method = head.method
@@ -59,7 +60,7 @@ cdef bytes rewritten(Client c, bytes text, uint32_t *path_at, uint32_t *path_len
     cdef const char *data = text
     cdef int n
     if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
-            read_target(&target, &head, data) != 0):
+            read_target(&target, &head, data, c.entrance.is_inside) != 0):
         return b""
     n = build_request_head(
         head_scratch(), HEAD_BLOCK, &head, data, &target, c.context.pseudonym,

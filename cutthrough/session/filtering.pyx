@@ -15,6 +15,7 @@ from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
     CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
@@ -38,7 +39,8 @@ from cutthrough.wire.framing cimport (
 from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
 from cutthrough.wire.names cimport F_DATE, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
-from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
+from cutthrough.wire.rewrite cimport (
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, REWRITE_ROOM, build_response_head)
 
 cdef enum:
     MOST_REASON = 64            # of a Decision
@@ -392,8 +394,9 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     if f.passes or not f.run.wants_response:
         return False
     out_len = build_response_head(
-        out, ANSWER_BLOCK, read, data, c.context.pseudonym, c.context.pseudonym_len, False,
-        its.kind == BODY_CHUNKED, False, NULL)
+        out, ANSWER_BLOCK, read, data, c.context.pseudonym, c.context.pseudonym_len,
+        (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
+        | is_stream(&c.origin.sock) * BY_HTTP2, NULL)
     if out_len < 0:
         c.refuse(-out_len)
         return True
@@ -424,7 +427,7 @@ cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except 
         date = c.context.date()
     n = build_response_head(
         out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        r.closing, framing.kind == BODY_CHUNKED, False, date)
+        r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED, date)
     if n < 0:
         return c.refuse(-n)
     if c.context.observer is not None:

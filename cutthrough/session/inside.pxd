@@ -8,7 +8,7 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.client cimport Client
 from cutthrough.session.entrance cimport Entrance
 from cutthrough.wire.openings cimport Opening
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # One connection's, from the verdict to its close. Its user and its destination are the CONNECT's.
 cdef class Inside(Entrance):

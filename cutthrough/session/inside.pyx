@@ -16,7 +16,8 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.narrowing cimport CERTIFIED, NARROWED
 from cutthrough.wire.clienthello cimport HOST_NAMED, NO_NAME
 from cutthrough.wire.openings cimport Opening, copy_opening, server_name
-from cutthrough.wire.target cimport FORM_ASTERISK, FORM_ORIGIN, HOST_NAME, Target
+from cutthrough.wire.authority cimport HOST_NAME, Target
+from cutthrough.wire.target cimport FORM_ABSOLUTE, FORM_AUTHORITY
 
 cdef enum:
     DEFAULT_PORT = 80           # what read_target writes if Host has no port
@@ -97,7 +98,7 @@ cdef int pin_target(Client c, Target *target) except -1:
     cdef bytes key = inside.key if inside.named is None else inside.named
     cdef const char *host = key
     cdef size_t n = len(key) - 2
-    if target.form != FORM_ORIGIN and target.form != FORM_ASTERISK:
+    if target.form == FORM_ABSOLUTE or target.form == FORM_AUTHORITY:
         return MISDIRECTED
     if target.host_len == 0:                # HTTP/1.0
         memcpy(target.host, host, n + 1)

@@ -33,7 +33,7 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
-from cutthrough.wire.target cimport Target, parse_authority
+from cutthrough.wire.authority cimport Target, parse_authority
 
 LocalOrigin = Callable[[socket.socket], None]
 

@@ -2,7 +2,7 @@
 
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # Is it a request in origin form for the file, and has its listener one?
 cdef bint asks_for_pac(Client client, const Head *head, const char *data,

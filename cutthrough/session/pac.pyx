@@ -16,7 +16,7 @@ from cutthrough.outcome cimport CLIENT_CLOSED, OK
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_GET, M_HEAD
-from cutthrough.wire.target cimport MAX_HOST, Target, build_authority, put_number
+from cutthrough.wire.authority cimport MAX_HOST, Target, build_authority, put_number
 
 cdef enum:
     ROOM = 512                  # of the head, and of host and port

@@ -42,7 +42,7 @@ from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION, F_VIA
 from cutthrough.wire.parent cimport (
     BY_SOCKS4, SAY_CONNECT, SAY_SOCKS4, SAY_SOCKS5, is_decision)
-from cutthrough.wire.target cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 
 log = logging.getLogger("cutthrough")
 

@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net.address cimport Address
 from cutthrough.policy.parents cimport Parent, Way
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 
 @cython.no_gc

@@ -34,7 +34,7 @@ from cutthrough.session.parents cimport may_dial_parent
 from cutthrough.session.passage cimport Passage
 from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport DIAL, PARENT
-from cutthrough.wire.target cimport HOST_IPV4, HOST_NAME, parse_authority
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_NAME, parse_authority
 
 
 @cython.no_gc

@@ -12,6 +12,7 @@ cdef struct Request:
     uint16_t route                      # policy's number of the way; 0: the default
     uint16_t status                     # status sent to the client; 0: none yet
     uint16_t path_at, path_len          # in Client.head, which is at most HEAD_BLOCK long
+    uint16_t parting                    # octets for a client that had ended its tunnel's stream
     uint8_t method                      # wire's Method
     uint8_t minor                       # minor version: HTTP/1.minor
     uint8_t host_kind                   # the destination's

@@ -12,6 +12,7 @@ from cutthrough.net.buffers cimport (
     ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, bytes_of, give_block,
     head_scratch, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
     PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
@@ -43,10 +44,11 @@ from cutthrough.session.charge cimport (
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport (
-    HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request,
-    parse_response)
-from cutthrough.wire.names cimport F_DATE, F_UPGRADE
-from cutthrough.wire.rewrite cimport REWRITE_ROOM, build_response_head
+    HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, parse_request, parse_response)
+from cutthrough.wire.names cimport F_DATE
+from cutthrough.wire.rewrite cimport (
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
+    build_response_head, is_offered)
 from cutthrough.session.chunked_body cimport scan_through
 
 cdef enum:
@@ -126,8 +128,6 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used == 0:
             c.partial = keep_bytes(data, n, OF_REQUESTS)
             return 0 if c.partial != NULL else c.refuse(OVERLOADED)
-        if head.status < 200 and read_response_framing(&head, data, r.method, &framing) < 0:
-            return c.refuse(BAD_RESPONSE_FRAMING)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:
@@ -136,10 +136,13 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
             r.awaits_100 = False
             if c.state == REQUEST:
                 c.extend()                  # the client's turn: its whole deadline from now
+        read_response_framing(&head, data, r.method, &framing)
+        if framing.contradicts:
+            r.marks_origin = True           # content may stand where the next head is read
         r.interim += 1
         if r.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)
-        if r.minor == HTTP_11 and not pass_head(c, data, False, False, False):
+        if r.minor == HTTP_11 and not pass_head(c, data, 0):
             return 0
         data += used
         n -= used
@@ -148,12 +151,11 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
             return 0
 
 
-cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
-                    bint upgrade) except -1:
+cdef bint pass_head(Client c, const char *data, int options) except -1:
     """Pushes the head alone. False: the exchange has been ended."""
     cdef char *out = head_scratch()
     cdef int n = build_response_head(out, ANSWER_BLOCK, &head, data, c.context.pseudonym,
-                                     c.context.pseudonym_len, close, chunked, upgrade, NULL)
+                                     c.context.pseudonym_len, options | version_of(c), NULL)
     if n < 0:
         c.refuse(-n)
         return False
@@ -161,6 +163,10 @@ cdef bint pass_head(Client c, const char *data, bint close, bint chunked,
         c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
         return False
     return True
+
+
+cdef inline int version_of(Client c) noexcept:
+    return BY_HTTP2 if is_stream(&c.origin.sock) else 0
 
 
 cdef int replay_response(Client c, char *data, size_t n) except -1:
@@ -202,7 +208,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         date = c.context.date()
     out_len = build_response_head(
         out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        says_close, chunked and r.minor == HTTP_11, False, date)
+        version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
+        | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED, date)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (
@@ -290,21 +297,11 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     """Raw bytes from here on, but only towards the protocol that was offered (R4)."""
     cdef Head offer
     cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
-    cdef char token[64]
-    cdef size_t token_len = 0
     cdef int outcome
-    cdef const char *value
-    cdef size_t i
-    if c.request.has_upgrade and head.count[F_UPGRADE] == 1:
-        token_len = head.fields[head.first[F_UPGRADE] - 1].value_len
-        value = data + head.fields[head.first[F_UPGRADE] - 1].value
-    if token_len == 0 or token_len > sizeof(token):
-        return c.refuse(UPGRADE_FAILED)
-    for i in range(token_len):
-        token[i] = value[i] | 0x20 if b"A" <= value[i] <= b"Z" else value[i]
     # The offer is the one in the head that went up, our Via included
-    if parse_request(&offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
-            not has_token(&offer, bytes_of(c.head), F_UPGRADE, token, token_len)):
+    if not c.request.has_upgrade or parse_request(
+            &offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
+            not is_offered(&head, data, &offer, bytes_of(c.head))):
         return c.refuse(UPGRADE_FAILED)
     if is_holding(&c.relay.up):
         return c.refuse(BAD_RESPONSE)       # an answer to a head not yet wholly sent
@@ -315,7 +312,7 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(outcome)
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
-    if not pass_head(c, data, False, False, True):
+    if not pass_head(c, data, KEEP_UPGRADE):
         return 0
     c.request.status = 101
     if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):

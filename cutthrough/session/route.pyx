@@ -51,11 +51,12 @@ from cutthrough.session.recording_room cimport await_room, takes_room, wants_roo
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.transparent cimport destination_alone, forget_name, prove
+from cutthrough.session.target cimport outcome_of_loop
 from cutthrough.session.tunnel cimport start_tunnel
 from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_success
-from cutthrough.wire.target cimport HOST_NAME
+from cutthrough.wire.authority cimport HOST_NAME
 
 cdef enum:
     ESTABLISHED_BYTES = 39
@@ -210,7 +211,7 @@ cdef int dial_all(Client c, answer) except -1:
         return c.refuse(DNS_NOT_FOUND)
     for i in range(addresses.n):        # if one of them is us, none is tried (R20)
         if not may_reach(c, &addresses.items[i]) and c.request.denied == LOOP_DETECTED:
-            return c.refuse(LOOP_DETECTED)
+            return c.refuse(outcome_of_loop(c))
     outcome = admit_late(c, addresses.items, addresses.n)
     if outcome:
         return c.refuse(outcome)

@@ -62,7 +62,7 @@ from cutthrough.wire.names cimport (
     F_CONNECTION, F_UPGRADE, F_VIA, M_HEAD, M_OTHER, M_UDP)
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # Parts of the request being read; each is used within one call of parse() only.
 cdef Head head

@@ -18,12 +18,12 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_FLOOD, HEARD_HEADERS, HEARD_NO_ROOM, HEARD_RESET,
-    HEARD_RESETS, HEARD_SOME, REFUSED_MALFORMED, REFUSED_NOT, REFUSED_TOO_LARGE, Bounds, Due,
-    Multiplexer, multiplexer)
+    HEARD_RESETS, HEARD_SOME, REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED,
+    REFUSED_NOT, REFUSED_TOO_LARGE, Bounds, Due, Multiplexer, multiplexer)
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.outcome cimport (
-    BAD_HTTP2, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS, HTTP2_RESETS,
-    KEEPALIVE_TIMEOUT, OK, OVERLOADED)
+    BAD_HTTP2, BAD_REQUEST, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS,
+    HTTP2_RESETS, KEEPALIVE_TIMEOUT, OK, OVERLOADED, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.admit cimport admit, turn_away
 from cutthrough.session.client cimport Client, leave_place, link, rest
 from cutthrough.session.state cimport HEAD, STREAMS
@@ -104,15 +104,23 @@ cdef int begin_stream(Client c, const Multiplexer *m, Due *due) except -1:
             stream.on_ready()
         else:
             stream.begin()
+            stream.request.method = <unsigned char>due.method
             if due.refusal == REFUSED_MALFORMED:
                 stream.abort(BAD_STREAM, False)
             else:
-                stream.refuse(
-                    HEAD_TOO_LARGE if due.refusal == REFUSED_TOO_LARGE else OVERLOADED)
+                stream.refuse(outcome_of_refusal(due.refusal))
     except BaseException:
         c.poller.contain(stream)
     c.known |= stream.known
     return 0
+
+
+cdef int outcome_of_refusal(int refusal) noexcept nogil:
+    if refusal == REFUSED_TOO_LARGE:
+        return HEAD_TOO_LARGE
+    if refusal == REFUSED_INVALID:
+        return BAD_REQUEST
+    return UNSUPPORTED_PROTOCOL if refusal == REFUSED_EXTENDED else OVERLOADED
 
 
 cdef int inherit(Client stream, Client carrier) except -1:

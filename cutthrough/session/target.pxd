@@ -3,7 +3,7 @@
 from cutthrough.outcome cimport N_OUTCOMES
 from cutthrough.session.client cimport Client
 from cutthrough.wire.http1 cimport Head
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     IS_PAC = N_OUTCOMES         # in place of an Outcome: answered by `pac`
@@ -11,3 +11,5 @@ cdef enum:
 # Reads the target of a head into `target`, completes it, and sets the request's destination.
 # Returns an Outcome, or IS_PAC.
 cdef int find_target(Client client, Head *head, const char *data, Target *target) except -1
+# The Outcome of a request to this proxy itself: a loop, or one for a tunnel of datagrams.
+cdef int outcome_of_loop(Client client) noexcept

@@ -8,19 +8,45 @@
 """
 
 from libc.string cimport memcpy
-from cutthrough.outcome cimport BAD_TARGET, NO_ORIGIN, OK
+from cutthrough.net.buffers cimport HEAD_BLOCK, bytes_of
+from cutthrough.outcome cimport (
+    BAD_TARGET, LOOP_DETECTED, NO_ORIGIN, OK, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.inside cimport pin_target
 from cutthrough.session.pac cimport asks_for_pac
 from cutthrough.session.shed cimport keep_refused
 from cutthrough.session.transparent cimport narrow
-from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits, has_token, parse_request
+from cutthrough.wire.names cimport F_UPGRADE, M_CONNECT
 from cutthrough.wire.refused cimport hint_of
 from cutthrough.wire.target cimport FORM_ORIGIN, read_target
 
 
+cdef bint asks_for_datagrams(const Head *head, const char *data) noexcept nogil:
+    return head.count[F_UPGRADE] != 0 and (
+        has_token(head, data, F_UPGRADE, b"connect-udp", 11)
+        or has_token(head, data, F_UPGRADE, b"connect-ip", 10))
+
+
+cdef int outcome_of_loop(Client c) noexcept:
+    cdef Head head
+    cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
+    if c.request.has_upgrade and c.head != NULL and parse_request(
+            &head, bytes_of(c.head), c.head.end, 0, &limits) > 0 and (
+            asks_for_datagrams(&head, bytes_of(c.head))):
+        return UNSUPPORTED_PROTOCOL
+    return LOOP_DETECTED
+
+
 cdef int find_target(Client c, Head *head, const char *data, Target *target) except -1:
-    cdef int outcome = -read_target(target, head, data)
+    cdef int outcome = look_for_target(c, head, data, target)
+    if (outcome == BAD_TARGET or outcome == NO_ORIGIN) and asks_for_datagrams(head, data):
+        return UNSUPPORTED_PROTOCOL
+    return outcome
+
+
+cdef int look_for_target(Client c, Head *head, const char *data, Target *target) except -1:
+    cdef int outcome = -read_target(target, head, data, c.entrance.is_inside)
     if outcome:
         if outcome == BAD_TARGET:
             c.request.hint = hint_of(head, data)

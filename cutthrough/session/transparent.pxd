@@ -5,7 +5,7 @@ from cutthrough.session.client cimport Client
 from cutthrough.session.stage cimport Reply
 from cutthrough.wire.clienthello cimport ClientHello
 from cutthrough.wire.openings cimport Protocol
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef struct First:              # what the first bytes are
     Protocol protocol

@@ -34,7 +34,8 @@ from cutthrough.wire.clienthello cimport HOST_NAMED
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
 from cutthrough.wire.openings cimport (
     HTTP, TLS, UNDECIDED, read_client_opening, read_inner_opening)
-from cutthrough.wire.target cimport FORM_AUTHORITY, HOST_NAME, parse_host, set_address
+from cutthrough.wire.authority cimport HOST_NAME, parse_host, set_address
+from cutthrough.wire.target cimport FORM_AUTHORITY
 
 cdef enum:
     TLS_HANDSHAKE = 22          # ContentType of the first record (RFC 8446 section 5.1)

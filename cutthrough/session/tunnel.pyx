@@ -39,6 +39,12 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 
+cdef enum:
+    UINT16_MAX = 65535
+    # Octets with which an origin says good-bye: an alert of TLS 1.2 in CBC has 85, a GOAWAY with
+    # its reason some more
+    MOST_PARTING = 512
+
 
 cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Relay *relay = &c.relay
@@ -113,6 +119,7 @@ cdef int run_tunnel(Client c) except -1:
     cdef uint64_t up = c.relay.up.moved
     cdef uint64_t down = c.relay.down.moved
     cdef bint again
+    cdef bint client_ended = c.relay.up.shut
     cdef Relayed how
     if c.usage.meter != NULL and not before_turn(c):
         return c.cut_short(outcome_of_meter(c))
@@ -122,6 +129,9 @@ cdef int run_tunnel(Client c) except -1:
         after_turn(c)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, c.relay.up.moved - up)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, c.relay.down.moved - down)
+    if client_ended:
+        c.request.parting = <uint16_t>min(<uint64_t>UINT16_MAX, (
+            c.request.parting + c.relay.down.moved - down))
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:
@@ -133,7 +143,7 @@ cdef int run_tunnel(Client c) except -1:
         # the client has closed: its stream is complete, as after a FIN.
         if c.sock.ready & BROKEN and not c.relay.down.shut and (
                 c.sock.kind != KERNEL or take_error(&c.sock)):
-            return deliver(c, CLIENT_RESET, TO_ORIGIN)
+            return end_reset(c)
         # A local origin hangs up when it closes: only a send finds out what that means
         if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
                 c.request.hop.kind != HOP_LOCAL):
@@ -151,8 +161,17 @@ cdef int run_tunnel(Client c) except -1:
     if how == RELAY_NO_ROOM:
         return c.cut_short(OVERLOADED)
     if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
-        return deliver(c, CLIENT_RESET, TO_ORIGIN)
+        return end_reset(c)
     if how == RELAY_DOWN_SOURCE_FAILED and c.relay.down.error == UNFINISHED and (
             c.sock.kind == TLS and is_intercepted(c)):
         return deliver(c, OK, TO_CLIENT)    # ends at the client's as it did here
     return deliver(c, outcome_of_alert(c, c.relay.down.error, ORIGIN_RESET), TO_CLIENT)
+
+
+cdef int end_reset(Client c) except -1:
+    """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
+    kernel rejects what the origin says last: a close_notify, a GOAWAY."""
+    if c.relay.up.shut and c.request.parting <= MOST_PARTING:
+        c._record(OK)
+        return c.close()
+    return deliver(c, CLIENT_RESET, TO_ORIGIN)

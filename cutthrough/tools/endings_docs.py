@@ -44,6 +44,7 @@ ADVICE = {
     "bad_credentials_field": "make sure that only one program adds credentials",
     "no_origin": "configure the client to use a proxy; or set `origin`",
     "unsupported_coding": "have the client send `chunked`, or a length",
+    "unsupported_protocol": "use CONNECT, or SOCKS5 for UDP",
     "unsupported_version": "have the client speak HTTP/1.1",
     "head_too_large": (
         "raise `max_head` or `max_fields`, or find the field that grows: cookies"),

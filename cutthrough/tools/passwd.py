@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from cutthrough.generation.policy_files import read_text
+from cutthrough.policy.auth import normalized
 from cutthrough.policy.source import PolicyError
 from cutthrough.policy.users import MOST_SECRET, check_name, make_hash, read_htpasswd
 
@@ -19,7 +20,7 @@ def run(user: str, file: str | None, algorithm: str) -> int:
     """Makes the line, prints it or writes it to `file`; returns the exit status."""
     try:
         check_name(user)
-        line = f"{user}:{make_hash(ask_password(), algorithm)}"
+        line = f"{user}:{make_hash(normalized(ask_password()), algorithm)}"
         if file is None:
             print(line)
         else:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t
 from cutthrough.wire.connect cimport Value
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # From a head of rewrite.build_request_head, `n` bytes with the path at `path_at`. Returns bytes
 # written; 0: `cap` is too small.

@@ -7,7 +7,7 @@ The head itself stays as it is: a second attempt may go another way.
 """
 
 from libc.string cimport memcpy
-from cutthrough.wire.target cimport MAX_HOST, build_authority
+from cutthrough.wire.authority cimport MAX_HOST, build_authority
 
 cdef enum:
     FIXED_ROOM = MAX_HOST + 9 + 7 + 23 + 2      # authority, scheme, name of the field, CRLF

@@ -13,9 +13,9 @@ cdef extern from *:
     #include <string.h>
 
     #define CC_TOKEN  1     /* tchar */
-    #define CC_TARGET 2     /* request-target: RFC 3986, and the characters that browsers
-                               leave raw in a query (WHATWG URL): all visible ASCII except
-                               " < >. '#' is included, because target.pyx refuses it. */
+    #define CC_TARGET 2     /* request-target: RFC 3986, and what browsers and curl leave raw:
+                               all visible ASCII. '#' is included, because target.pyx refuses
+                               it. Octets above 0x7f: see http1.pyx. */
     #define CC_VALUE  4     /* field-vchar, SP, HTAB; obs-text too */
     #define CC_DIGIT  8
     #define CC_HEX    16
@@ -27,12 +27,12 @@ cdef extern from *:
 
     static const uint8_t char_class[256] __attribute__((unused)) = {
         ['\\t'] = CC_VALUE, [' '] = CC_VALUE,
-        ['!'] = CC_PUNCT, ['"'] = CC_VALUE, ['#' ... '\\''] = CC_PUNCT,
+        ['!'] = CC_PUNCT, ['"'] = CC_DELIM, ['#' ... '\\''] = CC_PUNCT,
         ['('] = CC_DELIM, [')'] = CC_DELIM, ['*'] = CC_PUNCT, ['+'] = CC_PUNCT,
         [','] = CC_DELIM, ['-'] = CC_ALPHA, ['.'] = CC_PUNCT, ['/'] = CC_DELIM,
         ['0' ... '9'] = CC_ALPHA | CC_DIGIT | CC_HEX,
-        [':'] = CC_DELIM, [';'] = CC_DELIM, ['<'] = CC_VALUE, ['='] = CC_DELIM,
-        ['>'] = CC_VALUE, ['?'] = CC_DELIM, ['@'] = CC_DELIM,
+        [':'] = CC_DELIM, [';'] = CC_DELIM, ['<'] = CC_DELIM, ['='] = CC_DELIM,
+        ['>'] = CC_DELIM, ['?'] = CC_DELIM, ['@'] = CC_DELIM,
         ['A' ... 'F'] = CC_ALPHA | CC_HEX, ['G' ... 'Z'] = CC_ALPHA,
         ['['] = CC_DELIM, ['\\\\'] = CC_DELIM, [']'] = CC_DELIM,
         ['^'] = CC_PUNCT, ['_'] = CC_ALPHA, ['`'] = CC_PUNCT,

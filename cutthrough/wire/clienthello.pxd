@@ -1,7 +1,7 @@
 """The ClientHello of TLS: bytes -> names, versions and lists (R53; RFC 8446 section 4.1.2)."""
 
 from libc.stdint cimport uint8_t, uint16_t
-from cutthrough.wire.target cimport MAX_HOST
+from cutthrough.wire.authority cimport MAX_HOST
 
 cdef enum:
     # Of all records that carry the hello, their headers included (R53). A hello with an

@@ -16,7 +16,7 @@ in it.
 
 from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memchr, memcpy, memset
-from cutthrough.wire.target cimport HOST_NAME, MAX_HOST, Target, parse_authority
+from cutthrough.wire.authority cimport HOST_NAME, MAX_HOST, Target, parse_authority
 
 cdef enum:
     HANDSHAKE = 22              # of a record

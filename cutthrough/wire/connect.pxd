@@ -1,9 +1,9 @@
 """CONNECT to a parent that is an HTTP proxy: the request, and the head of its answer (R3)."""
 
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
-    MOST_CONNECT_ANSWER = 16384     # octets of the answer's heads, the interim ones included
+    MOST_CONNECT_ANSWER = 65536     # octets of the answer's heads, the interim ones included
 
 # A value of a field; NULL: no such field. It has no line end and no control character.
 cdef struct Value:

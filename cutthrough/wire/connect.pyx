@@ -4,17 +4,15 @@
     CONNECT 203.0.113.9:443 HTTP/1.1 | Host | Proxy-Authorization | Via
     HTTP/1.1 200 … | fields | empty line | the tunnel's first bytes
 
-The answer's head is read strictly: a bare line feed or a folded line is no valid answer,
-although an origin's response may have them. After such a head two readers could disagree where
-the tunnel begins. The length that a 2xx announces is ignored (RFC 9110 section 9.3.6).
+The answer's head is read as an origin's response is, within the same bounds. The length that a
+2xx announces is ignored (RFC 9110 section 9.3.6).
 """
 
 from libc.string cimport memcpy
-from cutthrough.wire.http1 cimport Head, HeadLimits, parse_response
-from cutthrough.wire.target cimport MAX_HOST, build_authority
+from cutthrough.wire.http1 cimport MAX_FIELDS, Head, HeadLimits, parse_response
+from cutthrough.wire.authority cimport MAX_HOST, build_authority
 
 cdef enum:
-    MOST_FIELDS = 100
     MOST_INTERIM = 8            # 1xx heads: an answer to CONNECT needs none
     # Request line, Host and names of fields; an authority has MAX_HOST + 9 octets at most
     FIXED_ROOM = 2 * (MAX_HOST + 9) + 80
@@ -52,12 +50,11 @@ cdef int read_connect_answer(char *data, size_t n, int *status) noexcept nogil:
     cdef int got
     cdef int _i
     cdef size_t at = 0
-    limits.n_fields = MOST_FIELDS
+    limits.n_fields = MAX_FIELDS
     for _i in range(MOST_INTERIM + 1):
         limits.line_bytes = limits.head_bytes = <unsigned int>(MOST_CONNECT_ANSWER - at)
         got = parse_response(&head, data + at, n - at, 0, &limits)
-        # A deviation shows before the head is whole, and more bytes do not undo it
-        if got < 0 or head.lenient:
+        if got < 0:
             return -1
         if got == 0:
             return 0

@@ -17,7 +17,7 @@ from libc.string cimport memcmp, memcpy, memset
 from cutthrough.wire.chars cimport CC_DIGIT, is_class
 from cutthrough.wire.clienthello cimport (
     ALPN, MOST_HELLO, NO_NAME, SERVER_NAME, ClientHello, Span, is_grease)
-from cutthrough.wire.target cimport put_number
+from cutthrough.wire.authority cimport put_number
 
 cdef enum:
     MOST_NUMBERS = MOST_HELLO // 2

@@ -14,6 +14,7 @@ cdef struct Framing:
     int64_t length          # BODY_LENGTH: bytes; else 0
     bint persistent         # may the connection carry another message after this one?
     bint trailers           # BODY_CHUNKED: may its trailers be sent on?
+    bint contradicts        # of a response: its length fields must not be sent on
 
 # Both return 0, or minus the Outcome of the refusal. `request_method` is the Method that the
 # response answers. Content-Length: 0 is BODY_NONE. A 1xx is BODY_NONE too; the caller knows
@@ -25,3 +26,5 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
 # Does Connection name a field that may come as a trailer? Then neither the trailers of this
 # message nor its Trailer field are sent on (RFC 9110 section 7.6.1).
 cdef bint names_trailers(const Head *head, const char *buf) noexcept nogil
+# 1*DIGIT, at most INT64_MAX, leading zeros allowed; -1: anything else (R11).
+cdef int64_t parse_length(const char *p, size_t n) noexcept nogil

@@ -1,10 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """How long is the body? RFC 9112 section 6.3, without repair (R5, R7, R8, R11, R17, R18).
 
-If a length can be read in two ways, two readers will disagree. So every ambiguity is refused:
-both length fields, either field twice, a coding beside chunked, a length that is not allowed.
-Two exceptions are made for responses: equal lengths count as one, and a coding on a 204 or
-304 is dropped and ends the connection (R18). chunks.pyx reads the chunks themselves.
+If a length can be read in two ways, two readers will disagree. So every ambiguity of a request
+is refused: both length fields, either field twice, a coding beside chunked, a length that is
+not allowed. A response is read as RFC 9112 asks, if there is one reading: equal lengths count
+as one, chunks count before a length and in HTTP/1.0, and 1xx, 204, 304 and the response to
+HEAD end with their head. If its fields contradict each other or its status, they are not sent
+on as they came, and the connection carries no other message (R18). chunks.pyx reads the chunks
+themselves.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
@@ -42,32 +45,40 @@ cdef int read_response_framing(const Head *head, const char *buf, int request_me
     cdef int fields = head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING]
     out.kind = BODY_NONE
     out.length = 0
-    out.trailers = False
+    out.trailers = out.contradicts = False
     out.persistent = head.minor == HTTP_11 and not head.lenient and not has_close(head, buf)
     # RFC 9112 section 6.3, rule 2: a 2xx to CONNECT ends with its head, and both fields are
     # ignored.
     if request_method == M_CONNECT and 200 <= head.status <= 299:
         return 0
-    # Rule 1 and RFC 9110 section 15.4.5: no content, even with Transfer-Encoding. The origin
-    # may still send a body, so the connection ends.
-    if (head.status == 204 or head.status == 304) and head.count[F_TRANSFER_ENCODING] == fields:
-        out.persistent = out.persistent and fields == 0
-        return 0
-    if fields and read_length_fields(head, buf, out, True) != 0:
-        return -BAD_RESPONSE_FRAMING
-
-    if head.status < 200 or head.status == 204:
-        # RFC 9110 section 8.6, RFC 9112 section 6.1: neither field is allowed. A length of
-        # zero is common and agrees with the status; anything else contradicts it.
-        if out.kind != BODY_NONE:
-            return -BAD_RESPONSE_FRAMING
-    elif head.status == 304 or request_method == M_HEAD:
-        out.kind = BODY_NONE    # the fields describe the response that GET would get
-        out.length = 0
+    if (head.status < 200 or head.status == 204 or head.status == 304
+            or request_method == M_HEAD):
+        if fields:
+            read_meaningless(head, buf, out)
     elif fields == 0:
         out.kind = BODY_UNTIL_CLOSE
         out.persistent = False
+    elif read_length_fields(head, buf, out, True) != 0:
+        return -BAD_RESPONSE_FRAMING
+    if out.contradicts:
+        out.persistent = False
     return 0
+
+
+# Rule 1: the response ends with its head, whatever the fields say. Those of a 304 or of the
+# response to HEAD describe what GET would get; other statuses allow no field but a length of
+# zero, which is common (RFC 9110 section 8.6). If the fields say anything else, octets may
+# follow that belong to no response.
+cdef void read_meaningless(const Head *head, const char *buf, Framing *out) noexcept nogil:
+    if read_length_fields(head, buf, out, True) != 0:
+        out.contradicts = True
+    elif head.status < 200 or head.status == 204:
+        out.contradicts = out.contradicts or out.kind != BODY_NONE
+    elif head.status == 304:
+        out.contradicts = out.contradicts or head.count[F_TRANSFER_ENCODING] != 0
+    out.kind = BODY_NONE
+    out.length = 0
+    out.trailers = False
 
 
 # RFC 9112 section 9.3. It does not mention Proxy-Connection, but a peer that sends "close"
@@ -86,9 +97,12 @@ cdef int read_length_fields(const Head *head, const char *buf, Framing *out,
     cdef const Field *field
     if at:
         # HTTP/1.0 has no transfer codings: a 1.0 peer would read until the connection ends
-        # (R5). With a Content-Length too, there are two readings (R7).
+        # (R5). With a Content-Length too, there are two readings (R7). In a response chunks
+        # win (RFC 9112 section 6.3, rule 3), and the client gets nothing but chunks.
         if head.minor == HTTP_10 or head.count[F_CONTENT_LENGTH]:
-            return -BAD_FRAMING
+            if not response:
+                return -BAD_FRAMING
+            out.contradicts = True
         out.trailers = not names_trailers(head, buf)
         return read_codings(head, buf, out)
     if response:

@@ -26,6 +26,7 @@ cdef struct Head:
     uint8_t minor           # Version
     uint8_t method          # Method; requests. M_OTHER if the request line was refused
     uint8_t lenient         # responses: accepted, though it breaks the grammar
+    uint8_t is_raw          # requests: the target has octets above 0x7f
     uint16_t status         # responses
     uint32_t method_len     # the method starts at offset `start`
     uint32_t target         # requests: request-target. responses: reason phrase
@@ -49,9 +50,11 @@ cdef struct HeadLimits:
 # the byte that shows it, before the head is whole. *head is complete only if > 0 is returned.
 cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
                        const HeadLimits *limits) noexcept nogil
-# Accepts three deviations that real origins send and other proxies pass; each makes the head
-# `lenient`: an empty line before the status line, a bare LF as line end (RFC 9112 section 2.2),
-# and obs-fold, whose line end is replaced in buf by spaces (section 5.2).
+# Accepts what real origins send and other proxies pass. Each of these makes the head `lenient`:
+# an empty line before the status line, a bare LF as line end (RFC 9112 section 2.2), white space
+# before a colon (section 5.1), a version above 1.1 (RFC 9110 section 2.5), and obs-fold, whose
+# line end is replaced in buf by spaces (RFC 9112 section 5.2). Control characters but NUL, CR
+# and LF in a value do not: every reader finds the same end of it.
 cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
                         const HeadLimits *limits) noexcept nogil
 # Does a request with the method HEAD begin here? For a request that is refused before its head

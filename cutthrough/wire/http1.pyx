@@ -3,9 +3,9 @@
 
 This module knows RFC 9112 sections 2 to 5 and nothing else: target.pyx interprets the target,
 framing.pyx the length of the body. One pass, one reading or none (R9): everything outside the
-grammar is refused, and requests are never repaired. In responses three deviations are
-accepted, as RFC 9112 allows; such a head is marked `lenient`, and its connection carries no
-other message (R18).
+grammar is refused, and requests are never repaired. In responses some deviations are
+accepted, as other proxies do (see http1.pxd). If one leaves any doubt where the head ends, the
+head is marked `lenient`, and its connection carries no other message (R18).
 
 An incomplete head is read again from its start when a new line end has come; the limit on
 fields bounds that work. Between line ends only the new bytes are read. No refusal depends on
@@ -13,7 +13,7 @@ how the bytes were split: it comes with the byte that shows it, later bytes do n
 and a limit refuses a head only if the bytes below the limit are valid.
 """
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 from cutthrough.outcome cimport (
     BAD_REQUEST, BAD_RESPONSE, HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE, UNSUPPORTED_VERSION,
@@ -27,6 +27,7 @@ cdef extern from "<string.h>" nogil:
 
 cdef enum:
     MAX_NAME = 0xffff       # Field.name_len
+    MOST_BEFORE_COLON = 8   # octets of white space, for which a head is read again
     MAX_HEAD = 1 << 24      # caps the caller's limit: offsets are 32 bits
     VERSION_10 = 0x110      # HTTP/1.0 as parse_version returns it
     VERSION_11 = 0x111
@@ -39,7 +40,7 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
     cdef int got
-    if seen and not can_change_answer(buf, n, seen, most):
+    if seen and not can_change_answer(buf, n, seen, most, False):
         return 0
     head.method = M_OTHER
     head.lenient = False
@@ -69,7 +70,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
     cdef int got
-    if seen and not can_change_answer(buf, n, seen, most):
+    if seen and not can_change_answer(buf, n, seen, most, True):
         return 0
     head.lenient = False
     # One stray empty line is skipped, as Apache's mod_proxy_http does.
@@ -96,7 +97,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
 # byte, a line end or the limit can. A start line is read again each time: at 8 KiB that costs
 # 2 us, less than the system call that brought the byte.
 cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
-                            size_t head_bytes) noexcept nogil:
+                            size_t head_bytes, bint lenient) noexcept nogil:
     cdef const char *p = buf + seen
     cdef const char *end = buf + n
     cdef const char *line = <const char *>memrchr(buf, c'\n', seen)
@@ -106,19 +107,15 @@ cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
     if p == line or (p - 1)[0] == c'\r':
         return True
     if memchr(line, c':', p - line) == NULL:
+        if (p - 1)[0] == c' ' or (p - 1)[0] == c'\t':
+            return True
         while p < end and is_class(p[0], CC_TOKEN):
             p += 1
         if p == end:
             return False
         if p[0] != c':' or p - line > MAX_NAME:
             return True
-    while True:
-        p = find_control(p, end)
-        if p == end:
-            return False
-        if p[0] != c'\t':
-            return True
-        p += 1
+    return find_line_end(p, end, lenient) != end
 
 
 # Both parse_*_line return the offset of the first field line, 0, or minus the Outcome.
@@ -141,6 +138,11 @@ cdef int parse_request_line(Head *head, const char *buf, const char *p,
     from_ = p
     while p < end and is_class(p[0], CC_TARGET):
         p += 1
+    # curl sends UTF-8 as it was typed, and other proxies pass it; see rewrite.pyx
+    head.is_raw = p < end and <uint8_t>p[0] >= 0x80
+    if head.is_raw:
+        while p < end and (is_class(p[0], CC_TARGET) or <uint8_t>p[0] >= 0x80):
+            p += 1
     if p == end:
         return 0
     if p[0] != c' ' or p == from_:
@@ -179,9 +181,12 @@ cdef int parse_status_line(Head *head, const char *buf, const char *p,
     head.method_len = 0
     if version == 0:
         return 0
-    if version != VERSION_10 and version != VERSION_11:
+    # A higher version is read as the highest known one (RFC 9110 section 2.5); "HTTP/2.0" in
+    # text is an origin's mistake, which curl, squid and mitmproxy pass.
+    if version < VERSION_10:
         return -BAD_RESPONSE
-    head.minor = version - VERSION_10
+    head.minor = HTTP_10 if version == VERSION_10 else HTTP_11
+    head.lenient = head.lenient or version > VERSION_11
     p += 8
     if p == end:
         return 0
@@ -208,13 +213,9 @@ cdef int parse_status_line(Head *head, const char *buf, const char *p,
     elif p[0] != c'\r' and p[0] != c'\n':
         return -BAD_RESPONSE
     head.target = p - buf
-    while True:
-        p = find_control(p, end)
-        if p == end:
-            return 0
-        if p[0] != c'\t':
-            break
-        p += 1
+    p = find_line_end(p, end, True)
+    if p == end:
+        return 0
     head.target_len = p - buf - head.target
     if p[0] == c'\n':
         head.lenient = True
@@ -249,6 +250,7 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
                       int too_large) noexcept nogil:
     cdef uint32_t most = min(limits.n_fields, <uint32_t>MAX_FIELDS)
     cdef uint32_t n = 0
+    cdef uint32_t name_len
     cdef const char *line
     cdef Field *field
     cdef int name, got
@@ -285,15 +287,23 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
             p += 1
         if p == end:
             return 0
-        # obs-fold, an empty name and white space before the colon all end here (R9).
-        if p[0] != c':' or p == line:
+        name_len = p - line
+        if lenient and name_len and (p[0] == c' ' or p[0] == c'\t'):
+            head.lenient = True         # white space before the colon: put_line removes it
+            while p < end and (p[0] == c' ' or p[0] == c'\t') and (
+                    p - line < name_len + MOST_BEFORE_COLON):
+                p += 1
+            if p == end:
+                return 0
+        # Of a request obs-fold, an empty name and white space before the colon end here (R9).
+        if p[0] != c':' or name_len == 0:
             return -bad
-        if p - line > MAX_NAME:
+        if name_len > <uint32_t>MAX_NAME:
             return -too_large
         field = &head.fields[n]
         field.start = line - buf
-        field.name_len = p - line
-        name = field_name(line, p - line)
+        field.name_len = name_len
+        name = field_name(line, name_len)
         field.name = name
         p += 1
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
@@ -310,18 +320,25 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
         head.count[name] += 1
 
 
+# Returns the first octet that is not of a value. Most peers pass a response with control
+# characters; NUL, CR and LF end a value for some readers (RFC 9110 section 5.5).
+cdef inline const char *find_line_end(const char *p, const char *end, bint lenient) noexcept nogil:
+    while True:
+        p = find_control(p, end)
+        if p == end or p[0] == c'\n' or p[0] == c'\r' or p[0] == 0 or (
+                p[0] != c'\t' and not lenient):
+            return p
+        p += 1
+
+
 # Reads a value that begins at `value`, from p to the end of its line. Returns the offset of
 # the next line, 0: more bytes needed, or -1: bad.
 cdef inline int parse_value(Field *field, const char *buf, const char *value, const char *p,
                             const char *end, bint lenient) noexcept nogil:
     cdef const char *last
-    while True:
-        p = find_control(p, end)
-        if p == end:
-            return 0
-        if p[0] != c'\t':
-            break
-        p += 1
+    p = find_line_end(p, end, lenient)
+    if p == end:
+        return 0
     last = p - 1            # at worst the colon: a value may be empty
     if p[0] == c'\r':
         p += 1

@@ -23,8 +23,13 @@ cdef size_t put_field(char *out, const char *name, size_t name_len, const char *
                       size_t value_len) noexcept nogil
 # Reads the record at `p`; returns the place of the next one.
 cdef const char *next_field(const char *p, Record *out) noexcept nogil
-# A regular field of HTTP/2 that is one of HTTP/1.1.
+# The same without white space around the value: apps and origins send it, and other proxies trim
+# it, although RFC 9113 section 8.2.1 has it malformed.
+cdef const char *next_trimmed(const char *p, Record *out) noexcept nogil
+# A regular field of HTTP/2 that is one of HTTP/1.1: both of these.
 cdef bint is_field(const Record *field) noexcept nogil
+cdef bint is_well_formed(const Record *field) noexcept nogil
+cdef bint is_value(const Text *value) noexcept nogil
 
 cdef void put(Output *out, const char *data, size_t n) noexcept nogil
 cdef void put_text(Output *out, const Text *text) noexcept nogil

@@ -54,8 +54,31 @@ cdef void put_line(Output *out, const Record *field) noexcept nogil:
     put(out, b"\r\n", 2)
 
 
+cdef const char *next_trimmed(const char *p, Record *out) noexcept nogil:
+    cdef const char *next = next_field(p, out)
+    cdef Text *value = &out.value
+    while value.n and is_space(value.data[0]):
+        value.data += 1
+        value.n -= 1
+    while value.n and is_space(value.data[value.n - 1]):
+        value.n -= 1
+    return next
+
+
 cdef bint is_field(const Record *field) noexcept nogil:
     """A regular field of HTTP/2 that is one of HTTP/1.1 (sections 8.2.1 and 8.2.2)."""
+    return is_well_formed(field) and is_value(&field.value)
+
+
+cdef bint is_value(const Text *value) noexcept nogil:
+    cdef size_t i
+    for i in range(value.n):
+        if not is_class(value.data[i], CC_VALUE):
+            return False
+    return True
+
+
+cdef bint is_well_formed(const Record *field) noexcept nogil:
     cdef size_t i
     cdef char c
     cdef int number
@@ -64,12 +87,6 @@ cdef bint is_field(const Record *field) noexcept nogil:
         if not is_class(c, CC_TOKEN) or (c >= c'A' and c <= c'Z'):
             return False
     if field.name.n == 0:
-        return False
-    for i in range(field.value.n):
-        if not is_class(field.value.data[i], CC_VALUE):
-            return False
-    if field.value.n and (is_space(field.value.data[0])
-                          or is_space(field.value.data[field.value.n - 1])):
         return False
     number = field_name(field.name.data, field.name.n)
     if number == F_OTHER:
@@ -89,7 +106,7 @@ cdef int build_trailers_of_http2(char *out, size_t room, const char *records,
     cdef const char *p = records
     cdef Record field
     while p < records + n:
-        p = next_field(p, &field)
+        p = next_trimmed(p, &field)
         if not is_field(&field):
             return -1
         put_line(&to, &field)

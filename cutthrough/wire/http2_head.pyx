@@ -12,16 +12,21 @@ A request with the scheme https is one for this server itself, as the origin for
 sends a proxy the plain text of an https URL. Other schemes stay in the absolute form, and the
 reader of targets refuses them.
 
-Everything that HTTP/1.1 would read in another way is malformed (R62): a field that speaks of the
-connection, an octet that ends a line or a word, white space around a value, a name in upper case,
-a Host that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the
-head that stands here: the target, the length of the body, the limits.
+Everything that HTTP/1.1 would read in another way is refused (R62). What breaks the form of a
+request of HTTP/2 is malformed, and costs the stream (RFC 9113 section 8.1.1): a pseudo-field that
+is missing, unknown or in its wrong place, a field that speaks of the connection, a name in upper
+case. What could be read is invalid, and is answered: an octet that ends a line or a word, a Host
+that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the head that
+stands here: the target, the length of the body, the limits.
 """
 
-from libc.string cimport memcmp
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memset
 from cutthrough.wire.chars cimport CC_TARGET, CC_TOKEN, equals_lower, is_class, is_token
+from cutthrough.wire.framing cimport parse_length
 from cutthrough.wire.http2_fields cimport (
-    Output, Record, Text, is_field, next_field, put, put_line, put_text)
+    Output, Record, Text, is_value, is_well_formed, next_field, next_trimmed, put, put_line,
+    put_text)
 from cutthrough.wire.names cimport (
     F_CONTENT_LENGTH, F_HOST, F_TE, M_CONNECT, M_OTHER, field_name, method_of)
 
@@ -32,6 +37,7 @@ cdef struct Request:
     Text authority
     Text path
     Text host
+    Text protocol           # of an extended CONNECT (RFC 8441)
     size_t lengths          # Content-Length fields
     size_t cookies
 
@@ -40,21 +46,23 @@ cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t
                              Http2Head *about) noexcept nogil:
     cdef Request request
     cdef Output to = Output(out, out + room, False)
+    cdef int refused
     about.method = M_OTHER
     about.is_tunnel = about.is_chunked = False
-    if not read_fields(&request, records, n, about):
-        return -1
-    if about.is_tunnel:
-        if request.scheme.data != NULL or request.path.data != NULL:
-            return -1
-    elif request.scheme.data == NULL or request.path.data == NULL:
-        return -1
+    about.length = -1
+    refused = read_fields(&request, records, n, about)
+    if refused:
+        return refused
+    if request.protocol.data != NULL:
+        return HEAD_EXTENDED
     if request.authority.data == NULL:
         request.authority = request.host        # from a request of HTTP/1.1 (section 8.3.1)
     elif request.host.data != NULL and not is_same_host(&request.authority, &request.host):
-        return -1
+        return HEAD_INVALID
     if request.authority.data == NULL:
-        return -1
+        return HEAD_INVALID
+    if ends and about.length > 0 and not about.is_tunnel:
+        return HEAD_MALFORMED                   # section 8.1.1
     put_request_line(&to, &request, about.is_tunnel)
     put(&to, b"Host: ", 6)
     put_text(&to, &request.authority)
@@ -72,49 +80,64 @@ cdef int build_head_of_http2(char *out, size_t room, const char *records, size_t
 # --- reading
 
 
-cdef bint read_fields(Request *request, const char *records, size_t n,
-                      Http2Head *about) noexcept nogil:
-    """False: malformed. Pseudo-fields come first, each at most once."""
+cdef int read_fields(Request *request, const char *records, size_t n,
+                     Http2Head *about) noexcept nogil:
+    """0, or a Http2Refusal. Pseudo-fields come first, each at most once."""
     cdef const char *p = records
+    cdef const char *next
     cdef Record field
     cdef Text *place
     cdef bint regular = False
     cdef bint well = True
-    cdef int number
-    request.method.data = request.scheme.data = request.authority.data = NULL
-    request.path.data = request.host.data = NULL
-    request.lengths = request.cookies = 0
+    cdef bint valid = True
+    memset(request, 0, sizeof(Request))
     while p < records + n:
-        p = next_field(p, &field)
+        next = next_trimmed(p, &field)
         if field.name.n and field.name.data[0] == c':':
+            next_field(p, &field)               # not trimmed
+            p = next
             place = place_of(request, &field.name)
             if regular or place == NULL or place.data != NULL:
                 well = False
                 continue
             place[0] = field.value
             continue
+        p = next
         regular = True
-        if not is_field(&field):
+        if not is_well_formed(&field):
             well = False
-            continue
-        number = field_name(field.name.data, field.name.n)
-        if number == F_CONTENT_LENGTH:
-            request.lengths += 1
-        elif number == F_HOST:
-            if request.host.data != NULL:
-                well = False
-            request.host = field.value
-        elif is_cookie(&field.name):
-            request.cookies += 1
+        elif not is_value(&field.value) or not note_field(request, &field, about):
+            valid = False
     if request.method.data == NULL or not is_token(request.method.data, request.method.n):
-        return False
+        return HEAD_MALFORMED
     about.method = <unsigned char>method_of(request.method.data, request.method.n)
-    about.is_tunnel = about.method == M_CONNECT
-    return well and has_valid_parts(request)
+    about.is_tunnel = about.method == M_CONNECT and request.protocol.data == NULL
+    if about.is_tunnel != (request.scheme.data == NULL) or (
+            about.is_tunnel != (request.path.data == NULL)) or (
+            request.path.data != NULL and request.path.n == 0):
+        return HEAD_MALFORMED                   # section 8.3.1, 8.5
+    if not well:
+        return HEAD_MALFORMED
+    return 0 if valid and has_valid_parts(request) else HEAD_INVALID
+
+
+cdef bint note_field(Request *request, const Record *field, Http2Head *about) noexcept nogil:
+    """False: it is invalid beside those before it."""
+    cdef int number = field_name(field.name.data, field.name.n)
+    if number == F_CONTENT_LENGTH:
+        request.lengths += 1
+        about.length = parse_length(field.value.data, field.value.n)
+    elif number == F_HOST:
+        if request.host.data != NULL:
+            return False
+        request.host = field.value
+    elif is_cookie(&field.name):
+        request.cookies += 1
+    return True
 
 
 cdef Text *place_of(Request *request, const Text *name) noexcept nogil:
-    """NULL: no pseudo-field of a request (section 8.3.1), or of one that is not offered here."""
+    """NULL: no pseudo-field of a request (section 8.3.1)."""
     if name.n == 7 and memcmp(name.data, b":method", 7) == 0:
         return &request.method
     if name.n == 7 and memcmp(name.data, b":scheme", 7) == 0:
@@ -123,6 +146,8 @@ cdef Text *place_of(Request *request, const Text *name) noexcept nogil:
         return &request.authority
     if name.n == 5 and memcmp(name.data, b":path", 5) == 0:
         return &request.path
+    if name.n == 9 and memcmp(name.data, b":protocol", 9) == 0:
+        return &request.protocol
     return NULL
 
 
@@ -142,7 +167,8 @@ cdef bint has_valid_parts(const Request *request) noexcept nogil:
         if not (request.path.n and request.path.data[0] == c'/' or is_asterisk(&request.path)):
             return False
         for i in range(request.path.n):
-            if not is_class(request.path.data[i], CC_TARGET):
+            if not is_class(request.path.data[i], CC_TARGET) and (
+                    <uint8_t>request.path.data[i] < 0x80):
                 return False
     return is_authority(&request.authority) and is_authority(&request.host)
 
@@ -204,7 +230,7 @@ cdef void put_fields(Output *out, const char *records, size_t n) noexcept nogil:
     cdef Record field
     cdef int number
     while p < records + n:
-        p = next_field(p, &field)
+        p = next_trimmed(p, &field)
         if field.name.data[0] == c':' or is_cookie(&field.name):
             continue
         number = field_name(field.name.data, field.name.n)
@@ -219,7 +245,7 @@ cdef void put_cookies(Output *out, const char *records, size_t n) noexcept nogil
     cdef bint first = True
     put(out, b"cookie: ", 8)
     while p < records + n:
-        p = next_field(p, &field)
+        p = next_trimmed(p, &field)
         if is_cookie(&field.name):
             if not first:
                 put(out, b"; ", 2)

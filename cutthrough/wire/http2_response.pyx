@@ -13,7 +13,7 @@ of it, and trailers have a place. What HTTP/1.1 would read in another way is mal
 
 from libc.string cimport memcmp
 from cutthrough.wire.http2_fields cimport (
-    Output, Record, Text, is_field, next_field, put, put_line, put_text)
+    Output, Record, is_field, next_field, next_trimmed, put, put_line, put_text)
 from cutthrough.wire.names cimport F_CONTENT_LENGTH, M_HEAD, field_name
 
 
@@ -35,8 +35,7 @@ cdef int build_response_of_http2(char *out, size_t room, const char *records, si
     put_text(&to, &field.value)
     put(&to, b" \r\n", 3)
     while p < records + n:
-        p = next_field(p, &field)
-        trim(&field.value)
+        p = next_trimmed(p, &field)
         if not is_field(&field):            # a pseudo-field, too
             return -1
         lengths += field_name(field.name.data, field.name.n) == F_CONTENT_LENGTH
@@ -65,12 +64,3 @@ cdef int status_of(const Record *field) noexcept nogil:
             return 0
         status = status * 10 + field.value.data[i] - c'0'
     return status if status >= 100 else 0
-
-
-cdef void trim(Text *value) noexcept nogil:
-    """Origins do send white space around values, and their clients take it."""
-    while value.n and (value.data[0] == c' ' or value.data[0] == c'\t'):
-        value.data += 1
-        value.n -= 1
-    while value.n and (value.data[value.n - 1] == c' ' or value.data[value.n - 1] == c'\t'):
-        value.n -= 1

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.socks_client cimport Login
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 # The protocol of a parent.
 cdef enum Protocol:
@@ -13,7 +13,7 @@ cdef enum Protocol:
 
 cdef enum:
     MOST_SAID = 24576           # octets of one message; credentials and Via have most of them
-    MOST_HEARD = 16384          # octets of one answer
+    MOST_HEARD = 65536          # octets of one answer
 
 # One message and its answer. SAY_NOTHING: the dialogue is over, and the next octet is the
 # destination's.

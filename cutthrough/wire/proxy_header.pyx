@@ -14,7 +14,7 @@ are refused immediately. Of the TLVs the checksum is verified; those with a name
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 from cutthrough.outcome cimport BAD_PROXY_HEADER
-from cutthrough.wire.target cimport put_number
+from cutthrough.wire.authority cimport put_number
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET, AF_INET6

@@ -8,7 +8,7 @@ from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.reply cimport (
     HTTPS_TARGET, NO_HINT, NO_PORT, OTHER_SCHEME, USERINFO)
-from cutthrough.wire.target cimport Target, parse_authority
+from cutthrough.wire.authority cimport Target, parse_authority
 
 cdef extern from "<string.h>" nogil:
     void *memmem(const void *text, size_t n, const void *needle, size_t needle_len)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.wire.http1 cimport Head
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     # A rewritten head is at most this much longer than the one that was read (with a Via
@@ -26,15 +26,23 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
                             const Target *target, const char *pseudonym, size_t pseudonym_len,
                             bint upgrade, bint by_http2, int default_port, uint32_t *path_at,
                             uint32_t *path_len) noexcept nogil
-# Response: HTTP/1.1 status reason; fields likewise; Via appended; with `close`,
-# Connection: close. `chunked` keeps Transfer-Encoding: chunked (else it is dropped).
-# A lenient head is written in the strict grammar, and a repeated length once.
-# With `upgrade` (a 101), Connection: Upgrade and the Upgrade field are written. `date` is the
-# value of a Date field to add (DATE_BYTES long), NULL: none (RFC 9110 section 6.6.1).
+# Response: HTTP/1.1 status reason; fields likewise; Via appended. A lenient head is written in
+# the strict grammar, and a repeated length once. `options` is a set of ResponseOption. `date`
+# is the value of a Date field to add (DATE_BYTES long), NULL: none (RFC 9110 section 6.6.1).
+cdef enum ResponseOption:
+    ADD_CLOSE = 1           # Connection: close
+    KEEP_CHUNKED = 2        # Transfer-Encoding: chunked stays, and no length; else it is dropped
+    DROP_LENGTH = 4         # the length fields contradict each other, or the status
+    KEEP_UPGRADE = 8        # of a 101: Connection: Upgrade, and the Upgrade field
+    BY_HTTP2 = 16           # the head is a stream's of HTTP/2, and Via says so
+
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
-                             const char *pseudonym, size_t pseudonym_len,
-                             bint close, bint chunked, bint upgrade,
+                             const char *pseudonym, size_t pseudonym_len, int options,
                              const char *date) noexcept nogil
 # Does the Upgrade field offer a protocol that may be sent on? h2c may not: the proxy could not
 # read the HTTP/2 that follows, and RFC 9113 section 3.1 made it obsolete.
 cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil
+# Does this 101 switch to what `request`, whose head is in `asked`, offered (R4)? Each of its
+# protocols must be an offer. Without any it means the only offer, as some servers do.
+cdef bint is_offered(const Head *head, const char *buf, const Head *request,
+                     const char *asked) noexcept nogil

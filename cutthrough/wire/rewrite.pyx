@@ -6,7 +6,7 @@ fields that stay are copied, neighbours in one run, and a dropped field ends a r
 has accepted the framing (framing.pyx) and read the target (target.pyx) before.
 """
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_REQUEST, BAD_RESPONSE, BAD_RESPONSE_FRAMING, HEAD_TOO_LARGE,
@@ -22,7 +22,8 @@ from cutthrough.wire.names cimport (
     F_MAX_FORWARDS, F_OTHER, F_PROXY_AUTHENTICATE, F_PROXY_AUTHENTICATION_INFO,
     F_PROXY_AUTHORIZATION, F_PROXY_CONNECTION, F_TE, F_TRAILER, F_TRANSFER_ENCODING,
     F_UPGRADE, F_VIA, M_OPTIONS, field_name)
-from cutthrough.wire.target cimport FORM_ABSOLUTE, build_authority, put_number
+from cutthrough.wire.authority cimport build_authority, put_number
+from cutthrough.wire.target cimport FORM_ABSOLUTE, FORM_SECURE
 
 cdef enum:
     # RFC 9110 section 7.6.1, and the fields of this hop's authentication (R15).
@@ -52,8 +53,10 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     cdef uint32_t dropped
     cdef int64_t hops
     cdef int refused
+    cdef bint absolute
     # Nothing below can write more than this, so nothing below checks the room again.
-    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM:
+    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM + (
+            2 * target.path_len if head.is_raw else 0):
         return -HEAD_TOO_LARGE
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1:
         return -BAD_FRAMING     # framing.pyx has refused it; checked again here (R7)
@@ -69,13 +72,16 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
     path_at[0] = o - out
     # Only an absolute form can have an empty path, or one that begins with its query. An empty
     # path is "*" for OPTIONS, else "/" (RFC 9112 sections 3.2.1 and 3.2.4).
-    if target.path_len == 0 and head.method == M_OPTIONS and target.form == FORM_ABSOLUTE:
+    absolute = target.form == FORM_ABSOLUTE or target.form == FORM_SECURE
+    if target.path_len == 0 and head.method == M_OPTIONS and absolute:
         o = put(o, b"*", 1)
     else:
-        if (target.path_len == 0
-                or buf[target.path] != c'/' and target.form == FORM_ABSOLUTE):
+        if target.path_len == 0 or buf[target.path] != c'/' and absolute:
             o = put(o, b"/", 1)
-        o = put(o, buf + target.path, target.path_len)
+        if head.is_raw:
+            o = put_encoded(o, buf + target.path, target.path_len)
+        else:
+            o = put(o, buf + target.path, target.path_len)
     path_len[0] = o - out - path_at[0]
     o = put(o, b" HTTP/1.1\r\nHost: ", 17)
     o += build_authority(o, target, default_port)
@@ -96,8 +102,7 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
 
 
 cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
-                             const char *pseudonym, size_t pseudonym_len,
-                             bint close, bint chunked, bint upgrade,
+                             const char *pseudonym, size_t pseudonym_len, int options,
                              const char *date) noexcept nogil:
     cdef char *o = out
     cdef Listed listed
@@ -105,10 +110,6 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     if pseudonym_len > MAX_PSEUDONYM or (
             cap < <size_t>head.length + head.n_fields + REWRITE_ROOM):
         return -RESPONSE_HEAD_TOO_LARGE
-    # framing.pyx has refused them; checked again here (R18)
-    if head.count[F_TRANSFER_ENCODING] > 1 or (
-            head.count[F_CONTENT_LENGTH] and head.count[F_TRANSFER_ENCODING]):
-        return -BAD_RESPONSE_FRAMING
     if not read_connection(&listed, head, buf):
         return -BAD_RESPONSE
     # Our own version, whatever the origin's was (RFC 9110 section 2.5).
@@ -117,16 +118,39 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, b" ", 1)
     o = put(o, buf + head.target, head.target_len)
     o = put(o, b"\r\n", 2)
-    if head.status < 200 or head.status == 204:
-        dropped |= 1 << F_CONTENT_LENGTH    # a zero; none is allowed (section 8.6)
-    if not chunked:
+    if head.status < 200 or head.status == 204 or options & DROP_LENGTH:
+        dropped |= 1 << F_CONTENT_LENGTH    # none is allowed (section 8.6)
+    if not options & KEEP_CHUNKED:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
-    elif head.count[F_TRAILER] and names_trailers(head, buf):
+    elif head.count[F_TRANSFER_ENCODING]:
+        # framing.pyx has refused it; checked again here (R18)
+        if head.count[F_TRANSFER_ENCODING] > 1:
+            return -BAD_RESPONSE_FRAMING
+        dropped |= 1 << F_CONTENT_LENGTH
+    if head.count[F_TRAILER] and names_trailers(head, buf):
         dropped |= 1 << F_TRAILER
-    if upgrade:
+    if options & KEEP_UPGRADE:
         dropped &= ~<uint32_t>(1 << F_UPGRADE)
     o = copy_fields(o, head, buf, &listed, dropped, UNCOUNTED)
-    return finish(out, o, head, pseudonym, pseudonym_len, False, upgrade, close, date)
+    return finish(out, o, head, pseudonym, pseudonym_len, options & BY_HTTP2 != 0,
+                  options & KEEP_UPGRADE != 0, options & ADD_CLOSE != 0, date)
+
+
+# Neither h11 nor llhttp reads an octet above 0x7f, and both read its encoding, which the URL
+# standard says is the same path.
+cdef char *put_encoded(char *o, const char *text, size_t n) noexcept nogil:
+    cdef const char *digits = b"0123456789ABCDEF"
+    cdef size_t i
+    for i in range(n):
+        if <uint8_t>text[i] < 0x80:
+            o[0] = text[i]
+            o += 1
+            continue
+        o[0] = c'%'
+        o[1] = digits[<uint8_t>text[i] >> 4]
+        o[2] = digits[text[i] & 15]
+        o += 3
+    return o
 
 
 # Copies the fields that stay.
@@ -174,9 +198,15 @@ cdef char *copy_fields(char *o, const Head *head, const char *buf, const Listed 
     return o if head.lenient else put(o, buf + run, head.length - 2 - run)
 
 
-# Writes a field as it came, but with CRLF, because its line end may be a bare LF.
+# Writes a field as it came, but with CRLF, because its line end may be a bare LF, and without
+# white space before the colon (RFC 9112 section 5.1).
 cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil:
-    o = put(o, buf + field.start, field.value + field.value_len - field.start)
+    if buf[field.start + field.name_len] == c':':
+        o = put(o, buf + field.start, field.value + field.value_len - field.start)
+    else:
+        o = put(o, buf + field.start, field.name_len)
+        o = put(o, b": ", 2)
+        o = put(o, buf + field.value, field.value_len)
     return put(o, b"\r\n", 2)
 
 
@@ -278,6 +308,35 @@ cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept 
     return put(o, b"\r\n", 2)
 
 
+cdef bint is_offered(const Head *head, const char *buf, const Head *request,
+                     const char *asked) noexcept nogil:
+    cdef uint32_t at = 0
+    cdef uint32_t offers = 0
+    cdef const char *member
+    cdef size_t n
+    if head.count[F_UPGRADE] == 0:
+        while next_offer(request, asked, &at, &member, &n):
+            offers += 1
+        return offers == 1
+    while next_protocol(head, buf, &at, &member, &n):
+        offers += 1
+        if not has_protocol(request, asked, member, n):
+            return False
+    return offers != 0
+
+
+# Protocol names are compared in any case, as browsers do.
+cdef bint has_protocol(const Head *request, const char *asked, const char *name,
+                       size_t n) noexcept nogil:
+    cdef uint32_t at = 0
+    cdef const char *member
+    cdef size_t m
+    while next_offer(request, asked, &at, &member, &m):
+        if m == n and is_same(member, name, n):
+            return True
+    return False
+
+
 cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil:
     cdef uint32_t at = 0
     cdef const char *member
@@ -297,23 +356,33 @@ cdef char *put_offer(char *o, const Head *head, const char *buf) noexcept nogil:
     return o if o == start else put(o, b"\r\n", 2)
 
 
-# Finds the next protocol in the Upgrade fields that may be sent on. `*at` is the offset in buf
-# at which the last one ended, 0 before the first.
+# Finds the next protocol in the Upgrade fields that may be sent on.
 cdef bint next_offer(const Head *head, const char *buf, uint32_t *at, const char **member,
                      size_t *n) noexcept nogil:
+    while next_protocol(head, buf, at, member, n):
+        if not (n[0] >= 3 and equals_lower(member[0], b"h2c", 3) and (
+                n[0] == 3 or member[0][3] == c'/')):
+            return True
+    return False
+
+
+# Finds the next member of the Upgrade fields. `*at` is the offset in buf at which the last one
+# ended, 0 before the first.
+cdef bint next_protocol(const Head *head, const char *buf, uint32_t *at, const char **member,
+                        size_t *n) noexcept nogil:
     cdef const Field *field
     cdef const char *p
     cdef const char *end
     cdef uint32_t i
+    if head.count[F_UPGRADE] == 0:
+        return False
     for i in range(head.first[F_UPGRADE] - 1, head.n_fields):
         field = &head.fields[i]
         if field.name != F_UPGRADE or field.value + field.value_len <= at[0]:
             continue
         p = buf + max(field.value, at[0])
         end = buf + field.value + field.value_len
-        while next_member(&p, end, member, n):
+        if next_member(&p, end, member, n):
             at[0] = p - buf
-            if not (n[0] >= 3 and equals_lower(member[0], b"h2c", 3) and (
-                    n[0] == 3 or member[0][3] == c'/')):
-                return True
+            return True
     return False

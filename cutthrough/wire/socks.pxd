@@ -2,7 +2,7 @@
 RFC 1929; for version 4 NEC's SOCKS.Protocol and SOCKS 4A; R51)."""
 
 from libc.stdint cimport uint8_t, uint16_t
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     # Methods of authentication (RFC 1928 section 3)

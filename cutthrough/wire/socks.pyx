@@ -18,7 +18,7 @@ The parsers keep no state: the next call starts at the first byte again. A messa
 from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memchr, memcpy, memset
 from cutthrough.outcome cimport BAD_SOCKS, BAD_TARGET, socks_code_of
-from cutthrough.wire.target cimport Target, parse_host, set_address
+from cutthrough.wire.authority cimport Target, parse_host, set_address
 
 cdef enum:
     BAD = -<int>BAD_SOCKS

@@ -3,7 +3,7 @@
 Every `build_*` writes one message and returns its length; every `read_*` reads one answer.
 """
 
-from cutthrough.wire.target cimport Target
+from cutthrough.wire.authority cimport Target
 
 cdef enum:
     # Octets of the longest message: a login, 3 + 255 + 255

@@ -13,7 +13,7 @@ destination, and nothing here depends on it.
 
 from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memcpy
-from cutthrough.wire.target cimport HOST_IPV4, HOST_IPV6, HOST_NAME
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME
 
 cdef enum:
     VERSION_5 = 5

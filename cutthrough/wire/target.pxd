@@ -1,6 +1,6 @@
 """Request targets: bytes -> canonical host, port, path (R16, R25; RFC 9112 section 3.2)."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from cutthrough.wire.authority cimport Target
 from cutthrough.wire.http1 cimport Head
 
 cdef enum Form:
@@ -8,43 +8,12 @@ cdef enum Form:
     FORM_ABSOLUTE           # http://host:port/path?query
     FORM_AUTHORITY          # host:port, CONNECT only
     FORM_ASTERISK           # *, OPTIONS only
-
-cdef enum HostKind:
-    HOST_NAME = 0
-    HOST_IPV4
-    HOST_IPV6
-
-cdef enum:
-    MAX_HOST = 255          # RFC 1035: 253 and a terminator; an IPv6 literal is at most 45
-
-cdef struct Target:
-    uint8_t form            # Form
-    uint8_t host_kind       # HostKind
-    uint16_t port
-    uint16_t host_len
-    uint8_t address[16]     # HOST_IPV4: first 4 bytes; HOST_IPV6: 16; network order
-    # Canonical: lower case, no trailing dot, no brackets, NUL-terminated; numeric IPv4
-    # forms as dotted quad, IPv6 as RFC 5952. Origin form without Host (1.0): empty.
-    char host[MAX_HOST + 1]
-    uint32_t path           # offset of path-and-query in the head's buffer
-    uint32_t path_len       # 0: the empty path of an absolute form
+    FORM_SECURE             # https://host:port/path?query, inside an intercepted connection
 
 # Reads head.target according to the method. Returns 0, or minus the Outcome. Checks Host too:
 # more than one, a missing one in HTTP/1.1, or one that is not uri-host [":" port] is
 # BAD_REQUEST. In absolute and authority form its value is otherwise ignored (R16: the target
-# wins); in the other forms it must be a destination.
-cdef int read_target(Target *target, const Head *head, const char *buf) noexcept nogil
-# Parses host[:port], the whole input, without userinfo and path, into host, host_kind, address
-# and port (default_port 0: a port is required). Returns 0 or -BAD_TARGET.
-cdef int parse_authority(Target *target, const char *text, size_t n,
-                         int default_port) noexcept nogil
-# Parses a host alone, the whole input: a name, or an address without brackets. Sets the same
-# fields but for port. Returns 0 or -BAD_TARGET.
-cdef int parse_host(Target *target, const char *text, size_t n) noexcept nogil
-# Sets the same fields from an address of family 4 or 6, in network order.
-cdef void set_address(Target *target, int family, const uint8_t *data) noexcept nogil
-# Writes host[:port] in the form of a Host field: brackets around IPv6, no port if it equals
-# default_port. Returns bytes written; out needs room for MAX_HOST + 9.
-cdef int build_authority(char *out, const Target *target, int default_port) noexcept nogil
-# Writes the decimal digits of a number below 10^9. Returns bytes written.
-cdef int put_number(char *out, uint32_t number) noexcept nogil
+# wins); in the other forms it must be a destination. `ws://` is read as `http://` if the request
+# offers an upgrade. `inside`: the request came in an intercepted connection.
+cdef int read_target(Target *target, const Head *head, const char *buf,
+                     bint inside) noexcept nogil

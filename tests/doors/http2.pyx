@@ -17,7 +17,9 @@ from cutthrough.wire.http2_response cimport Http2Response, build_response_of_htt
 from cutthrough.wire.names cimport method_of
 
 HEARD = ("all", "some", "end", "reset", "fault", "resets", "flood", "headers", "no room")
-REFUSALS = ("", "malformed", "too large", "no room")
+REFUSALS = ("", "malformed", "too large", "no room", "invalid", "extended")
+# By Http2Refusal, which is below 0
+HEADS = ("no room", "malformed", "invalid", "extended")
 
 cdef enum:
     ROOM = 65536
@@ -41,14 +43,14 @@ cdef bytes records_of(fields):
 
 
 def head_of(fields, bint ends=True, size_t room=ROOM):
-    """Returns (head, method, is_tunnel, is_chunked); "malformed", or "no room"."""
+    """Returns (head, method, is_tunnel, is_chunked); or the word of a refusal."""
     cdef bytes records = records_of(fields)
     cdef char *out = <char *>malloc(ROOM)
     cdef Http2Head about
     cdef int n = build_head_of_http2(out, room, records, len(records), ends, &about)
     try:
         if n <= 0:
-            return "malformed" if n else "no room"
+            return HEADS[-n]
         return out[:n], about.method, bool(about.is_tunnel), bool(about.is_chunked)
     finally:
         free(out)

@@ -20,12 +20,14 @@ from cutthrough.wire.proxy_header cimport (
 from cutthrough.wire.refused cimport show_refused
 from cutthrough.wire.reply cimport reply_with_hint, reply_with_retry
 from cutthrough.wire.rewrite cimport (
-    REWRITE_ROOM, build_request_head, build_response_head)
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
+    build_request_head, build_response_head)
 from cutthrough.wire.socks cimport (
     MOST_SOCKS_REPLY, SocksGreeting, SocksPassword, SocksRequest, build_datagram_header,
     build_socks4_reply, build_socks5_reply, parse_datagram_header, parse_greeting,
     parse_password, parse_socks4_request, parse_socks5_request)
-from cutthrough.wire.target cimport Target, read_target
+from cutthrough.wire.authority cimport Target
+from cutthrough.wire.target cimport read_target
 
 
 def read_request(source, seen=0, **limits):
@@ -158,7 +160,7 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None, by
     cdef uint32_t path_at, path_len
     if parse_request(&head, buf, n, 0, &limits) <= 0:
         raise ValueError("not a whole, valid request head")
-    cdef int got = read_target(&target, &head, buf)
+    cdef int got = read_target(&target, &head, buf, False)
     if got < 0:
         return label_of(-got).decode()
     cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
@@ -170,8 +172,10 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None, by
 
 
 def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
-                     upgrade=False, cap=None):
+                     upgrade=False, cap=None, contradicts=False, by_http2=False):
     """Returns the head as bytes, or a refusal's label, for a whole, valid head."""
+    cdef int options = (close * ADD_CLOSE | chunked * KEEP_CHUNKED | upgrade * KEEP_UPGRADE
+                        | contradicts * DROP_LENGTH | by_http2 * BY_HTTP2)
     cdef Head head
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n
@@ -182,7 +186,7 @@ def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
     cdef bytearray out = bytearray(
         head.length + head.n_fields + REWRITE_ROOM if cap is None else cap)
     cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
-                                       close, chunked, upgrade, NULL)
+                                       options, NULL)
     return label_of(-got).decode() if got < 0 else bytes(out[:got])
 
 

@@ -13,7 +13,7 @@ from cutthrough.wire.socks_client cimport (
     MOST_SOCKS_MESSAGE, Login, build_socks4_request, build_socks5_greeting,
     build_socks5_login, build_socks5_request, read_socks4_reply, read_socks5_login,
     read_socks5_method, read_socks5_reply)
-from cutthrough.wire.target cimport Target, parse_authority
+from cutthrough.wire.authority cimport Target, parse_authority
 
 cdef enum:
     ROOM = 32768

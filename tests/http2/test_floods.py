@@ -45,16 +45,44 @@ MALFORMED = {
     "no path": GET[:3],
     "empty path": (*GET[:3], (":path", "")),
     "CONNECT with a path": (*TUNNEL, (":path", "/")),
-    "extended CONNECT": ((":method", "CONNECT"), (":protocol", "websocket"), *GET[1:]),
-    "another host": (*GET, ("host", "c.d")),
-    "line end in a value": (*GET, ("x", "y\r\nz: 1")),
     "space in a name": (*GET, ("x y", "z")),
-    "space before a value": (*GET, ("x", " y")),
     "length without a body": (*GET, ("content-length", "5")),
-    "length that is none": (*GET, ("content-length", "5x")),
-    "two lengths": (*GET, ("content-length", "0"), ("content-length", "5")),
-    "userinfo": (*GET[:2], (":authority", "u@a.b"), GET[3]),
 }
+# The first answers itself, as the reader of HTTP/1.1 does
+ANSWERED = {
+    "two lengths": ("", (*GET, ("content-length", "0"), ("content-length", "0"))),
+    "extended CONNECT": (
+        "extended", ((":method", "CONNECT"), (":protocol", "websocket"), *GET[1:])),
+    "another host": ("invalid", (*GET, ("host", "c.d"))),
+    "line end in a value": ("invalid", (*GET, ("x", "y\r\nz: 1"))),
+    "userinfo": ("invalid", (*GET[:2], (":authority", "u@a.b"), GET[3])),
+    "space before a value": ("", (*GET, ("x", " y"))),
+}
+
+
+@pytest.mark.parametrize(("refusal", "fields"), ANSWERED.values(), ids=ANSWERED)
+def test_a_request_that_could_be_read_is_answered(couple, refusal, fields) -> None:
+    both = couple()
+    both.hear()
+    both.theirs.send(head(1, *fields))
+    _, (stream,) = both.carrier.hear()
+    assert stream.refusal == refusal
+    reply = b"HTTP/1.1 400 x\r\nContent-Length: 0\r\n\r\n"
+    assert stream.send(reply) == len(reply)
+    stream.close()
+
+
+@pytest.mark.parametrize("sent", [b"four", b"sixsix"])
+def test_a_body_of_another_length_resets_its_stream(couple, sent) -> None:
+    both = couple()
+    both.hear()
+    both.theirs.send(head(1, *POST, ("content-length", "5"), flags=0))
+    _, (stream,) = both.carrier.hear()
+    both.theirs.send(frame(DATA, END_STREAM, 1, sent))
+    both.carrier.hear()
+    data = both.theirs.recv(65536)
+    assert frame(RST_STREAM, 0, 1, bytes([0, 0, 0, PROTOCOL_ERROR])) in data
+    stream.close()
 
 
 @pytest.mark.parametrize("fields", MALFORMED.values(), ids=MALFORMED)

@@ -5,7 +5,8 @@ import re
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 #: What browsers leave raw in a URL, too: tests/wire/twin_target.py
-TARGET = re.compile(rb"[!#-;=?-~]*")
+TARGET = re.compile(rb"[!-~]*")
+PATH = re.compile(rb"[!-~\x80-\xff]*")
 SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*")
 PSEUDO = (b":method", b":scheme", b":authority", b":path")
 OF_CONNECTION = {b"connection", b"proxy-connection", b"keep-alive",
@@ -16,7 +17,7 @@ Fields = list[tuple[bytes, bytes]]
 def is_field(name: bytes, value: bytes) -> bool:
     return bool(
         TOKEN.fullmatch(name) and name == name.lower() and VALUE.fullmatch(value)
-        and value == value.strip(b" \t") and name not in OF_CONNECTION
+        and name not in OF_CONNECTION
         and (name != b"te" or value.lower() == b"trailers"))
 
 
@@ -44,7 +45,13 @@ def read(fields: Fields) -> dict[bytes, bytes] | None:
     return found
 
 
+def trimmed(fields: Fields) -> Fields:
+    return [(name, value if name[:1] == b":" else value.strip(b" \t"))
+            for name, value in fields]
+
+
 def head_of(fields: Fields, ends: bool) -> bytes | None:
+    fields = trimmed(fields)
     found = read(fields)
     if found is None or not TOKEN.fullmatch(found.get(b":method", b"")):
         return None
@@ -61,7 +68,7 @@ def head_of(fields: Fields, ends: bool) -> bytes | None:
         target = authority
     else:
         if scheme is None or path is None or not SCHEME.fullmatch(scheme) or not (
-                TARGET.fullmatch(path) and (path[:1] == b"/" or path == b"*")):
+                PATH.fullmatch(path) and (path[:1] == b"/" or path == b"*")):
             return None
         target = path
         if scheme.lower() != b"https":
@@ -73,12 +80,21 @@ def head_of(fields: Fields, ends: bool) -> bytes | None:
     if cookies:
         lines.append(b"cookie: " + b"; ".join(cookies))
     names = [name for name, _ in fields]
+    if ends and method != b"CONNECT" and length_of(fields) > 0:
+        return None                     # section 8.1.1
     if not ends and method != b"CONNECT" and b"content-length" not in names:
         lines.append(b"Transfer-Encoding: chunked")
     return b"\r\n".join([*lines, b"Connection: close", b"", b""])
 
 
+def length_of(fields: Fields) -> int:
+    """By the last Content-Length; 0: it is none."""
+    values = [value for name, value in fields if name == b"content-length"]
+    return int(values[-1]) if values and re.fullmatch(rb"[0-9]{1,18}", values[-1]) else 0
+
+
 def trailers_of(fields: Fields) -> bytes | None:
+    fields = trimmed(fields)
     if not all(is_field(name, value) for name, value in fields):
         return None
     return b"".join(name + b": " + value + b"\r\n" for name, value in fields)

@@ -300,8 +300,7 @@ def request_lines() -> Iterator[Row]:
             b"POST http://{host}/x RTSP/1.0", b"P@ST http://{host}/x HTTP/1.1",
             b"PO(T http://{host}/x HTTP/1.1", b"\"POST\" http://{host}/x HTTP/1.1",
             b"POST: http://{host}/x HTTP/1.1", b"P\xd6ST http://{host}/x HTTP/1.1",
-            b"POST http://{host}/x y HTTP/1.1", b"POST http://{host}/\"x HTTP/1.1",
-            b"POST http://{host}/<x> HTTP/1.1", b"POST http://{host}/\xe4 HTTP/1.1",
+            b"POST http://{host}/x y HTTP/1.1",
             b"POST http://{host}/x\x0bHTTP/1.1", b"PRI * HTTP/2.0",
             b"POST http://{host}/x HTTP/1.1\rX: y"):
         yield refused(f"request line {line.decode('latin-1')!r}", post(
@@ -332,7 +331,7 @@ def targets() -> Iterator[Row]:
             line=b"GET " + target + b" HTTP/1.1\r\n"))
     for target in (b"{host}", b"{host}/", b"http://{host}/", b"u@{host}", b"{host}:1:2",
                    b"/", b"*", b"a", b"a:", b"a:x", b"a:0", b"a:65536", b"[::1]",
-                   b"::1:443", b":443", b"a:443,b:443", b"a:443/", b"a:443#f",
+                   b"2001:db8::1", b":443", b"a:443,b:443", b"a:443/", b"a:443#f",
                    b"a:443?q"):
         if target == b"{host}":
             for line in (b"Content-Length: 5", b"Transfer-Encoding: chunked",

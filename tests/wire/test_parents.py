@@ -69,21 +69,29 @@ def test_interim_heads_are_part_of_the_answer_and_bounded() -> None:
 
 @pytest.mark.parametrize("data", [
     b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\0\x02\x02\x16", b"\x05\0", b"\0\x5a",
-    b"<html>", b"HTTP/2.0 200 OK\r\n\r\n", b"http/1.1 200 OK\r\n\r\n",
+    b"<html>", b"http/1.1 200 OK\r\n\r\n",
     b"HTTP/1.1  200 OK\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n",
     b"HTTP/1.1 099 x\r\n\r\n", b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-    b"HTTP/1.1 200 OK\n\n", b"HTTP/1.1 200 OK\r\n\n", b"HTTP/1.1 200 OK\r\nA: b\n\r\n",
-    b"\r\n\r\nHTTP/1.1 200 OK", b"\nHTTP/1.1 200 OK\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", b"HTTP/1.1 200 OK\r\n A: b\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", b"HTTP/1.1 200 OK\r\n: b\r\n\r\n",
+    b"\r\n\r\nHTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\n A: b\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n: b\r\n\r\n",
     b"HTTP/1.1 200 O\0K\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: \0\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n"])
 def test_what_has_two_readings_is_no_answer(data: bytes) -> None:
     assert read("connect_answer", data) == "invalid"
 
 
+@pytest.mark.parametrize("head", [
+    b"HTTP/2.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\n\n", b"HTTP/1.1 200 OK\r\n\n",
+    b"HTTP/1.1 200 OK\r\nA: b\n\r\n", b"\nHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: b\x01\r\n\r\n"])
+def test_the_answer_is_read_as_an_origins(head: bytes) -> None:
+    assert read("connect_answer", head) == (len(head), 200)
+    assert wire.connect_answer(head + b"SSH-2.0-x\r\n") == (len(head), 200)
+
+
 def test_the_answer_is_bounded() -> None:
-    most = 16384
+    most = 65536
     def head(n: int) -> bytes:
         return OK[:-2] + b"A: " + b"x" * (n - len(OK) - 5) + b"\r\n\r\n"
     assert wire.connect_answer(head(most)) == (most, 200)
@@ -91,10 +99,10 @@ def test_the_answer_is_bounded() -> None:
     assert wire.connect_answer(head(most + 1)[:most]) == "invalid"
     assert wire.connect_answer(head(most)[:most - 1]) is None
     assert wire.connect_answer(b"HTTP/1.1 200 " + b"x" * most) == "invalid"
-    many = OK[:-2] + b"A: b\r\n" * 101 + b"\r\n"
+    many = OK[:-2] + b"A: b\r\n" * 1025 + b"\r\n"
     assert wire.connect_answer(many) == "invalid"
     # The interim heads count in the same bound
-    hint = b"HTTP/1.1 103 x\r\nA: " + b"x" * 9000 + b"\r\n\r\n"
+    hint = b"HTTP/1.1 103 x\r\nA: " + b"x" * 33000 + b"\r\n\r\n"
     assert wire.connect_answer(hint + hint) == "invalid"
 
 

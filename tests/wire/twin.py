@@ -21,11 +21,14 @@ DIGIT = frozenset(b"0123456789")
 HEXDIG = frozenset(b"0123456789abcdefABCDEF")
 # field-vchar, SP, HTAB, obs-text: all but the controls (RFC 9110 section 5.5).
 VALUE = frozenset(range(256)) - frozenset(range(32)) - {127} | {9}
-# RFC 3986 has fewer; browsers send the rest raw in queries, and all but these three are
-# in some client's habit. None of them can end a request line.
-TARGET = frozenset(range(33, 127)) - frozenset(b'"<>')
+# RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it. None of
+# them can end a request line.
+TARGET = frozenset(range(33, 256)) - {127}
+# Of a response: what other proxies pass, and no reader takes for the end of a line.
+VALUE_OF_RESPONSE = frozenset(range(256)) - frozenset(b"\0\r\n")
 
 MOST_FIELDS = 1024
+MOST_BEFORE_COLON = 8
 MOST_NAME = 0xFFFF
 MOST_CHUNK_DIGITS = 15
 MOST_CHUNK_LINE = 4096
@@ -188,8 +191,11 @@ def response(text: Text, line_bytes: int, n_fields: int) -> Head:
     major = text.one(DIGIT)
     text.exactly(b".")
     minor = text.one(DIGIT)
-    if major != ord("1") or minor not in b"01":
+    if (major, minor) < (ord("1"), ord("0")):
         raise Refused(text.bad)
+    if (major, minor) > (ord("1"), ord("1")):       # RFC 9110 section 2.5
+        minor = ord("1")
+        lenient = True
     text.exactly(b" ")
     status = int(bytes(text.one(DIGIT) for _ in range(3)))
     if status < 100:
@@ -197,18 +203,22 @@ def response(text: Text, line_bytes: int, n_fields: int) -> Head:
     reason = b""
     if text.peek() not in b"\r\n":  # the SP before no reason is often left out
         text.exactly(b" ")
-        reason = text.all_of(VALUE)
+        reason = text.all_of(VALUE_OF_RESPONSE)
     ends.append(line_end(text))
     text.limits.pop()
     lines: list[list[bytes]] = []
     while text.peek() not in b"\r\n":
         if text.peek() in b" \t" and lines:      # section 5.2: obs-fold becomes spaces
-            lines[-1][1] += len(ends[-1]) * b" " + text.all_of(VALUE)
+            lines[-1][1] += len(ends[-1]) * b" " + text.all_of(VALUE_OF_RESPONSE)
             lenient = True
         else:
             if len(lines) == min(n_fields, MOST_FIELDS):
                 raise Refused("response_head_too_large")
-            lines.append(field_line(text, "response_head_too_large"))
+            name = text.some_of(TOKEN)
+            # A proxy removes white space before the colon (RFC 9112 section 5.1)
+            lenient |= text.at_most(MOST_BEFORE_COLON, frozenset(b" \t")) != b""
+            lines.append(rest_of_line(text, name, VALUE_OF_RESPONSE,
+                                      "response_head_too_large"))
         ends.append(line_end(text))
     ends.append(line_end(text))
     fields = [(name, value.strip(b" \t")) for name, value in lines]
@@ -237,11 +247,15 @@ def field_lines(text: Text, n_fields: int, too_many: str) -> list[tuple[bytes, b
 
 
 def field_line(text: Text, too_long: str) -> list[bytes]:
-    name = text.some_of(TOKEN)
+    return rest_of_line(text, text.some_of(TOKEN), VALUE, too_long)
+
+
+def rest_of_line(text: Text, name: bytes, value: frozenset[int],
+                 too_long: str) -> list[bytes]:
     if text.peek() == ord(":") and len(name) > MOST_NAME:
         raise Refused(too_long)
     text.exactly(b":")
-    return [name, text.all_of(VALUE)]
+    return [name, text.all_of(value)]
 
 
 # --- how long the body is: RFC 9112 section 6.3 ---------------------------------------
@@ -261,25 +275,30 @@ def read_response_framing(head: Head, method: bytes) -> Framing | str:
     persistent = persists(head)
     if method == b"CONNECT" and 200 <= status < 300:
         return Framing("none", 0, persistent)
-    if status in (204, 304) and head.values(b"transfer-encoding"):
-        # No content, whatever it says: the field is dropped, the connection ends.
-        if head.values(b"content-length"):
-            return "bad_response_framing"
-        return Framing("none", 0, False)
+    lengths = head.values(b"content-length")
+    codings = head.values(b"transfer-encoding")
     kind = length_fields(head)
+    if status < 200 or status in (204, 304) or method == b"HEAD":
+        # Rule 1: no content, whatever the fields say. If they cannot be meant, content may
+        # follow all the same.
+        if isinstance(kind, str):
+            meant = False
+        elif status < 200 or status == 204:
+            meant = kind[0] == "none"
+        else:
+            meant = not codings or (status != 304 and is_clear(head))
+        return Framing("none", 0, persistent and meant)
     if isinstance(kind, str):
         return "bad_response_framing"
-    if status < 200 or status == 204:
-        # RFC 9112 section 6.1 and RFC 9110 section 8.6 forbid both fields here. We let
-        # a zero length pass, which says the same; any other says something else.
-        if kind[0] != "none":
-            return "bad_response_framing"
-        return Framing("none", 0, persistent)
-    if status == 304 or method == b"HEAD":
-        return Framing("none", 0, persistent)
-    if not head.values(b"content-length", b"transfer-encoding"):
+    if not lengths and not codings:
         return Framing("until-close", 0, False)
-    return Framing(*kind, persistent)
+    return Framing(*kind, persistent and is_clear(head))
+
+
+def is_clear(head: Head) -> bool:
+    """Chunks alone, and in HTTP/1.1: rule 3 and section 6.1 doubt the rest."""
+    return not head.values(b"transfer-encoding") or (
+        head.minor == 1 and not head.values(b"content-length"))
 
 
 def length_fields(head: Head) -> tuple[str, int] | str:
@@ -287,7 +306,7 @@ def length_fields(head: Head) -> tuple[str, int] | str:
     codings = head.values(b"transfer-encoding")
     if codings:
         # HTTP/1.0 has no transfer codings; two kinds of length are two readings.
-        if head.minor == 0 or lengths:
+        if isinstance(head.first[0], bytes) and not is_clear(head):
             return "bad_framing"
         if len(codings) == 1 and codings[0].lower() == b"chunked":
             return "chunked", 0

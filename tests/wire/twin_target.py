@@ -23,7 +23,8 @@ def read_target(head: Any) -> Target | str:
     if target == b"*" and method == b"OPTIONS" and not hosts:
         return "bad_target"         # HTTP/1.0, and nothing says of which server
     host = read_authority(hosts[0], 80) if hosts else ("", "name", 80)
-    absolute = re.fullmatch(rb"(?i:http)://([^/?]*)(.*)", target)
+    schemes = rb"http|ws" if head.values(b"upgrade") else rb"http"
+    absolute = re.fullmatch(rb"(?i:%b)://([^/?]*)(.*)" % schemes, target, re.S)
     if method == b"CONNECT":
         form, place, path = "authority", read_authority(target), b""
     elif absolute:
@@ -46,6 +47,9 @@ def read_target(head: Any) -> Target | str:
 
 def read_authority(text: bytes, port: int = 0) -> tuple[str, str, int] | None:
     """uri-host [ ":" port ] without userinfo, as (host, kind, port)."""
+    bare = re.fullmatch(rb"([^\[]*:[^\[]*)(:[0-9]*)", text, re.S)
+    if bare and not port:           # an IPv6 address, because there must be a port
+        text = b"[%b]%b" % bare.groups() if b"%" not in bare[1] else text
     found = re.fullmatch(rb"(\[[^]]*\]|[^:]*)(?::([0-9]{1,5}))?", text, re.S)
     if not found or not (found[2] or port):
         return None
