@@ -178,7 +178,7 @@ def find_notes(generation: Generation) -> list[str]:
     """Returns notes about a valid configuration: rules that match less than they seem
     to, or cannot hold."""
     return [*_note_paths(generation), *_note_parents(generation),
-            *_note_sharing(generation)]
+            *_note_sharing(generation), *_note_replays(generation)]
 
 
 def _note_paths(generation: Generation) -> Iterator[str]:
@@ -196,6 +196,20 @@ def _note_paths(generation: Generation) -> Iterator[str]:
                 for port in allowed):
             yield (f"{rule.source}: `paths` matches no tunnel: other rules decide "
                    "about HTTPS and SOCKS to the same hosts")
+
+
+def _note_replays(generation: Generation) -> Iterator[str]:
+    """Tunnels that are opened by a rule, and replayed by a later one for some requests."""
+    rules = generation.policy.rules
+    for i, rule in enumerate(rules):
+        if not rule.tls.startswith("intercept") or rule.recording:
+            continue
+        for later in rules[i + 1:]:
+            if later.recording in ("replay", "cache", "spy") and _may_meet(rule, later):
+                yield (f"{rule.source}: opens tunnels whose requests {later.source}"
+                       f" replays: add recording = \"{later.recording}\", or their origins"
+                       " are dialled unless all of GET and POST is replayed")
+                break
 
 
 def _note_sharing(generation: Generation) -> Iterator[str]:

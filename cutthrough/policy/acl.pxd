@@ -131,6 +131,7 @@ cdef class Acl:
     cdef TlvSets tlvs
     cdef GlobSets globs
     cdef readonly bint compares_paths   # a rule has `paths`
+    cdef bint replays                   # a rule plays answers again
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
     cdef Candidate *needing_address     # rules found by address alone that do not deny
     cdef uint32_t n_anywhere, n_needing_address

@@ -136,6 +136,7 @@ cdef class Acl:
         row.acts = ((BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
                     | (BY_BREAKPOINT if rule.breakpoint else 0))
         row.capture, row.recording = CAPTURES[rule.capture], RECORDINGS[rule.recording]
+        self.replays |= row.recording >= REPLAYS
         row.refuses_unrecorded = rule.unrecorded == "refuse"
         row.queue, row.queue_ms = rule.recording_queue, int(rule.recording_queue_timeout * 1000)
         row.limits = limits[rule.limits] if rule.limits else -1

@@ -20,9 +20,11 @@ from cutthrough.net.address cimport (
 from cutthrough.outcome cimport (
     DESTINATION_DENIED, OK, POLICY_UNAVAILABLE, SNI_DENIED, TLS_REFUSED)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.acl cimport KIND_UPGRADE, NOT_ASKED, Acl, Question, Verdict
+from cutthrough.policy.acl cimport (
+    KIND_UPGRADE, NOT_ASKED, REPLAYS, Acl, Question, Verdict)
 from cutthrough.policy.auth cimport Account
-from cutthrough.policy.first_bytes cimport TLS_IS_REFUSED
+from cutthrough.policy.first_bytes cimport (
+    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.authenticate cimport account_in
@@ -32,7 +34,7 @@ from cutthrough.session.inside cimport Inside, identify, names_server
 from cutthrough.session.narrowing cimport CERTIFIED
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
-from cutthrough.wire.names cimport M_CONNECT, M_UDP, is_connect
+from cutthrough.wire.names cimport M_CONNECT, M_GET, M_POST, M_UDP, is_connect
 from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.authority cimport HOST_NAME
@@ -151,7 +153,35 @@ cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.reported = verdict.report
     c.request.needs_opening = verdict.waits
     c.request.acts = verdict.acts & c.context.acts
+    c.request.recording_inside = 0
+    if c.request.is_tunnel and c.snapshot.acl.replays and verdict.outcome == OK:
+        c.request.recording_inside = <unsigned char>find_replay_inside(c)
     return verdict.outcome
+
+
+cdef int find_replay_inside(Client c) except -1:
+    """A tunnel is opened by one rule, and another rule replays the requests inside: as far as
+    that is certain before they come, no origin is asked (R60). The Recording, or 0."""
+    cdef Acl acl = c.snapshot.acl
+    cdef int fate = acl.tls_of(c.request.rule)
+    cdef Address literal
+    cdef Question q
+    cdef Verdict inner
+    cdef unsigned char mapped[16]
+    cdef int method
+    if fate != TLS_IS_INTERCEPTED and fate != ONLY_HTTP_IS_INTERCEPTED or (
+            acl.rows[c.request.rule].recording):
+        return 0
+    fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+    q.has_opening, q.opening = False, NULL
+    for method in (M_GET, M_POST):
+        q.method = method
+        acl.judge(&q, &inner)
+        if inner.outcome != OK or inner.maybe or inner.rule < 0:
+            return 0
+        if acl.rows[inner.rule].recording < REPLAYS:
+            return 0
+    return acl.rows[inner.rule].recording
 
 
 cdef int judge_opening(Client c) except -1:

@@ -17,7 +17,8 @@ cdef inline int recording_of(Client client) noexcept:
     cdef int mode
     if client.request.rule < 0 or client.context.player is None:
         return RECORDS_NOTHING
-    mode = client.snapshot.acl.rows[client.request.rule].recording
+    mode = client.snapshot.acl.rows[client.request.rule].recording or (
+        client.request.recording_inside)
     return mode if mode == RECORDS_NOTHING or client.context.recording < 0 else (
         client.context.recording)
 

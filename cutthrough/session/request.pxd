@@ -38,6 +38,7 @@ cdef struct Request:
     uint8_t needs_opening               # rules depend on the tunnel's first bytes: see peek
     uint8_t acts                        # what the rule does besides: policy's Act
     uint8_t acted                       # and it has begun to: see act
+    uint8_t recording_inside            # policy's Recording of requests inside the tunnel
     uint8_t stands_in                   # a tunnel's origin is none: see recorded
     uint8_t room                        # to record it: see recorded
     uint8_t sides                       # sides with bytes on their way in DELIVER; see delivery
