@@ -18,7 +18,7 @@ function viewBody(place, {views, type, read, show}) {
       node.setAttribute("aria-pressed", String(node.textContent === view));
     shown.setAttribute("aria-busy", "true");
     try {
-      nodes = VIEWS[view] ? await VIEWS[view]({kind, read, show})
+      nodes = VIEWS[view] ? await VIEWS[view]({kind, type, read, show})
         : pieces(await show(view), MOST_TEXT);
     } catch (error) { nodes = [make("p", error.message, "bad")]; }
     if (mine !== turn) return;          // another one was chosen
@@ -34,7 +34,38 @@ function viewBody(place, {views, type, read, show}) {
 }
 
 const mediaOf = type => type.split(";")[0].trim().toLowerCase();
-const decoded = data => new TextDecoder().decode(data);
+// In the charset of the type; a browser knows the same labels as the proxy
+function decoded(data, type = "") {
+  const label = charsetOf(type);
+  try {
+    return new TextDecoder(label, {fatal: true}).decode(data);
+  } catch {                             // an unknown label, or octets that are not in it
+    return new TextDecoder().decode(data);
+  }
+}
+const charsetOf = type => /;\s*charset\s*=\s*["']?([\w.:-]+)/i.exec(type)?.[1] ?? "utf-8";
+function isUtf8(data) {
+  try {
+    new TextDecoder("utf-8", {fatal: true}).decode(data);
+    return true;
+  } catch {
+    return false;
+  }
+}
+// Octets as text in a field. `octets(type)` gives those that came if nobody has changed the
+// text; others are UTF-8, with the line ends that there were
+function editOctets(field, data) {
+  const isText = !data.includes(0) && isUtf8(data);
+  const text = isText ? decoded(data) : "";
+  field.value = text;
+  const shown = field.value, ends = /\r\n/.test(text) && !/(^|[^\r])\n/.test(text) ? "\r\n" : "\n";
+  return {isText, isChanged: () => field.value !== shown, octets(type) {
+    if (field.value === shown) return data;
+    if (/[^\0-\x7f]/.test(field.value) && !/^utf-?8$/i.test(charsetOf(type)))
+      throw new Error(`a new text is sent in UTF-8, but its Content-Type says ${charsetOf(type)}`);
+    return new TextEncoder().encode(field.value.replaceAll("\n", ends));
+  }};
+}
 // A long text in pieces: the next one at a click
 function pieces(text, most, className) {
   const pre = make("pre", text.slice(0, most), className);
@@ -83,7 +114,7 @@ function toBase64(data) {
   return btoa(text);
 }
 const VIEWS = {
-  text: async ({read}) => pieces(decoded(await read()), MOST_TEXT),
+  text: async ({type, read}) => pieces(decoded(await read(), type), MOST_TEXT),
   hex: async ({read}) => hexNodes(await read()),
   image: async ({kind, read}) => {
     const data = await read(), image = make("img", undefined, "body"), note = make("p", "", "soft");

@@ -53,8 +53,7 @@ function showHeld(one) {
   if (!one) return;
   const isRequest = one.side === "request", hasBody = one.body === "here";
   const data = hasBody ? Uint8Array.from(atob(one.content), c => c.charCodeAt(0)) : null;
-  const isText = data !== null && !data.includes(0) && isUtf8(data);
-  heldBody = isText ? decoded(data) : null;
+  heldBody = editOctets($("hold-body"), data ?? new Uint8Array());
   $("hold-what").textContent = `${one.side} of ${one.user || one.client}, by ${one.rule}`
     + `; it goes on in ${Math.ceil(one.left_s)} s`;
   for (const name of ["method", "path"]) {
@@ -64,10 +63,10 @@ function showHeld(one) {
   $("hold-status").value = one.status ?? "";
   $("hold-status").disabled = isRequest;
   $("hold-fields").value = one.fields.map(([name, value]) => `${name}: ${value}`).join("\n");
-  $("hold-body").value = heldBody ?? "";
   $("hold-body").disabled = one.body === "none";
   $("hold-body").placeholder = hasBody
-    ? (isText ? "" : `${bytes(data.length)} that are no text; they stay if this stays empty`)
+    ? (heldBody.isText ? ""
+      : `${bytes(data.length)} that are not UTF-8; they stay if this stays empty`)
     : one.body === "follows" ? "it follows; a text here replaces it" : "none";
   $("hold-collect").disabled = one.body !== "follows";
 }
@@ -77,13 +76,14 @@ function editOf() {
     const value = $("hold-" + name).value.trim();
     if (!$("hold-" + name).disabled && value !== held[name]) edit[name] = value;
   }
-  const status = Number($("hold-status").value), text = $("hold-body").value;
+  const status = Number($("hold-status").value);
   if (!$("hold-status").disabled && status !== held.status) {
     if (!Number.isInteger(status)) throw new Error("the status is not a number");
     edit.status = status;
   }
-  if (heldBody === null ? text : text !== heldBody)
-    edit.body = toBase64(new TextEncoder().encode(text));
+  if (heldBody.isChanged())
+    edit.body = toBase64(heldBody.octets(
+      edit.fields.find(([name]) => /^content-type$/i.test(name))?.[1] ?? ""));
   return edit;
 }
 async function decideHeld(makeDecision) {

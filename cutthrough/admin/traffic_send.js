@@ -1,17 +1,16 @@
 // Replay with edits, and compose. The proxy sends the request, as one of its user's.
-let keptBody = null;            // bytes that are no text: sent as they are
+let sendBody = null;            // see editOctets
 
 // `body`: base64, as the proxy takes it
 function openSend(title, {method, url, fields, body}, left = []) {
-  const data = fromBase64(body), isText = !data.includes(0) && isUtf8(data);
-  keptBody = isText ? null : data;
+  const data = fromBase64(body);
+  sendBody = editOctets($("send-body"), data);
   $("send-title").textContent = title;
   $("send-method").value = method;
   $("send-url").value = url;
   $("send-fields").value = fields.map(([name, value]) => `${name}: ${value}`).join("\n");
-  $("send-body").value = isText ? decoded(data) : "";
-  $("send-body").placeholder = keptBody
-    ? `${bytes(keptBody.length)} that are no text; they are sent if this stays empty` : "";
+  $("send-body").placeholder = sendBody.isText ? ""
+    : `${bytes(data.length)} that are not UTF-8; they are sent if this stays empty`;
   $("send-left").textContent = left.length ? `Not kept, and left out: ${left.join(", ")}.` : "";
   $("send-note").textContent = "";
   $("send-note").className = "";
@@ -40,16 +39,17 @@ function readFields(text) {
   });
 }
 async function sendNow() {
-  const text = $("send-body").value, go = $("send-go");
+  const go = $("send-go");
   go.disabled = true;
   $("send-note").textContent = "sending …";
   $("send-note").className = "";
   $("send-result").replaceChildren();
   try {
-    const data = text ? new TextEncoder().encode(text) : keptBody ?? new Uint8Array();
+    const fields = readFields($("send-fields").value);
+    const data = sendBody.octets(fields.find(([name]) => /^content-type$/i.test(name))?.[1] ?? "");
     const answer = await (await ask("flows/send?view=auto", {method: "POST", body: JSON.stringify({
       method: $("send-method").value.trim(), url: $("send-url").value.trim(),
-      fields: readFields($("send-fields").value), body: toBase64(data),
+      fields, body: toBase64(data),
       user: $("send-user").value, password: $("send-password").value})})).json();
     const body = fromBase64(answer.body);
     const type = /^content-type:\s*(.*)$/im.exec(answer.head)?.[1] ?? "";
@@ -66,13 +66,5 @@ async function sendNow() {
     $("send-note").className = "bad";
   } finally {
     go.disabled = false;
-  }
-}
-function isUtf8(data) {
-  try {
-    new TextDecoder("utf-8", {fatal: true}).decode(data);
-    return true;
-  } catch {
-    return false;
   }
 }

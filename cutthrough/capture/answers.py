@@ -187,6 +187,8 @@ def _show(reader: Reader, query: Query) -> Result:
         body = getattr(flow, f"{side}_body")
         shown[f"{side}_body"] = "none" if not body else (
             "text" if isinstance(body, str) else "bytes")
+        if body and isinstance(body, str):
+            shown[f"{side}_charset"] = flow.charset_of(side) or "utf-8"
         if body:
             shown[f"{side}_views"] = shown_views(body, getattr(flow, f"{side}_type"))
     if query.settings is not None:
@@ -238,14 +240,16 @@ def _body(reader: Reader, query: Query) -> Result:
     if body is None:
         raise QueryError(f"no body of this {query.verb} is kept", 404)
     if query.view == PREVIEW:
-        body = make_preview(body if isinstance(body, str) else body.decode("latin-1"))
+        data = make_preview(
+            body if isinstance(body, str) else body.decode("latin-1")).encode()
     elif query.view:
         fields = getattr(flow, f"{query.verb}_fields")
         lines = show_body(body, flow_find(fields, "content-type"), query.view,
                           flow_find(fields, "grpc-encoding"))
         return Answer(kind="text/plain", found=1,
                       name=f"flow-{query.number}-{query.verb}.txt"), _lines(lines)
-    data = body.encode() if isinstance(body, str) else body
+    else:
+        data = flow.octets(query.verb)
     # Never its own type: a browser that opens the address must not run it
     return Answer(kind="application/octet-stream", found=1,
                   name=f"flow-{query.number}-{query.verb}.bin"), _pieces(data)

@@ -3,19 +3,19 @@
 
 import difflib
 import json
-from base64 import b64encode
+from base64 import b64encode, encodebytes
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from cutthrough.capture.flow import Fields, Flow, find
-from cutthrough.capture.query import Request
+from cutthrough.capture.query import QueryError, Request
 from cutthrough.capture.send import replay_of
 from cutthrough.capture.views import show_body
-from cutthrough.exchange.visible import shell_word, visible
+from cutthrough.exchange.visible import shell_format, shell_word, visible
 
-# Octets of a word in a command: Linux lets a program have 128 KiB in one
+# Octets of a body in an argument or a format: Linux gives an argument 128 KiB
 MOST_WORD = 16 << 10
 # Lines of each side of a difference: with more of them, none is looked for
 MOST_LINES = 20_000
@@ -23,7 +23,8 @@ MOST_LINES = 20_000
 
 def copy_as(flow: Flow, form: str) -> str:
     """The same request in one of FORMS. Values that were not kept are named in its
-    first line; in JSON they are a list, `left`."""
+    first line; in JSON they are a list, `left`. Raises QueryError: the form has no such
+    request."""
     request, left = replay_of(flow)
     if form == "json":
         encoded = msgspec.json.encode({"request": request, "left": left})
@@ -34,30 +35,25 @@ def copy_as(flow: Flow, form: str) -> str:
     return note + _WRITERS[form](request)
 
 
-def _text(body: bytes) -> str | None:
-    """None: it is no text that a shell and JSON can have."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
-
-
 def _json(value: Any) -> str:
     """JSON of printable ASCII."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
-def quote(text: str) -> str:
-    """A word of a shell: the octets of a head, which is text of ISO-8859-1."""
+def head_octets(text: str) -> bytes:
+    """Of a part of a head, which is text of ISO-8859-1; an imported one may not be."""
     try:
-        return shell_word(text.encode("latin-1"))
+        return text.encode("latin-1")
     except UnicodeEncodeError:
-        return shell_word(text.encode())
+        return text.encode(errors="replace")
+
+
+def quote(text: str) -> str:
+    return shell_word(head_octets(text))
 
 
 def as_curl(request: Request) -> str:
-    words, before = ["curl --globoff --path-as-is"], ""
+    words = ["curl --globoff --path-as-is"]
     if request.method == "HEAD":
         words.append("--head")
     elif request.method != ("POST" if request.body else "GET"):
@@ -68,28 +64,58 @@ def as_curl(request: Request) -> str:
     if request.body:
         if not find(list(request.fields), "content-type"):
             words.append("-H 'Content-Type:'")           # curl would send its own
-        if b"\0" in request.body or len(request.body) > MOST_WORD:
-            before = f"echo {b64encode(request.body).decode()} | base64 -d | "
-            words.append("--data-binary @-")
-        else:
-            words.append(f"--data-raw {shell_word(request.body)}")
-    return before + " \\\n  ".join(words) + "\n"
+        return _with_body(words, request.body)
+    return _command(words)
+
+
+def _with_body(words: list[str], body: bytes) -> str:
+    """An argument has a text without line ends; others come by standard input, which
+    has no bound, and no shell changes them. In base64 a line has 76 characters: some
+    terminals cut long ones."""
+    if b"\0" in body or len(body) > MOST_WORD:
+        return (_command(["base64 -d <<'END' | " + words[0], *words[1:],
+                          "--data-binary @-"]) + encodebytes(body).decode() + "END\n")
+    word = shell_word(body)
+    if word.startswith("'"):
+        return _command([*words, f"--data-raw {word}"])
+    return _command([f"printf {shell_format(body)} | {words[0]}", *words[1:],
+                     "--data-binary @-"])
+
+
+def _command(words: list[str]) -> str:
+    return " \\\n  ".join(words) + "\n"
 
 
 def as_fetch(request: Request) -> str:
-    lines = [f"  method: {_json(request.method)},",
-             f"  headers: {_json(request.fields)},"]
+    """Raises QueryError."""
+    if request.body and request.method in ("GET", "HEAD"):
+        raise QueryError(f"fetch sends no body with {request.method}: take curl or "
+                         "httpx", 409)
+    fields = [(name, head_octets(value).decode("latin-1"))
+              for name, value in request.fields]
+    lines = [f"  method: {_json(request.method)},", f"  headers: {_json(fields)},"]
     if request.body:
-        text = _text(request.body)
-        lines.append(f"  body: {_json(text)}," if text is not None else
-                     f'  body: Uint8Array.from(atob("{b64encode(request.body).decode()}'
-                     '"), one => one.charCodeAt(0)),')
+        lines.append(f"  body: {_body_of_fetch(request)},")
     return "\n".join([f"await fetch({_json(request.url)}, {{", *lines, "});\n"])
+
+
+def _body_of_fetch(request: Request) -> str:
+    """A text, which is sent in UTF-8, or bytes. With a text that has no type fetch
+    would send one of its own."""
+    try:
+        text = request.body.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is not None and "\0" not in text and find(
+            list(request.fields), "content-type"):
+        return _json(text)
+    return (f'Uint8Array.from(atob("{b64encode(request.body).decode()}"), '
+            "octet => octet.charCodeAt(0))")
 
 
 def as_httpx(request: Request) -> str:
     lines = [f"    {request.method!a}, {request.url!a},", "    headers=[",
-             *(f"        ({name.encode()!r}, {value.encode('latin-1', 'replace')!r}),"
+             *(f"        ({name.encode()!r}, {head_octets(value)!r}),"
                for name, value in request.fields), "    ],"]
     if request.body:
         lines.append(f"    content={request.body!r},")

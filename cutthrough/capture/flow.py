@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from cutthrough.capture.messages import read_events
+from cutthrough.exchange.content import octets_codec
 
 Fields = list[tuple[str, str]]
 
@@ -86,6 +87,21 @@ class Flow:
     @property
     def response_type(self) -> str:
         return find(self.response_fields, "content-type")
+
+    def charset_of(self, side: str) -> str:
+        """Python's codec of a body that is text. "": it cannot become the octets that
+        came, because another program's text is not in the charset of its type."""
+        return octets_codec(getattr(self, f"{side}_body"),
+                            getattr(self, f"{side}_type"))
+
+    def octets(self, side: str) -> bytes:
+        """A body, without its coding, as the octets that came; without a charset in
+        UTF-8."""
+        body: str | bytes = getattr(self, f"{side}_body") or b""
+        if isinstance(body, bytes):
+            return body
+        codec = self.charset_of(side)
+        return body.encode(codec) if codec else body.encode(errors="replace")
 
     @property
     def has_response(self) -> bool:

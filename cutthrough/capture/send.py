@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 from cutthrough.capture.bodies import make_body
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.exchange.content import codec_of
-from cutthrough.exchange.heads import find_field
 from cutthrough.exchange.redaction.redactor import REDACTED, Redactor
 
 TIMEOUT_S = 30.0
@@ -79,38 +77,36 @@ def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     data = b64decode(answer["body"])
     made = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
                      redactor=redactor)
-    content = made.content or b""
     lines = [line for line in kept.split("\r\n")
              if not line.lower().startswith("content-encoding:")]
-    return {**answer, "head": "\r\n".join(lines), "body": b64encode(
-        content if isinstance(content, bytes) else to_bytes(content, head)).decode(),
-        "truncated": answer["truncated"] or made.state not in ("", "encoded")}
-
-
-def to_bytes(text: str, head: str) -> bytes:
-    """A body's text in its charset."""
-    codec = codec_of(find_field(head, "content-type")) or "utf-8"
-    return text.encode(codec, "replace")
+    content = Flow({"response_head": head, "response_body": made.content})
+    return {**answer, "head": "\r\n".join(lines),
+            "body": b64encode(content.octets("response")).decode(),
+            "truncated": answer["truncated"] or made.state not in ("", "encoded")}
 
 
 def replay_of(flow: Flow) -> tuple[Request, list[str]]:
     """The request of a flow once more, and what of it was not kept."""
     authority = urlsplit(flow.url).netloc
     left, fields = [], []
+    state = flow.request_body_state
+    is_coded = state == "encoded"            # its coding could not be undone
     for name, value in flow.request_fields:
         key = name.lower()
-        if key in OURS or key == "content-encoding" or (
-                key == "host" and value == authority):
+        if key in OURS or (key == "host" and value == authority):
             continue
-        if value == REDACTED:
+        if value == REDACTED or (key == "content-encoding" and not is_coded):
             left.append(name)
         else:
             fields.append((name, value))
-    body = flow.request_body or b""
-    if flow.request_body_state:
-        left.append(f"body ({flow.request_body_state})")
+    body = flow.octets("request")
+    if state and not is_coded:
+        left.append(f"body ({state})")
+    if isinstance(flow.request_body, str) and not flow.charset_of("request"):
+        left.append("body (it has characters beyond the charset of its type)")
+        body = b""
     return Request(url=flow.url, method=flow.method, fields=tuple(fields),
-                   body=body.encode() if isinstance(body, str) else body), left
+                   body=body), left
 
 
 def check(request: Request) -> Any:

@@ -2,6 +2,8 @@
 
     read_chunks     the data of a chunked body
     undo_coding     without Content-Encoding, up to a bound (R63, R65)
+    as_text         the text that captures keep
+    octets_codec    of such a text: how it becomes the same octets
     read_text       the text, and how to write it again as the same octets
 
 Nothing is repaired, and every step is linear in its input. Charsets are those of the
@@ -185,15 +187,36 @@ def is_media(data: bytes, kind: str) -> bool:
 
 def as_text(data: bytes, kind: str, *, whole: bool) -> str | None:
     """The text if the type is one of text, or if there is no type and it can be read as
-    UTF-8; None: it is none. A NUL would end a text in the database."""
+    UTF-8, and if the same octets can be made
+    of it again; None: it is none. A NUL would
+    end a text in the database."""
     codec = codec_of(kind)
     if not codec or b"\0" in data:
         return None
     try:
         text = _decode(data, codec, whole)
-        return text if codec == "utf-8" else text.encode().decode()
+        if codec == "utf-8":                 # has one spelling of each text
+            return text
+        octets = text.encode(codec)
+        text.encode()                        # no halves of characters
     except UnicodeError:
         return None
+    return text if octets == data or (not whole and data.startswith(octets)) else None
+
+
+def octets_codec(text: str, kind: str) -> str:
+    """Python's codec in which the octets of a body's text are those that came. "": the
+    charset is unknown, or lacks a character, which a text of another program may have.
+
+    ISO-8859-1 with characters beyond it is windows-1252, as browsers read it."""
+    codec = codec_of(kind) or ("" if is_text(kind) else "utf-8")
+    for name in (codec, "cp1252") if codec == "latin-1" else (codec,) * bool(codec):
+        try:
+            text.encode(name)
+            return name
+        except UnicodeEncodeError:
+            continue
+    return ""
 
 
 def read_text(data: bytes, kind: str, *, whole: bool) -> Text | None:

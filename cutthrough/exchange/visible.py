@@ -14,8 +14,8 @@ _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]")
 _PLAIN: Final = re.compile(r"[ -~]*")
-_ESCAPES: Final = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0a: "\\n", 0x0b: "\\v",
-                   0x0c: "\\f", 0x0d: "\\r", 0x1b: "\\e", 0x27: "\\'", 0x5c: "\\\\"}
+_FORMATS: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\", "%": "%%"}
+_IN_FORMATS: Final = "\\%'!"
 
 
 def is_visible(character: str) -> bool:
@@ -50,14 +50,33 @@ class Shown:
 
 
 def shell_word(octets: bytes) -> str:
-    """A word of bash, zsh or ksh for these octets, none of them NUL. It is on one line,
-    with any octets."""
+    """A word of a POSIX shell for these octets: no NUL, and no line end at the end. It
+    is on one line."""
+    if (text := _all_visible(octets)) is not None:
+        return "'" + text.replace("'", "'\\''") + "'"
+    return f'"$(printf {shell_format(octets)})"'
+
+
+def shell_format(octets: bytes) -> str:
+    """The argument of a POSIX shell's `printf` that prints these octets, on one line.
+
+    dash has no $'…'. A mark of history (`!`) counts between double quotes."""
+    try:
+        text, errors = octets.decode(), "strict"
+    except UnicodeDecodeError:
+        text, errors = octets.decode("ascii", "surrogateescape"), "surrogateescape"
+    pieces = (
+        character if is_visible(character) and character not in _IN_FORMATS else
+        _FORMATS.get(character) or "".join(
+            f"\\{octet:03o}" for octet in character.encode(errors=errors))
+        for character in text)
+    made = "".join(pieces)
+    return "'" + (f"\\055{made[1:]}" if made.startswith("-") else made) + "'"
+
+
+def _all_visible(octets: bytes) -> str | None:
     try:
         text = octets.decode()
     except UnicodeDecodeError:
-        text = None
-    if text is not None and all(map(is_visible, text)):
-        return "'" + text.replace("'", "'\\''") + "'"
-    return "$'" + "".join(
-        _ESCAPES.get(octet) or (chr(octet) if 32 <= octet < 127 else f"\\x{octet:02x}")
-        for octet in octets) + "'"
+        return None
+    return text if all(map(is_visible, text)) else None

@@ -204,12 +204,13 @@ def read_flow(source: FlowSource | ByListener, number: Any
     row = _Shown(facts)
     for side in SIDES:
         kind = facts.pop(f"{side}_body", "none")
+        charset = facts.pop(f"{side}_charset", "utf-8")
         row[f"{side}_body"] = None
-        for name in ("type", "views"):       # are made of the columns
+        for name in ("type", "views", "charset"):      # are made of the columns
             row.pop(f"{side}_{name}", None)
         if kind in ("text", "bytes"):
             data = source.body(number, side)
-            row[f"{side}_body"] = data.decode(errors="replace") if (
+            row[f"{side}_body"] = data.decode(charset, "replace") if (
                 kind == "text") else data
     row["begun_us"] = round(datetime.fromisoformat(row["time"]).timestamp() * 1e6)
     if row["messages"]:

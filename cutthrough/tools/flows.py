@@ -19,7 +19,7 @@ from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
-from cutthrough.capture.query import MOST_ROWS, Query
+from cutthrough.capture.query import MOST_ROWS, Query, QueryError
 from cutthrough.capture.shown import show_read
 from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
@@ -139,9 +139,8 @@ def print_flow(flow: Flow, given: argparse.Namespace) -> int:
             **({"messages": flow.messages} if flow.messages else {})}))
         return 0
     if given.body:
-        body = getattr(flow, f"{given.body}_body") or b""
         sys.stdout.flush()
-        sys.stdout.buffer.write(body.encode() if isinstance(body, str) else body)
+        sys.stdout.buffer.write(flow.octets(given.body))
         return 0
     print("\n".join(lines_of(flow, given.view)))
     return 0
@@ -164,7 +163,11 @@ def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request",
               file=sys.stderr)
         return 1
-    print(copy_as(flow, given.form), end="")
+    try:
+        print(copy_as(flow, given.form), end="")
+    except QueryError as error:
+        print(f"cutthrough: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -34,6 +34,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
+from cutthrough.exchange.content import octets_codec
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.visible import visible
 from cutthrough.policy.source import Policy
@@ -177,15 +178,22 @@ class Tools:
                     most: int = USUAL_BODY) -> list[str]:
         """Sends a captured request once more, through the proxy and under its policy.
         `method`, `url` and `body` replace its own; each of `fields` replaces those of
-        its name, "" removes them. Redacted values were not kept and are left out."""
+        its name, "" removes them. `body` is sent in the charset of its Content-Type.
+        Redacted values were not kept and are left out."""
         request, left = replay_of(read_flow(self.source, id)[1])
         changed = {name.lower(): value for name, value in (fields or {}).items()}
         kept = tuple(one for one in request.fields if one[0].lower() not in changed)
         added = tuple((name, value) for name, value in (fields or {}).items() if value)
+        content = request.body
+        if body is not None:
+            codec = octets_codec(body, find(list(kept + added), "content-type"))
+            if not codec:
+                raise ToolError("the body has characters beyond the charset of its "
+                                "Content-Type: change that in `fields`")
+            content = body.encode(codec)
         answer = self.source.send(Request(
-            url=url or request.url, method=method or request.method,
-            fields=kept + added, user=self._user, password=self._password,
-            body=request.body if body is None else body.encode()))
+            url=url or request.url, method=method or request.method, body=content,
+            fields=kept + added, user=self._user, password=self._password))
         left = [one for one in left if one.lower() not in changed]
         return report_answer(answer, left, most, self._secrets())
 

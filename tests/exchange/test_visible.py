@@ -5,12 +5,12 @@ import tempfile
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.capture.copies import as_curl, as_fetch, as_httpx
 from cutthrough.capture.query import Request
-from cutthrough.exchange.visible import is_visible, shell_word, visible
+from cutthrough.exchange.visible import is_visible, shell_format, shell_word, visible
 
 # Prints what curl would get: its words, then its standard input
 CURL = r"""curl() { printf '%s\0' "$@"; case "$*" in *@-*) cat;; esac; }
@@ -22,21 +22,34 @@ HOSTILE = st.lists(st.sampled_from([
     ).map(b"".join)
 
 
-def run(script: str) -> bytes:
+def run(script: str, shell: str = "sh") -> bytes:
     """Its output. In a file: one word of a command has 128 KiB at most."""
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(CURL + script)
         file.flush()
-        return subprocess.run(["bash", "--norc", file.name], check=True,
+        return subprocess.run([shell, file.name], check=True,
                               capture_output=True, timeout=60).stdout
 
 
+@settings(deadline=None)                     # it starts two processes
 @given(st.lists(HOSTILE, min_size=40, max_size=40))
 def test_a_shell_reads_a_word_as_its_octets(words: list[bytes]) -> None:
-    """R83."""
+    """R83. By dash, which has no $'…', and by bash."""
+    words = [word.rstrip(b"\n") for word in words]
     text = " ".join(map(shell_word, words))
     assert all(map(is_visible, text))
-    assert run(f"printf '%s\\0' {text}") == b"\0".join([*words, b""])
+    for shell in ("sh", "bash"):
+        assert run(f"printf '%s\\0' {text}", shell) == b"\0".join([*words, b""])
+
+
+@settings(deadline=None)
+@given(HOSTILE)
+def test_a_shell_prints_any_octets(octets: bytes) -> None:
+    """R83."""
+    text = shell_format(octets + b"\0\n")
+    assert all(map(is_visible, text))
+    for shell in ("sh", "bash"):
+        assert run(f"printf {text}", shell) == octets + b"\0\n"
 
 
 @pytest.mark.parametrize("body", [

@@ -7,6 +7,7 @@ import pytest
 from cutthrough import arguments_flows, cli
 from cutthrough.capture import copies, views
 from cutthrough.capture.stores import open_reader, open_store
+from cutthrough.tools.flow_source import ByDatabase, read_flow
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
 
@@ -63,6 +64,23 @@ def test_a_body_is_shown_by_its_type(flows):
 def test_a_body_alone_is_its_bytes(flows):
     assert flows("show", "2", "--body", "request", binary=True)[1] == b"\0\xff"
     assert flows("show", "2", "--body", "response")[1] == "hello"
+
+
+@pytest.mark.parametrize(("charset", "octets"), [
+    ("iso-8859-1", b"caf\xe9\r\n"), ("shift_jis", "日本".encode("shift_jis"))])
+def test_a_text_alone_is_the_octets_that_came(flows, tmp_path, charset, octets):
+    """They became UTF-8."""
+    store = open_store(str(tmp_path / "flows.db"), 0, 0, 0)
+    store.write([row(4, response_body=octets.decode(charset), response_head=(
+        f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\n\r\n"))])
+    store.close()
+    assert flows("show", "4", "--body", "response", binary=True)[1] == octets
+    source = ByDatabase(str(tmp_path / "flows.db"))
+    try:
+        assert source.body(4, "response") == octets
+        assert read_flow(source, 4)[1].response_body == octets.decode(charset)
+    finally:
+        source.close()
 
 
 def test_an_export_is_imported_elsewhere(flows, database, tmp_path):
