@@ -43,6 +43,9 @@ class _Inflate(Decoder):
             elif self._inflate.eof:
                 if not self._is_gzip:
                     raise CodingError("bytes behind the end of the coding")
+                data = data.lstrip(b"\0")    # gzip(1) and browsers pass padding over
+                if not data:
+                    return
                 self._inflate = zlib.decompressobj(31)      # a further member
             self._begun = True
             try:

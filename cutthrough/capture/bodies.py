@@ -14,7 +14,7 @@ from cutthrough.exchange.content import (
     undo_coding,
 )
 from cutthrough.exchange.echoes import Echoes
-from cutthrough.exchange.heads import find_field
+from cutthrough.exchange.heads import find_field, find_list
 from cutthrough.exchange.redaction.redactor import Redactor, Unreadable
 from cutthrough.exchange.search import has_any
 
@@ -57,7 +57,7 @@ def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool
                  cut: bool, redactor: Redactor, echoes: Echoes | None = None) -> Body:
     state = "" if whole else "incomplete" if cut else "truncated"
     content, decoded = data, len(data) if whole else None
-    coding = find_field(head, "content-encoding").lower()
+    coding = find_list(head, "content-encoding").lower()
     if coding not in ("", "identity") and data:
         inflated, ended = undo_coding(data, coding, MOST_CAPTURED)
         if inflated is None:

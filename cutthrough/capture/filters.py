@@ -36,12 +36,19 @@ class _Token(NamedTuple):
     at: int
 
 
+_BODIES = ("~b", "~bq", "~bs")
+# A character by its number, as Python and JSON spell it, or another escape
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.S)
 # What repeats, groups or chooses in an expression
 _REPEATS = re.compile(r"[*+?{(|]")
 _TOKEN = re.compile(r"""\s*(?:
     (?P<mark>[()!&|])
     | "(?P<double>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)'
     | (?P<word>[^\s()&|"']+) )""", re.X)
+
+
+def _escape_of_re2(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else f"\\x{{{match[1]}}}"
 
 
 def _show(fields: Fields) -> str:
@@ -204,25 +211,28 @@ class _Parser:
 
 
 def _search(operator: str, pattern: str) -> Test:
-    texts, search = _TEXTS[operator], _compile(pattern)
+    texts, search = _TEXTS[operator], _compile(pattern, crosses=operator in _BODIES)
     return lambda flow: any(search(text) for text in texts(flow))
 
 
-def _compile(pattern: str) -> Callable[[str], object]:
+def _compile(pattern: str, *, crosses: bool) -> Callable[[str], object]:
     """On RE2, in time that is linear in the text (R66). Without RE2 expressions that
-    repeat nothing have the same meaning in `re`, and are linear there."""
+    repeat nothing have the same meaning in `re`, and are linear there. `crosses`: a dot
+    is a line end, too."""
+    flags = "(?ms)" if crosses else "(?m)"
     try:
-        expression = compile_expression(f"(?m){pattern}", ignore_case=True)
+        expression = compile_expression(
+            flags + _ESCAPE.sub(_escape_of_re2, pattern), ignore_case=True)
     except NoRE2 as error:
         if _REPEATS.search(pattern):
             raise FilterError(f"{pattern!r:.100}: {error}") from None
         try:
-            return re.compile(pattern, re.I | re.M).search
+            return re.compile(pattern, re.I | re.M | (re.S if crosses else 0)).search
         except re.error as mistake:
             raise FilterError(
                 f"{pattern!r:.100} is no regular expression: {mistake}") from None
     except KeyMistake as error:
-        raise FilterError(str(error).replace("(?m)", "", 1)) from None
+        raise FilterError(str(error).replace(flags, "", 1)) from None
 
     def search(text: str) -> object:
         text = text[:expression.most]

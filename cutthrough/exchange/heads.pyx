@@ -58,15 +58,34 @@ cdef inline Py_ssize_t line_end(str text, Py_ssize_t at, Py_ssize_t size) except
 
 def find_field(str head not None, str name not None):
     """The value of the first field of this name (lower case), trimmed; "": there is none."""
-    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(head), at, end, behind
-    at = line_end(head, 0, size) + 1
-    while at < size:
-        end = line_end(head, at, size)
-        behind = behind_name(head, at, end, name)
+    cdef Py_ssize_t at = 0
+    return value_behind(head, name, &at) or ""
+
+
+def find_list(str head not None, str name not None):
+    """The values of all fields of this name (lower case) as one list (RFC 9110 section 5.3);
+    "": there is none."""
+    cdef Py_ssize_t at = 0
+    cdef list found = []
+    cdef object value = value_behind(head, name, &at)
+    while value is not None:
+        found.append(value)
+        value = value_behind(head, name, &at)
+    return ", ".join(found)
+
+
+cdef object value_behind(str head, str name, Py_ssize_t *at):
+    """The trimmed value of the next field of this name behind the line at `at`, which becomes
+    its own line; None: there is none."""
+    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(head), end, behind
+    at[0] = line_end(head, at[0], size) + 1
+    while at[0] < size:
+        end = line_end(head, at[0], size)
+        behind = behind_name(head, at[0], end, name)
         if behind:
             return head[behind:end].strip()
-        at = end + 1
-    return ""
+        at[0] = end + 1
+    return None
 
 
 def as_http2(str head not None):

@@ -65,6 +65,31 @@ def test_an_encoding_is_undone_and_both_lengths_are_known(coding, encode):
     assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
 
 
+@pytest.mark.parametrize(("codings", "encode"), [
+    (("gzip", "br"), lambda data: brotli.compress(gzip.compress(data))),
+    (("identity", "GZIP"), gzip.compress), (("", "gzip"), gzip.compress),
+    (("identity", "identity"), bytes)])
+def test_encodings_in_several_lines_are_one_list(codings, encode):
+    """Only the first line was undone."""
+    raw = encode(b"hello " * 100)
+    fields = TEXT + "".join(f"Content-Encoding: {one}\r\n" for one in codings)
+    assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
+
+
+@pytest.mark.parametrize("tail", [b"\0", bytes(100_000)])
+def test_zeros_behind_a_member_of_gzip_are_padding(tail):
+    """RFC 1952 has none, and gzip(1) and browsers pass them over."""
+    raw = gzip.compress(b"hel") + tail + gzip.compress(b"lo") + tail
+    fields = f"{TEXT}Content-Encoding: gzip\r\n"
+    assert made(raw, fields) == Body("hello", len(raw), 5)
+    assert made(gzip.compress(b"hello") + tail + b"xxxx", fields).state == "encoded"
+    decoders = codings.make_decoders("gzip")
+    pieces = [b"".join(codings.decode(raw[at:at + 7], decoders))
+              for at in range(0, len(raw), 7)]
+    decoders[0].end()
+    assert b"".join(pieces) == b"hello"
+
+
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "aes128gcm", "gzip, br"])
 def test_content_that_cannot_be_decoded_stays(coding):
     raw = b"\xff" * 9

@@ -152,6 +152,17 @@ def test_both_stores_have_the_same_answers(source):
     assert found == FOUND
 
 
+@pytest.mark.parametrize(("text", "passes"), [
+    ("~bs first.*third", True), ("~b 'first.+^third'", True),
+    ("~bq first.*third", False), ("~hs 'text/plain.*Location'", False),
+    ("~bs 'caf\\u00e9'", True),
+    ("~bs 'caf\\\\u00e9'", False)])
+def test_a_dot_crosses_the_lines_of_bodies_alone(text, passes):
+    """As in mitmproxy."""
+    assert parse_filter(text)(
+        flow(response_body="first\nsecond\r\nthird café")) is passes
+
+
 def test_no_expression_of_a_filter_takes_more_than_linear_time():
     """R66: `re` took more than a minute for 30 characters of this body."""
     hostile = flow(4, request_body="a" * 1_000_000 + "!", response_body=None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.exchange.heads import Names, find_field
+from cutthrough.exchange.heads import Names, find_field, find_list
 
 NAMES = ("authorization", "cookie")
 
@@ -18,6 +18,14 @@ NAMES = ("authorization", "cookie")
 ])
 def test_the_first_field_of_a_name_is_found(head, found):
     assert find_field(head, "content-type") == found
+
+
+@pytest.mark.parametrize(("head", "found"), [
+    ("a\r\nVia: x\r\nB: c\r\nVIA : y, z \r\n\r\n", "x, y, z"), ("a\nvia: x", "x"),
+    ("a\nvia:\nvia: x", ", x"), ("a\nvias: x\n\n", ""), ("via: x", ""), ("", ""),
+])
+def test_fields_of_a_name_are_one_list(head, found):
+    assert find_list(head, "via") == found
 
 
 @pytest.mark.parametrize(("head", "left"), [
