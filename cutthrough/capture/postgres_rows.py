@@ -8,6 +8,7 @@ from typing import Any
 
 from cutthrough.capture.postgres import Tables
 from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.runs import MOST_PAIRED, paired, parts_of
 from cutthrough.capture.store import TEXTS, WORDS
 
 VERSION = 3
@@ -58,18 +59,44 @@ TABLES = Tables("cutthrough", VERSION, SCHEMA, "has no captured exchanges")
 
 
 def words_of(text: str) -> list[str]:
-    """The different words of a text, without case and accents."""
-    text = text.casefold()
+    """The different words of a text, without case and accents; of what has no spaces
+    between words, the pairs."""
+    text = folded(text)
     if not text.isascii():
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
+        text = unicodedata.normalize("NFC", text)
+        if (pairs := paired(text)) is not None:
+            text = pairs + text[MOST_PAIRED:]
+    return bounded(_WORD.findall(text))
+
+
+def folded(text: str) -> str:
+    """In small letters without accents; other letters in their parts."""
+    text = text.casefold()
+    return text if text.isascii() else _MARKS.sub(
+        "", unicodedata.normalize("NFKD", text))
+
+
+def bounded(words: Iterable[str]) -> list[str]:
     found, size = [], 0
-    for word in dict.fromkeys(_WORD.findall(text)):
+    for word in dict.fromkeys(words):
         if len(word) <= MOST_WORD:
             size += len(word) if word.isascii() else 4 * len(word)
             if size > MOST_WORDS_BYTES:
                 break
             found.append(word)
     return found
+
+
+def query_of(words: str) -> str:
+    """The tsquery of all these words; "": there are none. Rows of earlier programs have
+    runs without spaces as whole words."""
+    text = folded(words)
+    old = " & ".join(bounded(_WORD.findall(text)))
+    new = " & ".join(dict.fromkeys(
+        word for part, pairs in parts_of(unicodedata.normalize("NFC", text))
+        for pair in pairs or [f"{part}:*"]
+        for word in (_WORD.findall(pair) if pairs else [pair])))
+    return old if old == new or not new else f"({new}) | ({old})" if old else new
 
 
 def words_of_row(row: Sequence[Any]) -> str:

@@ -28,10 +28,10 @@ from cutthrough.capture.postgres_rows import (
     TABLES,
     clean,
     join_bodies,
+    query_of,
     quote,
     select_list,
     values_of,
-    words_of,
 )
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.store import (
@@ -285,8 +285,3 @@ class PostgresReader:
             self._base.keep()
         else:
             self._base.close()
-
-
-def query_of(words: str) -> str:
-    """The tsquery of all these words; "": there are none."""
-    return " & ".join(words_of(words))

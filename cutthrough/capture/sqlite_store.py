@@ -17,6 +17,7 @@ from cutthrough.capture.batch import Batch
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.sqlite_insert import Inserter
 from cutthrough.capture.sqlite_place import Place
+from cutthrough.capture.sqlite_words import RUNS, Words
 from cutthrough.capture.store import (
     BODIES,
     BYTES,
@@ -33,7 +34,6 @@ from cutthrough.capture.store import (
     Refused,
     Rows,
     StoreError,
-    split_words,
 )
 
 VERSION = 5
@@ -47,8 +47,6 @@ MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here
 PAGE_BYTES = 16384
-# Bytes of rows whose words are indexed in one transaction: some 50 ms
-MOST_INDEXED_BYTES = 1 << 20
 _ANY = ("request_body", "response_body")
 _KINDS: dict[int, type[StoreError]] = {
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
@@ -76,18 +74,11 @@ CREATE TABLE marks (id INTEGER PRIMARY KEY, tag TEXT, comment TEXT);
 CREATE TABLE reads (
     at_ms INTEGER, uid INTEGER, client TEXT, verb TEXT, what TEXT, found INTEGER);
 INSERT INTO state VALUES ('indexed', 0);
+{RUNS}
 PRAGMA user_version = {VERSION};
 """
-_INDEX = (f"INSERT INTO words (rowid, {', '.join(WORDS)}) "
-          f"SELECT id, {', '.join(WORDS)} FROM texts WHERE id > ? AND id <= ?")
-_FORGET = (f"INSERT INTO words (words, rowid, {', '.join(WORDS)}) "
-           f"SELECT 'delete', id, {', '.join(WORDS)} FROM texts WHERE id <= ?")
-_FORGET_ONE = f"{_FORGET} AND id = ?"
-
-
 _LIGHT = (f"SELECT {', '.join(f'flows.{name}' for name in LIGHT)}, marks.tag, "
           "marks.comment FROM flows LEFT JOIN marks ON marks.id = flows.id WHERE ")
-_WITH_WORDS = "flows.id IN (SELECT rowid FROM words WHERE words MATCH ?)"
 
 
 def make_file(path: str) -> None:
@@ -203,18 +194,6 @@ def make_tables(base: sqlite3.Connection) -> None:
             raise
 
 
-def indexed_up_to(base: sqlite3.Connection) -> int:
-    """The last flow whose words are indexed."""
-    (number,) = base.execute(
-        "SELECT value FROM state WHERE name = 'indexed'").fetchone()
-    return int(number)
-
-
-def match_of(words: str) -> str:
-    """The expression of FTS5 for all these words; "": there are none."""
-    return " ".join(f'"{word}"' for word in split_words(words))
-
-
 class SqliteStore:
     """Implements Store."""
 
@@ -224,6 +203,8 @@ class SqliteStore:
         self._path = path
         self._place = Place(path)
         self._base = connect(path)
+        with explained(path):
+            self._words = Words(self._base, writes=True)
         self._inserter = Inserter(self._base, "INSERT OR IGNORE INTO", "flows", COLUMNS)
         self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
         self._bytes = 0
@@ -288,28 +269,14 @@ class SqliteStore:
             freed += size
             self._bytes -= size
         if last:
-            indexed = indexed_up_to(self._base)
-            self._base.execute(_FORGET, (min(last, indexed),))
+            self._words.forget(0, last)
             self._base.execute("DELETE FROM flows WHERE id <= ?", (last,))
             self._base.execute("DELETE FROM marks WHERE id <= ?", (last,))
         return found == most or freed >= most_bytes
 
     def index(self, most: int) -> bool:
         with transaction(self._base, self._path):
-            indexed = indexed_up_to(self._base)
-            last, size = None, 0
-            for number, more in self._base.execute(
-                    "SELECT id, bytes FROM flows WHERE id > ? ORDER BY id LIMIT ?",
-                    (indexed, most)):
-                last = number
-                size += more
-                if size >= MOST_INDEXED_BYTES:
-                    break
-            if last is not None:
-                self._base.execute(_INDEX, (indexed, last))
-                self._base.execute("UPDATE state SET value = ? WHERE name = 'indexed'",
-                                   (last,))
-        return last is not None
+            return self._words.index(most)
 
     def close(self) -> None:
         self._place.close(self._base)
@@ -325,15 +292,17 @@ class SqliteReader:
         self._path = path
         self._place = Place(path)
         self._base = connect(path)
+        with explained(path):
+            self._words = Words(self._base)
         self._base.row_factory = sqlite3.Row
 
     def flows(self, words: str = "", number: int = 0) -> Iterator[sqlite3.Row]:
         where = ""
         values: tuple[object, ...] = ()
         if words:
-            where, values = f"WHERE {_WITH_WORDS}", (match_of(words),)
-            if not values[0]:
+            if (found := self._words.find(words)) is None:
                 return
+            where, values = f"WHERE {found[0]}", found[1]
         elif number:
             where, values = "WHERE id = ?", (number,)
         numbers = [row[0] for row in self._select(
@@ -350,9 +319,9 @@ class SqliteReader:
             "flows.id < ? ORDER BY flows.id DESC")
         if not words:
             return self._select(f"{_LIGHT}{order} LIMIT ?", (at, most))
-        match = match_of(words)
-        return self._select(f"{_LIGHT}{_WITH_WORDS} AND {order} LIMIT ?",
-                            (match, at, most)) if match else []
+        found = self._words.find(words)
+        return [] if found is None else self._select(
+            f"{_LIGHT}{found[0]} AND {order} LIMIT ?", (*found[1], at, most))
 
     def light(self, number: int) -> sqlite3.Row | None:
         found = self._select(f"{_LIGHT}flows.id = ?", (number,))
@@ -373,9 +342,8 @@ class SqliteReader:
     def delete(self, numbers: Sequence[int]) -> int:
         found = 0
         with transaction(self._base, self._path):
-            indexed = indexed_up_to(self._base)
             for number in numbers:
-                self._base.execute(_FORGET_ONE, (indexed, number))
+                self._words.forget(number, number)
                 found += self._base.execute(
                     "DELETE FROM flows WHERE id = ?", (number,)).rowcount
                 self._base.execute("DELETE FROM marks WHERE id = ?", (number,))

@@ -104,7 +104,8 @@ class Tools:
 
     def search_flows(self, words: str, before: int = 0, limit: int = 50) -> list[str]:
         """Lists captured requests with all these whole words in their URL, heads or
-        text bodies, the newest first."""
+        text bodies, the newest first. Of Chinese, Japanese, Korean or Thai any part of
+        a text is found."""
         return self._list("", words, before, limit)
 
     def _list(self, filter: str, words: str, before: int, limit: int) -> list[str]:

@@ -12,6 +12,7 @@ from cutthrough.capture import postgres_store
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.importing import import_file
+from cutthrough.capture.runs import MOST_PAIRED
 from cutthrough.capture.store import NoStore, StoreAway, StoreError
 from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.config.config import ConfigError
@@ -154,6 +155,20 @@ def test_words_are_found_without_case_accents_and_in_urls(url, reader):
                          ("kaff", 0), ("kaffee gnu", 0), ("& | !", 0), ("a'z\\c", 0),
                          ("http 200", 2)):
         assert len(list(reader().flows(words))) == found, words
+    store.close()
+
+
+def test_runs_of_rows_of_earlier_programs_are_found_as_a_whole(url, reader):
+    store = make(url)
+    store.write([row(1, response_body="x"), row(2, response_body="我们检查ガス กีฬา"),
+                 row(3, response_body="ガ" * (MOST_PAIRED + 9) + " behind")])
+    with psycopg.connect(url) as base:       # as words_of was
+        base.execute(
+            "UPDATE cutthrough.flows SET words = '我们检查 カ ス' WHERE id = 1")
+    for words, found in (("我们检查", [2, 1]), ("检查", [2]), ("ガス", [2, 1]),
+                         ("查", [2]), ("กีฬา", [2]), ("ฬา", [2]), ("ก", [2]),
+                         ("ี", []), ("behind", [3]), ("检查 absent", [])):
+        assert [one["id"] for one in reader().flows(words)] == found, words
     store.close()
 
 

@@ -130,6 +130,55 @@ def test_a_bound_that_was_lowered_is_reached_in_short_transactions(path):
     lower.close()
 
 
+#: Words, and the numbers of the rows that have them
+RUNS = {"中文": [1], "检查": [1], "中文搜": [1], "查中文": [], "检中": [], "们": [1],
+        "索": [1], "GNU": [1], "gnu 中文": [1], "我们 absent": [], "东京": [],
+        "京都": [2], "ガス": [3, 2],
+        "東京都 plain": [2], "plain": [4, 2], "검색": [4], "中文！": [1]}
+
+
+def test_words_inside_runs_without_spaces_are_found(path):
+    """The index had each run as one word: a search for a word in it found nothing."""
+    store = make(path)
+    bodies = ["我们检查GNU中文搜索", "plain: 東京都の天然ガス、です", "ｶﾞｽ",
+              "plain 검색을"]
+    store.write([row(n, url="http://a/", request_head="", response_head="",
+                     response_body=body) for n, body in enumerate(bodies, 1)])
+    while store.index(2):
+        pass
+    reader = open_reader(path)
+    assert {words: [one["id"] for one in reader.flows(words)] for words in RUNS} == RUNS
+    assert [one["id"] for one in reader.page(3, 10, words="ガス")] == [2]
+    assert reader.delete([2]) == 1
+    assert [one["id"] for one in reader.flows("ガス")] == [3]
+    reader.close()
+    store.close()
+    make(path, count=1).prune()
+    reader = open_reader(path)
+    assert [one["id"] for one in reader.flows("검색")] == [4]
+    assert list(reader.flows("中文")) == []
+    reader.close()
+
+
+def test_a_file_of_an_earlier_program_gets_its_runs_indexed(file):
+    store = make(file)
+    store.write([row(1, response_body="我们检查中文"), row(2, response_body="plain")])
+    while store.index(10):
+        pass
+    store.close()
+    with sqlite3.connect(file) as base:      # as it was
+        base.executescript("DROP TABLE runs; DELETE FROM state WHERE name = 'paired';")
+    reader = open_reader(file)
+    assert list(reader.flows("检查")) == [] and reader.delete([2]) == 1
+    assert len(list(reader.flows("我们检查中文"))) == 1
+    reader.close()
+    store = make(file)
+    while store.index(10):
+        pass
+    store.close()
+    assert [one["id"] for one in open_reader(file).flows("检查")] == [1]
+
+
 def test_large_rows_are_indexed_a_few_at_a_time(file):
     """R58: an index of 500 bodies held the writer up for seconds."""
     store = make(file, count=0)
