@@ -59,6 +59,16 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
                      help="and that pass, as '~program edge1 & ~c 404'")
     add_limit(one, 100)
     add_json(one)
+    one = add("hosts", "count the flows of each host, their bytes and failures")
+    add_filter(one)
+    one.add_argument("--limit", type=updates, metavar="N", default=50,
+                     help="the N with the most flows, 0: all [50]")
+    add_json(one)
+    one = add("slowest", "list the slowest flows, without tunnels")
+    add_filter(one)
+    one.add_argument("--limit", type=updates, metavar="N", default=20,
+                     help="so many [20]")
+    add_json(one)
     one = add("export", "write flows as an HTTP Archive (HAR 1.2)")
     add_filter(one, 0)
     one.add_argument("-o", "--output", metavar="FILE", help="write to this file, "

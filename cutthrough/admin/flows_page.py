@@ -9,6 +9,7 @@
     GET    /flows/counts                                captured and lost, in numbers
     GET    /flows/open… …/live?open=true                those that have not ended
     GET    /flows/reads                                 who has read
+    GET    /flows/hosts /flows/slowest?filter=&before=  summaries
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -91,6 +92,7 @@ class FlowsPage:
             web.get("/flows/live", self.live, allow_head=False),
             web.get("/flows/counts", self.counts, allow_head=False),
             web.get("/flows/reads", self.reads, allow_head=False),
+            web.get("/flows/{summary:hosts|slowest}", self.summary, allow_head=False),
             web.get("/flows.har", self.archive, allow_head=False),
             web.get(number, self.show, allow_head=False),
             web.patch(number, self.mark),
@@ -108,13 +110,10 @@ class FlowsPage:
     # Reads
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        limit = number_of(request, "limit", 100)
-        if not 1 <= limit <= MOST_ROWS:
-            raise ValueError(f"limit: 1 to {MOST_ROWS}")
         after = number_of(request, "after", 0) if "after" in request.query else None
         return await self.relay(request, self.query(
-            request, "list", words=request.query.get("search", ""), limit=limit,
-            before=number_of(request, "before", 0), after=after))
+            request, "list", words=request.query.get("search", ""), after=after,
+            limit=limit_of(request), before=number_of(request, "before", 0)))
 
     async def counts(self, request: web.Request) -> web.StreamResponse:
         """Since the program's start, as the metric has them."""
@@ -124,6 +123,11 @@ class FlowsPage:
 
     async def reads(self, request: web.Request) -> web.StreamResponse:
         return await self.relay(request, self.query(request, "reads"))
+
+    async def summary(self, request: web.Request) -> web.StreamResponse:
+        return await self.relay(request, self.query(
+            request, request.match_info["summary"], limit=limit_of(request),
+            before=number_of(request, "before", 0)))
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         return await self.relay(request, self.query(
@@ -302,6 +306,13 @@ def number_of(request: web.Request, name: str, default: int) -> int:
     if re.fullmatch("[0-9]{1,18}", text) is None:
         raise ValueError(f"{name}: {text!r} is not a number")
     return int(text)
+
+
+def limit_of(request: web.Request) -> int:
+    limit = number_of(request, "limit", 100)
+    if not 1 <= limit <= MOST_ROWS:
+        raise ValueError(f"limit: 1 to {MOST_ROWS}")
+    return limit
 
 
 async def receive(request: web.Request) -> AsyncIterator[bytes]:

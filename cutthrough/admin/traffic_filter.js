@@ -5,12 +5,14 @@ const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL
   ["~hq", "a request field matches"], ["~hs", "a response field matches"],
   ["~b", "a body or message matches"], ["~bq", "request body matches"], ["~bs", "response body matches"],
   ["~q", "no response"], ["~s", "has a response"], ["~websocket", "is a WebSocket"],
+  ["~e", "ended by a fault"], ["~time", "begun, as >-10m, <10:30 or 2026-11-27"],
+  ["~dur", "lasted, as >1.5s or <200ms"], ["~size", "bytes both ways, as >64k or <1M"],
   ["~tag", "tag matches"], ["~comment", "comment matches"], ["~user", "user matches"],
   ["~rule", "rule's name matches"], ["~reason", "reason matches"],
   ["~src", "client's address matches, as 192.0.2.1:5000"],
   ["~dst", "address behind the proxy matches"], ["~sni", "server name inside a tunnel matches"],
   ["~ja4", "JA4 inside a tunnel matches"], ["~program", "was captured by the program"]];
-const BARE = new Set(["~q", "~s", "~websocket"]);
+const BARE = new Set(["~q", "~s", "~websocket", "~e"]);
 const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
 // Values by operator, of the flows in the list
@@ -58,7 +60,7 @@ function complete(text) {
       .map(([name, why]) => [name + " ", why])};
   if (!text || /[!&|(]\s*$/.test(text)) return {from: text.length,
     list: OPERATORS.map(([name, why]) => [name + " ", why])};
-  const last = /(~[a-z0-9]+)\s+\S+\s+$|(~(?:[qs]|websocket))\s+$/.exec(text);
+  const last = /(~[a-z0-9]+)\s+\S+\s+$|(~(?:[qse]|websocket))\s+$/.exec(text);
   if (last && (last[1] ? !BARE.has(last[1]) : true)) return {from: text.length,
     list: JOINTS.map(([name, why]) => [name + (name === "&" || name === "|" ? " " : ""), why])};
   return {from: text.length, list: []};

@@ -27,7 +27,7 @@ const CELLS = {
   ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s"
     : flow.ms < 100 ? flow.ms.toFixed(1) : String(Math.round(flow.ms)),
   tag: flow => flow.tag ?? (flow.open ? "open" : ""),
-  status: flow => flow.status ?? (flow.reason === "ok" ? "" : "–")};
+  status: flow => flow.status ?? (flow.fault === undefined ? "" : "–")};
 const cell = (flow, field) => String((CELLS[field] ?? (one => one[field] ?? ""))(flow));
 
 function clearList() {
@@ -110,7 +110,7 @@ function showNode(node, seq) {
       if (part.textContent !== text) part.textContent = text;
     });
     node.classList.toggle("open", flow.open === true);
-    node.classList.toggle("failed", flow.reason !== "ok" || flow.status >= 400);
+    node.classList.toggle("failed", flow.fault !== undefined || flow.status >= 400);
   }
   const isChosen = flow.id === chosen;
   if (node.wasChosen !== isChosen) {

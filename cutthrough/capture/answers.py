@@ -35,13 +35,14 @@ from cutthrough.capture.shown import (
 )
 from cutthrough.capture.store import NoStore, Reader, StoreError
 from cutthrough.capture.stores import open_reader
+from cutthrough.capture.summaries import by_host, slowest
 from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
 from cutthrough.exchange.redaction.redactor import Redactor
 
-# Seconds after which a page ends with what it has found
-PAGE_S = 0.5
+# Seconds after which a page, or a summary, ends with what it has found
+PAGE_S, SUMMARY_S = 0.5, 5.0
 # Rows read in one statement: during a long one the log of changes is not emptied
 BATCH = 500
 # Bytes that are written at a time
@@ -135,6 +136,44 @@ def _list(reader: Reader, query: Query) -> Result:
                len(flows), query.client)
     return _json({"flows": [show_row(flow) for flow in flows], "next": last or None,
                   "newest": reader.newest()}, len(flows))
+
+
+class _Bounded:
+    """The flows that pass, newest first, as many as there is time for. `next`: the
+    number to go on from; 0: all were looked at."""
+
+    def __init__(self, reader: Reader, query: Query) -> None:
+        self._rows = read_rows(reader, query)
+        self._reader, self._test = reader, parse_filter(query.filter)
+        self.next = 0
+
+    def __iter__(self) -> Iterator[Flow]:
+        end = time.monotonic() + SUMMARY_S
+        for row in self._rows:
+            self.next = row["id"]
+            flow = Flow(LightRow(row, self._reader))
+            if self._test(flow):
+                yield flow
+            if time.monotonic() > end:
+                return
+        self.next = 0
+
+
+def _hosts(reader: Reader, query: Query) -> Result:
+    flows = _Bounded(reader, query)
+    found = by_host(flows)
+    reader.log("hosts", query.filter, len(found), query.client)
+    shown = found[:query.limit]
+    return _json({"hosts": shown, "left": len(found) - len(shown),
+                  "next": flows.next or None}, len(found))
+
+
+def _slowest(reader: Reader, query: Query) -> Result:
+    flows = _Bounded(reader, query)
+    found = slowest(flows, query.limit)
+    reader.log("slowest", query.filter, len(found), query.client)
+    return _json({"flows": [show_row(flow) for flow in found],
+                  "next": flows.next or None}, len(found))
 
 
 def _watch(reader: Reader, query: Query) -> Result:
@@ -393,4 +432,4 @@ _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
     "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
     "messages": _messages, "open": _open, "tail": _tail, "ended": _ended,
     "reads": _reads, "har": _har, "delete": _delete, "mark": _mark, "copy": _copy,
-    "diff": _diff}
+    "diff": _diff, "hosts": _hosts, "slowest": _slowest}

@@ -6,6 +6,7 @@
     ~websocket  is a WebSocket                         ~program REGEX  its program
     ~tag ~comment REGEX  of the operator       ~user ~rule ~reason REGEX  the decision
     ~src ~dst REGEX  addresses, "1.2.3.4:80"   ~sni ~ja4 REGEX  of a tunnel inside
+    ~e        ended by a fault ~time ~dur ~size         compared: see measures.py
     ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
     !  &  |  ( )              not, and, or; two terms side by side mean and
 
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cutthrough.capture.flow import Fields, Flow
+from cutthrough.capture.measures import compare
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.expressions import NoRE2, compile_expression
 
@@ -100,7 +102,9 @@ _BARE: dict[str, Test] = {
     "~q": lambda flow: not flow.has_response,
     "~s": lambda flow: flow.has_response,
     "~websocket": lambda flow: flow.is_websocket,
+    "~e": lambda flow: bool(flow.fault),
 }
+_COMPARED = ("~time", "~dur", "~size")
 
 
 def parse_filter(text: str) -> Test:
@@ -192,13 +196,18 @@ class _Parser:
             return _search("~u", token.text)
         if token.text in _BARE:
             return _BARE[token.text]
-        if token.text != "~c" and token.text not in _TEXTS:
-            known = " ".join(["~c", *_TEXTS, *_BARE])
+        if token.text not in ("~c", *_COMPARED) and token.text not in _TEXTS:
+            known = " ".join(["~c", *_TEXTS, *_COMPARED, *_BARE])
             raise FilterError(f"{token.text!r} is none of {known}")
         value = self.peek()
         if value is None or (not value.quoted and value.text in tuple("()!&|")):
             raise FilterError(f"{token.text} takes an argument")
         self._at += 1
+        if token.text in _COMPARED:
+            try:
+                return compare(token.text, value.text)
+            except ValueError as error:
+                raise FilterError(str(error)) from None
         if token.text != "~c":
             return _search(token.text, value.text)
         if re.fullmatch("[1-5]xx", value.text, re.I):

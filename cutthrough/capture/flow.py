@@ -8,6 +8,10 @@ from typing import Any, Protocol
 
 from cutthrough.capture.messages import read_events
 from cutthrough.exchange.content import octets_codec
+from cutthrough.outcome import TABLE
+
+# Of an ending: whose fault it was; "": it is healthy (docs/endings.md)
+FAULTS = {row.label: row.fault for row in TABLE}
 
 Fields = list[tuple[str, str]]
 
@@ -107,6 +111,17 @@ class Flow:
     def has_response(self) -> bool:
         """Whether the origin answered, or the tunnel was made."""
         return bool(self.response_head) or self.kind == "tunnel"
+
+    @property
+    def fault(self) -> str:
+        """Whose fault its ending was: "client", "policy", "network", "origin", "proxy"
+        or, of another program's error, "unknown"; "": it ended well."""
+        return FAULTS.get(self.reason, "unknown")
+
+    @property
+    def has_failed(self) -> bool:
+        """It did not end well, or has an error's status."""
+        return bool(self.fault) or (self.status or 0) >= 400
 
     @property
     def begun(self) -> datetime:

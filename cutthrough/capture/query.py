@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
                   "delete", "mark", "send", "import", "copy", "diff", "open", "tail",
-                  "ended", "reads"]
+                  "ended", "reads", "hosts", "slowest"]
     database: str                            # a path, or a URL with its password
     client: str = ""                         # who asks, for the log of reads
     filter: str = ""

@@ -46,6 +46,8 @@ def show_row(flow: Flow) -> dict[str, Any]:
         value = getattr(flow, name, None)    # a file has no column `program`
         if value is not None and value != "":
             row[name] = value
+    if flow.fault:
+        row["fault"] = flow.fault
     if peer := address_of(flow.peer, flow.peer_port):
         row["peer"] = peer
     kind = flow.response_type.partition(";")[0].strip()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -32,6 +32,8 @@ class FlowSource(Protocol):
 
     def list(self, *, filter: str, words: str, before: int, limit: int
              ) -> dict[str, Any]: ...
+    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
+                limit: int) -> dict[str, Any]: ...
     def show(self, number: int) -> dict[str, Any]: ...
     def body(self, number: int, side: str) -> bytes: ...
     def messages(self, number: int) -> bytes: ...
@@ -61,6 +63,12 @@ class ByListener:
         query = {"filter": filter, "search": words, "limit": limit,
                  **({"before": before} if before else {})}
         return self._ask("GET", "/flows?" + urlencode(query, quote_via=quote))
+
+    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
+                limit: int) -> dict[str, Any]:
+        query = {"filter": filter, "limit": limit,
+                 **({"before": before} if before else {})}
+        return self._ask("GET", f"/flows/{verb}?" + urlencode(query, quote_via=quote))
 
     def show(self, number: int | str) -> dict[str, Any]:
         return self._ask("GET", f"{self._area}/{number}")
@@ -156,6 +164,10 @@ class ByDatabase:
              ) -> dict[str, Any]:
         return self._object(
             "list", filter=filter, words=words, before=before, limit=limit)
+
+    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
+                limit: int) -> dict[str, Any]:
+        return self._object(verb, filter=filter, before=before, limit=limit)
 
     def show(self, number: int) -> dict[str, Any]:
         return self._object("show", number=number)

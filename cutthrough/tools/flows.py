@@ -9,10 +9,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from cutthrough.capture.answers import select
+from cutthrough.capture.answers import read_rows, select
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Fields, Flow, find
@@ -20,9 +20,10 @@ from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
 from cutthrough.capture.query import MOST_ROWS, Query, QueryError
-from cutthrough.capture.shown import show_read
+from cutthrough.capture.shown import LightRow, show_read
 from cutthrough.capture.store import Reader, StoreError
 from cutthrough.capture.stores import open_reader
+from cutthrough.capture.summaries import by_host, slowest
 from cutthrough.capture.views import line_of, show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.exchange.visible import visible
@@ -90,6 +91,37 @@ def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     reader.log("search", " --filter ".join((words, *given.filter)), len(flows))
     print_flows(flows, given.json)
     return 0
+
+
+def hosts(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    found = by_host(_light(reader, test))
+    reader.log("hosts", " ".join(given.filter), len(found))
+    print_hosts(found[:given.limit or None], given.json)
+    return 0
+
+
+def list_slowest(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+    flows = slowest(_light(reader, test), given.limit)
+    reader.log("slowest", " ".join(given.filter), len(flows))
+    print_flows(flows, given.json)
+    return 0
+
+
+def _light(reader: Reader, test: Test) -> Iterator[Flow]:
+    """All flows that pass; their bodies are read if the filter looks at them."""
+    for row in read_rows(reader, Query(verb="list", database="")):
+        flow = Flow(LightRow(row, reader))
+        if test(flow):
+            yield flow
+
+
+def print_hosts(found: list[dict[str, Any]], as_objects: bool) -> None:
+    if as_objects:
+        print_lines(map(json.dumps, found))
+        return
+    print_table([("FLOWS", "FAILED", "BYTES", "HOST"), *(
+        (*(str(one[name]) for name in ("count", "failed", "bytes")), one["host"])
+        for one in found)])
 
 
 def follow(reader: Reader, given: argparse.Namespace, test: Test) -> int:
@@ -281,7 +313,8 @@ def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
     return replay_flow(flows[0], given)
 
 
-_ACTIONS = {"list": list_flows, "search": search, "follow": follow, "show": show,
+_ACTIONS = {"list": list_flows, "search": search, "hosts": hosts,
+            "slowest": list_slowest, "follow": follow, "show": show,
             "export": export, "copy": copy, "diff": diff, "delete": delete,
             "replay": replay, "tag": tag, "reads": reads}
 
@@ -296,6 +329,10 @@ def print_flows(flows: list[Flow], as_objects: bool) -> None:
     for flow in flows:
         *cells, url = cells_of(flow)
         rows.append((*cells, *([flow.tag or "-"] if tagged else []), url))
+    print_table(rows)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print(safe("  ".join(cell.ljust(width) for cell, width in

@@ -24,6 +24,7 @@ from cutthrough.tools.flow_source import ANSWER_S, ByListener, read_flow
 from cutthrough.tools.flows import (
     print_flow,
     print_flows,
+    print_hosts,
     print_import,
     print_line,
     print_lines,
@@ -102,6 +103,32 @@ def list_flows(listener: Listener, given: argparse.Namespace) -> int:
     else:
         print_flows(list(map(flow_of, rows)), False)
     return 0
+
+
+def hosts(listener: Listener, given: argparse.Namespace) -> int:
+    found = summary(listener, given)
+    print_hosts(found["hosts"], given.json)
+    return 0
+
+
+def list_slowest(listener: Listener, given: argparse.Namespace) -> int:
+    rows = summary(listener, given)["flows"]
+    if given.json:
+        print_lines(map(json.dumps, rows))
+    else:
+        print_flows(list(map(flow_of, rows)), False)
+    return 0
+
+
+def summary(listener: Listener, given: argparse.Namespace) -> dict[str, Any]:
+    """Of as many flows as the listener has time for, which is said if not of all."""
+    found = ByListener(listener).summary(
+        given.action, filter=filter_of(given), before=0,
+        limit=min(given.limit or MOST_ROWS, MOST_ROWS))
+    if found["next"]:
+        print(f"cutthrough: for want of time only flows from {found['next']} on were "
+              "looked at", file=sys.stderr)
+    return found
 
 
 def follow(listener: Listener, given: argparse.Namespace) -> int:
@@ -283,7 +310,8 @@ def open_flows(listener: Listener, given: argparse.Namespace) -> int:
 
 
 _ACTIONS: dict[str, Callable[[Listener, argparse.Namespace], int]] = {
-    "list": list_flows, "search": list_flows, "follow": follow, "show": show,
+    "list": list_flows, "search": list_flows, "hosts": hosts, "slowest": list_slowest,
+    "follow": follow, "show": show,
     "copy": copy, "diff": diff, "export": export, "import": import_flows,
     "delete": delete, "tag": tag, "replay": replay, "send": send, "reads": reads,
     "open": open_flows}

@@ -66,7 +66,8 @@ INSTRUCTIONS = ("Tools to look at the requests captured by a forward proxy, and 
 FILTER = ("Filter in mitmproxy's operators: ~d host, ~m method, ~u URL, ~c status (or "
           "4xx), ~t content type, ~h field, ~b body, ~tag, ~comment, ~user, ~rule, "
           "~reason, ~src and ~dst address, ~sni, ~ja4, ~program (regular expressions); "
-          "!, &, |, (). ")
+          "~e ended by a fault; ~time >-10m or 2026-11-27T10:30, ~dur >1.5s, "
+          "~size >64k; !, &, |, (). ")
 
 
 # For an answer whose secrets are not known
@@ -110,8 +111,23 @@ class Tools:
 
     def _list(self, filter: str, words: str, before: int, limit: int) -> list[str]:
         found = self.source.list(filter=filter, words=words, before=before,
-                                 limit=min(max(limit, 1), MOST_ROWS))
+                                 limit=bounded(limit))
         return report(found)
+
+    def hosts(self, filter: str = "", before: int = 0, limit: int = 50) -> list[str]:
+        """Counts the captured requests of each host, those that failed, and bytes both
+        ways; the hosts with the most first, `left` is the number of others. `next`:
+        only requests from that one on were counted; give it as `before` for the
+        rest."""
+        return report(self.source.summary(
+            "hosts", filter=filter, before=before, limit=bounded(limit)))
+
+    def slowest_flows(self, filter: str = "", before: int = 0, limit: int = 20
+                      ) -> list[str]:
+        """Lists the slowest captured requests, tunnels left out, the slowest first.
+        `next` is as in `hosts`."""
+        return report(self.source.summary(
+            "slowest", filter=filter, before=before, limit=bounded(limit)))
 
     def show_flow(self, id: int, view: str = "auto", most: int = USUAL_BODY
                   ) -> list[str]:
@@ -236,6 +252,8 @@ def make_server(tools: Tools, *, has_flows: bool, has_listener: bool, may_write:
     if has_flows:
         add(tools.list_flows, text=FILTER)
         add(tools.search_flows)
+        add(tools.hosts, text=FILTER)
+        add(tools.slowest_flows)
         add(tools.show_flow)
         add(tools.read_body)
     if has_listener:
@@ -334,6 +352,10 @@ def body_of(flow: Flow, side: str, view: str) -> str | None:
     fields = getattr(flow, f"{side}_fields")
     return "\n".join(show_body(body, find(fields, "content-type"), view,
                                find(fields, "grpc-encoding")))
+
+
+def bounded(limit: int) -> int:
+    return min(max(limit, 1), MOST_ROWS)
 
 
 def lines_of(head: str) -> str:

@@ -51,6 +51,35 @@ def test_a_page_ends_in_time_and_the_next_goes_on(path, monkeypatch):
     assert found == [17] and pages > 20
 
 
+def test_hosts_are_counted_and_the_slowest_are_first(path, monkeypatch):
+    store = open_store(path, 0, 0, 0.0, "here")
+    store.write([row(50, host="b.test", status=500, total_us=9_000_000),
+                 row(51, host="b.test", reason="replayed", total_us=2_000_000),
+                 row(52, host="c.test", kind="tunnel", reason="origin_reset",
+                     status=None, total_us=99_000_000)])
+    store.close()
+    found = json.loads(ask(path, "hosts")[1])
+    assert found == {"hosts": [
+        {"host": "a.test", "count": 30, "failed": 0, "bytes": 4800},
+        {"host": "b.test", "count": 2, "failed": 1, "bytes": 320},
+        {"host": "c.test", "count": 1, "failed": 1, "bytes": 160}],
+        "left": 0, "next": None}
+    found = json.loads(ask(path, "hosts", filter="~d b.test | ~e", limit=1)[1])
+    assert ([one["host"] for one in found["hosts"]], found["left"]) == (["b.test"], 1)
+    found = json.loads(ask(path, "slowest", limit=3)[1])
+    assert [one["request"] for one in found["flows"]] == ["0-50", "0-51", "0-30"]
+    assert found["next"] is None
+    assert "fault" not in found["flows"][0]
+    head, _ = ask(path, "hosts", filter="~dur 5")
+    assert head.status == 400
+
+    monkeypatch.setattr(answers, "SUMMARY_S", -1.0)      # one flow an answer
+    found = json.loads(ask(path, "slowest")[1])
+    assert len(found["flows"]) == 0 and found["next"], "the tunnel alone"
+    found = json.loads(ask(path, "slowest", before=found["next"])[1])
+    assert [one["request"] for one in found["flows"]] == ["0-51"]
+
+
 def test_a_list_has_the_program_of_a_shared_database_and_selects_by_it(path):
     def ids(filter_):
         page = json.loads(ask(path, filter=filter_, limit=2)[1])

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,6 +11,7 @@ from cutthrough.capture.flow import Flow
 from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.stores import open_store
 from cutthrough.exchange import expressions
+from cutthrough.outcome import TABLE
 from cutthrough.tools.flow_source import ByDatabase
 from tests.capture.flows import flow, row
 from tests.capture.test_har import WEBSOCKET
@@ -161,6 +163,58 @@ def test_a_dot_crosses_the_lines_of_bodies_alone(text, passes):
     """As in mitmproxy."""
     assert parse_filter(text)(
         flow(response_body="first\nsecond\r\nthird café")) is passes
+
+
+def at(text):
+    return round(datetime.fromisoformat(text).timestamp() * 1e6)
+
+
+@pytest.mark.parametrize(("text", "passes"), [
+    ("~time 2021-11-27", True), ("~time 2021-11-26", False), ("~time 2021-11", True),
+    ("~time 2021-12", False), ("~time 2021-11-27T10:30", True),
+    ("~time 2021-11-27T10:31", False), ("~time 2021-11-27T10", True),
+    ("~time 2021-11-27T10:30:15Z", True), ("~time 2021-11-27T10:30:15.25", True),
+    ("~time 2021-11-27T10:30:15.26", False), ("~time '2021-11-27 10:30:15'", True),
+    ("~time 2021-11-27T11:30+01:00", True), ("~time >2021-11-27T10:30:15.25", True),
+    ("~time <2021-11-27T10:30:15.25", False), ("~time <2021-11-27T10:30:15.26", True),
+    ("~time >2021-11 & ~time <2022-01", True), ("~time >-10m", False),
+    ("~dur >1.5s", True), ("~dur <1.5s", False), ("~dur >1501ms", False),
+    ("~dur <1m", True), ("~dur >1500000us", True), ("~dur <1500001us", True),
+    ("~size >64k", True), ("~size <64K", False), ("~size >65536", True),
+    ("~size >65537", False), ("~size <1M", True), ("!~size >1MiB", True)])
+def test_times_durations_and_sizes_are_compared(text, passes):
+    one = flow(begun_us=at("2021-11-27T10:30:15.250+00:00"), total_us=1_500_000,
+               bytes_up=536, bytes_down=65_000)
+    assert parse_filter(text)(one) is passes
+
+
+def test_a_time_of_day_is_of_today_and_one_ago_ends_now():
+    now = datetime.now(UTC)
+    one = flow(begun_us=at(now.isoformat()) - 90_000_000)
+    assert parse_filter("~time >-10m & ~time <-1m & !~time >-1m")(one)
+    today = flow(begun_us=at(f"{now:%Y-%m-%d}T12:34:56+00:00"))
+    assert parse_filter("~time 12:34 & ~time >12:34:56 & ~time <12:34:57")(today)
+    assert not parse_filter("~time 12:34")(one)
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("~dur 5s", "takes < or >"), ("~dur >5", "not a duration"), ("~size 5k", "< or >"),
+    ("~size >5x", "not a size"), ("~time noon", "takes a time"), ("~time", "argument"),
+    ("~time 2026-13", "month must be"), ("~time >-999999999999d", "calendar"),
+    ("~time 9999-12", "calendar"), ("~time 25:00", "hour must be"),
+    ("~time 2026-11-27+10", "takes a time")])
+def test_what_cannot_be_compared_is_refused_with_its_reason(text, reason):
+    with pytest.raises(FilterError, match=reason):
+        parse_filter(text)
+
+
+def test_an_ending_by_a_fault_is_an_error():
+    """mitmproxy's ~e. By the table of endings, and not by its words."""
+    for row_ in TABLE:
+        assert parse_filter("~e")(flow(reason=row_.label)) is bool(row_.fault)
+    assert parse_filter("~e")(flow(reason="net::ERR_ABORTED")), "another program's"
+    assert not flow(reason="replayed").has_failed
+    assert flow(reason="ok", status=404).has_failed
 
 
 def test_no_expression_of_a_filter_takes_more_than_linear_time():

@@ -27,7 +27,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"
            "TRACE", "FOO")
 # Of the parts of a path that vary; and what each route may be given instead
 NAMES = {"name": "some", "number": "1", "id": "1", "side": "request", "form": "curl",
-         "other": "2", "verb": "messages"}
+         "other": "2", "verb": "messages", "summary": "hosts"}
 OF_OPEN = {**NAMES, "id": "0-1"}
 ODD_NAMES = ("%00", "%ff%fe", "%2e%2e%2fx", "%f0%9f%98%80", "a" * 300, "-1",
              "9" * 18, "%0d%0aX:1", "%ed%a0%80", "..", "%", "%zz", "a%2fb")

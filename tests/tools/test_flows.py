@@ -181,6 +181,19 @@ def test_one_flow_is_exported(flows):
     assert flows("export", "--id", "9") == (1, "", "cutthrough: there is no flow 9\n")
 
 
+def test_hosts_and_the_slowest_are_listed(flows, database):
+    status, out, _ = flows("hosts")
+    assert status == 0 and [line.split() for line in out.splitlines()] == [
+        ["FLOWS", "FAILED", "BYTES", "HOST"], ["2", "0", "320", "a.test"],
+        ["1", "0", "160", "b.test"]]
+    assert json.loads(flows("hosts", "--json", "~d", "b.test")[1]) == {
+        "host": "b.test", "count": 1, "failed": 0, "bytes": 160}
+    assert flows("hosts", "~d", "none")[:2] == (0, "FLOWS  FAILED  BYTES  HOST\n")
+    out = flows("slowest", "--limit", "2", "~dur", ">15ms")[1]
+    assert len(out.splitlines()) == 3
+    assert verbs_of(database)[:2] == ["slowest", "hosts"]
+
+
 def test_tags_are_listed_and_selected(flows):
     assert "TAG" not in flows("list")[1]
     flows("tag", "3", "--tag", "odd")

@@ -1,0 +1,31 @@
+"""Captured exchanges together: each host's, and the slowest ones.
+
+They are counted as the rows are read, newest first, so that any filter may choose them
+and both stores give the same.
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from cutthrough.capture.flow import Flow
+
+
+def by_host(flows: Iterable[Flow]) -> list[dict[str, Any]]:
+    """`host`, `count`, `failed`, `bytes` both ways; those with the most first."""
+    found: dict[str, dict[str, Any]] = {}
+    for flow in flows:
+        host = flow.host or ""
+        row = found.get(host)
+        if row is None:
+            row = found[host] = {"host": host, "count": 0, "failed": 0, "bytes": 0}
+        row["count"] += 1
+        row["failed"] += flow.has_failed
+        row["bytes"] += (flow.bytes_up or 0) + (flow.bytes_down or 0)
+    return sorted(found.values(), key=lambda row: (-row["count"], row["host"]))
+
+
+def slowest(flows: Iterable[Flow], most: int) -> list[Flow]:
+    """The slowest first. Without tunnels, which last as long as they are used."""
+    return heapq.nlargest(most, (flow for flow in flows if flow.kind != "tunnel"),
+                          key=lambda flow: flow.total_us or 0)
