@@ -195,6 +195,9 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
                     "protocol", {word: seen.get(word, 0) for word in PROTOCOLS if word})
     every = {row.label: ended.get(row.label, 0) for row in OUTCOMES}
     yield _labelled("ended", "Ended requests and tunnels.", "reason", every)
+    yield _labelled("failed", "Of them, those that ended by a fault: of the client, "
+                    "the policy, the network, the origin or the proxy.", "reason",
+                    {row.label: every[row.label] for row in OUTCOMES if row.fault})
     denied = {row.label: every[row.label] for row in OUTCOMES
               if row.tag == "TCP_DENIED" and row.status != 407}
     yield _labelled("denied", "Requests refused by policy.", "reason", denied)
