@@ -43,6 +43,9 @@ cdef class Terms:
     cdef int64_t most_bytes     # in either direction
     cdef object plain           # the source.Limits
 
+# Do these limit alike? None: no limits.
+cdef bint are_equal(Terms a, Terms b)
+
 # May a lane go on with its allowance? Refilling early avoids reads that the end of an allowance
 # cuts short. An old allowance does not count, because the bucket has filled up since: both
 # together would allow a burst of twice the limit.
@@ -88,6 +91,11 @@ cdef class Limiter:
     # None.
     cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                      const uint8_t *data, int64_t now_us) noexcept
+    # A request under way gets other limits: its row keeps what it has used, and its lanes begin
+    # anew. No limit refuses it; NO_ROW: a table is full. Either Terms may be None.
+    cdef Entry change(self, Usage *usage, Terms old, Terms new, bytes user, bint is_tunnel,
+                      int family, const uint8_t *data, int64_t *up_left, int64_t *down_left,
+                      int64_t now_us) noexcept
     # Moves this connection's counts to holder `number` on the same page, and returns the tally
     # of that holder. `reclaim` moves them back if the holder refuses the connection, or is gone.
     cdef uint32_t lend(self, Usage *usage, int number) noexcept

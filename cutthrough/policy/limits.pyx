@@ -52,6 +52,13 @@ cdef class Terms:
                               or limits.bytes_per_day or bandwidth or most_bytes)
 
 
+cdef bint are_equal(Terms a, Terms b):
+    if a is b or a is None or b is None:
+        return a is b
+    return (a.bandwidth == b.bandwidth and a.most_bytes == b.most_bytes
+            and a.plain == b.plain)
+
+
 cdef class Limiter:
 
     def __init__(self, Ledger ledger=None, policy=None, *, most=0, most_of_client=0):
@@ -206,6 +213,19 @@ cdef class Limiter:
         if terms is not None and not start_meter(usage, terms, now_us):
             return NO_ROW
         return ENTERED
+
+    cdef Entry change(self, Usage *usage, Terms old, Terms new, bytes user, bint is_tunnel,
+                      int family, const uint8_t *data, int64_t *up_left, int64_t *down_left,
+                      int64_t now_us) noexcept:
+        if usage.meter != NULL:
+            self.settle(usage, old, up_left, down_left, now_us)
+            free(usage.meter)
+            usage.meter = NULL
+        if new is None:
+            self.ledger.end_tunnel(&usage.holding)
+            self.ledger.leave_user(&usage.holding, now_us)
+            return ENTERED
+        return self.adopt(usage, new, user, is_tunnel, family, data, now_us)
 
     cdef uint32_t lend(self, Usage *usage, int number) noexcept:
         return self.ledger.lend(&usage.holding, number)

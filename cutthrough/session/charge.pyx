@@ -5,6 +5,7 @@
     request -> connections, requests and quota of its user; a CONNECT also its tunnels;
                before the hook is called, and again if it names other limits
     turn of a relay -> bytes of the user, of the tunnel
+    reload -> the new limits, for transfers under way
 
 client.usage holds what was charged; Client._clear_request and close give it back, once
 (R33). A user without limits in bytes costs the relay one test of `meter`. With limits in
@@ -20,8 +21,11 @@ from cutthrough.outcome cimport (
     CLIENT_LIMIT, FAULT_RESET, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)
 from cutthrough.policy.ledger cimport (
     ENTERED, OVER_CLIENT, OVER_CONNECTIONS, OVER_QUOTA, OVER_RATE, OVER_TUNNELS, Entry)
-from cutthrough.policy.limits cimport SETTLE_US, Lane, Terms, has_allowance, seconds_left_today
+from cutthrough.policy.limits cimport (
+    SETTLE_US, Lane, Terms, are_equal, has_allowance, seconds_left_today)
 from cutthrough.session.client cimport Client
+from cutthrough.session.context cimport Context
+from cutthrough.session.state cimport HALF_CLOSED, RELAY, REQUEST
 
 
 cdef int outcome_of(Entry entry) noexcept nogil:
@@ -89,6 +93,29 @@ cdef int readmit_user(Client c) except -1:
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
     return outcome
+
+
+def renew_limits(Context context):
+    """Limits that a reload has changed hold for transfers under way, from their next turn."""
+    cdef Client c = <Client>context.newest
+    while c is not None:
+        if c.account is not None and (
+                c.state == REQUEST or RELAY <= c.state <= HALF_CLOSED):
+            renew(c)
+        c = c.older
+
+
+cdef int renew(Client c) except -1:
+    cdef Terms newest = terms_now(c)
+    if are_equal(newest, c.terms):
+        return 0
+    c.context.limiter.change(
+        &c.usage, c.terms, newest, c.account.name, c.request.is_tunnel, c.address.family,
+        c.address.bytes, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
+    c.terms = newest
+    c.relay.up.allowance = c.relay.down.allowance = (
+        0 if c.usage.meter != NULL else INT64_MAX)
+    return c.poller.call_again(c)
 
 
 cdef object named_limits(Client c):

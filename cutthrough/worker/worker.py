@@ -37,6 +37,7 @@ from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import SessionSink, close_all, close_idle
 from cutthrough.session.authorize import recheck
+from cutthrough.session.charge import renew_limits
 from cutthrough.session.client import Journal
 from cutthrough.session.context import Context
 from cutthrough.session.counters import Page
@@ -268,10 +269,11 @@ class Worker:
 
     def commit(self, prepared: Prepared) -> None:
         """Applies the options that a running worker can change; requests keep the
-        generation that they began with."""
+        generation that they began with, but for their limits."""
         if self._running:
             prepared.commit()
             self.generation = prepared.generation
+            renew_limits(self.context)
             self._recheck()
         else:
             prepared.discard()

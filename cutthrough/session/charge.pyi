@@ -1,0 +1,3 @@
+from cutthrough.session.context import Context
+
+def renew_limits(context: Context) -> None: ...
