@@ -108,6 +108,11 @@ class Flow:
         return body.encode(codec) if codec else body.encode(errors="replace")
 
     @property
+    def response_coding(self) -> str:
+        coding = find(self.response_fields, "content-encoding").lower()
+        return "" if coding == "identity" else coding
+
+    @property
     def has_response(self) -> bool:
         """Whether the origin answered, or the tunnel was made."""
         return bool(self.response_head) or self.kind == "tunnel"

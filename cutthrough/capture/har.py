@@ -3,8 +3,8 @@
 A fact that was not measured or kept is -1 or absent, never invented. `time` is the sum
 of the timings that apply; `ssl`, of the handshakes with parents and origin, lies in
 `connect`.
-Tunnels are not in the archive, because their exchanges are not seen. WebSockets
-are, with `_resourceType` and `_webSocketMessages` as Chromium's DevTools export them;
+Tunnels are not in the archive: exchanges inside have entries of their own, or are not
+seen, and other readers refuse CONNECT. WebSockets are, with `_resourceType` and `_webSocketMessages` as Chromium's DevTools export them;
 control frames are ours. Keys of ours begin with an underscore.
 """
 
@@ -24,6 +24,8 @@ from cutthrough.capture.messages import OPCODES
 LeftOut = dict[str, str]
 
 REDACTED = "[redacted]"
+# States of a body of which a part was kept
+CUT = ("truncated", "incomplete")
 # Timings that lie in others
 PARTS = ("ssl", "_auth", "_hook", "_held", "_client_tls")
 
@@ -43,7 +45,7 @@ def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
 
 
 def has_entry(flow: Flow) -> bool:
-    return flow.kind == "request" or flow.is_websocket
+    return flow.is_websocket or (flow.kind == "request" and flow.method != "CONNECT")
 
 
 def try_entry(flow: Flow, left: list[LeftOut]) -> dict[str, Any] | None:
@@ -203,6 +205,9 @@ def make_content(flow: Flow) -> dict[str, Any]:
     transferred = body_size(flow, "response")
     if size is None and transferred == 0:
         size = 0
+    elif size is None and transferred > 0 and flow.response_body_state in CUT and (
+            not flow.response_coding):
+        size = transferred
     content: dict[str, Any] = {
         "size": known(size), "mimeType": flow.response_type or "x-unknown"}
     if size is not None and transferred >= 0:

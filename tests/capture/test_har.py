@@ -30,7 +30,7 @@ FAILED = flow(
     response_body_bytes=None, response_content_bytes=None, response_head_bytes=None,
     send_us=None, wait_us=None, receive_us=None, peer=None)
 CUT = flow(
-    9, reason="origin_reset", response_body="hel", response_body_bytes=3,
+    9, reason="origin_reset", response_body="hel", response_body_bytes=5 << 20,
     response_content_bytes=None, response_body_state="truncated")
 HTTP2 = flow(
     13, client_http="2", origin_http="2", origin_tls_us=700, client_tls_us=900,
@@ -88,7 +88,12 @@ def test_the_schema_is_one(key):
 
 
 def test_entries_are_in_the_order_of_their_begin_and_tunnels_left_out():
-    entries = make_archive([FORM, flow(20, kind="tunnel"), flow(1)])["log"]["entries"]
+    """Of an interception the CONNECT is kept as a request, and of one that is refused.
+    """
+    connect = {"method": "CONNECT", "url": "a.test:443"}
+    entries = make_archive([
+        FORM, flow(20, kind="tunnel"), flow(21, **connect), flow(22, status=502,
+        response_head=None, **connect), flow(1)])["log"]["entries"]
     assert [entry["_id"] for entry in entries] == ["0-1", "0-6"]
 
 
@@ -190,7 +195,7 @@ def test_heads_alone_have_the_announced_length_and_invent_nothing():
 
 def test_a_response_that_is_cut_says_so():
     content = make_entry(CUT)["response"]["content"]
-    assert (content["size"], content["comment"]) == (-1, "truncated")
+    assert (content["size"], content["comment"]) == (5 << 20, "truncated")
 
 
 def test_a_request_without_an_answer_has_our_reply_and_the_reason():
