@@ -20,7 +20,7 @@ from cutthrough.capture.flow import Flow, read_fields
 from cutthrough.capture.flow import find as flow_find
 from cutthrough.capture.har import LeftOut, has_entry, make_archive, try_entry
 from cutthrough.capture.imported import NotImported
-from cutthrough.capture.importing import import_file
+from cutthrough.capture.importing import import_file, show_result
 from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
 from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
@@ -424,8 +424,7 @@ def _import(query: Query, content: bytes) -> Result:
                              query.client, keep=True)
     except NotImported as error:
         raise QueryError(f"the file {error}", 400) from None
-    return _json({"imported": result.added, "known": result.known,
-                  "refused": result.refused, "reasons": result.reasons}, result.added)
+    return _json(show_result(result), result.added)
 
 
 _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {

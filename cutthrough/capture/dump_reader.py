@@ -1,10 +1,11 @@
 """A dump of mitmproxy (`mitmdump -w`) -> exchanges.
 
 Each item is the state of one flow, a dictionary with the attributes of mitmproxy's
-classes Request, Response and Server. Versions 5 (mitmproxy 4.0, of 2018) and later are
-read: of the keys used here they differ in the address alone. Bodies are bytes of the
-wire, without chunks. Messages of WebSockets are with their flow since mitmproxy 7;
-those that it has dropped are left out. Flows of TCP, UDP and DNS are not exchanges.
+classes Request, Response and Server. All versions since 0.10 are read: of the keys that
+are used here a few had other names. Bodies are bytes of the wire, without chunks.
+Messages of WebSockets are with their flow since mitmproxy 7; those that it has dropped
+are left out. Flows of TCP, UDP and DNS, and of WebSockets before that, are no exchanges
+of HTTP, and are counted.
 """
 
 import re
@@ -14,7 +15,15 @@ from typing import Any
 from cutthrough.capture.bodies import make_body
 from cutthrough.capture.failures import reason_of
 from cutthrough.capture.flow import Fields
-from cutthrough.capture.imported import Exchange, Frame, Message, NotImported
+from cutthrough.capture.har_values import Notes
+from cutthrough.capture.imported import (
+    Exchange,
+    Frame,
+    Message,
+    NotImported,
+    Unlike,
+    sound_fields,
+)
 from cutthrough.capture.messages import OPCODES
 from cutthrough.capture.tnetstring import (
     MOST_BYTES,
@@ -23,8 +32,12 @@ from cutthrough.capture.tnetstring import (
     read_item,
 )
 from cutthrough.exchange.redaction.redactor import Redactor
+from cutthrough.exchange.targets import spell_octets
 
-OLDEST = 5
+# Types of flows beside http
+OTHERS = ("tcp", "udp", "dns", "websocket")
+# Keys that versions before 1.0 had under other names
+_OLD_KEYS = {"status_code": "code", "reason": "msg", "content": "body"}
 
 
 def read_dump(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImported]:
@@ -46,7 +59,8 @@ def read_dump(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImpo
                 raise NotImported(f"has more than {MOST_BYTES} bytes")
             yield make_exchange(_State(state, "flow"), redactor)
         except NotImported as error:
-            yield NotImported(f"{place}: {error}")
+            error.args = (f"{place}: {error}",)
+            yield error
         except MemoryError:
             raise
         except Exception as error:           # whatever it is: of this flow (R71)
@@ -60,7 +74,8 @@ class _State:
         """Raises NotImported if it is none."""
         if not isinstance(values, dict):
             raise NotImported(f"{name} is no dictionary")
-        self._values = values
+        self._values = values | {key: values[old] for key, old in _OLD_KEYS.items()
+                                 if key not in values and old in values}
         self._name = name
 
     def has(self, key: str) -> bool:
@@ -98,6 +113,12 @@ class _State:
         value = self._values.get(key)
         return [] if value is None else list(self._of(key, value, list))
 
+    def address(self, key: str) -> list[Any]:
+        """Before version 2.0 it was in another dictionary."""
+        value = self._values.get(key)
+        inner = value.get("address") if isinstance(value, dict) else value
+        return inner if isinstance(inner, list) else []
+
     def _of(self, key: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise NotImported(f"{self._name}.{key} has the wrong type")
@@ -106,12 +127,14 @@ class _State:
 
 def make_exchange(flow: _State, redactor: Redactor) -> Exchange:
     """Raises NotImported."""
-    if flow.text("type") != "http":
-        raise NotImported(f"is of type {flow.text('type', 'none')!r:.20}, not http")
-    if flow.whole("version") < OLDEST:
-        raise NotImported(f"has version {flow.whole('version')}, and {OLDEST} is the "
-                          "oldest that is read")
-    request, server = flow.part("request"), flow.part("server_conn")
+    kind = flow.text("type", "http")         # absent before version 0.11
+    if kind in OTHERS:
+        raise Unlike(kind, f"is of type {kind}, not http")
+    if kind != "http":
+        raise NotImported(f"is of type {kind!r:.20}, not http")
+    request = flow.part("request")
+    server = flow.part("server_conn") if flow.has("server_conn") else (
+        _State({}, "server_conn"))
     begun = request.us("timestamp_start")
     if begun is None:
         raise NotImported("has no time")
@@ -128,19 +151,21 @@ def make_exchange(flow: _State, redactor: Redactor) -> Exchange:
     path = request.text("path") or "/"
     # The target of OPTIONS may be *, and in older versions the path a whole URL
     path = re.sub(r"^[a-z]+://[^/]*", "", path)
-    if request.text("method") == "CONNECT":
-        raise NotImported("is a CONNECT, whose exchanges have entries of their own")
+    notes = Notes()
     usual = {"http": 80, "https": 443}.get(scheme)
     return Exchange(
         name=flow.text("id"), begun_us=begun, method=request.text("method"),
-        url=f"{scheme}://{shown}{'' if port == usual else f':{port}'}{path}",
-        request=read_message(request, redactor),
-        response=read_message(response, redactor) if response else Message(),
+        url=f"{scheme}://{shown}{'' if port == usual else f':{port}'}"
+            f"{spell_octets(path)}",
+        request=read_message(request, "request", redactor, notes),
+        response=read_message(response, "response", redactor, notes)
+        if response else Message(),
         status=response.whole("status_code") if response else 0,
         reason_phrase=response.text("reason") if response else "", reason=reason,
         phases=phases, total_us=max(0, ended - begun), peer=read_peer(server),
         is_tunnel=flow.has("websocket"),
-        frames=read_frames(flow.part("websocket")) if flow.has("websocket") else None)
+        frames=read_frames(flow.part("websocket")) if flow.has("websocket") else None,
+        notes=notes.lines())
 
 
 def read_frames(websocket: _State) -> list[Frame]:
@@ -188,27 +213,37 @@ def read_phases(begun: int, request: _State, response: _State | None, server: _S
     return phases, max(us for us in (begun, sent, first, last) if us is not None)
 
 
-def read_message(message: _State, redactor: Redactor) -> Message:
+def read_message(message: _State, side: str, redactor: Redactor, notes: Notes
+                 ) -> Message:
+    fields = sound_fields(read_pairs(message, "headers"), side, notes.add)
+    trailers = sound_fields(read_pairs(message, "trailers"), side, notes.add)
+    raw = message.data("content")            # null: the body was streamed
+    head = "".join(f"\r\n{name}: {value}" for name, value in fields)
+    version = message.text("http_version")
+    if not version and message.has("httpversion"):
+        version = f"HTTP/{'.'.join(map(str, message.items('httpversion')[:2]))}"
+    if raw is None:
+        return Message(version, fields, trailers=trailers)
+    body = make_body(raw, head, len(raw), chunked=False, cut=False, redactor=redactor)
+    return Message(version, fields, body=body.content, body_bytes=body.transferred,
+                   content_bytes=body.decoded, state=body.state, trailers=trailers)
+
+
+def read_pairs(message: _State, key: str) -> Fields:
+    """Raises NotImported."""
     fields: Fields = []
-    for pair in message.items("headers"):
+    for pair in message.items(key):
         if not (isinstance(pair, list) and len(pair) == 2
                 and all(isinstance(one, bytes) for one in pair)):
             raise NotImported("has a field that is no pair of bytes")
         fields.append((pair[0].decode("latin-1"), pair[1].decode("latin-1")))
-    raw = message.data("content")            # null: the body was streamed
-    head = "".join(f"\r\n{name}: {value}" for name, value in fields)
-    version = message.text("http_version")
-    if raw is None:
-        return Message(version, fields)
-    body = make_body(raw, head, len(raw), chunked=False, cut=False, redactor=redactor)
-    return Message(version, fields, body=body.content, body_bytes=body.transferred,
-                   content_bytes=body.decoded, state=body.state)
+    return fields
 
 
 def read_peer(server: _State) -> str | None:
     """The address that was dialled: `peername`, until version 18 `ip_address`."""
     for key in ("peername", "ip_address"):
-        address = server.items(key)
+        address = server.address(key)
         if address and isinstance(address[0], str | bytes):
             value = address[0]
             return value.decode("latin-1") if isinstance(value, bytes) else value

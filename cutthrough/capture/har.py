@@ -4,8 +4,9 @@ A fact that was not measured or kept is -1 or absent, never invented. `time` is 
 of the timings that apply; `ssl`, of the handshakes with parents and origin, lies in
 `connect`.
 Tunnels are not in the archive: exchanges inside have entries of their own, or are not
-seen, and other readers refuse CONNECT. WebSockets are, with `_resourceType` and `_webSocketMessages` as Chromium's DevTools export them;
-control frames are ours. Keys of ours begin with an underscore.
+seen, and other readers refuse CONNECT. WebSockets are, with `_resourceType` and
+`_webSocketMessages` as Chromium's DevTools export them; control frames are ours. Keys
+of ours begin with an underscore.
 """
 
 import base64

@@ -1,40 +1,58 @@
 """An HTTP Archive -> exchanges.
 
 Beyond HAR 1.2 it accepts the habits of Chromium (a body with `params` and `text`,
-fields of HTTP/2), Firefox (no `text` of images) and mitmproxy (an empty `content`;
-`content.size` is the transferred length), and absent fields. Our own files have keys of
+fields of HTTP/2), Firefox (no `text` of images), mitmproxy (an empty `content`;
+`content.size` is the transferred length) and Polly.js (lists of values of a field), and
+absent values. An odd value costs itself alone, and is named. Our own files have keys of
 ours for facts beyond HAR.
 """
 
-import base64
-import binascii
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
-from urllib.parse import quote_plus
 
 import msgspec
 
 from cutthrough.capture.failures import reason_of
-from cutthrough.capture.flow import Fields, find
-from cutthrough.capture.imported import Body, Exchange, Frame, Message, NotImported
+from cutthrough.capture.flow import Fields
+from cutthrough.capture.har_bodies import (
+    Content,
+    Number,
+    Param,
+    Post,
+    Text,
+    decode,
+    join_pairs,
+    read_content,
+    read_post,
+)
+from cutthrough.capture.har_values import Notes, read_struct
+from cutthrough.capture.imported import (
+    MOST_US,
+    Exchange,
+    Frame,
+    Message,
+    NotImported,
+    sound_fields,
+)
 from cutthrough.capture.messages import OPCODES
-from cutthrough.exchange.content import as_text
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.targets import spell_escaped
 
 # Bytes of a file, which is read whole: four times as much memory
 MOST_FILE = 256 << 20
 OURS = "cutthrough"                          # of `creator`
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# A JSON number that the database can hold: JSON has no NaN, but 1e300
-Number = Annotated[float, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
-Text = str | None
+# Octets of fields that Python has read as halves of characters (PEP 383)
+_OCTETS = {0xDC00 + octet: octet for octet in range(0x80, 0x100)}
+# -1: it does not apply
+Milliseconds = Annotated[float, msgspec.Meta(ge=-(1 << 53), le=MOST_US // 1000)]
 
 
 class Pair(msgspec.Struct):
     name: str
-    value: Text = None
+    value: Any = None                        # of Polly.js: a list
 
 
 def ours(name: str) -> Any:
@@ -42,31 +60,16 @@ def ours(name: str) -> Any:
     return msgspec.field(name=f"_{name}", default=None)
 
 
-class Post(msgspec.Struct, rename="camel"):
-    mime_type: Text = None
-    text: Text = None
-    params: list[Pair] | None = None
-    encoding: Text = ours("encoding")
-    state: Text = ours("state")
-
-
-class Content(msgspec.Struct, rename="camel"):
-    size: Number | None = None
-    mime_type: Text = None
-    text: Text = None
-    encoding: Text = None
-    comment: Text = None
-
-
 class Request(msgspec.Struct, rename="camel"):
-    method: str
     url: str
+    method: Text = None
     http_version: Text = None
     headers: list[Pair] = []
+    query_string: list[Param] = []
     headers_size: Number | None = None
     body_size: Number | None = None
     post_data: Post | None = None
-    trailers: list[Pair] | None = ours("trailers")
+    trailers: list[Pair] = ours("trailers")
 
 
 class Response(msgspec.Struct, rename="camel"):
@@ -77,22 +80,22 @@ class Response(msgspec.Struct, rename="camel"):
     headers_size: Number | None = None
     body_size: Number | None = None
     content: Content = msgspec.field(default_factory=Content)
-    error: Text = msgspec.field(name="_error", default=None)     # Chromium's, too
-    trailers: list[Pair] | None = ours("trailers")
+    error: Any = ours("error")               # Chromium's, too
+    trailers: list[Pair] = ours("trailers")
 
 
 class Timings(msgspec.Struct):
-    blocked: Number | None = None
-    dns: Number | None = None
-    connect: Number | None = None
-    send: Number | None = None
-    wait: Number | None = None
-    receive: Number | None = None
-    ssl: Number | None = None
-    auth: Number | None = ours("auth")
-    hook: Number | None = ours("hook")
-    held: Number | None = ours("held")
-    client_tls: Number | None = ours("client_tls")
+    blocked: Milliseconds | None = None
+    dns: Milliseconds | None = None
+    connect: Milliseconds | None = None
+    send: Milliseconds | None = None
+    wait: Milliseconds | None = None
+    receive: Milliseconds | None = None
+    ssl: Milliseconds | None = None
+    auth: Milliseconds | None = ours("auth")
+    hook: Milliseconds | None = ours("hook")
+    held: Milliseconds | None = ours("held")
+    client_tls: Milliseconds | None = ours("client_tls")
 
 
 class WebSocketMessage(msgspec.Struct):
@@ -108,21 +111,21 @@ class WebSocketMessage(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, rename="camel"):
-    started_date_time: str
     request: Request
-    response: Response
-    time: Number | None = None
+    started_date_time: Text = None
+    response: Response = msgspec.field(default_factory=Response)
+    time: Milliseconds | None = None
     timings: Timings = msgspec.field(default_factory=Timings)
     peer: Text = msgspec.field(name="serverIPAddress", default=None)
     id: Any = ours("id")
     rule: Text = ours("rule")
     user: Text = ours("user")
     parent: Text = ours("parent")
-    error: Text = ours("error")
+    error: Any = ours("error")
     detail: Text = ours("detail")
     client_http_version: Text = ours("clientHttpVersion")
     resource_type: Text = ours("resourceType")
-    messages: list[WebSocketMessage] | None = ours("webSocketMessages")
+    messages: Any = ours("webSocketMessages")
     messages_state: Text = ours("messagesState")
 
 
@@ -130,17 +133,28 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
     """The entries in order, or the reason if one cannot be read. Raises NotImported if
     the file is not an archive."""
     try:                                     # msgspec refuses halves of characters
-        log = read_file(data)["log"]
-        entries = log["entries"]
-        creator = log["creator"] if "creator" in log else None
-        program = creator.get("name") if isinstance(creator, dict) else None
-    except (ValueError, RecursionError, LookupError, TypeError) as error:
+        found = read_file(data, constants=True)
+    except (ValueError, RecursionError) as error:
         raise NotImported(f"is no HTTP Archive: {error!r:.100}") from None
-    if not isinstance(entries, list):
+    yield from read_log(found)
+
+
+def read_log(found: Any) -> Iterator[Exchange | NotImported]:
+    """As read_archive, of the document."""
+    log = found.get("log") if isinstance(found, dict) else None
+    entries = log.get("entries") if isinstance(log, dict) else None
+    if not isinstance(log, dict) or not isinstance(entries, list):
         raise NotImported("is no HTTP Archive: log.entries is no list")
+    creator = log.get("creator")
+    program = creator.get("name") if isinstance(creator, dict) else None
     for number, entry in enumerate(entries):
+        notes = Notes()
         try:
-            yield make_exchange(msgspec.convert(entry, Entry), number, program)
+            yield make_exchange(
+                read_struct(entry, Entry, notes), number, program, notes)
+        except NotImported as error:
+            error.args = (f"log.entries[{number}]: {error}",)
+            yield error
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             yield NotImported(f"log.entries[{number}]: {error}")
         except MemoryError:
@@ -149,27 +163,53 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
             yield NotImported(f"log.entries[{number}]: {reason_of(error)}")
 
 
-def make_exchange(entry: Entry, number: int, program: object) -> Exchange:
-    """Raises NotImported."""
-    response = entry.response
-    reason = entry.error or "ok"
+def make_exchange(entry: Entry, number: int, program: object, notes: Notes) -> Exchange:
+    """Raises NotImported, and ValidationError of msgspec."""
+    request, response = entry.request, entry.response
+    reason = text_of_error(entry.error) or "ok"
     if not response.status and program != OURS:
-        reason = response.error or entry.error or "failed"
+        reason = text_of_error(response.error) or text_of_error(entry.error) or "failed"
+    method = request.method
+    if not method:
+        method = "GET"
+        notes.add("without a method: GET is assumed")
+    messages = None if entry.messages is None else msgspec.convert(
+        entry.messages, list[WebSocketMessage])
     return Exchange(
         name=entry.id if isinstance(entry.id, str) else f"har-{number}",
-        begun_us=read_date(entry.started_date_time), method=entry.request.method,
-        url=entry.request.url, request=read_request(entry.request),
-        response=read_response(response, program), status=response.status,
-        reason_phrase=response.status_text or "", reason=reason,
+        begun_us=read_date(entry.started_date_time, notes), method=method,
+        url=read_url(request), request=read_request(request, notes),
+        response=read_response(response, method, program, notes),
+        status=response.status, reason_phrase=response.status_text or "", reason=reason,
         phases=read_phases(entry.timings), total_us=to_us(entry.time), rule=entry.rule,
         user=entry.user, parent=entry.parent, detail=entry.detail,
         client_version=entry.client_http_version or "",
         peer=(entry.peer or "").strip("[]") or None,
         is_tunnel=entry.resource_type == "websocket",
-        frames=None if entry.messages is None else list(
-            map(read_message, filter(is_frame, entry.messages))),
+        frames=None if messages is None else list(
+            map(read_message, filter(is_frame, messages))),
         frames_state=entry.messages_state or (
-            "incomplete" if any(map(is_unknown, entry.messages or ())) else ""))
+            "incomplete" if any(map(is_unknown, messages or ())) else ""),
+        notes=notes.lines())
+
+
+def text_of_error(value: Any) -> str:
+    """A text, or an object with one, as Polly.js and others have it; "": there is none.
+    """
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("message", "code", "name")
+                      if isinstance(value.get(key), str)), "failed")
+    return value if isinstance(value, str) else "failed" if value else ""
+
+
+def read_url(request: Request) -> str:
+    """With the query, which some programs have beside it alone."""
+    url = spell_escaped(request.url)         # mitmproxy writes octets so
+    if "?" in url or not request.query_string:
+        return url
+    front, mark, fragment = url.partition("#")
+    query = join_pairs([(one.name, one.value or "") for one in request.query_string])
+    return f"{front}?{query}{mark}{fragment}"
 
 
 def is_unknown(message: WebSocketMessage) -> bool:
@@ -187,10 +227,11 @@ def read_message(message: WebSocketMessage) -> Frame:
         raise NotImported(f"a message is of type {message.type!r:.20}")
     data = message.data or ""
     is_text = message.opcode == OPCODES["text"] and message.encoding != "base64"
-    return Frame(
-        message.type == "send", round(message.time * 1e6), message.opcode,
-        data.encode(errors="replace") if is_text else decode(data),
-        message.state or "", message.bytes)
+    content = data.encode(errors="replace") if is_text else decode(data)
+    if content is None:
+        raise NotImported("a message is not base64")
+    return Frame(message.type == "send", round(message.time * 1e6), message.opcode,
+                 content, message.state or "", message.bytes)
 
 
 def read_phases(timings: Timings) -> dict[str, int | None]:
@@ -210,23 +251,22 @@ def read_phases(timings: Timings) -> dict[str, int | None]:
     return phases
 
 
-def read_request(request: Request) -> Message:
-    post = request.post_data or Post()
+def read_request(request: Request, notes: Notes) -> Message:
     size = to_bytes(request.body_size)
-    state = post.state or ""
-    if post.text is None and post.params and (
-            (post.mime_type or "").lower().startswith("multipart/")):
-        state = state or "incomplete"        # files have no text there
+    fields = read_pairs(request.headers, "request", notes)
+    body, state = read_post(request.post_data or Post(), fields, size)
     return Message(
-        request.http_version or "", read_pairs(request.headers),
-        to_bytes(request.headers_size), read_post(post, size), size,
-        state=state, trailers=read_pairs(request.trailers or []))
+        request.http_version or "", fields, to_bytes(request.headers_size), body, size,
+        state=state, trailers=read_pairs(request.trailers, "request", notes))
 
 
-def read_response(response: Response, program: object) -> Message:
+def read_response(response: Response, method: str, program: object, notes: Notes
+                  ) -> Message:
     content = response.content
-    fields = read_pairs(response.headers)
-    body = read_content(content, fields, program)
+    fields = read_pairs(response.headers, "response", notes)
+    body = read_content(content, fields, notes, ours=program == OURS)
+    if body is None and is_empty(response, method, program):
+        body = ""
     size = to_bytes(content.size)
     if body and (program == "mitmproxy" or (
             program != OURS and isinstance(body, bytes))):
@@ -235,56 +275,43 @@ def read_response(response: Response, program: object) -> Message:
         response.http_version or "", fields, to_bytes(response.headers_size), body,
         to_bytes(response.body_size), size,
         state=(content.comment or "") if program == OURS else "",
-        trailers=read_pairs(response.trailers or []))
+        trailers=read_pairs(response.trailers, "response", notes))
 
 
-def read_pairs(pairs: list[Pair]) -> Fields:
-    return [(pair.name, pair.value or "") for pair in pairs]
-
-
-def read_post(post: Post, size: int | None) -> Body:
-    """The body of a request; None: absent. If only parameters are there, they are
-    encoded again."""
-    if post.text is None and post.params:
-        return "&".join(f"{quote_plus(one.name)}={quote_plus(one.value or '')}"
-                        for one in post.params)
-    if post.encoding == "base64":
-        return decode(post.text or "")
-    return None if post.text is None and size else post.text or ""
-
-
-def read_content(content: Content, fields: Fields, program: object) -> Body:
-    """The body of a response; None: absent. As at capture, bytes become text if their
-    type is one of text."""
-    if content.text is None:
-        return None if content.size else ""
-    if not content.encoding:
-        return content.text
-    if content.encoding != "base64":
-        raise NotImported(f"the encoding {content.encoding!r:.40} is not known")
-    data = decode(content.text)
+def is_empty(response: Response, method: str, program: object) -> bool:
+    """Had the answer no content? Its size may be that of another one: of the GET, of
+    what a browser has in its cache."""
+    size = response.content.size
     if program == OURS:
-        return data
-    kind = find(fields, "content-type") or content.mime_type or ""
-    text = as_text(data, kind, whole=True)
-    return data if text is None else text
+        return not size
+    return (not size or method.upper() == "HEAD" or response.status in (204, 304)
+            # Playwright's, of a redirection
+            or (size < 0 and (response.body_size or 0) <= 0
+                and 300 <= response.status < 400))
 
 
-def decode(text: str) -> bytes:
+def read_pairs(pairs: list[Pair] | None, side: str, notes: Notes) -> Fields:
+    found: Fields = []
+    for pair in pairs or ():
+        values = pair.value if isinstance(pair.value, list) else [pair.value]
+        for value in values:
+            if value is None or isinstance(value, str | int | float):
+                found.append((pair.name, "" if value is None else
+                              str(value).translate(_OCTETS)))
+            else:
+                notes.add(f"{side}: a value of {pair.name!r:.60} is no text")
+    return sound_fields(found, side, notes.add)
+
+
+def read_date(text: Text, notes: Notes) -> int:
+    """Microseconds since 1970 of a date in ISO 8601; 0 if there is none."""
     try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise NotImported("a body is not base64") from None
-
-
-def read_date(text: str) -> int:
-    """Microseconds since 1970 of a date in ISO 8601."""
-    try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text or "")
         return ((found.replace(tzinfo=found.tzinfo or UTC) - EPOCH)
                 // timedelta(microseconds=1))
     except (ValueError, OverflowError):
-        raise NotImported(f"the date {text!r:.40} cannot be read") from None
+        notes.add(f"without a date: startedDateTime is {text!r:.40}")
+        return 0
 
 
 def to_us(ms: float | None) -> int | None:

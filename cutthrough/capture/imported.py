@@ -9,6 +9,7 @@ captured exchanges (R59). A fact that the file lacks is null, never invented.
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from cutthrough.capture.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.capture.messages import Message as Shown
 from cutthrough.capture.records import COLUMNS
 from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.exchange.targets import spell_iri
 
 # Bytes of a body that are kept: bodies.MOST_INFLATED
 MOST_BODY = 4 << 20
@@ -35,11 +37,26 @@ _VERSIONS = {"h2": "HTTP/2", "http/2": "HTTP/2", "http/2.0": "HTTP/2",
              "h3": "HTTP/3", "http/3": "HTTP/3", "http/3.0": "HTTP/3"}
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
+CONNECTS = "is a CONNECT, whose exchanges have entries of their own"
+
 Body = str | bytes | None
 
 
 class NotImported(ValueError):
     """A file or an exchange that cannot be imported, with the reason."""
+
+
+class Altered(NotImported):
+    """What an import has left out, as it must: it has not failed."""
+
+
+class Unlike(NotImported):
+    """An entry of another protocol, such as TCP, or of a browser itself: it is counted,
+    and has not failed."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 @dataclass
@@ -91,6 +108,7 @@ class Exchange:
     is_tunnel: bool = False
     frames: list[Frame] | None = None        # None: of no WebSocket, or not kept
     frames_state: str = ""
+    notes: list[str] = field(default_factory=list)       # what is not as in the file
 
 
 def make_redactor(*, keep_credentials: bool) -> Redactor:
@@ -100,9 +118,11 @@ def make_redactor(*, keep_credentials: bool) -> Redactor:
 
 def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     """Raises NotImported."""
-    scheme, host, port, target = split_url(one.url)
     if _TOKEN.fullmatch(one.method) is None:
         raise NotImported(f"the method {one.method!r:.60} is none")
+    if one.method == "CONNECT":
+        raise Unlike("CONNECT", CONNECTS)
+    scheme, host, port, target = split_url(one.url)
     if not 0 <= one.status <= 999:
         raise NotImported(f"the status {one.status} is none")
     if not 0 <= one.begun_us < MOST_US:
@@ -175,8 +195,8 @@ def make_messages(one: Exchange, redactor: Redactor) -> tuple[str | None, str | 
 
 
 def split_url(url: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port (None: the scheme's) and the rest as a request's target.
-    Raises NotImported."""
+    """Scheme, host, port (None: the scheme's) and the rest as a request's target, in
+    ASCII as clients send it. Raises NotImported."""
     if len(url) > MOST_URL or _CONTROLS.search(url) or not is_text(url):
         raise NotImported("the URL is too long, or has control characters")
     try:
@@ -184,12 +204,28 @@ def split_url(url: str) -> tuple[str, str, int | None, str]:
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise NotImported(f"the URL: {error}") from None
-    if parts.scheme not in _DEFAULT_PORTS or not host:
+    if parts.scheme and parts.scheme not in _DEFAULT_PORTS:
+        raise Unlike(parts.scheme[:30], f"the URL {url!r:.60} is none of HTTP")
+    if not parts.scheme or not host:
         raise NotImported(f"the URL {url!r:.60} is none of HTTP")
     behind = re.sub(r"^[^/?#*]*", "", url.partition("://")[2]).partition("#")[0]
-    target = re.sub(r"\s", "%20", behind)
+    target = spell_iri(behind)
+    if not host.isascii():
+        host = to_ascii(host)
     return parts.scheme, host, port, f"/{target}" if target[:1] == "?" else target or (
         "/")
+
+
+def to_ascii(host: str) -> str:
+    """Raises NotImported."""
+    import idna  # its tables are large, and few files need them
+
+    try:
+        if len(host) > MOST_TEXT:
+            raise idna.IDNAError("is too long")
+        return idna.encode(host, uts46=True).decode()
+    except idna.IDNAError as error:
+        raise NotImported(f"the host {host!r:.60}: {error}") from None
 
 
 def make_head(line: str, fields: Fields) -> str:
@@ -206,6 +242,19 @@ def make_head(line: str, fields: Fields) -> str:
     if len(head) > MOST_HEAD:
         raise NotImported(f"a head is longer than {MOST_HEAD} characters")
     return head
+
+
+def sound_fields(fields: Fields, side: str, name: Callable[[str], None]) -> Fields:
+    """Those with names that a field may have, and pseudo-fields of HTTP/2; the others
+    are named: a request line, for one, is none."""
+    for key, _value in fields:
+        if not is_name(key):
+            name(f"{side}: without a field: the name {key!r:.60} is none")
+    return [pair for pair in fields if is_name(pair[0])]
+
+
+def is_name(text: str) -> bool:
+    return _TOKEN.fullmatch(text.removeprefix(":")) is not None
 
 
 def make_trailers(fields: Fields, redactor: Redactor) -> str | None:

@@ -1,5 +1,5 @@
 """Reads a file of another program into the database: an HTTP Archive, or a dump of
-mitmproxy. Which one it is, is seen from its first byte.
+mitmproxy. Which one it is, is seen from its first bytes, and so is a compression.
 
 An exchange with the begin and identifier of a row in the database is not added again,
 so a file can be read twice. Imported rows are like captured ones: their words are
@@ -8,7 +8,8 @@ indexed, and the writer's bounds apply to them.
 
 import contextlib
 import resource
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,9 +21,11 @@ from cutthrough.capture.har_reader import MOST_FILE, read_archive
 from cutthrough.capture.imported import (
     Exchange,
     NotImported,
+    Unlike,
     make_redactor,
     make_row,
 )
+from cutthrough.capture.packed import unpacked
 from cutthrough.capture.store import NoRoom, NotNow, Store, StoreError
 from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.capture.tnetstring import Readable
@@ -43,6 +46,8 @@ class Result:
     known: int = 0                           # were there already
     refused: int = 0
     reasons: list[str] = field(default_factory=list)     # of the first ones
+    notes: list[str] = field(default_factory=list)       # of what came in not whole
+    others: Counter[str] = field(default_factory=Counter)    # of no HTTP, by their kind
     most_reasons: int = MOST_REASONS
 
 
@@ -116,6 +121,19 @@ def add(store: Store, rows: list[tuple[Any, ...]], result: Result) -> None:
     result.known += len(rows) - added
 
 
+def show_result(result: Result) -> dict[str, Any]:
+    """As the admin listener has it."""
+    return {"imported": result.added, "known": result.known, "refused": result.refused,
+            "reasons": result.reasons, "notes": result.notes,
+            "others": dict(result.others)}
+
+
+def show_others(others: Mapping[str, int]) -> str:
+    """How many entries are no exchanges, by their kinds; "": none."""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(others.items()))
+    return f"{sum(others.values())} of other protocols ({kinds})" if kinds else ""
+
+
 def refuse(result: Result, reason: str) -> None:
     result.refused += 1
     if len(result.reasons) < result.most_reasons:
@@ -126,43 +144,40 @@ def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
               result: Result) -> Iterator[tuple[Any, ...]]:
     """The rows; an exchange that cannot be one is counted."""
     for number, one in enumerate(exchanges):
-        error = one if isinstance(one, NotImported) else None
-        if not isinstance(one, NotImported):
-            try:
-                yield make_row(one, redactor)
-            except NotImported as found:
-                error = NotImported(f"exchange {number}: {found}")
-            except MemoryError:
-                raise
-            except Exception as found:       # whatever it is: of this exchange (R71)
-                error = NotImported(f"exchange {number}: {reason_of(found)}")
-        if error is not None:
-            refuse(result, str(error))
+        try:
+            if isinstance(one, NotImported):
+                raise one
+            row = make_row(one, redactor)
+        except Unlike as error:
+            result.others[error.kind] += 1
+        except NotImported as error:
+            place = "" if error is one else f"exchange {number}: "
+            refuse(result, f"{place}{error}")
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this exchange (R71)
+            refuse(result, f"exchange {number}: {reason_of(error)}")
+        else:
+            for note in one.notes if isinstance(one, Exchange) else ():
+                if len(result.notes) < result.most_reasons:
+                    result.notes.append(f"exchange {number}: {note}")
+            yield row
 
 
 def read(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImported]:
     """Raises NotImported if it is of neither kind."""
-    start = file.read(1)
-    while start in (b" ", b"\t", b"\r", b"\n"):
-        start = file.read(1)
-    if start in (b"{", b"\xef"):             # a mark of UTF-8 may come first
-        data = start + file.read(MOST_FILE)
-        if len(data) > MOST_FILE:
-            raise NotImported(f"is longer than {MOST_FILE} bytes")
-        yield from read_archive(data)
+    file, start = unpacked(file)
+    if start in (b"{", b"\xef", b"\xff", b"\xfe"):     # a mark may come first
+        yield from read_archive(read_whole(file))
     elif start.isdigit():
-        yield from read_dump(Pushed(start, file), redactor)
+        yield from read_dump(file, redactor)
     else:
         raise NotImported("is neither an HTTP Archive nor a dump of mitmproxy")
 
 
-class Pushed:
-    """A file with bytes in front that were read already."""
-
-    def __init__(self, front: bytes, file: Readable) -> None:
-        self._front = front
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        front, self._front = self._front[:size], self._front[size:]
-        return front + self._file.read(size - len(front))
+def read_whole(file: Readable) -> bytes:
+    """Raises NotImported."""
+    data = file.read(MOST_FILE + 1)
+    if len(data) > MOST_FILE:
+        raise NotImported(f"is longer than {MOST_FILE} bytes")
+    return data

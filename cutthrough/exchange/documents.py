@@ -62,10 +62,11 @@ def read_json(text: bytes, most_values: int = MOST_VALUES) -> Any:
         raise ValueError(str(error)) from None
 
 
-def read_file(text: bytes) -> Any:
+def read_file(text: bytes, *, constants: bool = False) -> Any:
     """The document of a file that is imported. It becomes no more than some 20 times
     its length, or 100 MB (R70). Halves of characters are read, which
-    msgspec refuses. Raises ValueError, TooMuch and RecursionError."""
+    msgspec refuses. `constants`: NaN and Infinity, which Python writes, are read as
+    null. Raises ValueError, TooMuch and RecursionError."""
     encoding = json.detect_encoding(text)    # one of UTF-8, UTF-16 and UTF-32
     if encoding != "utf-8":
         text = text.decode(encoding, "surrogatepass").encode(errors="surrogatepass")
@@ -73,7 +74,11 @@ def read_file(text: bytes) -> Any:
     if count_values(text, most, MOST_FILE_DEPTH) < 0:
         raise TooMuch(f"has more than {most} values, which is too many for its length, "
                       f"or is more than {MOST_FILE_DEPTH} deep")
-    return json.loads(text, parse_constant=_refuse_constant)
+    return json.loads(text, parse_constant=_null if constants else _refuse_constant)
+
+
+def _null(name: str) -> None:
+    """Of NaN and Infinity."""
 
 
 def _refuse_constant(name: str) -> None:

@@ -13,6 +13,7 @@ from cutthrough.capture.flow import Fields as Pairs
 from cutthrough.capture.flow import Flow
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import (
+    Altered,
     Body,
     Exchange,
     Frame,
@@ -28,13 +29,12 @@ from cutthrough.capture.records import COLUMNS
 from cutthrough.capture.tnetstring import Readable
 from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
 from cutthrough.recording.foreign import (
-    Altered,
     clean_fields,
     lost,
     make_request,
     why_not,
 )
-from cutthrough.recording.matcher import SWITCHED
+from cutthrough.recording.heads import has_body
 from cutthrough.recording.model import (
     Chunk,
     Fields,
@@ -43,6 +43,7 @@ from cutthrough.recording.model import (
     Response,
     find,
 )
+from cutthrough.recording.statuses import SWITCHED
 
 _FRAMING = ("content-encoding", "content-length", "transfer-encoding")
 
@@ -50,14 +51,20 @@ _FRAMING = ("content-encoding", "content-length", "transfer-encoding")
 def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
     """Of an archive or a dump. The secrets are in them. Raises NotImported if it is
     neither."""
-    for one in read(file, make_redactor(keep_credentials=True)):
+    yield from recordings_of(read(file, make_redactor(keep_credentials=True)))
+
+
+def recordings_of(exchanges: Iterable[Exchange | NotImported]
+                  ) -> Iterator[Recording | NotImported]:
+    for one in exchanges:
         if isinstance(one, NotImported):
             yield one
             continue
         try:
             yield make_recording(one)
         except NotImported as error:
-            yield NotImported(f"{one.name}: {error}")
+            error.args = (f"{one.name}: {error}",)
+            yield error
             continue
         for what in lost_of(one):
             yield Altered(f"{one.name}: {what}")
@@ -65,6 +72,7 @@ def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
 
 def lost_of(one: Exchange) -> Iterator[str]:
     """What of an exchange is not in its recording."""
+    yield from one.notes
     if one.request.trailers:
         yield "without its request's trailers: a recording has no place for them"
     cut = {frame.state for frame in one.frames or () if frame.state}
@@ -92,7 +100,9 @@ def make_recording(one: Exchange) -> Recording:
                              to_bytes(request.body, request.fields)),
         response=Response(
             status=one.status, reason=clean(one.reason_phrase),
-            fields=plain(one.response.fields), head_us=head_us,
+            fields=plain(one.response.fields, has_content=body != b"" or has_body(
+                one.method.upper(), one.status)),
+            head_us=head_us,
             chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
             if body else (),
             trailers=plain(one.response.trailers),
@@ -109,11 +119,12 @@ def read_frame(frame: Frame, switched_us: int) -> Message:
     return Message(max(0, frame.at_us - switched_us), frame.is_up, kind, content, code)
 
 
-def plain(fields: Pairs) -> Fields:
-    """Browsers join the fields of one name by line ends."""
+def plain(fields: Pairs, has_content: bool = True) -> Fields:
+    """Browsers join the fields of one name by line ends. Of an answer without content,
+    such as one to HEAD, the fields of its length and coding are of another one."""
     return clean_fields(
         (name, value) for name, joined in fields for value in joined.split("\n")
-        if name.lower() not in _FRAMING and not name.startswith(":"))
+        if not (has_content and name.lower() in _FRAMING) and not name.startswith(":"))
 
 
 def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
@@ -150,7 +161,9 @@ def write_archive(file: TextIO, recordings: Iterable[Recording]
             continue
         flows.append(flow)
         left_out += [(one.number, what) for what in lost(one)]
-        if find(one.response.fields, "content-encoding"):
+        if find(one.response.fields, "content-encoding") and (
+                one.response.chunks or has_body(
+                    one.request.method, one.response.status)):
             left_out.append((one.number, "without the coding of its content: a file "
                              "has what is in it"))
     json.dump(make_archive(flows), file, ensure_ascii=False)
@@ -164,7 +177,7 @@ def make_exchange(one: Recording) -> Exchange:
     way = (("Upgrade", "websocket"),) if is_websocket else ()
     return Exchange(
         name=f"recording-{one.number}", begun_us=one.created_us, method=request.method,
-        url=request.url, request=make_side(
+        url=request.ascii_url, request=make_side(
             request.protocol, (*request.fields, *way), request.body),
         response=make_side(
             response.protocol, (*response.fields, *way), response.body),

@@ -230,7 +230,7 @@ class Follower:
 
     def _see_fields(self, rules: Rules) -> None:
         """Do fields of requests count?"""
-        wants = self._loaded.has_patterns or any(
+        wants = self._loaded.reads_fields or any(
             route.lane or route.key.fields for route in rules.routes)
         self.shared.wants_fields = self.shared.answers.by_fields = wants
 

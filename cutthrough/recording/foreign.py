@@ -7,10 +7,17 @@ its own.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cutthrough.capture.imported import NotImported, clean, split_url
+from cutthrough.capture.imported import (
+    CONNECTS,
+    NotImported,
+    Unlike,
+    clean,
+    sound_fields,
+    split_url,
+)
 from cutthrough.codings import DECODERS
 from cutthrough.exchange.content import undo_coding
 from cutthrough.recording.heads import end_to_end
@@ -19,11 +26,10 @@ from cutthrough.recording.model import DEFAULT_PORTS, Fields, Recording, Request
 MOST_FILE = 64 << 20
 # Of content: enough to see that a body is coded. The whole of many small bombs is much
 MOST_BEGIN = 16 << 10
+_ON_THE_WIRE = {"ws": "http", "wss": "https"}
+# Of YAML and JSON
+_SCALARS = (str, bytes, int, float, type(None))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-
-
-class Altered(NotImported):
-    """What an import has left out, as it must: it has not failed."""
 
 
 def part(value: Any, name: str) -> dict[str, Any]:
@@ -34,34 +40,53 @@ def part(value: Any, name: str) -> dict[str, Any]:
 
 
 def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
-    """Raises NotImported."""
+    """As a client sends it: `get` as GET, and the address of a WebSocket as one of
+    HTTP. Raises NotImported."""
     if _TOKEN.fullmatch(method) is None:
         raise NotImported(f"the method {method!r:.60} is none")
+    if method.upper() == "CONNECT":
+        raise Unlike("CONNECT", CONNECTS)
     scheme, host, port, target = split_url(url)
     path, _, query = target.partition("?")
-    return Request(method=method, scheme=scheme, host=host,
+    return Request(method=method.upper(), scheme=_ON_THE_WIRE.get(scheme, scheme),
+                   host=host,
                    port=port or DEFAULT_PORTS[scheme], path=path, query=query,
                    fields=tuple(one for one in fields if one[0].lower() != "host"),
                    body=body)
 
 
-def read_fields(value: Any) -> Fields:
-    """Of each name a value or a list of values; a table, or a list of such pairs."""
+def read_fields(value: Any, side: str, name: Callable[[str], None]) -> Fields:
+    """Of each name a value or a list of values; a table, or a list of such pairs. What
+    cannot be a field is named. `side`: of the message."""
     if value is None:
         return ()
     pairs = list(value.items()) if isinstance(value, dict) else value
-    if not isinstance(pairs, list) or not all(
-            isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
-        raise NotImported("fields are no table")
+    if not isinstance(pairs, list):
+        name(f"{side}: without its fields, which are no table")
+        return ()
     fields = []
-    for name, found in pairs:
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            name(f"{side}: without a field that is no pair")
+            continue
+        key, found = pair
         for one in found if isinstance(found, list) else [found]:
             # Nothing nested: by aliases it may be larger than any memory
-            if not isinstance(name, str) or not isinstance(one, str | bytes | int):
-                raise NotImported("a field is no text")
-            fields.append((name, one.decode("latin-1") if isinstance(one, bytes)
-                           else str(one)))
-    return clean_fields(fields)
+            if isinstance(key, str) and isinstance(one, _SCALARS):
+                fields.append((key, text_of(one)))
+            else:
+                name(f"{side}: a value of {key!r:.60} is no text")
+    return clean_fields([
+        pair for pair in sound_fields(fields, side, name) if pair[0][0] != ":"])
+
+
+def text_of(value: Any) -> str:
+    """Of a scalar of YAML as it was written, mostly."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, bool) or value is None:
+        return "" if value is None else str(value).lower()
+    return str(value)
 
 
 def clean_fields(fields: Iterable[tuple[str, str]]) -> Fields:

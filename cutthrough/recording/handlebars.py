@@ -10,18 +10,24 @@ be another than hoverfly's.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.xml_documents import is_plain_path
 
-# Characters between its braces
-MOST_TAG = 1000
+# Characters between its braces, and of all literals in a template
+MOST_TAG, MOST_LITERALS = 1000, 1 << 20
+_NOTHING: Mapping[str, str] = {}
 
 _WORD = re.compile(r"""'[^']*+'|"[^"]*+"|[^\s'"]++""")
 _STEP = re.compile(r"\.?\[(\d+)\]|\.?\[([^\[\]]++)\]|\.?([^.\[\]]+)")
 _PARTS = {"method": "method", "scheme": "scheme", "host": "host", "body": "body"}
 _TABLES = {"queryparam": "query", "formdata": "form", "header": "fields"}
+_RANDOM = {
+    "randomUuid": "uuid()", "randomInteger": "random_int(0, 2147483647)",
+    "randomString": "random_text(10)", "randomBoolean": "random_boolean()",
+    "randomFloat": "random_float(0, 1)", "randomEmail": "random_email()",
+    "randomIPv4": "random_ipv4()", "randomIPv6": "random_ipv6()"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 31536000.0}
 _SPAN = re.compile(r"(?<!\d)(\d++)(ms|[smhdy])")
 _PATH = re.compile(r"\$((?:\.\w+|\[\d+\]|\['[^']*'\])*)")
@@ -33,13 +39,21 @@ _LAYOUT = (
 _LAYOUTS = re.compile("|".join(re.escape(one) for one, _ in _LAYOUT))
 
 
-def translate(text: str) -> str:
-    """Raises NotImported. What Jinja2 would read as its own is kept as text."""
-    made, at = [], 0
+def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
+    """Raises NotImported. What Jinja2 would read as its own is kept as text.
+    `literals`: those of the simulation, by their names."""
+    made, at, left = [], 0, MOST_LITERALS
     blocks: list[str] = []
     for begin, end, braces in find_tags(text):
-        made += [_literal(text[at:begin]),
-                 _tag(text[begin + braces:end - braces].strip(), blocks, braces)]
+        tag = text[begin + braces:end - braces].strip()
+        value = literals.get(tag.removeprefix("Literals.")) if (
+            tag.startswith("Literals.")) else None
+        left -= len(value or "")
+        if left < 0:
+            raise NotImported(
+                f"its template: its literals have more than {MOST_LITERALS} characters")
+        made += [_literal(text[at:begin]), _tag(tag, blocks, braces) if value is None
+                 else _literal(value)]
         at = end
     if blocks:
         raise NotImported(f"its template: {{{{#{blocks[-1]}}}}} has no end")
@@ -103,13 +117,17 @@ def _value(text: str) -> str:
     name, given = words[0], [one[1:-1] if one[0] in "'\"" else one for one in words[1:]]
     if name == "now":
         return _now(*given[:2])
-    if name == "randomUuid" and not given:
-        return "uuid()"
     if name == "randomIntegerRange" and len(given) == 2 and all(
             one.lstrip("-").isdigit() for one in given):
         return f"random_int({int(given[0])}, {int(given[1])})"
-    if name == "randomInteger" and not given:
-        return "random_int(0, 2147483647)"
+    if name in _RANDOM and not given:
+        return _RANDOM[name]
+    if name == "randomStringLength" and len(given) == 1 and re.fullmatch(
+            r"\d{1,3}", given[0]):
+        return f"random_text({int(given[0])})"
+    if name == "randomFloatRange" and len(given) == 2 and all(
+            re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", one) for one in given):
+        return f"random_float({float(given[0])}, {float(given[1])})"
     if name == "Request.Body" and len(given) == 2 and given[0] == "jsonpath":
         return _jsonpath(given[1])
     if name == "Request.Body" and len(given) == 2 and given[0] == "xpath":

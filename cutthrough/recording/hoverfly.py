@@ -11,19 +11,21 @@ What is left out of a pair, such as an action behind its answer, is told.
     {"path": [{"matcher": "exact", "value": "/a"}]}       v5
 """
 
-import base64
-import binascii
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cutthrough.capture.failures import reason_of
-from cutthrough.capture.imported import NotImported
+from cutthrough.capture.har_bodies import decode
+from cutthrough.capture.har_values import Notes
+from cutthrough.capture.imported import Altered, NotImported
 from cutthrough.exchange.documents import read_file
 from cutthrough.recording.documents import KeyMistake
 from cutthrough.recording.foreign import (
     MOST_FILE,
-    Altered,
     fit_coding,
     part,
     read_fields,
@@ -32,6 +34,7 @@ from cutthrough.recording.handlebars import translate
 from cutthrough.recording.hoverfly_delays import delayed, milliseconds, read_rules
 from cutthrough.recording.model import (
     DEFAULT_PORTS,
+    JWT,
     Chunk,
     How,
     Part,
@@ -42,11 +45,17 @@ from cutthrough.recording.model import (
 )
 from cutthrough.recording.patterns import make_predicate
 
+Name = Callable[[str], None]
+
 _HOW: dict[str, How] = {
     "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",
     "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
     "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath",
     "xml": "xml", "xmltemplated": "xml_templated", "xpath": "xpath"}
+# What a matcher gives to the one that its `doMatch` has
+_STEPS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "jsonpath": lambda path: (path,), "jwt": lambda _value: (JWT,),
+    "jwt_jsonpath": lambda path: (JWT, path)}
 # Matchers of v2 to v4
 _OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
         "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
@@ -69,6 +78,11 @@ def read_simulation(data: bytes, folder: Path | None = None
         found = read_file(data)
     except (ValueError, RecursionError) as error:
         raise NotImported(f"is no JSON: {error}") from None
+    return read_pairs(found, folder)
+
+
+def read_pairs(found: Any, folder: Path | None) -> list[Recording | NotImported]:
+    """As read_simulation, of the document."""
     version = part(found, "meta").get("schemaVersion")
     schema = version.partition(".")[0] if isinstance(version, str) else ""
     if schema not in _SCHEMAS:
@@ -79,10 +93,11 @@ def read_simulation(data: bytes, folder: Path | None = None
         raise NotImported("has no `pairs`")
     made: list[Recording | NotImported] = []
     seen = set()
-    bodies = Bodies(folder)
+    bodies = Bodies(folder, read_literals(data_part.get("literals")))
     for number, one in enumerate(pairs):
+        notes = Notes()
         try:
-            pair = read_pair(_SCHEMAS[schema](one), bodies)
+            pair = read_pair(_SCHEMAS[schema](one), bodies, notes.add)
             asked = pair.patterns, tuple(sorted(pair.requires.items()))
             if asked in seen:
                 raise Altered("left out, as hoverfly does: a pair before it has the "
@@ -100,7 +115,8 @@ def read_simulation(data: bytes, folder: Path | None = None
             made.append(NotImported(f"pair {number}: {reason_of(error)}"))
             continue
         made.append(pair)
-        made += [Altered(f"pair {number}: {what}") for what in left_out(one)]
+        made += [Altered(f"pair {number}: {what}")
+                 for what in (*notes.lines(), *left_out(one))]
     return with_global_delays(made, data_part.get("globalActions"))
 
 
@@ -181,7 +197,7 @@ _SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
             "v5": read_new}
 
 
-def read_pair(one: Any, bodies: "Bodies") -> Recording:
+def read_pair(one: Any, bodies: "Bodies", note: Name) -> Recording:
     """Raises NotImported."""
     request, response = part(one, "request"), part(one, "response")
     patterns = []
@@ -209,7 +225,7 @@ def read_pair(one: Any, bodies: "Bodies") -> Recording:
     random = response.get("logNormalDelay")
     labels = one.get("labels")
     return Recording(
-        request=example(patterns), response=read_answer(response, bodies),
+        request=example(patterns), response=read_answer(response, bodies, note),
         template=bool(response.get("templated")),
         tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
         patterns=tuple(patterns), requires=required(request.get("requiresState")),
@@ -237,12 +253,14 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
         raise NotImported(f"the matcher {name!r:.20} is not known")
     more = []
     if matcher.get("doMatch") is not None:   # what a second one looks at
-        if how in ("jsonpath", "form", "jwt", "jwt_jsonpath", "xpath"):
+        if how in ("form", "xpath"):
             raise NotImported(f"`doMatch` of {name!r} is not known")
-        more = read_matcher(where, key, matcher["doMatch"])
+        steps = _STEPS[how](str(value)) if how in _STEPS else ()
+        more = [msgspec.structs.replace(one, steps=(*steps, *one.steps))
+                for one in read_matcher(where, key, matcher["doMatch"])]
     config = matcher.get("config")
     if how == "array":
-        if not isinstance(value, list) or where not in ("query", "field"):
+        if not isinstance(value, list) or where not in ("query", "field", "form"):
             raise NotImported("an array is not matched with a list of values")
         value = json.dumps({"values": value, **(config or {})})
     elif config is not None:
@@ -255,14 +273,9 @@ def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
     if how == "form":
         if not isinstance(value, dict):
             raise NotImported("a form is no table")
-        found = []
-        for inner, values in value.items():
-            for one in matchers(values):
-                if not isinstance(one, dict) or one.get("matcher") != "exact":
-                    raise NotImported("a key of a form is not matched exactly")
-                found.append(Pattern(part=where, how="form", key=inner,
-                                     value=str(one.get("value"))))
-        return found
+        return [pattern for inner, values in value.items()
+                for one in matchers(values)
+                for pattern in read_matcher("form", inner, one)]
     if not isinstance(value, str):
         raise NotImported("the value of a matcher is no text")
     if where == "host" and how == "exact":
@@ -292,8 +305,8 @@ def example(patterns: list[Pattern]) -> Request:
     found = {one.part: one.value for one in patterns
              if one.how == "exact" and not one.key}
     scheme = found.get("scheme", "http")
-    if scheme not in DEFAULT_PORTS:
-        raise NotImported(f"the scheme {scheme!r:.20} is none of HTTP")
+    if scheme not in DEFAULT_PORTS:          # which no request has
+        scheme = "http"
     port = found.get("port", "")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
         raise NotImported(f"the port {port!r:.20} is none")
@@ -305,7 +318,7 @@ def example(patterns: list[Pattern]) -> Request:
         body=found.get("body", "").encode(errors="replace"))
 
 
-def read_answer(response: dict[str, Any], bodies: "Bodies") -> Response:
+def read_answer(response: dict[str, Any], bodies: "Bodies", note: Name) -> Response:
     """Raises NotImported."""
     status, text = response.get("status", 200), response.get("body") or ""
     if not isinstance(status, int) or not 100 <= status <= 999:
@@ -316,14 +329,15 @@ def read_answer(response: dict[str, Any], bodies: "Bodies") -> Response:
     if response.get("bodyFile") and not text:
         body = bodies.read(response["bodyFile"])
     elif response.get("encodedBody"):
-        try:
-            body = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise NotImported("the body is not base64") from None
-    fields = fit_coding(read_fields(response.get("headers")), body)
+        decoded = decode(text)
+        if decoded is None:
+            raise NotImported("the body is not base64")
+        body = decoded
+    fields = fit_coding(read_fields(response.get("headers"), "response", note), body)
     if response.get("templated"):
-        body = translate(body.decode(errors="replace")).encode()
-        fields = tuple((name, translate(value)) for name, value in fields)
+        body = translate(body.decode(errors="replace"), bodies.literals).encode()
+        fields = tuple(
+            (name, translate(value, bodies.literals)) for name, value in fields)
     return Response(status=status, fields=fields,
                     chunks=(Chunk(0, body),) if body else ())
 
@@ -352,12 +366,19 @@ def read_body(name: Any, folder: Path | None, left: int) -> bytes:
     return data
 
 
+def read_literals(value: Any) -> dict[str, str]:
+    """The literals of a simulation, for its templates."""
+    return {str(one.get("name")): str(one.get("value")) for one in value
+            if isinstance(one, dict)} if isinstance(value, list) else {}
+
+
 class Bodies:
     """Those in files beside a simulation, which many pairs may share: a recording has
     its own copy in a session, so all together are bounded (R70)."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, literals: dict[str, str]) -> None:
         self._folder = folder
+        self.literals = literals
         self._left = MOST_BODIES
 
     def read(self, name: Any) -> bytes:

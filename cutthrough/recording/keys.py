@@ -17,6 +17,7 @@ import msgspec
 
 from cutthrough.codings import CodingError
 from cutthrough.exchange.content import inflate
+from cutthrough.exchange.targets import spell_path
 from cutthrough.recording.documents import (
     KeyMistake,
     as_text,
@@ -118,7 +119,7 @@ class KeyReader:
         self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
         self._globs = tuple(one for one in key.ignored_query if "*" in one)
         self._leaves_out = bool(key.ignored_query or key.body == "graphql")
-        names = [name for name in PLAIN if getattr(key, name)]
+        names = [name for name in PLAIN if name != "path" and getattr(key, name)]
         # Of two names or more it returns a tuple
         self._plain: Callable[[Request], tuple[Hashable, ...]] = (
             attrgetter(*names) if len(names) > 1 else
@@ -132,6 +133,8 @@ class KeyReader:
         """`recorded`: the parts are what others must have."""
         key = self.key
         base: list[Hashable] = [*self._plain(request)]
+        if key.path:
+            base.append(spell_path(request.path))
         parts: Parts = {}
         whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
         if request.query and key.query != "ignore":

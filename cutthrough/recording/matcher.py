@@ -25,13 +25,14 @@ from itertools import takewhile
 import msgspec
 
 from cutthrough.exchange.work import MOST_RAW, is_costly
+from cutthrough.recording import statuses
 from cutthrough.recording.begins import Begins
 from cutthrough.recording.documents import compile_path
 from cutthrough.recording.index import NO_EXTRA, Extra, Group, Index, Serials
 from cutthrough.recording.keys import Base, KeyReader, Parts, Route
 from cutthrough.recording.lanes import Lane, OwnLanes
 from cutthrough.recording.matches import Draw, Likely, Match, Miss, Reading, TooLong
-from cutthrough.recording.model import OF_TOKENS, Pattern, Recording, Request
+from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.nearest import (
     Admits,
     Nearest,
@@ -44,8 +45,6 @@ from cutthrough.recording.patterns import Predicate as Asks
 from cutthrough.recording.patterns import Subject, make_predicate, parts_of, split
 from cutthrough.recording.sharing import Reader, mark_of, may_read
 
-# The status of a WebSocket: in the key of its recording, for a page may have its URL
-SWITCHED = 101
 # Recordings of one place that are read at a time, and their bytes
 MOST_READ, MOST_READ_BYTES = 100, 4 << 20
 
@@ -95,6 +94,7 @@ class Matcher:
         self._own = OwnLanes()
         self._shared = shared
         self._has_state = False
+        self._has_conditional = False
 
     def __len__(self) -> int:
         return len(self._recordings)
@@ -105,6 +105,11 @@ class Matcher:
     @property
     def has_patterns(self) -> bool:
         return self._patterned.has_any
+
+    @property
+    def reads_fields(self) -> bool:
+        """Do fields of requests count, beside those that routes name?"""
+        return self._patterned.has_any or self._has_conditional
 
     def add(self, recording: Recording, reading: Reading | None = None) -> bool:
         """False: what was answered by another recording is answered by that again. Its
@@ -118,10 +123,12 @@ class Matcher:
             self._read_apart[number] = reading
         if extra[0] and extra[0] not in self._predicates:
             self._predicates[extra[0]] = [
-                (one.how in OF_TOKENS, make_predicate(one)) for one in extra[0]]
+                (one.is_of_token, make_predicate(one)) for one in extra[0]]
         has_state = bool(recording.requires or recording.sets or recording.removes)
-        changes = self._patterned.has_any or has_state or (
+        conditional = statuses.is_conditional(recording)
+        changes = self._patterned.has_any or has_state or conditional or (
             index is self._patterned or index.has(base))
+        self._has_conditional |= conditional
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
         if mark := mark_of(recording):
@@ -177,8 +184,7 @@ class Matcher:
         line = self._line(recording.request)
         base, parts = (line.reader.read(recording.request, recorded=True)
                        if reading is None else (reading.base, reading.parts))
-        if recording.response.status == SWITCHED:
-            base = (*base, SWITCHED)
+        base, parts = statuses.key_of(recording, base, parts)
         return line.index, base, parts, ((), requires) if requires else NO_EXTRA
 
     def _line(self, request: Request) -> _Line:
@@ -253,7 +259,7 @@ class Matcher:
         route = line.route
         if route.lane:
             lane = request.field(route.lane)
-        if offers or self._patterned.has_any:
+        if offers or self._patterned.has_any or self._has_conditional:
             groups = list(self._groups(line, reading, whole, offers, holds, seconds))
         else:
             groups = line.index.find(reading.base, reading.parts)
@@ -300,10 +306,8 @@ class Matcher:
         if miss.likely is None:
             return miss
         line = self._line(reading.request)
-        if not offers:
-            for group in self._websockets(line, reading):
-                return Miss(f"recording {group.numbers[0]} is a WebSocket, which the "
-                            "request does not offer")
+        if reason := statuses.why_not(line.index, reading, offers=offers):
+            return Miss(reason)
         return Miss(miss.reason, likely=Likely(find_likely(
             reading.request, line.route.key, self._recordings, self._places, admits),
             miss.likely.state) if self._recordings else None)
@@ -363,7 +367,7 @@ class Matcher:
         request = recording.request
         line = self._line(request)
         route = line.route
-        if (request.body or recording.response.status == SWITCHED
+        if (request.body or recording.response.status in statuses.APART
                 or route.after != "repeat" or route.lane or route.key.fields
                 or self.masked(request) != request):
             return None
@@ -377,7 +381,7 @@ class Matcher:
         """A group: it is used up."""
         used_up = None
         for group in groups:
-            if group.extra[1] and not has(lane.state, group.extra[1]):
+            if any(lane.state.get(name) != value for name, value in group.extra[1]):
                 continue
             found = self._take(group, lane, route)
             if found is not None:
@@ -388,7 +392,10 @@ class Matcher:
     def _groups(self, line: _Line, reading: Reading, whole: Request, offers: bool,
                 known: Mapping[Pattern, bool], seconds: float) -> Iterable[Group]:
         if offers:
-            yield from self._websockets(line, reading)
+            base = (*reading.base, statuses.SWITCHED)
+            yield from line.index.find(base, reading.parts)
+        if self._has_conditional:
+            yield from statuses.find_conditional(line.index, reading)
         yield from line.index.find(reading.base, reading.parts)
         if not self._patterned.has_any:
             return
@@ -404,9 +411,6 @@ class Matcher:
                 yield group
             if time.monotonic() > until:
                 raise TooLong
-
-    def _websockets(self, line: _Line, reading: Reading) -> Iterable[Group]:
-        return line.index.find((*reading.base, SWITCHED), reading.parts)
 
     def _take(self, group: Group, lane: Lane, route: Route) -> Match | None:
         """None: the sequence is at its end."""
@@ -441,7 +445,3 @@ class Matcher:
             self._own.lanes.clear()
         else:
             self._own.lanes.pop(lane, None)
-
-
-def has(state: Mapping[str, str], required: Iterable[tuple[str, str]]) -> bool:
-    return all(state.get(name) == value for name, value in required)

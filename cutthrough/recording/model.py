@@ -11,14 +11,16 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from cutthrough.exchange.targets import spell_octets
+
 Fields = tuple[tuple[str, str], ...]
 Pairs = list[tuple[str, str]]
 Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
 # What a pattern looks at, and how. Documents are JSON, unless a name has XML in it.
 # "authority": host and port, or the host alone if the port is the scheme's; "url": that
-# and the path
+# and the path; "form": a field of a form in the body
 Part = Literal["method", "scheme", "host", "port", "authority", "path", "url", "query",
-               "field", "body"]
+               "field", "form", "body"]
 How = Literal["exact", "negate", "glob", "regex", "array", "json", "partial_json",
               "jsonpath", "form", "jwt", "jwt_jsonpath", "xml", "xml_templated",
               "xpath"]
@@ -26,6 +28,7 @@ How = Literal["exact", "negate", "glob", "regex", "array", "json", "partial_json
 # Patterns of these kinds look at a request with its secrets: what a token says is in
 # it, and not in the hash that stands for it
 OF_TOKENS = ("jwt", "jwt_jsonpath")
+JWT = "jwt"                                  # a step
 OF_XML = ("xml", "xml_templated", "xpath")
 
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
@@ -49,6 +52,11 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (host if DEFAULT_PORTS.get(self.scheme) == self.port else
                 f"{host}:{self.port}")
+
+    @property
+    def ascii_url(self) -> str:
+        """For files of other programs, whose URLs are text."""
+        return spell_octets(self.url)
 
     @property
     def url(self) -> str:
@@ -104,12 +112,19 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
 
 class Pattern(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What a request must have, instead of what the recorded one had. `key`: of a query
-    or a form, the name of a field, a JSONPath; "": the whole part."""
+    or a form, the name of a field, a JSONPath; "": the whole part. `steps`: what is
+    taken of it first, in order: the value at a JSONPath, or with "jwt" the header and
+    the payload of a token."""
 
     part: Part
     how: How = "exact"
     value: str = ""
     key: str = ""
+    steps: tuple[str, ...] = ()
+
+    @property
+    def is_of_token(self) -> bool:
+        return self.how in OF_TOKENS or JWT in self.steps
 
 
 class Recording(msgspec.Struct, frozen=True, gc=False, kw_only=True,
@@ -144,7 +159,7 @@ def find(fields: Fields, name: str) -> str:
 def split_pairs(text: str) -> Pairs:
     """The keys and values of a query or a form, decoded, in order."""
     pairs = []
-    for part in text.split("&"):
+    for part in spell_octets(text).split("&"):
         if part:
             key, _, value = part.partition("=")
             if "%" in part or "+" in part:

@@ -23,8 +23,10 @@ from cutthrough.exchange.documents import (
     select,
 )
 from cutthrough.exchange.expressions import compile_expression
+from cutthrough.exchange.targets import path_of_go
+from cutthrough.recording.documents import read_form
 from cutthrough.recording.keys import PLAIN, Parts, plain
-from cutthrough.recording.model import OF_XML, Pattern, Request, split_pairs
+from cutthrough.recording.model import JWT, OF_XML, Pairs, Pattern, Request, split_pairs
 from cutthrough.recording.xml_documents import (
     check_template,
     compile_xpath,
@@ -70,7 +72,7 @@ class Subject:
 
     def text(self, pattern: Pattern) -> Text | None:
         """The text of a pattern; None: the request has none."""
-        at = (pattern.part, pattern.key, pattern.how in OF_XML, pattern.how == "array")
+        at = (pattern.part, pattern.key, pattern.how in OF_XML)
         if at not in self._texts:
             text = _text_of(self.request, pattern)
             self._texts[at] = None if text is None else Text(text)
@@ -84,6 +86,7 @@ Asks = Callable[[Text], bool]
 def parts_of(request: Request) -> Parts:
     """What the exact patterns of a recording are looked up in."""
     parts: Parts = {name: str(getattr(request, name)) for name in PLAIN}
+    parts["path"] = path_of_go(request.path)
     for name, value in split_pairs(request.query):
         before = parts.get(("query", name))
         parts["query", name] = value if before is None else f"{before};{value}"
@@ -97,21 +100,26 @@ def split(patterns: tuple[Pattern, ...]) -> tuple[Parts, tuple[Pattern, ...]]:
     for pattern in patterns:
         at = pattern.part if pattern.part in PLAIN else ("query", pattern.key)
         is_part = pattern.part in PLAIN or (pattern.part == "query" and pattern.key)
-        if pattern.how == "exact" and is_part and at not in parts:
-            parts[at] = pattern.value
+        if pattern.how == "exact" and is_part and not pattern.steps and (
+                at not in parts):
+            parts[at] = pattern.value if pattern.part != "path" else (
+                path_of_go(pattern.value))
         else:
             left.append(pattern)
     return parts, tuple(left)
 
 
 def _text_of(request: Request, pattern: Pattern) -> str | None:
-    if pattern.part == "field":
-        if pattern.how == "array":
-            return ";".join([value for name, value in request.fields
-                             if name.lower() == pattern.key]) or None
-        return request.field(pattern.key) or None
+    if pattern.part == "field":              # joined as hoverfly does, not as HTTP does
+        return ";".join([value for name, value in request.fields
+                         if name.lower() == pattern.key]) or None
+    if pattern.part == "form":
+        values = [value for name, value in read_pairs(request) if name == pattern.key]
+        return ";".join(values) if values else None
+    if pattern.part == "path":
+        return path_of_go(request.path)
     if pattern.part == "url":
-        return request.authority + request.path
+        return request.authority + path_of_go(request.path)
     if pattern.part == "body":
         try:
             body = plain(request).body
@@ -125,18 +133,44 @@ def _text_of(request: Request, pattern: Pattern) -> str | None:
     return str(getattr(request, pattern.part))
 
 
+def read_pairs(request: Request) -> Pairs:
+    """Of a form, in its body. An upload has none."""
+    try:
+        found = read_form(plain(request))
+    except ValueError:
+        return []
+    return [] if isinstance(found, bytes) else found
+
+
 def make_predicate(pattern: Pattern) -> Predicate:
     """Raises KeyMistake."""
     asks = _READ[pattern.how](pattern)
+    steps = [*map(_step, pattern.steps)]
 
     def holds(subject: Subject) -> bool:
         text = subject.text(pattern)
         try:
+            for take in steps:
+                text = None if text is None else take(text)
             return text is not None and asks(text)
         except TooMuch:                      # what is not known to match does not
             return False
 
     return holds
+
+
+def _step(name: str) -> Callable[[Text], Text | None]:
+    """Raises KeyMistake."""
+    if name == JWT:
+        return lambda text: text.claims
+    compile_path(name)
+
+    def take(text: Text) -> Text | None:
+        found = [] if text.document is Text else select(text.document, name)
+        return Text(found[0] if isinstance(found[0], str) else canonical(found[0])) if (
+            found) else None
+
+    return take
 
 
 def _exact(pattern: Pattern) -> Asks:

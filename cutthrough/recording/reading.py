@@ -13,7 +13,6 @@ from cutthrough.recording.masking import Masker, Redaction
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.matches import Likely, Reading
 from cutthrough.recording.model import (
-    OF_TOKENS,
     Message,
     Pattern,
     Recording,
@@ -59,7 +58,7 @@ def ask(patterns: tuple[Pattern, ...], request: Request, whole: Request
         ) -> dict[Pattern, bool]:
     """Which hold. `whole`: with its secrets."""
     with_secrets, without = Subject(whole), Subject(request)
-    return {one: make_predicate(one)(with_secrets if one.how in OF_TOKENS else without)
+    return {one: make_predicate(one)(with_secrets if one.is_of_token else without)
             for one in patterns}
 
 

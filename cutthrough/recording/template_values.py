@@ -14,11 +14,15 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from ipaddress import IPv4Address, IPv6Address
+from string import ascii_letters
 from typing import Any
 from urllib.parse import quote
 
 # Digits of `round`; characters of a format, and of those that are trimmed
 MOST_DIGITS, MOST_FORMAT, MOST_TRIMMED = 15, 100, 16
+# Characters of a random text
+MOST_RANDOM = 1000
 
 _NAMED = {"": "%Y-%m-%dT%H:%M:%SZ", "iso": "%Y-%m-%dT%H:%M:%SZ"}
 # No width: `%9999999Y` is one
@@ -195,5 +199,24 @@ def _random_int(low: int, high: int) -> int:
     return low + secrets.randbelow(high - low + 1)
 
 
+def _random_float(low: float, high: float) -> float:
+    return low + (high - low) * secrets.randbelow(1 << 53) / (1 << 53)
+
+
+def _random_text(length: int) -> str:
+    if not 0 <= length <= MOST_RANDOM:
+        raise TemplateMistake(f"random_text() has at most {MOST_RANDOM} characters")
+    return "".join([secrets.choice(ascii_letters) for _ in range(length)])
+
+
+def _random_email() -> str:
+    return f"{_random_text(8)}@{_random_text(8)}.example".lower()
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "now": _now, "uuid": _uuid, "random_int": _random_int}
+    "now": _now, "uuid": _uuid, "random_int": _random_int,
+    "random_float": _random_float, "random_text": _random_text,
+    "random_boolean": lambda: secrets.choice(("true", "false")),
+    "random_email": _random_email,
+    "random_ipv4": lambda: str(IPv4Address(secrets.randbits(32))),
+    "random_ipv6": lambda: str(IPv6Address(secrets.randbits(128)))}

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cutthrough.capture.answers import read_rows, select
@@ -18,7 +18,13 @@ from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.har import make_archive
 from cutthrough.capture.imported import NotImported
-from cutthrough.capture.importing import MOST_MEMORY, bound_memory, import_file
+from cutthrough.capture.importing import (
+    MOST_MEMORY,
+    bound_memory,
+    import_file,
+    show_others,
+    show_result,
+)
 from cutthrough.capture.query import MOST_ROWS, Query, QueryError
 from cutthrough.capture.shown import LightRow, show_read
 from cutthrough.capture.store import Reader, StoreError
@@ -258,18 +264,22 @@ def import_flows(database: str, given: argparse.Namespace) -> int:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
             refused = True
             continue
-        refused |= print_import(name, result.added, result.known, result.refused,
-                                result.reasons)
+        except OSError as error:
+            print(safe(f"cutthrough: {name}: {error.strerror}"), file=sys.stderr)
+            refused = True
+            continue
+        refused |= print_import(name, show_result(result))
     return int(refused)
 
 
-def print_import(name: str, added: int, known: int, refused: int,
-                 reasons: Iterable[str]) -> bool:
-    """Returns whether an exchange was refused."""
-    for reason in reasons:
+def print_import(name: str, result: Mapping[str, Any]) -> bool:
+    """`result`: as of show_result. Returns whether an exchange was refused."""
+    for reason in (*result["reasons"], *result["notes"]):
         print(safe(f"cutthrough: {name}: {reason}"), file=sys.stderr)
-    print(f"{name}: {added} imported, {known} were there, {refused} refused")
-    return refused > 0
+    others = show_others(result["others"])
+    print(safe(f"{name}: {result['imported']} imported, {result['known']} were there, "
+               f"{result['refused']} refused{others and f', {others}'}"))
+    return bool(result["refused"])
 
 
 def delete(reader: Reader, given: argparse.Namespace, test: Test) -> int:

@@ -234,21 +234,21 @@ def import_flows(listener: Listener, given: argparse.Namespace) -> int:
         refuse("--keep-credentials", "is not for --admin")
     refused = False
     for name in given.files:
-        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
-            content = file.read(MOST_IMPORT + 1)
         try:
+            with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+                content = file.read(MOST_IMPORT + 1)
             if len(content) > MOST_IMPORT:
                 raise Unanswered(f"is longer than {MOST_IMPORT >> 20} MiB: import it "
                                  "where the database is")
             result = json.loads(fetch(
                 listener, "POST", "/flows/import", content, IMPORT_S,
                 name=os.path.basename(name)[:MOST_NAME]))
-        except Unanswered as error:
-            print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
+        except (Unanswered, OSError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
+            print(safe(f"cutthrough: {name}: {what}"), file=sys.stderr)
             refused = True
             continue
-        refused |= print_import(name, result["imported"], result["known"],
-                                result["refused"], result["reasons"])
+        refused |= print_import(name, result)
     return int(refused)
 
 

@@ -13,30 +13,31 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cutthrough.capture.imported import NotImported
-from cutthrough.capture.importing import MOST_MEMORY, bound_memory
+from cutthrough.capture.imported import Altered, NotImported, Unlike
+from cutthrough.capture.importing import MOST_MEMORY, bound_memory, show_others
 from cutthrough.capture.store import StoreError
 from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
+from cutthrough.exchange.visible import visible
 from cutthrough.recording import edits, key_file
 from cutthrough.recording.documents import KeyMistake, compile_finder
-from cutthrough.recording.exchanges import read_exchanges, write_archive
+from cutthrough.recording.exchanges import write_archive
+from cutthrough.recording.files import Contents, read_recordings
 from cutthrough.recording.folder import (
     pack,
     read_folder,
     read_key_check,
     write_folder,
 )
-from cutthrough.recording.foreign import Altered
-from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Recording
 from cutthrough.recording.modes import NAME as MODE
@@ -44,7 +45,7 @@ from cutthrough.recording.modes import State, read_state, write_state
 from cutthrough.recording.places import open_sessions
 from cutthrough.recording.session import AnySession, AnySessions, Manifest, check_name
 from cutthrough.recording.sessions import SUFFIX
-from cutthrough.recording.vcr import read_cassette, write_cassette
+from cutthrough.recording.vcr import write_cassette
 from cutthrough.tools.database import find_recordings, state_directory
 
 DIRECTORY = variable_name("recording_directory")
@@ -291,27 +292,47 @@ def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
 
 
 def import_all(sessions: AnySessions, given: argparse.Namespace) -> int:
-    manifest, failed, added = None, 0, 0
+    """Files that cannot be read are named, and the others come in."""
+    manifest, failed, added = None, False, 0
     found: list[Recording] = []
     for name in given.files:
         path = Path(name)
-        if path.is_dir():
-            manifest, more = read_folder(path)
-            tell_other_key(given, path, more)
-            found += more
-            continue
-        for one in read_file(path):
-            if isinstance(one, NotImported):
-                failed += not isinstance(one, Altered)
-                print(f"cutthrough: {name}: {one}", file=sys.stderr)
+        try:
+            if path.is_dir():
+                manifest, more = read_folder(path)
+                tell_other_key(given, path, more)
+                found += more
             else:
-                found.append(one)
+                failed |= tell_contents(name, read_recordings(path), found)
+        except (NotImported, OSError) as error:
+            what = error.strerror if isinstance(error, OSError) else error
+            print(visible(f"cutthrough: {name}: {what}"), file=sys.stderr)
+            failed = True
+    if failed and not found and manifest is None:
+        return 1                             # it makes no session
     session = open_or_create(sessions, given.session, manifest)
     for at in range(0, len(found), BATCH):
         added += len(session.add(found[at:at + BATCH]))
     session.close()
     print(f"{added} recordings added to {given.session}")
-    return 1 if failed else 0
+    return int(failed)
+
+
+def tell_contents(name: str, contents: Contents, found: list[Recording]) -> bool:
+    """Adds the recordings, and says what of the file is none. Returns whether one could
+    not be read."""
+    others, failed = Counter[str](), False
+    for one in contents.items:
+        if isinstance(one, Unlike):
+            others[one.kind] += 1
+        elif isinstance(one, NotImported):
+            failed |= not isinstance(one, Altered)
+            print(visible(f"cutthrough: {name}: {one}"), file=sys.stderr)
+        else:
+            found.append(one)
+    if others:
+        print(visible(f"cutthrough: {name}: {show_others(others)}"), file=sys.stderr)
+    return failed
 
 
 def tell_other_key(given: argparse.Namespace, path: Path, found: list[Recording]
@@ -328,31 +349,6 @@ def open_or_create(sessions: AnySessions, name: str, manifest: Manifest | None
     if name in sessions.names():
         return sessions.open(name)
     return sessions.create(name, manifest)
-
-
-class Kind(msgspec.Struct):
-    """What tells a cassette from a simulation; the rest of a file is only skipped."""
-
-    interactions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-def read_file(path: Path) -> Iterator[Recording | NotImported]:
-    """A cassette of VCR.py, a simulation of hoverfly, a HAR, or a dump of mitmproxy."""
-    if path.suffix in (".yaml", ".yml"):
-        yield from read_cassette(path.read_bytes())
-        return
-    if path.suffix == ".json":
-        data = path.read_bytes()
-        try:
-            is_cassette = data.lstrip()[:1] == b"[" or (
-                msgspec.json.decode(data, type=Kind).interactions is not msgspec.UNSET)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            is_cassette = False
-        yield from read_cassette(data) if is_cassette else read_simulation(
-            data, path.parent)
-        return
-    with path.open("rb") as file:
-        yield from read_exchanges(file)
 
 
 _ACTIONS = {"list": list_sessions, "show": show, "delete": delete, "export": export,

@@ -98,7 +98,8 @@ def test_a_file_is_imported_and_that_is_logged(path):
             verb="import", database=path, name="a.har", client="192.0.2.9",
             size=len(content)), content)
         assert head.found == added and json.loads(b"".join(text)) == {
-            "imported": added, "known": 1 - added, "refused": 0, "reasons": []}
+            "imported": added, "known": 1 - added, "refused": 0, "reasons": [],
+            "notes": [], "others": {}}
     newest = json.loads(ask(path, limit=1)[1])["flows"][0]
     assert newest["url"] == "https://a.test/x?y=1" and "program" not in newest
     with contextlib.closing(open_reader(path)) as reader:

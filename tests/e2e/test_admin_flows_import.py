@@ -43,14 +43,15 @@ def test_an_archive_and_a_dump_are_imported_once_and_logged(filled, database):
     file = archive(entry(), entry(request=asked,
                                   startedDateTime="2026-03-01T12:01:00Z"))
     assert post(operator, file) == (200, {
-        "imported": 2, "known": 0, "refused": 0, "reasons": []})
+        "imported": 2, "known": 0, "refused": 0, "reasons": [], "notes": [],
+        "others": {}})
     assert ids(operator, "filter=~d+b.test") == [12]
     assert "Cookie: [redacted]\r\n" in json.loads(
         get(operator, "/flows/12")[2])["request_head"]
     assert post(operator, file, "")[1]["known"] == 2
     assert post(operator, dump(state()) + dump({"type": "tcp"}), "name=b.mitm")[1] == {
-        "imported": 1, "known": 0, "refused": 1,
-        "reasons": ["flow 1: is of type 'tcp', not http"]}
+        "imported": 1, "known": 0, "refused": 0, "reasons": [], "notes": [],
+        "others": {"tcp": 1}}
     assert [one for one in reads(database) if one[1] == "import"] == [
         ("127.0.0.1", "import", "a.har", 2), ("127.0.0.1", "import", "", 0),
         ("127.0.0.1", "import", "b.mitm", 1)]
@@ -61,7 +62,8 @@ def test_what_is_exported_is_known_when_it_is_imported(filled):
     file = get(operator, "/flows.har")[2]
     get(operator, "/flows/3", "DELETE")
     assert post(operator, file)[1] == {
-        "imported": 1, "known": 9, "refused": 0, "reasons": []}
+        "imported": 1, "known": 9, "refused": 0, "reasons": [], "notes": [],
+        "others": {}}
 
 
 def test_a_watcher_sees_what_is_imported(filled):

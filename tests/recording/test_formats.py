@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.exchanges import read_exchanges
+from cutthrough.recording.files import read_recordings
 from cutthrough.recording.folder import (
     encode,
     pack,
@@ -26,7 +27,6 @@ from cutthrough.recording.masking import Redaction
 from cutthrough.recording.model import Chunk, Message, Pattern, Recording, Response
 from cutthrough.recording.session import Manifest
 from cutthrough.recording.vcr import read_cassette, write_cassette
-from cutthrough.tools.recordings import read_file
 from tests.capture.dumps import dump, state
 from tests.recording.answers import request
 
@@ -165,4 +165,4 @@ def test_an_old_cassette_of_json_is_no_simulation(tmp_path):
     path = tmp_path / "old.json"
     path.write_text('[{"request": {}, "response": {}}]')
     with pytest.raises(NotImported, match=r"vcr\.migration"):
-        list(read_file(path))
+        list(read_recordings(path).items)

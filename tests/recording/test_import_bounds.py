@@ -21,7 +21,7 @@ from cutthrough.recording.vcr import read_cassette
 from cutthrough.recording.yaml_documents import Loader, load
 
 INTERACTION = "{request: {method: GET, uri: 'http://a/', headers: {a: %s}}, " \
-    "response: {status: {code: 200}}}"
+    "response: {status: {code: 200}, body: null}}"
 # Bytes that a byte of a file may become, and what any file may
 FACTOR, LEAST = 100, 110 << 20
 

@@ -3,19 +3,20 @@
 import base64
 import json
 import time
+from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 import pytest
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.capture.imported import Altered, NotImported
 from cutthrough.recording import reading as apart
-from cutthrough.recording.foreign import Altered
 from cutthrough.recording.hoverfly import read_simulation
 from cutthrough.recording.matcher import Matcher
 from cutthrough.recording.matches import Draw, Match, Miss, TooLong
 from cutthrough.recording.model import Pattern, Recording, Request
 from cutthrough.recording.patterns import Subject, make_predicate
 from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.templates import render
 from tests.recording.answers import recording, request
 
 
@@ -380,3 +381,56 @@ def test_patterns_beyond_their_time_move_no_sequence():
         assert isinstance(drawn, Draw)
         found = matcher.take(drawn)
         assert isinstance(found, Match) and found.recording.number == number
+
+
+def test_paths_are_those_of_hoverfly_and_values_are_joined():
+    """Go decodes a path, unless it would be written in another way."""
+    def one(path, matcher="exact"):
+        return pair({"path": [{"matcher": matcher, "value": path}]}, body=path)
+
+    data = simulation(
+        one("/a b/café"), one("/n/*/x y", "glob"), one("/user/name%3Abob"),
+        one("/te~st'(x)"), pair({"path": exact("/h"), "headers": {
+            "Accept": exact("a;b")}}, body="joined"))
+    assert answers(
+        data, request("/a%20b/caf%C3%A9"), request("/n/1/x%20y"),
+        request("/user/name%3Abob"), request("/te~st'(x)"), request("/user/name:bob"),
+        request("/h", fields=(("Accept", "a"), ("accept", "b")))) == [
+        "/a b/café", "/n/*/x y", "/user/name%3Abob", "/te~st'(x)", None, "joined"]
+
+
+def test_a_second_matcher_looks_at_what_the_first_one_takes():
+    chain = [{"matcher": "jsonpath", "value": "$.items[1]", "doMatch": {
+        "matcher": "jsonpath", "value": "$.name", "doMatch": {
+            "matcher": "exact", "value": "b"}}}]
+    form = [{"matcher": "form", "value": {
+        "who": [{"matcher": "jwt", "value": '{"payload": {}}', "doMatch": {
+            "matcher": "jsonpath", "value": "$.payload.sub", "doMatch": {
+                "matcher": "exact", "value": "ann"}}}],
+        "n": [{"matcher": "regex", "value": "^[0-9]+$"}]}}]
+    data = simulation(pair({"body": chain}, body="chain"),
+                      pair({"body": form}, body="form"))
+    items = '{"items": [{"name": "a"}, {"name": "%s"}]}'
+    kind = (("Content-Type", "application/x-www-form-urlencoded"),)
+    assert answers(
+        data, request("/", items % "b"), request("/", items % "c"), request("/", "[]"),
+        request("/", f"n=1&who={token(sub='ann')}", fields=kind),
+        request("/", f"n=x&who={token(sub='ann')}", fields=kind),
+        request("/", f"n=1&who={token(sub='bob')}", fields=kind)) == [
+        "chain", None, None, "form", None, None]
+    (one,) = read_simulation(simulation(pair({"body": [
+        {"matcher": "jsonpath", "value": "$[", "doMatch": {"matcher": "exact"}}]})))
+    assert isinstance(one, NotImported)
+
+
+def test_random_values_and_literals_of_templates_are_known():
+    names = ("randomString", "randomStringLength 3", "randomBoolean", "randomFloat",
+             "randomFloatRange 1 2.5", "randomEmail", "randomIPv4", "randomIPv6")
+    body = "|".join(f"{{{{ {name} }}}}" for name in (*names, "Literals.a"))
+    (one,) = read_simulation(simulation(
+        pair({}, templated=True, body=body), literals=[{"name": "a", "value": "{{x"}]))
+    values = render(one, request("/"), {}).response.body.decode().split("|")
+    assert len(values[0]) == 10 and len(values[1]) == 3 and values[8] == "{{x"
+    assert values[2] in ("true", "false") and 1 <= float(values[4]) <= 2.5
+    assert 0 <= float(values[3]) <= 1 and "@" in values[5]
+    assert IPv4Address(values[6]) and IPv6Address(values[7])
