@@ -121,6 +121,9 @@ har-judges: build/built.native ## our HAR and recordings before other programs, 
 	scripts/bootstrap.sh judges
 	$(PY) -m pytest -q tests/judges $(PYTEST_ARGS)
 
+import-campaign: build/built.native ## how much of real files of other programs comes in; FILES=a directory
+	$(PY) -m bench.import_campaign '$(or $(FILES),$(error FILES=a directory))' $(ARGS)
+
 ktls: .venv/ready.test build/built.native ## TLS by the kernel, in a guest with Debian's kernel; installed if missing (60 MB to load)
 	scripts/bootstrap.sh guest
 	scripts/ktls.sh $(PYTEST_ARGS)
@@ -214,5 +217,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms
