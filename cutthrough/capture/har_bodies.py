@@ -87,19 +87,19 @@ def join_params(post: Post, fields: Fields) -> tuple[Body, str]:
     params = post.params or []
     kind = post.mime_type or find(fields, "content-type")
     if not kind.lower().startswith("multipart/"):
-        return join_pairs([(one.name, one.value or "") for one in params]), ""
+        return join_pairs([(param.name, param.value or "") for param in params]), ""
     boundary = parameter(find(fields, "content-type"), "boundary") or (
         parameter(kind, "boundary"))
-    if not boundary or any(one.value is None for one in params):
+    if not boundary or any(param.value is None for param in params):
         return None, post.state or "incomplete"
     pieces = []
-    for one in params:
-        name = f'; filename="{quoted(one.file_name)}"' if one.file_name else ""
-        typed = f"Content-Type: {quoted(one.content_type)}\r\n" if (
-            one.content_type) else ""
+    for param in params:
+        name = f'; filename="{quoted(param.file_name)}"' if param.file_name else ""
+        typed = f"Content-Type: {quoted(param.content_type)}\r\n" if (
+            param.content_type) else ""
         pieces.append(f"--{boundary}\r\nContent-Disposition: form-data; "
-                      f'name="{quoted(one.name)}"{name}\r\n{typed}\r\n'
-                      f"{one.value}\r\n")
+                      f'name="{quoted(param.name)}"{name}\r\n{typed}\r\n'
+                      f"{param.value}\r\n")
     return f"{''.join(pieces)}--{boundary}--\r\n", post.state or ""
 
 

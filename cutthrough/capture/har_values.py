@@ -89,6 +89,6 @@ def _sound_list(value: list[Any], kind: Any, place: str, notes: Notes) -> list[A
 def _present(kind: Any) -> Any:
     """The type without None."""
     if get_origin(kind) in (Union, UnionType):
-        left = [one for one in get_args(kind) if one is not type(None)]
+        left = [inner for inner in get_args(kind) if inner is not type(None)]
         return left[0] if len(left) == 1 else kind
     return kind

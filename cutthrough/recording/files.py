@@ -55,14 +55,14 @@ def read_recordings(path: Path) -> Contents:
         raise NotImported("is empty")
     if is_json(data, start):
         try:
-            found = read_file(data, constants=True)
+            document = read_file(data, constants=True)
         except (ValueError, RecursionError) as error:
             raise NotImported(f"is no JSON: {error}") from None
-        if isinstance(found, dict) and "log" in found:
-            return Contents("HAR", recordings_of(read_log(found)))
+        if isinstance(document, dict) and "log" in document:
+            return Contents("HAR", recordings_of(read_log(document)))
         if len(data) > MOST_FILE:
             raise NotImported(f"is longer than {MOST_FILE} bytes")
-        return read_document(found, path.parent)
+        return read_document(document, path.parent)
     if not any(word in data.replace(b"\0", b"") for word in _OF_CASSETTES):
         raise NotImported(UNKNOWN)
     return read_document(read_yaml(data), path.parent)
@@ -75,11 +75,11 @@ def is_json(data: bytes, start: bytes) -> bool:
         data.startswith(codecs.BOM_UTF8)))
 
 
-def read_document(found: Any, folder: Path) -> Contents:
+def read_document(document: Any, folder: Path) -> Contents:
     """Raises NotImported."""
-    if isinstance(found, dict) and "meta" in found:
-        return Contents("hoverfly", read_pairs(found, folder))
-    if is_old(found) or (isinstance(found, dict) and (
-            "interactions" in found or "http_interactions" in found)):
-        return Contents(program_of(found), read_interactions(found))
+    if isinstance(document, dict) and "meta" in document:
+        return Contents("hoverfly", read_pairs(document, folder))
+    if is_old(document) or (isinstance(document, dict) and (
+            "interactions" in document or "http_interactions" in document)):
+        return Contents(program_of(document), read_interactions(document))
     raise NotImported(UNKNOWN)

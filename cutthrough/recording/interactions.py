@@ -124,7 +124,7 @@ def read_body(value: Any, codec: str = "utf-8") -> bytes:
         case str():
             return encode(value, codec)
         case list():                         # what an iterator gave, piece by piece
-            if all(isinstance(one, str | bytes) for one in value):
+            if all(isinstance(piece, str | bytes) for piece in value):
                 return b"".join(map(read_body, value))
         case dict():
             return read_table(value)
@@ -196,9 +196,9 @@ def read_time(value: Any) -> int:
         return 0
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
-            found = read(value)
-            return max(0, int((found.replace(tzinfo=found.tzinfo or UTC)).timestamp()
-                              * 1e6))
+            date = read(value)
+            return max(0, int(date.replace(tzinfo=date.tzinfo or UTC).timestamp() * 1e6)
+                       )
         except (ValueError, TypeError, IndexError, OverflowError):
             continue
     return 0

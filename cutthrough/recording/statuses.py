@@ -1,5 +1,5 @@
-"""Answers whose status is a part of their key: they answer no client that has not asked
-for such a one.
+"""Answers with a status that is a part of their key: a client without the question gets
+none of them.
 
 A WebSocket has the URL of a page, perhaps. An answer to a condition has no content
 (RFC 9110 section 13), and one to a range has some octets of it (section 14): it answers

@@ -7,7 +7,8 @@ import json
 import msgspec
 import pytest
 
-from cutthrough.capture.imported import Altered, NotImported, Unlike
+from cutthrough.capture.dump_reader import read_dump
+from cutthrough.capture.imported import Altered, NotImported, Unlike, make_redactor
 from cutthrough.capture.importing import import_file
 from cutthrough.recording.exchanges import read_exchanges
 from cutthrough.recording.matcher import Matcher
@@ -15,6 +16,7 @@ from cutthrough.recording.matches import Match, Miss
 from cutthrough.recording.vcr import read_cassette
 from tests.capture.dumps import dump, state
 from tests.capture.dumps import request as sent
+from tests.capture.dumps import response as received
 from tests.recording.answers import request
 from tests.recording.test_imports_named import archive, entry, imported
 
@@ -301,3 +303,36 @@ def test_octets_that_python_has_escaped_are_octets():
         "headers": [{"name": "X-N", "value": "caf\udce9"}]}))
     assert (one.request.path, one.request.query) == ("/%FF", "q=%E9") and named == []
     assert one.response.field("x-n") == "caf\xe9"
+
+
+@pytest.mark.parametrize(("method", "status"), [(b"HEAD", 200), (b"GET", 304)])
+def test_the_length_of_no_content_survives_a_dump(method, status):
+    fields = [[b"Content-Length", b"555"], [b"Content-Encoding", b"gzip"],
+              [b"Transfer-Encoding", b"chunked"]]
+    (one,) = read_exchanges(io.BytesIO(dump(state(
+        request=sent(method=method), response=received(
+            status_code=status, content=b"", headers=fields)))))
+    assert one.response.fields == (
+        ("Content-Length", "555"), ("Content-Encoding", "gzip"))
+
+
+@pytest.mark.parametrize("version", [[0, 10, 1], [0, 18, 2], 4])
+def test_old_dumps_are_read(version):
+    """Their keys have other names."""
+    one = state(version=version)
+    answer, asked = one["response"], one["request"]
+    if version == [0, 10, 1]:
+        for side in (one["response"], one["request"]):
+            del side["http_version"]
+            side["httpversion"] = [1, 0]
+        answer |= {"code": answer.pop("status_code"), "msg": answer.pop("reason")}
+        del one["type"], one["server_conn"], asked["authority"]
+    else:
+        one["server_conn"] = {
+            "peername": None, "ip_address": {"address": ["192.0.2.1", 80]}}
+    (found,) = read_dump(io.BytesIO(dump(one)), make_redactor(keep_credentials=True))
+    assert (found.status, found.response.body) == (200, "hello")
+    assert found.reason_phrase == "OK" and found.url == "http://a.test:8080/a?b=c"
+    assert found.peer == (None if version == [0, 10, 1] else "192.0.2.1")
+    assert found.response.version == (
+        "HTTP/1.0" if version == [0, 10, 1] else "HTTP/1.1")
