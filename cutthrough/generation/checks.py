@@ -199,16 +199,17 @@ def _note_paths(generation: Generation) -> Iterator[str]:
 
 
 def _note_replays(generation: Generation) -> Iterator[str]:
-    """Tunnels that are opened by a rule, and replayed by a later one for some requests."""
+    """Tunnels that a rule opens, and whose requests a later rule replays."""
     rules = generation.policy.rules
     for i, rule in enumerate(rules):
         if not rule.tls.startswith("intercept") or rule.recording:
             continue
         for later in rules[i + 1:]:
-            if later.recording in ("replay", "cache", "spy") and _may_meet(rule, later):
-                yield (f"{rule.source}: opens tunnels whose requests {later.source}"
-                       f" replays: add recording = \"{later.recording}\", or their origins"
-                       " are dialled unless all of GET and POST is replayed")
+            if later.recording in ("replay", "cache", "spy") and (
+                    _may_meet(rule, later)):
+                yield (f"{rule.source}: opens tunnels whose requests {later.source} "
+                       f"replays: add recording = \"{later.recording}\"; else an origin "
+                       "is dialled if not every GET and POST to it is replayed")
                 break
 
 

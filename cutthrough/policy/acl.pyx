@@ -3,9 +3,8 @@
 
 The first rule that matches decides, but not every rule is read: a rule that names hosts is
 found by the host, a rule that names only addresses by the address, and only rules that name
-neither are in a list. Each of these searches returns runs of candidates in the order of the
-rules. The other conditions of the candidates are then checked until one matches; no run is
-read beyond the best match of another run.
+neither are in a list. Each search returns runs of candidates in the order of the rules. Their
+other conditions are checked until one matches; no run is read beyond another run's best match.
 
 Before the name is resolved the address is not known. A rule that depends on it is a "maybe":
 a maybe that denies is skipped, a maybe that allows lets the request go on. Each address is

@@ -3,6 +3,8 @@ from collections.abc import Callable, Mapping
 from cutthrough.policy.known import Known
 from cutthrough.policy.source import User
 
+def normalized(text: bytes) -> bytes: ...
+
 class Account:
     name: bytes
     groups: tuple[str, ...]

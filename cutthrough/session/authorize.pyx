@@ -154,7 +154,8 @@ cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.needs_opening = verdict.waits
     c.request.acts = verdict.acts & c.context.acts
     c.request.recording_inside = 0
-    if c.request.is_tunnel and c.snapshot.acl.replays and verdict.outcome == OK:
+    if c.request.is_tunnel and verdict.outcome == OK and (
+            c.snapshot.acl is not None and c.snapshot.acl.replays):
         c.request.recording_inside = <unsigned char>find_replay_inside(c)
     return verdict.outcome
 

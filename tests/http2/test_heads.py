@@ -113,8 +113,8 @@ INVALID = {
     "no authority", "empty authority", "relative path", "space in the path",
     "line end in the path", "NUL in the path", "space in the authority",
     "path in the authority", "query in the authority", "fragment in the authority",
-    "userinfo", "backslash in the authority", "scheme that is none", "line end in a value",
-    "bare LF in a value", "NUL in a value", "another host", "two hosts"}
+    "userinfo", "backslash in the authority", "scheme that is none",
+    "line end in a value", "bare LF in a value", "NUL in a value", "another host", "two hosts"}
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -125,7 +125,8 @@ def test_what_http_11_would_read_differently_is_refused(name) -> None:
 
 @pytest.mark.parametrize("value", [b" y", b"y\t", b" \t y "])
 def test_white_space_around_a_value_is_trimmed(value) -> None:
-    assert lines([*GET, (b"x", value), (b"cookie", value)])[2:4] == [b"x: y", b"cookie: y"]
+    assert lines([*GET, (b"x", value), (b"cookie", value)])[2:4] == [
+        b"x: y", b"cookie: y"]
 
 
 def test_an_extended_connect_is_known() -> None:

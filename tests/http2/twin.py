@@ -90,7 +90,9 @@ def head_of(fields: Fields, ends: bool) -> bytes | None:
 def length_of(fields: Fields) -> int:
     """By the last Content-Length; 0: it is none."""
     values = [value for name, value in fields if name == b"content-length"]
-    return int(values[-1]) if values and re.fullmatch(rb"[0-9]{1,18}", values[-1]) else 0
+    if values and re.fullmatch(rb"[0-9]{1,18}", values[-1]):
+        return int(values[-1])
+    return 0
 
 
 def trailers_of(fields: Fields) -> bytes | None:

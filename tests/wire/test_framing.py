@@ -138,8 +138,8 @@ def test_a_response_that_was_read_leniently_is_the_last_of_its_connection() -> N
 
 
 def test_transfer_coding_in_http_1_0_is_refused() -> None:
-    # R5: a reader of that version sees a body that ends with the connection. Of an origin
-    # every client reads chunks.
+    # R5: a reader of that version sees a body that ends with the connection. The chunks
+    # of an origin are read by every client.
     field = "Transfer-Encoding: chunked"
     assert request(field, line="POST / HTTP/1.0") == "bad_framing"
     assert response(field, line="HTTP/1.0 200 OK") == ("chunked", 0, False)

@@ -26,12 +26,13 @@ VALUE = rb"\t\x20-\x7e\x80-\xff"
 FIELDS = rb"((?:[%b]+:[%b]*\r\n)*)\r\n" % (TCHAR, VALUE)
 REQUEST = re.compile(
     rb"(?:\r\n)?([%b]+) ([!-~\x80-\xff]+) HTTP/1\.([01])\r\n" % TCHAR + FIELDS)
-# With what is read leniently: one empty line before, bare LF, obs-fold, controls, white space
-# before a colon.
+# With what is read leniently: one empty line before, bare LF, obs-fold, controls, white
+# space before a colon.
 ODD = rb"\x01-\x09\x0b\x0c\x0e-\xff"
 RESPONSE = re.compile(
     rb"(?:\r?\n)?HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([%b]*))?\r?\n" % ODD
-    + rb"((?:[%b]+[ \t]{0,8}:[%b]*\r?\n(?:[ \t][%b]*\r?\n)*)*)\r?\n" % (TCHAR, ODD, ODD))
+    + rb"((?:[%b]+[ \t]{0,8}:[%b]*\r?\n(?:[ \t][%b]*\r?\n)*)*)\r?\n" % (
+        TCHAR, ODD, ODD))
 
 # Numbers of http1.pxd.
 HOST, CONTENT_LENGTH, CONNECTION = 1, 2, 4

@@ -21,8 +21,8 @@ DIGIT = frozenset(b"0123456789")
 HEXDIG = frozenset(b"0123456789abcdefABCDEF")
 # field-vchar, SP, HTAB, obs-text: all but the controls (RFC 9110 section 5.5).
 VALUE = frozenset(range(256)) - frozenset(range(32)) - {127} | {9}
-# RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it. None of
-# them can end a request line.
+# RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it. None
+# of them can end a request line.
 TARGET = frozenset(range(33, 256)) - {127}
 # Of a response: what other proxies pass, and no reader takes for the end of a line.
 VALUE_OF_RESPONSE = frozenset(range(256)) - frozenset(b"\0\r\n")
@@ -279,8 +279,8 @@ def read_response_framing(head: Head, method: bytes) -> Framing | str:
     codings = head.values(b"transfer-encoding")
     kind = length_fields(head)
     if status < 200 or status in (204, 304) or method == b"HEAD":
-        # Rule 1: no content, whatever the fields say. If they cannot be meant, content may
-        # follow all the same.
+        # Rule 1: no content, whatever the fields say. If they cannot be meant, content
+        # may follow all the same.
         if isinstance(kind, str):
             meant = False
         elif status < 200 or status == 204:
