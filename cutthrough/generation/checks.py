@@ -208,8 +208,8 @@ def _note_replays(generation: Generation) -> Iterator[str]:
             if later.recording in ("replay", "cache", "spy") and (
                     _may_meet(rule, later)):
                 yield (f"{rule.source}: opens tunnels whose requests {later.source} "
-                       f"replays: add recording = \"{later.recording}\"; else an origin "
-                       "is dialled if not every GET and POST to it is replayed")
+                       f"replays: add recording = \"{later.recording}\"; else an "
+                       "origin is dialled if not every GET and POST to it is replayed")
                 break
 
 

@@ -114,7 +114,8 @@ INVALID = {
     "line end in the path", "NUL in the path", "space in the authority",
     "path in the authority", "query in the authority", "fragment in the authority",
     "userinfo", "backslash in the authority", "scheme that is none",
-    "line end in a value", "bare LF in a value", "NUL in a value", "another host", "two hosts"}
+    "line end in a value", "bare LF in a value", "NUL in a value", "another host",
+    "two hosts"}
 
 
 @pytest.mark.parametrize("name", MALFORMED)

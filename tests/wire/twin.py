@@ -21,8 +21,8 @@ DIGIT = frozenset(b"0123456789")
 HEXDIG = frozenset(b"0123456789abcdefABCDEF")
 # field-vchar, SP, HTAB, obs-text: all but the controls (RFC 9110 section 5.5).
 VALUE = frozenset(range(256)) - frozenset(range(32)) - {127} | {9}
-# RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it. None
-# of them can end a request line.
+# RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it.
+# None of them can end a request line.
 TARGET = frozenset(range(33, 256)) - {127}
 # Of a response: what other proxies pass, and no reader takes for the end of a line.
 VALUE_OF_RESPONSE = frozenset(range(256)) - frozenset(b"\0\r\n")
