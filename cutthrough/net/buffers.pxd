@@ -3,12 +3,12 @@
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum:
-    # The longest head is 16 KiB (h11's limit); the rest is for REWRITE_ROOM and a little more
+    # Most heads are below 16 KiB (h11's limit); the rest is for REWRITE_ROOM and a little more
     HEAD_BLOCK = 16384 + 1024
     # One read of the copying relay: 64 KiB; a rewritten head may stand before it
     COPY_BYTES = 65536
     COPY_BLOCK = COPY_BYTES + HEAD_BLOCK
-    # The longest rewritten response head: one more octet for each of 1024 fields
+    # The longest rewritten head: one more octet for each of a response's 1024 fields
     ANSWER_BLOCK = 65536 + 2048
 
 # The purpose of a block's bytes. Each purpose has a share of the bound on all blocks, so

@@ -244,5 +244,3 @@ def make_hash(secret: bytes, algorithm: str) -> str:
             rounds=_NEW_ROUNDS, salt=salt)
         return str(using.hash(secret))
     raise ValueError(f"{algorithm!r} is not one of {', '.join(ALGORITHMS)}")
-
-

@@ -91,7 +91,7 @@ cdef class Client(StreamOwner):
     cdef uint8_t until_close            # the response ends when the origin closes
     cdef uint8_t stages                 # bits of the stages that are left; see stages
     cdef uint8_t sender                 # load balancer that named the client; see proxied; 0: none
-    cdef uint16_t input_seen            # bytes of `input` parsed before as an unfinished head
+    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
     cdef Block *input                   # bytes of the client that are not taken yet
     cdef int64_t silent_ms              # the deadline without one byte
     cdef Usage usage                    # charges against limits; see charge

@@ -9,7 +9,7 @@ its head announced; any doubt ends it (R18).
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, HEAD_BLOCK, OF_REQUESTS, bytes_of, give_block,
+    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     head_scratch, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.multiplex cimport is_stream
@@ -296,7 +296,7 @@ cdef int pump_down(Client c) except -1:
 cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     """Raw bytes from here on, but only towards the protocol that was offered (R4)."""
     cdef Head offer
-    cdef HeadLimits limits = HeadLimits(HEAD_BLOCK, HEAD_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
     cdef int outcome
     # The offer is the one in the head that went up, our Via included
     if not c.request.has_upgrade or parse_request(

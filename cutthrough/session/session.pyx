@@ -10,7 +10,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch, shrink_block)
+    ANSWER_BLOCK, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
+    shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.address cimport Address
@@ -225,7 +226,7 @@ cdef class Session(Client):
         if head_len == 0:
             if self.input == NULL and not keep_part(self, data, n):
                 return self.refuse(OVERLOADED)
-            self.input_seen = <uint16_t>n
+            self.input_seen = <uint32_t>n
             if self.state == IDLE:
                 self._set_state(HEAD)
             rest(self)
@@ -355,7 +356,7 @@ cdef class Session(Client):
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
             and offers_upgrade(&head, data))
         n = build_request_head(
-            head_scratch(), HEAD_BLOCK, &head, data, &target, self.context.pseudonym,
+            head_scratch(), ANSWER_BLOCK, &head, data, &target, self.context.pseudonym,
             self.context.pseudonym_len, r.has_upgrade, is_stream(&self.sock),
             443 if self.entrance.is_inside else 80, &path_at, &path_len)
         if n < 0:

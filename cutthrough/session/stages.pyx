@@ -17,7 +17,7 @@ The state is HEAD, so the deadline is `head_timeout`. No byte extends it; it beg
 the last stage. A connection in a stage is at rest as if it waited for a head (R32).
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport HEAD_BLOCK, Block, bytes_of, give_block, scratch
@@ -160,7 +160,7 @@ cdef bint run_stage(Client c, Row *row) except -1:
         c.refuse(-answer)
         return False
     if answer == 0:
-        c.input_seen = <uint16_t>(block.end - block.start)
+        c.input_seen = (block.end - block.start)
         rest(c)
         if c.sock.ready & CAN_READ:
             c.poller.call_again(c)
