@@ -109,7 +109,8 @@ class Flow:
 
     @property
     def response_coding(self) -> str:
-        coding = find(self.response_fields, "content-encoding").lower()
+        coding = ", ".join(value for name, value in self.response_fields
+                           if name.lower() == "content-encoding").lower()
         return "" if coding == "identity" else coding
 
     @property
