@@ -112,7 +112,9 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
 
     Not for bytes that are filtered or tapped, because neither can process the same bytes twice.
     """
-    cdef ssize_t n = try_peek(p.source, data, want)
+    # Peeked bytes of TLS are kept, decrypted: no more of them than a record
+    cdef ssize_t n = try_peek(p.source, data, want if p.source.kind == KERNEL else min(
+        want, <size_t>SMALL_SPLICE))
     cdef ssize_t sent, r
     if n == 0:
         p.eof = True

@@ -54,8 +54,8 @@ cdef extern from "<errno.h>" nogil:
     int EPROTO
 
 cdef enum:
-    # Plain bytes that a peek may find: a whole record behind fewer than it wants
-    PEEKED = 2 * RECORD + 256
+    MOST_PEEKED = 4 * RECORD
+    BEHIND_PEEKED = RECORD + 256    # a whole record may stand behind fewer bytes than are wanted
 
 # For Python: this module must be imported, and those are behind it
 put, remove, stats = tls_wire.put, tls_wire.remove, tls_wire.stats
@@ -289,15 +289,16 @@ cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
         return -ENOTCONN
     if t.plain == NULL:
         t.plain_at = t.plain_n = 0
-    n = min(n, <size_t>RECORD)
+    n = min(n, <size_t>MOST_PEEKED)
     if t.plain_n - t.plain_at < n:
-        grown = <char *>realloc(t.plain, PEEKED)
+        if t.plain != NULL:
+            memmove(t.plain, t.plain + t.plain_at, t.plain_n - t.plain_at)
+        t.plain_at, t.plain_n = 0, t.plain_n - t.plain_at
+        grown = <char *>realloc(t.plain, n + BEHIND_PEEKED)
         if grown == NULL:
             return -ENOMEM
         t.plain = grown
-        memmove(t.plain, t.plain + t.plain_at, t.plain_n - t.plain_at)
-        t.plain_at, t.plain_n = 0, t.plain_n - t.plain_at
-        r = decrypt(s, t, t.plain + t.plain_n, PEEKED - t.plain_n)
+        r = decrypt(s, t, t.plain + t.plain_n, n + BEHIND_PEEKED - t.plain_n)
         if r > 0:
             t.plain_n += <uint32_t>r
     n = min(n, t.plain_n - t.plain_at)
