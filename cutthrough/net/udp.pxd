@@ -15,7 +15,7 @@ cdef class DatagramOwner:
                          size_t n) except -1
     # The network, or the host at `peer`, has rejected an earlier datagram to it. May close the
     # socket.
-    cdef int on_rejected(self, const Address *peer, int error) except -1
+    cdef int on_rejected(self, Datagrams at, const Address *peer, int error) except -1
     # An exception was caught in one of the above: must only close (R34).
     cdef int on_datagram_fault(self) except -1
 

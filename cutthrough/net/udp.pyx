@@ -39,7 +39,7 @@ cdef class DatagramOwner:
                          size_t n) except -1:
         return 0
 
-    cdef int on_rejected(self, const Address *peer, int error) except -1:
+    cdef int on_rejected(self, Datagrams at, const Address *peer, int error) except -1:
         return 0
 
     cdef int on_datagram_fault(self) except -1:
@@ -94,7 +94,7 @@ cdef class Datagrams(Endpoint):
                 return 0
             about = error_in(&message)
             if about != NULL and from_sockaddr(&name, &peer):
-                self.owner.on_rejected(&peer, <int>about.ee_errno)
+                self.owner.on_rejected(self, &peer, <int>about.ee_errno)
             if not self.is_open:
                 return 0
         return 0

@@ -228,8 +228,8 @@ cdef class Association(DatagramOwner):
         c.extend()
         return OK
 
-    cdef int on_rejected(self, const Address *peer, int error) except -1:
-        if self.client is not None:
+    cdef int on_rejected(self, Datagrams at, const Address *peer, int error) except -1:
+        if self.client is not None and at is not self.client_side:
             self.reject(peer, error)
         return 0
 
