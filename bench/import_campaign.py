@@ -3,8 +3,8 @@
 Reads each file below a directory as `recordings import` and `flows import` do, into no
 database, and prints for each program that wrote them: files, entries, how many came in
 as recordings and as captures, and the rest by reasons, with their counts. Entries that
-are none of HTTP, and files of no known form, are counted apart. Exit status 1: less
-than a goal came in.
+are none of HTTP or have no request, and files of no known form, are counted apart. Exit
+status 1: less than a goal came in.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from cutthrough.recording.files import UNKNOWN, read_recordings
 GOALS = {"VCR.py": 99.0, "HAR": 97.0, "hoverfly": 95.0, "mitmproxy": 100.0}
 AS_CAPTURES = ("HAR", "mitmproxy")
 MOST_REASONS = 12
+NO_PAIR = "has no `request`"
 # In front of a reason: which entry it is
 _PLACE = re.compile(r"(?:(?:interaction|pair|flow|exchange) \d+|log\.entries\[\d+\]|"
                     r"[\w-]{1,60}): ")
@@ -87,6 +88,8 @@ def take(path: Path, tallies: dict[str, Tally]) -> None:
     for item in contents.items:
         if isinstance(item, Unlike):
             tally.others[item.kind] += 1
+        elif isinstance(item, NotImported) and str(item).endswith(NO_PAIR):
+            tally.others[NO_PAIR] += 1
         elif isinstance(item, Altered):
             tally.name("came in, but", item)
         else:
@@ -127,7 +130,7 @@ def lines_of(program: str, tally: Tally) -> Iterator[str]:
     yield (f"{program}: {tally.files} files, {tally.entries} entries: "
            f"{tally.recordings} as recordings{captures}{came}")
     for kind, count in tally.others.most_common():
-        yield f"    {count:6} of another protocol: {kind}"
+        yield f"    {count:6} not counted: {kind}"
     for what, reasons in tally.reasons.items():
         for reason, count in reasons.most_common(MOST_REASONS):
             yield f"    {count:6} {what}: {reason}"
