@@ -126,7 +126,9 @@ cdef bint note_field(Request *request, const Record *field, Http2Head *about) no
     cdef int number = field_name(field.name.data, field.name.n)
     if number == F_CONTENT_LENGTH:
         request.lengths += 1
-        about.length = parse_length(field.value.data, field.value.n)
+        # Of two the reader of HTTP/1.1 refuses the request: no body has their length
+        about.length = parse_length(field.value.data, field.value.n) if (
+            request.lengths == 1) else -1
     elif number == F_HOST:
         if request.host.data != NULL:
             return False

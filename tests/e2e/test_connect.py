@@ -256,7 +256,7 @@ def test_a_reset_by_the_client_ends_the_tunnel(proxy, make_origin, dial):
         ("user@localhost:80", 400, "bad_target"),
         ("localhost:80/", 400, "bad_target"),
         ("http://localhost:80", 400, "bad_target"),
-        ("::1:80", 400, "bad_target"),
+        ("2001:db8::1", 400, "bad_target"),
         ("[::1:80", 400, "bad_target"),
         ("[::g]:80", 400, "bad_target"),
         ("[127.0.0.1]:80", 400, "bad_target"),

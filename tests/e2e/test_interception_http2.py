@@ -147,16 +147,16 @@ def test_a_connect_inside_is_misdirected(start, make_origin, reach) -> None:
     assert peer.wait(peer.connect("a.example:443")).status == 421
 
 
-def test_extended_connect_is_malformed(start, make_origin, reach) -> None:
-    """SETTINGS do not offer it (RFC 8441 section 3)."""
+def test_extended_connect_is_not_offered(start, make_origin, reach) -> None:
+    """By SETTINGS (RFC 8441 section 3); who asks for it learns why it fails."""
     proxy, origin = start(), make_origin(over_tls(okay))
     peer = reach(proxy, origin.port)
     stream = peer.request([
         (":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"),
         (":authority", "a.example"), (":path", "/ws")], ends=False)
-    assert peer.wait(stream).reset == PROTOCOL_ERROR
+    assert peer.wait(stream).status == 501
     assert 8 not in peer.settings
-    proxy.wait_reason("bad_stream")
+    proxy.wait_reason("unsupported_protocol")
     assert peer.wait(peer.get("https://a.example/")).body == b"ok"
 
 

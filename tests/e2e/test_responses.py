@@ -18,7 +18,7 @@ BAD = [
     # R18: how long is it?
     (
         "bad_response_framing",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: gzip\r\n\r\nok",
     ),
     (
         "bad_response_framing",
@@ -30,7 +30,7 @@ BAD = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nok",
     ),
     # R9
-    ("bad_response", b"HTTP/1.1 200 OK\r\nX : 1\r\nContent-Length: 0\r\n\r\n"),
+    ("bad_response", b"HTTP/1.1 200 OK\r\nX Y: 1\r\nContent-Length: 0\r\n\r\n"),
     ("bad_response", b"HTTP/1.1 200 OK\r\n folded\r\nContent-Length: 0\r\n\r\n"),
     ("bad_response", b"HTTP/1.1 200 OK\nX: 1\n\rContent-Length: 0\n\n"),
     ("bad_response", b"HTTP/1.1 200 OK\r\nX: a\x00b\r\nContent-Length: 0\r\n\r\n"),

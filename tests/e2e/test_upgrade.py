@@ -83,14 +83,14 @@ def test_bytes_behind_the_offer_wait_for_the_101(proxy, make_origin, dial):
         ((), SWITCH),
         (("Upgrade: websocket",), SWITCH),
         (("Connection: Upgrade", "Upgrade: h2c"), SWITCH),
-        (OFFER, SWITCH.replace(b"Upgrade: WebSocket\r\n", b"")),
+        ((*OFFER, "Upgrade: other"), SWITCH.replace(b"Upgrade: WebSocket\r\n", b"")),
         (OFFER, SWITCH.replace(b"WebSocket", b"websocket2")),
     ],
     ids=[
         "no offer",
         "no Connection",
         "another protocol",
-        "no Upgrade in the 101",
+        "two offers, and no Upgrade in the 101",
         "a longer name",
     ],
 )

@@ -88,11 +88,10 @@ def head_of(fields: Fields, ends: bool) -> bytes | None:
 
 
 def length_of(fields: Fields) -> int:
-    """By the last Content-Length; 0: it is none."""
+    """By the only Content-Length; 0: it is none."""
     values = [value for name, value in fields if name == b"content-length"]
-    if values and re.fullmatch(rb"[0-9]{1,18}", values[-1]):
-        return int(values[-1])
-    return 0
+    is_length = len(values) == 1 and re.fullmatch(rb"[0-9]{1,18}", values[0])
+    return int(values[0]) if is_length else 0
 
 
 def trailers_of(fields: Fields) -> bytes | None:

@@ -131,11 +131,20 @@ def test_users_of_a_table_and_of_the_configuration_are_both_known(table):
 @pytest.mark.parametrize("pair", [
     b"ann:two", b"ann:", b"ann", b"nobody:one", b":one", b":", b"inline:one",
     b"ann:one ",
-    b"ann:one\0", "zoë:two".encode("latin-1"), b"inline:", b"ann:inline",
+    b"ann:one\0", b"zoe:two", b"inline:", b"ann:inline",
 ])
 def test_a_table_lets_nobody_else_in(table, pair):
     assert check(table, basic(pair)) is None
     assert table.remembered == 0
+
+
+@pytest.mark.parametrize("name", [
+    "zoë".encode("latin-1"),            # browsers of old, and Java
+    "zoe\u0308".encode()])              # macOS
+def test_a_name_is_compared_as_composed_utf_8(table, name):
+    """RFC 7617 section 2.1."""
+    assert check(table, basic(name + b":two")) == "zoë".encode()
+    assert check(table, basic(name + b":\xc2\xa0two")) is None
 
 
 def test_what_was_verified_costs_no_second_hash(table):
