@@ -136,6 +136,9 @@ peers-tls: .venv/ready.test build/built.native ## tlsfuzzer's scripts against ou
 	scripts/bootstrap.sh tlsfuzzer
 	$(PY) -m bench.tlssuite --source '$(or $(TLSFUZZER),$(error TLSFUZZER=/path/to/the/source/of/tlsfuzzer))' $(ARGS)
 
+h2spec: .venv/ready.run build/built.native ## h2spec against our listener of HTTP/2; needs Go; H2SPEC=its source, else its newest module is built
+	$(PY) -m bench.h2spec $(addprefix --source ,$(H2SPEC)) $(ARGS)
+
 image-check: ## deploy/Dockerfile's steps in a debootstrap root, then the image runs; root
 	deploy/check_image.py $(ARGS)
 
@@ -217,5 +220,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

@@ -137,8 +137,11 @@ cdef int feed(Demux *d, const char *data, size_t n) noexcept nogil:
     if heard != HEARD_ALL:
         return heard
     r = nghttp2_session_mem_recv(d.session, <const uint8_t *>data, n)
-    if d.meter.is_stray:
+    if d.meter.is_stray and not d.asks:
         nghttp2_session_terminate_session(d.session, NGHTTP2_STREAM_CLOSED)
+    elif d.meter.is_circular and not d.asks:
+        # As nghttpd does: a reset is not allowed of a stream that is idle, as it often is
+        nghttp2_session_terminate_session(d.session, NGHTTP2_PROTOCOL_ERROR)
     if r < 0:
         return HEARD_FLOOD if r == NGHTTP2_ERR_FLOODED else (
             HEARD_NO_ROOM if r == NGHTTP2_ERR_NOMEM else HEARD_FAULT)
@@ -162,12 +165,21 @@ cdef int state_of(Demux *d) noexcept nogil:
 cdef int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
                         void *user) noexcept nogil:
     """Faults that the library passes over, because it keeps no closed streams (RFC 9113 sections
-    5.1 and 6.3). DATA of such a stream does not come here: see `measure`."""
+    5.1, 5.1.1 and 6.3). DATA of such a stream does not come here: see `measure`."""
     cdef Demux *d = <Demux *>user
     if hd.type == NGHTTP2_PRIORITY and hd.stream_id == 0:
         nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR)
-    elif hd.type == NGHTTP2_HEADERS and is_closed(&d.meter, hd.stream_id):
+    if hd.type != NGHTTP2_HEADERS or d.asks:
+        return 0
+    if is_closed(&d.meter, hd.stream_id):
         nghttp2_session_terminate_session(session, NGHTTP2_STREAM_CLOSED)
+    elif hd.stream_id > d.newest:
+        if hd.stream_id > d.newest + 2:
+            d.skipped = d.newest
+            d.resumed = hd.stream_id
+        d.newest = hd.stream_id
+    elif d.skipped < hd.stream_id < d.resumed:
+        nghttp2_session_terminate_session(session, NGHTTP2_PROTOCOL_ERROR)
     return 0
 
 

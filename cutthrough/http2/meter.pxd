@@ -24,7 +24,11 @@ cdef struct Meter:
     int64_t credit_us       # when it was last given
     int32_t[8] closed       # the last streams of which no frame may come; 0: none
     uint32_t n_closed       # how many there were
-    uint8_t is_stray        # DATA of one of them has come
+    int32_t[8] resets       # the last streams that the peer has reset; 0: none
+    uint32_t n_resets       # how many there were
+    uint8_t differs         # of PRIORITY: the stream on which it depends is not its own
+    uint8_t is_stray        # DATA of a stream that is closed or reset has come
+    uint8_t is_circular     # PRIORITY of a stream that depends on itself has come
 
 # `preface`: the octets that come before the first frame.
 cdef void start_meter(Meter *meter, uint32_t head_bytes, int preface,

@@ -64,6 +64,9 @@ cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcep
             continue
         if m.left:
             step = min(<size_t>(end - p), <size_t>m.left)
+            if m.head[3] == T_PRIORITY:
+                step = 1
+                compare(m, <uint8_t>p[0])
             m.left -= <uint32_t>step
             p += step
             continue
@@ -80,10 +83,22 @@ cdef Heard measure(Meter *m, const char *data, size_t n, int64_t now_us) noexcep
     return HEARD_ALL
 
 
+cdef void compare(Meter *m, uint8_t octet) noexcept nogil:
+    """The next octet of PRIORITY: the first four are a flag and the other stream."""
+    cdef int place = 5 - <int>min(m.left, <uint32_t>5)
+    if place < 4 and (octet ^ m.head[5 + place]) & (0x7f if place == 0 else 0xff):
+        m.differs = True
+    if place == 3 and not m.differs:
+        m.is_circular = True
+
+
 cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
     """The frame whose header has come."""
     cdef int kind = m.head[3]
     cdef int flags = m.head[4]
+    cdef int32_t stream = (
+        (m.head[5] & 0x7f) << 24 | m.head[6] << 16 | m.head[7] << 8 | m.head[8])
+    m.differs = False
     if kind == T_HEADERS or kind == T_CONTINUATION:
         if kind == T_HEADERS:
             m.block_bytes = m.block_frames = 0
@@ -96,20 +111,27 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
             m.block_frames = 0
         return HEARD_ALL
     if kind == T_DATA:
-        if is_closed(m, (m.head[5] & 0x7f) << 24 | m.head[6] << 16 | m.head[7] << 8 | m.head[8]):
+        if has(m.closed, stream) or has(m.resets, stream):
             m.is_stray = True
         if m.left > (flags & PADDED) // PADDED or flags & END_STREAM:
             return HEARD_ALL
         return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
     if kind == T_RST_STREAM:
+        # Not yet of `closed`: the library may still have frames before this one
+        m.resets[m.n_resets % <uint32_t>CLOSED] = stream
+        m.n_resets += 1
         return HEARD_ALL if spend(m, PER_RESET, now_us) else HEARD_RESETS
     return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
 
 
 cdef bint is_closed(const Meter *m, int32_t stream) noexcept nogil:
+    return has(m.closed, stream)
+
+
+cdef bint has(const int32_t *streams, int32_t stream) noexcept nogil:
     cdef int i
     for i in range(<int>CLOSED):
-        if m.closed[i] == stream and stream:
+        if streams[i] == stream and stream:
             return True
     return False
 

@@ -86,6 +86,8 @@ cdef struct Demux:
     Meter meter
     Block *out              # frames that the carrier has not taken
     Queue lists[N_LISTS]
+    int32_t newest          # stream of a client that was begun
+    int32_t skipped, resumed    # streams between these were not begun, the last time that any was
     uint32_t n_open         # streams with an owner, or that wait for one
     uint32_t n_waiting      # requests that the peer has no room for
     uint32_t most_streams

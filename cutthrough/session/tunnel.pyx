@@ -171,7 +171,7 @@ cdef int run_tunnel(Client c) except -1:
 cdef int end_reset(Client c) except -1:
     """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
     kernel rejects what the origin says last: a close_notify, a GOAWAY."""
-    if c.relay.up.shut and c.request.parting <= MOST_PARTING:
+    if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
         c._record(OK)
         return c.close()
     return deliver(c, CLIENT_RESET, TO_ORIGIN)
