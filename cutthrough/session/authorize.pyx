@@ -47,6 +47,7 @@ cdef int judge_request(Client c) except -1:
     cdef Request *r = &c.request
     cdef Verdict verdict
     cdef Address literal
+    cdef const Address *address
     cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
     if c.entrance.is_inside and (<Inside>c.entrance).snapshot is not c.snapshot:
         outcome = judge_connect(c, <Inside>c.entrance)
@@ -54,12 +55,13 @@ cdef int judge_request(Client c) except -1:
         r.hop.source = own_source(c)
     if outcome != OK or c.snapshot.acl is None:
         return outcome
-    ask_rules(c, c.snapshot, literal_of(c, &literal), &verdict)
+    address = literal_of(c, &literal)
+    ask_rules(c, c.snapshot, address, &verdict)
     r.address_dependent = verdict.maybe
     if verdict.hop.source == 0:
         verdict.hop.source = r.hop.source
     r.hop = verdict.hop
-    return take_verdict(c, &verdict)
+    return take_verdict(c, &verdict, address)
 
 
 cdef int judge_connect(Client c, Inside inside) except -1:
@@ -121,7 +123,7 @@ cdef int judge_address(Client c, const Address *address) except -1:
         return outcome
     if c.snapshot.acl is not None:
         ask_rules(c, c.snapshot, address, &verdict)
-        outcome = take_verdict(c, &verdict)
+        outcome = take_verdict(c, &verdict, address)
         c.request.hop.source = verdict.hop.source or own_source(c)
         if outcome != OK or verdict.opens_floor:
             return outcome
@@ -147,7 +149,8 @@ cdef uint16_t own_source(Client c) except? 0:
     return c.snapshot.own_sources.get(c.user, 0)
 
 
-cdef int take_verdict(Client c, const Verdict *verdict) except -1:
+cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) except -1:
+    """`address`: the destination's, by which it was found; NULL: it is not known yet."""
     c.request.rule = verdict.rule
     c.request.route = <unsigned short>verdict.route
     c.request.reported = verdict.report
@@ -156,16 +159,15 @@ cdef int take_verdict(Client c, const Verdict *verdict) except -1:
     c.request.recording_inside = 0
     if c.request.is_tunnel and verdict.outcome == OK and (
             c.snapshot.acl is not None and c.snapshot.acl.replays):
-        c.request.recording_inside = <unsigned char>find_replay_inside(c)
+        c.request.recording_inside = <unsigned char>find_replay_inside(c, address)
     return verdict.outcome
 
 
-cdef int find_replay_inside(Client c) except -1:
+cdef int find_replay_inside(Client c, const Address *address) except -1:
     """A tunnel is opened by one rule, and another rule replays the requests inside: as far as
     that is certain before they come, no origin is asked (R60). The Recording, or 0."""
     cdef Acl acl = c.snapshot.acl
     cdef int fate = acl.tls_of(c.request.rule)
-    cdef Address literal
     cdef Question q
     cdef Verdict inner
     cdef unsigned char mapped[16]
@@ -173,7 +175,7 @@ cdef int find_replay_inside(Client c) except -1:
     if fate != TLS_IS_INTERCEPTED and fate != ONLY_HTTP_IS_INTERCEPTED or (
             acl.rows[c.request.rule].recording):
         return 0
-    fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+    fill_question(c, c.snapshot, address, mapped, &q)
     q.has_opening, q.opening = False, NULL
     for method in (M_GET, M_POST):
         q.method = method
@@ -196,7 +198,7 @@ cdef int judge_opening(Client c) except -1:
     cdef int outcome
     fill_question(c, c.snapshot, address, mapped, &q)
     acl.judge(&q, &verdict)
-    outcome = take_verdict(c, &verdict)
+    outcome = take_verdict(c, &verdict, address)
     if outcome != OK:
         return acl.outcome_by_opening(&q, before, verdict.rule)
     if verdict.maybe or not acl.share_way(before, verdict.rule):
@@ -402,10 +404,11 @@ cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
 
 cdef bint readmit(Client c, bint asked_for) except -1:
     cdef Verdict verdict
+    cdef Address literal
     cdef bint refused
     memset(&verdict, 0, sizeof(verdict))
     verdict.rule = NOT_ASKED
     refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
     c.snapshot = c.context.snapshot
-    take_verdict(c, &verdict)
+    take_verdict(c, &verdict, known_address(c, &literal))
     return not refused
