@@ -170,7 +170,7 @@ def remark(method: str, target: str) -> str:
         return ""
     if "://" in target:
         return "CONNECT takes host:port, without scheme and path"
-    for host in (target, f"[{target}]"):     # an IPv6 address without brackets
+    for host in (f"[{target}]", target):     # an IPv6 address without brackets
         if not isinstance(read_target(method, f"{host}:443"), str):
             return f"the port is missing: CONNECT {host}:443"
     return ""

@@ -41,6 +41,8 @@ async def answers_of(client):
 
     await take("list_flows")
     await take("search_flows", words="token")
+    await take("hosts")
+    await take("slowest_flows")
     for number in range(1, len(BODIES) + 1):
         await take("show_flow", id=number)
         for side in ("request", "response"):
