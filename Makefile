@@ -22,14 +22,14 @@ serve: build/built.native ## build and serve on 127.0.0.1:8888; ARGS='--listen â
 
 build: build/built.native ## create .venv and build in place for this machine
 
-# The tests wait more than they compute, so five parts in parallel keep two cores busy. The
+# The tests wait more than they compute, so seven parts in parallel keep two cores busy. The
 # longest begin first, and short ones follow, so that the last end together. Only what
 # measures (`quiet`) runs alone.
 PARTS := 1 2 3 4 5 6 7 8 9
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j5 -Otarget lint test-rooms test-content test-bench $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j7 -Otarget lint test-rooms test-content test-bench $(PARTS:%=test-uvloop-%)
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)

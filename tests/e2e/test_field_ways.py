@@ -201,6 +201,20 @@ def test_a_tunnel_whose_requests_are_replayed_dials_nobody(
     assert not origin.connections
 
 
+def test_a_tunnel_of_which_one_path_is_not_replayed_reaches_its_origin(
+        start_policy, make_origin, dial, directory) -> None:
+    origin, folder = make_origin(over_tls(okay)), directory("sessions")
+    fill(folder, made(origin.port, scheme="https", host="a.example"))
+    live = f'[[rules]]\naction = "allow"\npaths = ["/live/**"]\n{HERE}'
+    outer, mark, inner = REPLAYED.format(where=HERE).rpartition("[[rules]]")
+    proxy = start_policy(f"{outer}{live}\n{mark}{inner}",
+                         config(f'recording_directory = "{folder}"\n'))
+    client = enter(proxy, dial(proxy), origin.port)
+    host = f"a.example:{origin.port}"
+    for path, body in (("/a", b"hello"), ("/live/b", b"ok"), ("/a", b"hello")):
+        assert ask(client, "GET", path, host=host).body == body
+
+
 # --- limits of a reload
 
 
