@@ -170,7 +170,8 @@ cdef int run_tunnel(Client c) except -1:
 
 cdef int end_reset(Client c) except -1:
     """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
-    kernel rejects what the origin says last: a close_notify, a GOAWAY."""
+    kernel rejects what the origin says last: a close_notify, a GOAWAY. If the origin has said
+    nothing, the client itself gives up."""
     if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
         c._record(OK)
         return c.close()

@@ -21,7 +21,7 @@ def test_entries_are_counted_by_program_and_reasons(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == ("HAR: 1 files, 3 entries: 1 as recordings, 3 as captures "
                         "(100.00 %, goal 97 %)")
-    assert lines[1].split() == "1 of another protocol: data".split()
+    assert lines[1].split() == "1 not counted: data".split()
     assert lines[2].split() == "2 no recording: has no response".split()
     assert "VCR.py: 1 files, 1 entries: 1 as recordings (100.00 %, goal 99 %)" in lines
     assert "files of no known form: 1; that could not be read: 1" in lines
