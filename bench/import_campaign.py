@@ -55,6 +55,8 @@ class Tally:
 def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.import_campaign", description=__doc__)
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--replay", type=int, default=0, metavar="N",
+                        help="and asks a proxy for so many of the recordings")
     given = parser.parse_args(args)
     tallies: dict[str, Tally] = {}
     strange, broken = 0, list[str]()
@@ -70,8 +72,12 @@ def main(args: list[str] | None = None) -> int:
         print("\n".join(lines_of(program, tally)))
     print(f"files of no known form: {strange}; that could not be read: {len(broken)}")
     print("\n".join(f"    {line:.200}" for line in broken))
-    return int(any(share(tally, program) < goal for program, goal in GOALS.items()
-                   if (tally := tallies.get(program)) and tally.entries))
+    missed = any(share(tally, program) < goal for program, goal in GOALS.items()
+                 if (tally := tallies.get(program)) and tally.entries)
+    if given.replay:
+        from bench.import_replay import run  # here: it needs httpx
+        missed |= run(list(files_below(given.directory)), given.replay) != 0
+    return int(missed)
 
 
 def files_below(directory: Path) -> Iterator[Path]:

@@ -27,6 +27,12 @@ def test_entries_are_counted_by_program_and_reasons(tmp_path, capsys):
     assert "files of no known form: 1; that could not be read: 1" in lines
 
 
+def test_what_came_in_answers_as_the_file_says(tmp_path, capsys):
+    (tmp_path / "one.json").write_bytes(cassette())
+    assert main([str(tmp_path), "--replay", "5"]) == 0
+    assert capsys.readouterr().out.endswith("replayed: 1 of 1 files: 1 equal\n")
+
+
 def test_less_than_a_goal_is_a_failure(tmp_path):
     one = json.loads(cassette())
     one["interactions"][0]["response"] = {}
