@@ -34,7 +34,7 @@ FILTERS = """
     class Swell:
         async def on_request_head(self, flow):
             if flow.request.path == "/up":
-                for n in range(4):
+                for n in range(20):
                     flow.request.headers[f"X-{n}"] = "x" * 8000
 
         async def on_response_head(self, flow):
