@@ -1,7 +1,7 @@
 """Do imported recordings answer as the files say? `--replay N` of the import campaign.
 
     files ─> recordings import ─> a session ─> a proxy in replay <─ httpx
-      └────────────── read_recordings: what each answer has to be ──────┘
+      └────────────────── read_recordings: the expected answers ───────┘
 
 One request of each kind is sent, as it stands in the file: the first of its method, URL
 and body. Status, fields and the octets of the body are compared with those of the file.
@@ -48,7 +48,7 @@ def run(paths: list[Path], most: int) -> int:
                                                              files) as (proxy, ca):
         outcomes = Counter[str]()
         context = ssl.create_default_context(cafile=str(ca))
-        # The transport: a client would look at redirections and cookies
+        # The transport, because a client follows redirections and keeps cookies
         with httpx.HTTPTransport(proxy=httpx.Proxy(proxy), verify=context) as client:
             for one in chosen:
                 found = difference(client, one)

@@ -1,9 +1,8 @@
-"""Values of an archive as its structs have them: what is sound is kept, and the rest
-named.
+"""Values of an archive as its structs have them: sound ones are kept, odd ones named.
 
-Programs write odd values for facts that nobody needs: a list where a text belongs, a
-number in quotes, null. Such a value costs itself alone. If a required value is odd, the
-entry cannot be read.
+Programs write odd values for unimportant facts: a list in place of a text, a number in
+quotes, null. Such a value costs itself alone. If a required value is odd, the entry
+cannot be read.
 """
 
 from types import UnionType
@@ -13,7 +12,7 @@ import msgspec
 
 T = TypeVar("T")
 
-# Odd values of an entry that are named
+# Named odd values of an entry
 MOST_NOTES = 20
 
 

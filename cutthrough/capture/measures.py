@@ -66,7 +66,7 @@ def _read_duration(text: str) -> int:
 
 
 def _read_time(text: str) -> tuple[int, int]:
-    """Microseconds since 1970: the begin and the end of what the text names."""
+    """The begin and the end of the named time, in microseconds since 1970."""
     now = datetime.now(UTC)
     if text.startswith("-"):
         ago = now - timedelta(microseconds=_read_duration(text[1:]))

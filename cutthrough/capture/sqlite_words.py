@@ -3,9 +3,9 @@
     words   the words of every row, as spaces and marks divide them
     runs    of a row with text without spaces: its words, and the pairs of its runs
 
-A row is found if either has all that is looked for. `runs` is a table of its own, which
-the first writer makes in a file of an earlier program. An earlier program that writes
-beside it leaves `runs` alone: what it deletes stays there, and finds no row.
+A row is found if either has all the words of a search. `runs` is a table of its own; in
+a file of an earlier program the first writer makes it. If an earlier program writes
+beside it, its deleted rows stay in `runs`, and lead to no row.
 
 FTS5's own trigrams take ten times the CPU and seven times the room for ASCII, and find
 no word of two characters, as most words of Chinese are.
@@ -17,8 +17,8 @@ from typing import Final
 from cutthrough.capture.runs import paired, parts_of
 from cutthrough.capture.store import WORDS, split_words
 
-# Bytes of rows whose words are indexed in one transaction, and characters of their
-# pairs, three for each one of the text: some 50 ms each
+# Bytes of the rows of one transaction, and characters of their pairs, three for each
+# character of the text: some 50 ms each
 MOST_INDEXED_BYTES, MOST_PAIRS = 1 << 20, 256 << 10
 
 RUNS: Final = """
@@ -78,7 +78,7 @@ class Words:
         return last
 
     def _pair(self, first: int, last: int) -> int:
-        """Returns the last row that it came to."""
+        """Returns the last indexed row."""
         found, size = [], 0
         for number, text in self._base.execute(
                 f"SELECT id, {_TEXT} FROM texts WHERE id > ? AND id <= ? ORDER BY id",
@@ -93,8 +93,8 @@ class Words:
         return last
 
     def forget(self, first: int, last: int) -> None:
-        """The words of rows that will be deleted; those that are not indexed yet have
-        none."""
+        """The words of rows before their deletion; a row without words is not indexed
+        yet."""
         self._base.execute(_FORGET, (first, min(last, self._up_to("indexed"))))
         if self._has_runs:
             self._base.executemany(_UNPAIR, [
@@ -102,7 +102,7 @@ class Words:
                 for number, text in self._base.execute(_PAIRED, (first, last))])
 
     def _up_to(self, name: str) -> int:
-        """The last row that an index has."""
+        """The last row of an index."""
         (number,) = self._base.execute(
             "SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return int(number)

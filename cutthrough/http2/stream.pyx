@@ -210,7 +210,7 @@ cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
         return True
     st.is_tunnel = about.is_tunnel
     st.is_chunked = about.is_chunked
-    st.due_octets = about.length
+    st.due_octets = -1 if about.is_tunnel else about.length
     st.head = keep_bytes(head_scratch(), length, OF_STRANGERS)
     if st.head == NULL:
         st.refusal = REFUSED_NO_ROOM

@@ -1,6 +1,6 @@
 """Interactions of cassettes -> recordings, whichever program wrote them.
 
-VCR.py and those that follow it (YAML or JSON):
+VCR.py and its followers (YAML or JSON):
 
     request: {method, uri, headers, body}
     response: {status: {code, message}, headers, body: {string}}
@@ -17,7 +17,7 @@ go-vcr, versions 1 and 2 of its files:
     request: {method, url, headers, body}
     response: {status: 200 OK, code: 200, headers, trailer, body}
 
-A body in a form that is not read is an error, and never empty.
+If the form of a body is not known, that is an error, and the body is never empty.
 """
 
 import json
@@ -35,7 +35,7 @@ from cutthrough.recording.model import Chunk, Fields, Recording, Response, find
 
 Name = Callable[[str], None]
 
-# Where a body may be; the first that is there counts
+# The places of a body; the first one counts
 _PLACES = ("body", "parsed_body", "content")
 # What a body in a table may be called, and is text or bytes
 _TEXTS = ("string", "content", "text")
@@ -132,7 +132,7 @@ def read_body(value: Any, codec: str = "utf-8") -> bytes:
 
 
 def read_table(table: dict[str, Any]) -> bytes:
-    """A body that is a table. Raises NotImported."""
+    """A body in the form of a table. Raises NotImported."""
     if isinstance(table.get("base64_string"), str):
         return from_base64(table["base64_string"])
     if "type" in table and "content" in table:
@@ -178,7 +178,7 @@ def write_json(value: Any) -> bytes:
 
 
 def codec_of(encoding: Any) -> str:
-    """Ruby's ASCII-8BIT has octets, which are in a file as UTF-8, as others are."""
+    """Ruby's ASCII-8BIT has octets; a file has them as UTF-8."""
     return CODECS.get(encoding.lower(), "utf-8") if isinstance(encoding, str) else (
         "utf-8")
 

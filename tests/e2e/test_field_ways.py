@@ -39,7 +39,7 @@ ESTABLISHED = {
 
 def test_the_answer_of_a_parent_is_read_as_an_origin_s(
         start_proxy, make_origin, dial) -> None:
-    """Every whole 2xx opens the tunnel, and what stands behind it is the tunnel's."""
+    """Every whole 2xx opens the tunnel, and the bytes behind it are the tunnel's."""
     names = list(ESTABLISHED)
 
     def script(conn: Connection) -> None:
@@ -86,7 +86,7 @@ def answers(client, authority: str, target: Echo) -> bool:
     return bool(target.asked)
 
 
-# --- who has ended a tunnel
+# --- ends of tunnels
 
 
 def say_good_bye(conn: Connection) -> None:
@@ -251,7 +251,7 @@ def test_a_limit_that_has_gone_holds_no_transfer_back(
 
 
 def begin(client, make_origin, is_tunnel: bool):
-    """A transfer without end that has begun."""
+    """A transfer without end, after its begin."""
     def script(conn: Connection) -> None:
         conn.read_until(b"\n")
         conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
