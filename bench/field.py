@@ -1,10 +1,10 @@
-"""What a proxy does with odd messages of the field: those of tests/e2e/test_field.py.
+"""The verdicts of a proxy on odd messages: the cases of tests/e2e/test_field.py.
 
     python -m bench.field 127.0.0.1:3128 [user:password]
 
-Plain requests to an origin on loopback go through the proxy at that address. Prints a
-line for each case: the statuses that came, and what became of it. docs/field.md has
-the answers of four proxies.
+Plain requests go through the proxy at this address, to an origin on loopback. A printed
+line for each case has the received statuses and the verdict. docs/field.md has the
+verdicts of four proxies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.e2e.test_field import (
 )
 
 SECONDS = 2.0
-# RFC 6455 section 1.3: its key, and what answers it
+# The key and its answer, of RFC 6455 section 1.3
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
 FRAME = b"\x81\x05first"
@@ -39,7 +39,7 @@ INTERIM = {"100 with a length of zero": b"100 Continue\r\nContent-Length: 0\r\n"
 
 
 class Case:
-    """An origin's answer, and what the client sends and expects."""
+    """An origin's answer, and the client's request and expectation."""
 
     def __init__(self, raw: bytes, target: str = "/", fields: tuple[str, ...] = (),
                  expected: bytes = b"ok") -> None:

@@ -38,7 +38,8 @@ def read_struct(table: Any, kind: type[T], notes: Notes) -> T:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError:
-        return _sound(table, kind, "", notes)  # type: ignore[no-any-return]
+        sound: T = _sound(table, kind, "", notes)
+        return sound
 
 
 def _sound(value: Any, kind: Any, place: str, notes: Notes) -> Any:

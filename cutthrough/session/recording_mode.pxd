@@ -1,4 +1,4 @@
-"""What a rule does with answers, for the request in hand: records them, or plays them again."""
+"""The recording mode of the rule for the request in hand: answers are recorded, or replayed."""
 
 from cutthrough.outcome cimport REPLAYED
 from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING
@@ -9,7 +9,7 @@ cdef enum:
     UNASKED = 0
     AWAITS_ROOM                 # in HELD
     HAS_ROOM
-    MUST_FIT                    # it has room, and its rule refuses what cannot be recorded
+    MUST_FIT                    # it has room; its rule refuses it if it cannot be recorded
     GOES_UNRECORDED
 
 # The policy's Recording for the request in hand.

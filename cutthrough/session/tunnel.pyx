@@ -17,7 +17,7 @@ An origin's FIN without close_notify ends an intercepted tunnel as one that is n
 client gets a FIN without close_notify, and judges by itself if that is a whole stream.
 """
 
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.relay cimport (
@@ -40,7 +40,6 @@ from cutthrough.session.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 
 cdef enum:
-    UINT16_MAX = 65535
     # Octets with which an origin says good-bye: an alert of TLS 1.2 in CBC has 85, a GOAWAY with
     # its reason some more
     MOST_PARTING = 512

@@ -16,7 +16,7 @@ from tests.capture.test_har import UPGRADED
 
 REDACTOR = make_redactor(keep_credentials=True)
 NAMES = st.from_regex(r"X-[A-Za-z0-9]{1,6}", fullmatch=True)
-# What a head may have: latin-1, without controls and without blanks at an end
+# Valid in a head: latin-1, without controls and without blanks at an end
 VALUES = st.text([chr(code) for code in (*range(0x20, 0x7f), *range(0xa0, 0x100))],
                  max_size=15).map(str.strip)
 FIELDS = st.lists(st.tuples(NAMES, VALUES), max_size=4)

@@ -23,14 +23,14 @@ FILES = {
     "hoverfly": simulation(pair({"path": exact("/")}))}
 WRAPPED = {"plain": bytes, "gzip": gzip.compress, "zlib": zlib.compress,
            "blanks": lambda data: b"\n " + data}
+# Blanks have a meaning in YAML
+CASES = [(program, wrap) for program in FILES for wrap in WRAPPED
+         if wrap != "blanks" or program not in ("go-vcr", "Ruby VCR")]
 
 
-@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize(("program", "wrap"), CASES)
 @pytest.mark.parametrize("name", ["a", "a.har", "a.json", "a.yaml", "a.zhar"])
-@pytest.mark.parametrize("program", FILES)
 def test_the_name_of_a_file_says_nothing(tmp_path, program, name, wrap):
-    if wrap == "blanks" and program in ("go-vcr", "Ruby VCR"):
-        pytest.skip("blanks have a meaning in YAML")
     path = tmp_path / name
     path.write_bytes(WRAPPED[wrap](FILES[program]))
     contents = read_recordings(path)
