@@ -219,7 +219,7 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "RFC 9112 section 3 recommends at least 8000",
         section="Sizes and counts", swapped=True)] = 8192
     max_head: Annotated[int, Option(
-        SIZE._replace(low=512, high=65536), "longest request head; at most 64KiB",
+        SIZE._replace(low=512, high=262144), "longest request head; at most 256KiB",
         "h11's; nginx allows 4 of 8 KiB", swapped=True)] = 16384
     max_fields: Annotated[int, Option(
         COUNT._replace(low=1, high=128), "most header fields of a request",

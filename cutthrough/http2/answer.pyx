@@ -20,7 +20,7 @@ from cutthrough.http2.nghttp2 cimport (
 from cutthrough.http2.stream cimport (
     ANSWER_CHUNKS, ANSWER_DONE, ANSWER_HEAD, ANSWER_LENGTH, ANSWER_OPEN, STUCK, Stream, enlist)
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
+    HEAD_ROOM, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
 from cutthrough.net.linux cimport ECONNRESET, EPIPE
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.wire.chars cimport CC_HEX, find_control, is_class
@@ -161,7 +161,7 @@ cdef ssize_t take(Stream *st, const char *data, size_t n) noexcept nogil:
 
 
 cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef const char *text = data
     cdef size_t held = 0
     cdef int used

@@ -21,7 +21,7 @@ from cutthrough.http2.nghttp2 cimport *
 from cutthrough.http2.stream cimport (
     DUE, JUST_NOW, OPEN, STUCK, Demux, Stream, break_stream, enlist, finish_head,
     finish_response, finish_trailers, free_stream, keep_data, keep_field, make_stream, note_end)
-from cutthrough.net.buffers cimport give_block
+from cutthrough.net.buffers cimport HEAD_ROOM, give_block
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_END, HEARD_FAULT, HEARD_FLOOD, HEARD_NO_ROOM, HEARD_RESET, HEARD_RESETS,
@@ -32,6 +32,7 @@ cdef enum:
     FIRST_TABLE = 256
     # PING and SETTINGS that wait for their answer to be sent; the library's default is 1000
     MOST_ANSWERS = 200
+    MOST_CONTINUATIONS = 64     # the meter's bound is lower
 
 # Connections by the descriptor of their carrier
 cdef Demux **table = NULL
@@ -375,6 +376,15 @@ cdef int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
     return 0
 
 
+cdef void set_common(nghttp2_option *options) noexcept nogil:
+    nghttp2_option_set_no_auto_window_update(options, 1)
+    nghttp2_option_set_no_closed_streams(options, 1)
+    nghttp2_option_set_max_outbound_ack(options, MOST_ANSWERS)
+    # The library counts 32 octets more for each field
+    nghttp2_option_set_max_send_header_block_length(options, 2 * HEAD_ROOM)
+    permit_continuations(options, MOST_CONTINUATIONS)
+
+
 if nghttp2_session_callbacks_new(&callbacks) != 0 or nghttp2_option_new(&option) != 0 or (
         nghttp2_option_new(&asking) != 0):
     raise MemoryError
@@ -389,10 +399,8 @@ nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not
 nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data)
 nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close)
 nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data)
-for one in range(2):
-    nghttp2_option_set_no_auto_window_update(asking if one else option, 1)
-    nghttp2_option_set_no_closed_streams(asking if one else option, 1)
-    nghttp2_option_set_max_outbound_ack(asking if one else option, MOST_ANSWERS)
+set_common(option)
+set_common(asking)
 # Requests are judged by wire.http2_head, which can answer some that the library would reset
 nghttp2_option_set_no_http_messaging(option, 1)
 # See next_trimmed in wire.http2_fields

@@ -20,6 +20,7 @@ cdef struct Meter:
     uint32_t block_frames   # of it; 0: no header block is incomplete
     int64_t block_us        # when it began
     uint32_t most_block     # octets of a header block
+    uint32_t most_frames    # of a header block
     int64_t credit          # see PATIENCE in meter.pyx
     int64_t credit_us       # when it was last given
     int32_t[8] closed       # the last streams of which no frame may come; 0: none

@@ -23,8 +23,10 @@ cdef enum:
     # Of one reset: it has cost a session, perhaps a dial
     PER_RESET = 2
     PER_REFUSAL = 2
-    # Frames of one header block. Huffman's code and the tables make a head shorter, not longer
+    # Frames of one header block, beside the full ones that the longest head fills. Huffman's code
+    # and the tables make a head shorter, not longer
     MOST_FRAMES = 16
+    FULL_FRAME = 16384
 
 cdef enum FrameType:
     T_DATA = 0
@@ -47,6 +49,7 @@ cdef void start_meter(Meter *m, uint32_t head_bytes, int preface,
     m.block_bytes = m.block_frames = 0
     m.block_us = now_us
     m.most_block = 2 * head_bytes
+    m.most_frames = MOST_FRAMES + head_bytes // FULL_FRAME
     m.credit = PATIENCE
     m.credit_us = now_us
 
@@ -105,7 +108,7 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
             m.block_us = now_us
         m.block_bytes += m.left
         m.block_frames += 1
-        if m.block_frames > MOST_FRAMES or m.block_bytes > m.most_block:
+        if m.block_frames > m.most_frames or m.block_bytes > m.most_block:
             return HEARD_HEADERS
         if flags & END_HEADERS:
             m.block_frames = 0

@@ -131,6 +131,7 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
     void nghttp2_option_set_no_http_messaging(nghttp2_option *option, int val)
     void nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(
         nghttp2_option *option, int val)
+    void nghttp2_option_set_max_send_header_block_length(nghttp2_option *option, size_t val)
 
     int nghttp2_session_server_new2(
         nghttp2_session **out, const nghttp2_session_callbacks *callbacks, void *user_data,
@@ -176,3 +177,16 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
     int nghttp2_submit_goaway(
         nghttp2_session *session, uint8_t flags, int32_t last_stream_id, uint32_t error_code,
         const uint8_t *opaque_data, size_t opaque_data_len)
+
+# Since version 1.61, and in Debian's 1.52 for CVE-2024-28182. A library without it has no such bound.
+cdef extern from *:
+    """
+    #include <nghttp2/nghttp2.h>
+    void nghttp2_option_set_max_continuations(nghttp2_option *option, size_t val);
+    #pragma weak nghttp2_option_set_max_continuations
+    static void permit_continuations(nghttp2_option *option, size_t n) {
+        if (nghttp2_option_set_max_continuations)
+            nghttp2_option_set_max_continuations(option, n);
+    }
+    """
+    void permit_continuations(nghttp2_option *option, size_t n) nogil

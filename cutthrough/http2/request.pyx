@@ -15,7 +15,7 @@ from cutthrough.http2.frames cimport say_request
 from cutthrough.http2.nghttp2 cimport NGHTTP2_NV_FLAG_NONE, nghttp2_nv
 from cutthrough.http2.stream cimport (
     ANSWER_CHUNKS, ANSWER_DONE, ANSWER_LENGTH, Stream)
-from cutthrough.net.buffers cimport ANSWER_BLOCK, give_block
+from cutthrough.net.buffers cimport HEAD_ROOM, give_block
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, Framing, read_request_framing
 from cutthrough.wire.http1 cimport MAX_FIELDS, Field, Head, HeadLimits, parse_request
 from cutthrough.wire.names cimport (
@@ -34,7 +34,7 @@ cdef nghttp2_nv fields[PSEUDO + 1 + MAX_FIELDS]
 
 
 cdef int take_request(Stream *st, const char *text, size_t n, size_t seen) noexcept nogil:
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef Framing framing
     cdef int used = parse_request(&head, text, n, seen, &limits)
     if used <= 0:

@@ -10,13 +10,13 @@ that a body of small frames takes no more memory than one of large ones. A strea
 slot of its socket.
 """
 
-from libc.stdint cimport uint16_t, uint32_t
+from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
-    OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch, keep_bytes, make_room)
-from cutthrough.net.buffers cimport ANSWER_BLOCK
+    HEAD_ROOM, OF_REQUESTS, OF_STRANGERS, Block, bytes_of, give_block, head_scratch, keep_bytes,
+    make_room)
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport (
     REFUSED_EXTENDED, REFUSED_INVALID, REFUSED_MALFORMED, REFUSED_NO_ROOM, REFUSED_TOO_LARGE)
@@ -174,8 +174,8 @@ cdef void keep_field(Stream *st, const char *name, size_t n, const char *value,
     cdef size_t held = 0 if st.records == NULL else st.records.end
     if st.too_large or st.malformed:
         return
-    # A line of HTTP/1.1 is as long as a record
-    if held + n + m + FIELD_EXTRA > st.demux.most_records:
+    # A line of HTTP/1.1 is as long as a record; the library itself takes fields of 65 536 octets
+    if held + n + m + FIELD_EXTRA > st.demux.most_records or n > UINT16_MAX or m > UINT16_MAX:
         st.too_large = True
         return
     if not make_room(&st.records, n + m + FIELD_EXTRA,
@@ -192,7 +192,7 @@ cdef bint finish_head(Stream *st, bint ends) noexcept nogil:
     cdef int length = HEAD_MALFORMED
     if st.records != NULL:
         length = build_head_of_http2(
-            head_scratch(), ANSWER_BLOCK, bytes_of(st.records), st.records.end, ends, &about)
+            head_scratch(), HEAD_ROOM, bytes_of(st.records), st.records.end, ends, &about)
         st.method = about.method
     give_block(&st.records)
     st.is_whole = True
@@ -229,7 +229,7 @@ cdef bint finish_response(Stream *st, bint ends) noexcept nogil:
     cdef size_t held = 0 if st.head == NULL else st.head.end - st.head.start
     cdef int length = -1
     if st.records != NULL and not st.too_large and not st.malformed:
-        length = build_response_of_http2(head_scratch(), ANSWER_BLOCK, bytes_of(st.records),
+        length = build_response_of_http2(head_scratch(), HEAD_ROOM, bytes_of(st.records),
                                          st.records.end, st.method, ends, &about)
     give_block(&st.records)
     if length <= 0 or held + length > st.demux.most_records or (
@@ -250,7 +250,7 @@ cdef bint finish_trailers(Stream *st) noexcept nogil:
     cdef int length = 0
     if st.records != NULL and not st.too_large:     # too many: left out, as HTTP allows
         length = build_trailers_of_http2(
-            head_scratch(), ANSWER_BLOCK, bytes_of(st.records), st.records.end)
+            head_scratch(), HEAD_ROOM, bytes_of(st.records), st.records.end)
     give_block(&st.records)
     if length > 0 and st.is_chunked:
         st.trailers = keep_bytes(head_scratch(), length, OF_REQUESTS)

@@ -8,8 +8,12 @@ cdef enum:
     # One read of the copying relay: 64 KiB; a rewritten head may stand before it
     COPY_BYTES = 65536
     COPY_BLOCK = COPY_BYTES + HEAD_BLOCK
-    # The longest rewritten head: one more octet for each of a response's 1024 fields
-    ANSWER_BLOCK = 65536 + 2048
+    # The most that `max_head` may be, and with room for a rewritten head: one more octet for each
+    # of a response's 1024 fields
+    LONGEST_HEAD = 262144
+    HEAD_ROOM = LONGEST_HEAD + 2048
+    # A long head, and the read that brought its end
+    LONG_BLOCK = HEAD_ROOM + COPY_BLOCK
 
 # The purpose of a block's bytes. Each purpose has a share of the bound on all blocks, so
 # no purpose can take the others' room.
@@ -31,13 +35,13 @@ cdef inline char *bytes_of(Block *block) noexcept nogil:
 
 # COPY_BLOCK bytes, valid until the endpoint returns: no endpoint may keep them.
 cdef char *scratch() noexcept nogil
-# A second buffer, of ANSWER_BLOCK bytes, for heads to be sent before the bytes in scratch.
+# A second buffer, of HEAD_ROOM bytes, for heads to be sent before the bytes in scratch.
 cdef char *head_scratch() noexcept nogil
 
 # Whether a relay can get a block of COPY_BLOCK bytes. Checked before a read that may need
 # one: unread bytes wait in the kernel, and slow the sender down.
 cdef bint has_room() noexcept nogil
-# An empty block of the smallest size with room for `n` bytes (at most COPY_BLOCK). NULL,
+# An empty block of the smallest size with room for `n` bytes (at most LONG_BLOCK). NULL,
 # and counted as refused: the share is used up, or memory is out.
 cdef Block *take_block(size_t n, int share) noexcept nogil
 # A block that holds a copy of these bytes.

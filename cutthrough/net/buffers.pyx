@@ -2,9 +2,9 @@
 """Blocks of memory for bytes that have to wait.
 
 A byte that can be sent on at once never leaves the worker's scratch buffer. A connection
-takes a block only while bytes are stuck, so an idle connection owns none. Four sizes: the
-rest of a head takes 0.5 KiB and not 17. Each size has a last-in first-out free list (the
-warm block is used again).
+takes a block only while bytes are stuck, so an idle connection owns none. Five sizes: the
+rest of a head takes 0.5 KiB and not 17, and a head that a large `max_head` permits has room.
+Each size has a last-in first-out free list (the warm block is used again).
 
 All blocks in use are under one bound (R31); relays, requests and strangers have a share of
 it each. Unauthenticated clients can fill only their own share, and stuck relays leave the
@@ -28,15 +28,17 @@ cdef extern from *:
 
 cdef enum:
     KEPT_FREE = 256             # most free blocks of each size: 24 MiB together
+    KEPT_LONG = 16              # of LONG_BLOCK: 5 MiB
     # A typical head has 0.3 to 1.5 KiB; a block with its struct is 0.5 or 2 KiB of malloc's
     SMALL_BLOCK = 512 - 32
     MIDDLE_BLOCK = 2048 - 32
-    N_SIZES = 4
+    N_SIZES = 5
     # Bytes freed since the last trim that cause another; trimming a large heap takes some 10 ms
     TRIM_BYTES = 2 * 1024 * 1024
 
 cdef struct Pool:
     size_t size
+    size_t kept_free            # most blocks that stay free
     Block *free
     size_t n_free
     size_t least_free           # since the last ebb
@@ -51,14 +53,15 @@ cdef size_t live_then = 0       # most live connections since the last trim: see
 
 SHARES = ("relays", "requests", "strangers")
 # The sizes' names in `stats`
-SIZES = ("small", "middle", "head", "copy")
+SIZES = ("small", "middle", "head", "copy", "long")
 
 cdef int _n
-for _n, _size in enumerate((SMALL_BLOCK, MIDDLE_BLOCK, HEAD_BLOCK, COPY_BLOCK)):
+for _n, _size in enumerate((SMALL_BLOCK, MIDDLE_BLOCK, HEAD_BLOCK, COPY_BLOCK, LONG_BLOCK)):
     pools[_n].size = _size
+    pools[_n].kept_free = KEPT_LONG if _size == LONG_BLOCK else KEPT_FREE
 
 cdef char *the_scratch = <char *>malloc(COPY_BLOCK)
-cdef char *the_head_scratch = <char *>malloc(ANSWER_BLOCK)
+cdef char *the_head_scratch = <char *>malloc(HEAD_ROOM)
 if the_scratch == NULL or the_head_scratch == NULL:
     raise MemoryError
 
@@ -190,7 +193,7 @@ cdef void give_block(Block **where) noexcept nogil:
     pool = pool_of(block.size)
     pool.in_use -= 1
     held_bytes[block.share] -= block.size
-    if pool.n_free < KEPT_FREE:
+    if pool.n_free < pool.kept_free:
         block.next = pool.free
         pool.free = block
         pool.n_free += 1

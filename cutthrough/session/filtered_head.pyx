@@ -2,7 +2,7 @@
 """A request's head from filters, read and rewritten as if a client had sent it (R41)."""
 
 from libc.stdint cimport uint32_t
-from cutthrough.net.buffers cimport ANSWER_BLOCK, give_block, head_scratch
+from cutthrough.net.buffers cimport HEAD_ROOM, give_block, head_scratch
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.outcome cimport FILTER_FAILED, OK, OVERLOADED
 from cutthrough.session.destination cimport set_destination
@@ -26,7 +26,7 @@ cdef Framing framing
 
 cdef int rebuild(Client c, bytes text) except -1:
     """Reads a head that filters made, and makes client.head of it. Returns an Outcome."""
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef Request *r = &c.request
     cdef const char *data = text
     cdef uint32_t path_at, path_len
@@ -40,7 +40,7 @@ cdef int rebuild(Client c, bytes text) except -1:
         head.first[F_UPGRADE] != 0 and r.minor == HTTP_11 and framing.kind == BODY_NONE
         and has_token(&head, data, F_CONNECTION, b"upgrade", 7) and offers_upgrade(&head, data))
     n = build_request_head(
-        head_scratch(), ANSWER_BLOCK, &head, data, &target, c.context.pseudonym,
+        head_scratch(), HEAD_ROOM, &head, data, &target, c.context.pseudonym,
         c.context.pseudonym_len, r.has_upgrade, is_stream(&c.sock),
         443 if c.entrance.is_inside else 80, &path_at, &path_len)
     if n < 0:
@@ -56,14 +56,14 @@ cdef int rebuild(Client c, bytes text) except -1:
 
 cdef bytes rewritten(Client c, bytes text, uint32_t *path_at, uint32_t *path_len):
     """What `rebuild` would make of this head; b"": nothing. Not between rebuild and move."""
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef const char *data = text
     cdef int n
     if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
             read_target(&target, &head, data, c.entrance.is_inside) != 0):
         return b""
     n = build_request_head(
-        head_scratch(), ANSWER_BLOCK, &head, data, &target, c.context.pseudonym,
+        head_scratch(), HEAD_ROOM, &head, data, &target, c.context.pseudonym,
         c.context.pseudonym_len, False, is_stream(&c.sock),
         443 if c.entrance.is_inside else 80, path_at, path_len)
     return head_scratch()[:n] if n > 0 else b""

@@ -14,7 +14,7 @@ pump. An exchange without filters never comes here.
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.buffers cimport ANSWER_BLOCK, COPY_BLOCK, bytes_of, head_scratch, scratch
+from cutthrough.net.buffers cimport HEAD_ROOM, COPY_BLOCK, bytes_of, head_scratch, scratch
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
@@ -394,7 +394,7 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     if f.passes or not f.run.wants_response:
         return False
     out_len = build_response_head(
-        out, ANSWER_BLOCK, read, data, c.context.pseudonym, c.context.pseudonym_len,
+        out, HEAD_ROOM, read, data, c.context.pseudonym, c.context.pseudonym_len,
         (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
         | is_stream(&c.origin.sock) * BY_HTTP2, NULL)
     if out_len < 0:
@@ -426,7 +426,7 @@ cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except 
     if not head.count[F_DATE]:
         date = c.context.date()
     n = build_response_head(
-        out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        out, HEAD_ROOM, &head, data, c.context.pseudonym, c.context.pseudonym_len,
         r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED, date)
     if n < 0:
         return c.refuse(-n)

@@ -18,7 +18,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.address cimport (
     Address, Addresses, one_address, print_address)
-from cutthrough.net.buffers cimport ANSWER_BLOCK, bytes_of, head_scratch
+from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.connector cimport Stream, dial
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
@@ -317,7 +317,7 @@ cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
         basic = p.credentials
     set_target(c, p, NULL)
     n[0] = build_absolute_head(
-        head_scratch(), ANSWER_BLOCK, bytes_of(c.head), c.head.end, r.path_at, r.path_len,
+        head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, r.path_at, r.path_len,
         &p.target, Value(NULL, 0) if basic is None else Value(basic, len(basic)))
     return head_scratch() if n[0] else NULL
 

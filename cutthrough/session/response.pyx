@@ -9,7 +9,7 @@ its head announced; any doubt ends it (R18).
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
+    HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
     head_scratch, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.multiplex cimport is_stream
@@ -154,7 +154,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
 cdef bint pass_head(Client c, const char *data, int options) except -1:
     """Pushes the head alone. False: the exchange has been ended."""
     cdef char *out = head_scratch()
-    cdef int n = build_response_head(out, ANSWER_BLOCK, &head, data, c.context.pseudonym,
+    cdef int n = build_response_head(out, HEAD_ROOM, &head, data, c.context.pseudonym,
                                      c.context.pseudonym_len, options | version_of(c), NULL)
     if n < 0:
         c.refuse(-n)
@@ -207,7 +207,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if not head.count[F_DATE]:
         date = c.context.date()
     out_len = build_response_head(
-        out, ANSWER_BLOCK, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        out, HEAD_ROOM, &head, data, c.context.pseudonym, c.context.pseudonym_len,
         version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
         | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED, date)
     if out_len < 0:
@@ -296,7 +296,7 @@ cdef int pump_down(Client c) except -1:
 cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     """Raw bytes from here on, but only towards the protocol that was offered (R4)."""
     cdef Head offer
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef int outcome
     # The offer is the one in the head that went up, our Via included
     if not c.request.has_upgrade or parse_request(

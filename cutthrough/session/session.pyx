@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
-    ANSWER_BLOCK, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
+    HEAD_ROOM, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
     shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
@@ -356,7 +356,7 @@ cdef class Session(Client):
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
             and offers_upgrade(&head, data))
         n = build_request_head(
-            head_scratch(), ANSWER_BLOCK, &head, data, &target, self.context.pseudonym,
+            head_scratch(), HEAD_ROOM, &head, data, &target, self.context.pseudonym,
             self.context.pseudonym_len, r.has_upgrade, is_stream(&self.sock),
             443 if self.entrance.is_inside else 80, &path_at, &path_len)
         if n < 0:

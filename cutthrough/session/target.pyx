@@ -8,7 +8,7 @@
 """
 
 from libc.string cimport memcpy
-from cutthrough.net.buffers cimport ANSWER_BLOCK, bytes_of
+from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of
 from cutthrough.outcome cimport (
     BAD_TARGET, LOOP_DETECTED, NO_ORIGIN, OK, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.destination cimport set_destination
@@ -30,7 +30,7 @@ cdef bint asks_for_datagrams(const Head *head, const char *data) noexcept nogil:
 
 cdef int outcome_of_loop(Client c) noexcept:
     cdef Head head
-    cdef HeadLimits limits = HeadLimits(ANSWER_BLOCK, ANSWER_BLOCK, MAX_FIELDS)
+    cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     if c.request.has_upgrade and c.head != NULL and parse_request(
             &head, bytes_of(c.head), c.head.end, 0, &limits) > 0 and (
             asks_for_datagrams(&head, bytes_of(c.head))):

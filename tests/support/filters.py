@@ -34,15 +34,15 @@ FILTERS = """
     class Swell:
         async def on_request_head(self, flow):
             if flow.request.path == "/up":
-                for n in range(20):
+                for n in range(40):
                     flow.request.headers[f"X-{n}"] = "x" * 8000
 
         async def on_response_head(self, flow):
             if flow.request.path == "/down":
-                for n in range(20):
+                for n in range(40):
                     flow.response.headers[f"X-{n}"] = "x" * 8000
             elif flow.request.path == "/respond":
-                flow.respond(200, b"", {"X": "x" * 200_000})
+                flow.respond(200, b"", {"X": "x" * 300_000})
 
     class Local:
         async def on_request_head(self, flow):

@@ -77,7 +77,7 @@ def test_the_file_of_every_secret_is_an_option():
 def test_a_type_is_said_with_its_unit_and_bounds():
     for name, text in (
         ("head_timeout", "time from 1ms to 720h: "),
-        ("max_head", "size from 512B to 64KiB: "),
+        ("max_head", "size from 512B to 256KiB: "),
         ("workers", "`auto` or number from 1 to 1024: "),
         ("connect_ports", "`auto` or `any` or list of number from 1 to 65535: "),
         ("splice", "true or false: "),
