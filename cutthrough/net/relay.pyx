@@ -22,7 +22,7 @@ direction goes on.
 from libc.stdint cimport int16_t, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
+    COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sysio cimport (
@@ -229,6 +229,10 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         return True
     if p.pipe != NULL and p.pipe.held:
         return False                    # bytes in the pipe must go first
+    block = p.kept
+    # More only for one long head: what is pushed behind bytes that wait is bounded by one read
+    if block != NULL and block.end - block.start + n + m > COPY_BLOCK:
+        return False
     if not make_room(&p.kept, n + m - sent, OF_RELAYS):
         return False
     block = p.kept
