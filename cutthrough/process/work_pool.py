@@ -8,7 +8,7 @@ cannot be killed: what takes too long there ends later, and its place is free th
 
 import asyncio
 import contextlib
-import pickle
+import io
 import signal
 import socket
 import subprocess
@@ -18,6 +18,7 @@ from typing import Any
 
 from cutthrough.exchange.work import Lost
 from cutthrough.process.helper import start_helper
+from cutthrough.process.work_process import pack, unpack
 
 # The program; its channel's descriptor follows. -P: see supervisor.children
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.process.work_process")
@@ -47,17 +48,33 @@ class _Child:
             raise
         return cls(process, reader, writer)
 
-    async def ask(self, question: bytes) -> bytes:
+    async def ask(self, question: list[bytes]) -> list[bytes]:
         """Raises OSError and EOFError."""
         self.is_free = False
         self._writer.write(len(question).to_bytes(4, "little"))
-        for at in range(0, len(question), PIECE):
-            self._writer.write(question[at:at + PIECE])
-            await self._writer.drain()
-        head = int.from_bytes(await self._reader.readexactly(4), "little")
-        reply = await self._reader.readexactly(head >> 1)
+        for part in question:
+            self._writer.write(len(part).to_bytes(4, "little"))
+            for at in range(0, len(part), PIECE):
+                self._writer.write(part[at:at + PIECE])
+                await self._writer.drain()
+        head = await self._read_number()
+        reply = [await self._read_part() for _ in range(head >> 1)]
         self.is_free = not head & 1          # else it ends
         return reply
+
+    async def _read_number(self) -> int:
+        return int.from_bytes(await self._reader.readexactly(4), "little")
+
+    async def _read_part(self) -> bytes:
+        left = await self._read_number()
+        data = io.BytesIO()                  # its value is no copy
+        while left:
+            piece = await self._reader.read(min(left, PIECE))
+            if not piece:
+                raise EOFError
+            data.write(piece)
+            left -= len(piece)
+        return data.getvalue()
 
     def kill(self) -> None:
         self._writer.transport.abort()
@@ -84,7 +101,7 @@ class ProcessPool:
             async with asyncio.timeout(seconds * BUSY):
                 child = self._free.pop() if self._free else await _Child.start()
                 self._busy.add(child)
-                reply = await child.ask(pickle.dumps((seconds, function, given), 5))
+                reply = await child.ask(pack((seconds, function, given)))
         except (OSError, EOFError) as error:
             if isinstance(error, TimeoutError):
                 raise
@@ -96,7 +113,7 @@ class ProcessPool:
             if child is not None:
                 self._busy.discard(child)
                 self._put_back(child)
-        returned, result = pickle.loads(reply)
+        returned, result = unpack(reply)
         if not returned:
             raise result
         return result

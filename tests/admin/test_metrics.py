@@ -258,12 +258,17 @@ def test_bytes_of_a_tunnel_are_counted_while_it_runs(proxy, count, path):
         sender.start()
         client.read_exact(count)
         sender.join()
-        before = operator.metrics()
-        for way in ("up", "down"):
-            both = {path: before[f'bytes_total{{direction="{way}",path="{path}"}}']
-                    for path in ("copy", "splice")}
-            assert sum(both.values()) == count
-            assert both[path] > count / 2
+
+        def moved(metrics, way):
+            return [metrics[f'bytes_total{{direction="{way}",path="{name}"}}']
+                    for name in (path, "splice" if path == "copy" else "copy")]
+
+        # The worker counts bytes after it has sent them
+        before = wait_until(
+            lambda: (seen := operator.metrics()) and all(
+                sum(moved(seen, way)) == count for way in ("up", "down")) and seen,
+            "all bytes")
+        assert all(moved(before, way)[0] > count / 2 for way in ("up", "down"))
     running.wait_log(1)
     after = operator.metrics()
     assert after["tunnels"] == 0

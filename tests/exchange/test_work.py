@@ -37,10 +37,11 @@ def children():
             if one.status() != psutil.STATUS_ZOMBIE]
 
 
-def run(test, pool=None):
-    """With a gate, which leaves no process behind."""
+def run(test, pool=None, wait_s=100.0):
+    """With a gate, which leaves no process behind. Its processes may start late."""
     async def go():
         gate = Gate(pool or ProcessPool())
+        gate.lines.wait_s = wait_s
         try:
             async with asyncio.timeout(120):
                 await test(gate)
@@ -178,8 +179,7 @@ def test_all_askers_together_have_a_bounded_line(monkeypatch, tmp_path):
     run(test)
 
 
-def test_who_gets_no_place_in_time_is_told_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(work, "WAIT_S", 0.05)
+def test_who_gets_no_place_in_time_is_told_so(tmp_path):
     flag = str(tmp_path / "flag")
 
     async def test(gate):
@@ -189,7 +189,7 @@ def test_who_gets_no_place_in_time_is_told_so(monkeypatch, tmp_path):
             await gate.run("eve", pid_of)
         touch(flag)
         await call
-    run(test)
+    run(test, wait_s=0.05)
 
 
 def test_a_client_that_leaves_does_not_have_the_process_start_again(tmp_path):
@@ -266,10 +266,22 @@ def test_threads_do_the_same_in_an_embedded_worker(monkeypatch, tmp_path):
 
 
 def test_an_answer_that_cannot_be_pickled_is_an_error_and_no_end():
-    import pickle
-    question = pickle.dumps((compile, ("lambda: 0", "x", "eval")))
-    returned, _ = pickle.loads(work_process.answer(question))
+    question = work_process.pack((compile, ("lambda: 0", "x", "eval")))
+    returned, _ = work_process.unpack(work_process.answer(question))
     assert not returned
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 5 * MIB])
+def test_large_bytes_go_beside_the_pickle_both_ways(size):
+    value = (bytes(size), ["text", b"b" * size], {"again": bytes(size)})
+    parts = work_process.pack(value)
+    assert work_process.unpack(parts) == value
+    assert len(parts[0]) < 4 * 65_536
+    assert len(parts) == (4 if size >= work_process.LARGE else 1)
+
+    async def test(gate):
+        assert await gate.run("ann", bytes.upper, b"a" * size) == b"A" * size
+    run(test)
 
 
 # What is costly
