@@ -1,6 +1,6 @@
-"""What breakpoints hold, over HTTP; the page "Traffic" shows it.
+"""The held messages, over HTTP; the page "Traffic" shows it.
 
-    GET  /breakpoints           until when they are armed, and what is held
+    GET  /breakpoints           until when they are armed, and the held messages
     POST /breakpoints/armed     {"seconds": N}; 0: not any more
     GET  /breakpoints/ID        one, with its body
     POST /breakpoints/ID        a Decision

@@ -1,4 +1,4 @@
-"""What a stream of endings has: lines of the access log, as server-sent events."""
+"""A stream of endings: lines of the access log, as server-sent events."""
 
 import asyncio
 import re

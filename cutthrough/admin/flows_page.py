@@ -182,7 +182,7 @@ class FlowsPage:
         while is_there(request):
             head, rows = await self.read(self.query(request, "watch", after=last))
             moved, last = head.last > last, head.last
-            # Behind the rows: what has ended is there before it is no more open
+            # After the rows: an ended exchange has its row before it leaves the list
             events = b"data: %s\n\n" % rows if rows else b""
             if changes is not None:
                 events += await changes.look()

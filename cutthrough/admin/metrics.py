@@ -33,7 +33,7 @@ NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
 NO_DEATHS: Mapping[int, int] = {}
 NO_CERTIFICATES: Mapping[str, int] = {}
 
-#: What becomes of exchanges that rules capture.
+#: The fates of exchanges that rules capture.
 CAPTURE_RESULTS = ("captured", "dropped", "partial", "unwritten", "failed")
 #: The kinds of connections closed to make room, by bound.
 AT_REST = ("stranger", "head", "guest")

@@ -1,8 +1,8 @@
-"""The mode of recordings: what `cutthrough mode` shows and changes, by HTTP.
+"""The mode of recordings, as in `cutthrough mode`, by HTTP.
 
     GET  /mode                                  {"mode": …, "session": …}
-    POST /mode?mode=replay&session=NAME         changes what is named; with the token
-    POST /mode?answers=NAME                     what comes before recordings
+    POST /mode?mode=replay&session=NAME         changes both; with the token
+    POST /mode?answers=NAME                     the answers before recordings
     POST /settle                                {"unanswered": []}; with the token
 
 All sequences begin anew, unless `answers` alone is named. Without `recording_directory`

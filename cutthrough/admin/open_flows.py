@@ -2,10 +2,10 @@
 
     GET    /flows/open?filter=                          those in hand, newest first
     GET    /flows/open/ID                               one; ID is the log's identifier
-    GET    /flows/open/ID/request-body /response-body /messages     what has come of it
+    GET    /flows/open/ID/request-body /response-body /messages     the part so far
     GET    /flows/open/ID/as/curl|fetch|httpx|json
     GET    /flows/open/ID/live                          its messages, as they come
-    GET    /flows/live?open=true                        also what changes in this list
+    GET    /flows/live?open=true                        also this list's changes
 
 Workers and the writer are asked each time; nothing is kept for it.
 """
@@ -79,7 +79,7 @@ class OpenPage:
             request, self._query(request, "open", content), pieces(content))
 
     async def one(self, request: web.Request) -> web.StreamResponse:
-        """All of it, or what the path names."""
+        """All of it, or the part that the path names."""
         named = request.match_info
         verb = named.get("side") or named.get("verb") or (
             "copy" if "form" in named else "show")
@@ -170,7 +170,7 @@ class OpenPage:
 
 
 class Changes:
-    """What changes in the list, for one watcher."""
+    """The list's changes, for one watcher."""
 
     def __init__(self, page: OpenPage, request: web.Request) -> None:
         self._page = page

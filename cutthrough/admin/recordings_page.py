@@ -1,12 +1,12 @@
 """The page "Recordings", and the sessions over HTTP.
 
     GET    /recordings                the page, which holds no data
-    GET    /sessions                  the sessions, and what is in force
+    GET    /sessions                  the sessions, and the mode
     GET    /sessions/NAME             ?search=WORDS&limit=&before=: recordings of one
     PUT    /sessions/NAME             makes it; PATCH: sets its bounds
     GET    /sessions/NAME/N           one whole; PUT: replaces it; DELETE
     DELETE /sessions/NAME
-    GET    /replays                   the last misses, with what is nearest
+    GET    /replays                   the last misses, with the nearest recordings
 
 All but the page take the admin token, reads included; reads of recordings are in the
 error log, as changes are. Files, and PostgreSQL, are asked

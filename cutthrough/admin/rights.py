@@ -40,7 +40,7 @@ def right_for(method: str, path: str) -> str:
 
 
 def asker(request: web.Request) -> str:
-    """Who asks, for the error log: an address, and the name of the token."""
+    """The operator, for the error log: an address, and the name of the token."""
     name: str = request.get(NAME, "")
     where = watcher_key(request)[0]
     return f"{name} at {where}" if name else where

@@ -144,8 +144,8 @@ class AdminServer:
 
     def configure(self, token: str, tokens: Iterable[AdminToken],
                   names: Iterable[str]) -> None:
-        """Sets what a reload may change: the tokens (none: the listener is read-only),
-        and the names allowed in Host."""
+        """Sets a reload's options: the tokens (none: the listener is read-only), and
+        the names allowed in Host."""
         self._tokens.configure(token, tokens)
         self._names = {"localhost", *names}
 

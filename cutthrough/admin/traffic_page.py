@@ -1,6 +1,6 @@
 """The page "Traffic": /traffic. It holds no data, and asks for the admin token.
 
-What it shows is hostile: URLs, fields and bodies that clients and origins have chosen.
+Its content is hostile: URLs, fields and bodies chosen by clients and origins.
 So its policy is stricter than the live page's.
 """
 

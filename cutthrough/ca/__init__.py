@@ -1,1 +1,1 @@
-"""A certificate authority of one's own: its files, its leaves, and who trusts it."""
+"""A certificate authority of one's own: its files, its leaves, and its trust stores."""

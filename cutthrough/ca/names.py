@@ -1,4 +1,4 @@
-"""Names in certificates: what is typed becomes a general name (RFC 5280), and name
+"""Names in certificates: typed text becomes a general name (RFC 5280), and name
 constraints are made and compared.
 
 This module knows no files and no keys.

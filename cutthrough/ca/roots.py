@@ -23,7 +23,7 @@ BUNDLES = (
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",    # RHEL 7 and later
     "/etc/ssl/cert.pem",                                    # Alpine
 )
-# Who reads a variable, and what it trusts without it
+# The programs that read a variable, and the roots they trust without it
 VARIABLES = {
     "SSL_CERT_FILE": "OpenSSL and Go trust the system's bundle",
     "REQUESTS_CA_BUNDLE": "requests trusts the roots of certifi",

@@ -29,7 +29,7 @@ PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
 class Place(NamedTuple):
-    """What a URI says."""
+    """The parts of a URI."""
 
     module: str
     pin_file: str                       # "": nobody logs in

@@ -39,7 +39,7 @@ JAVA = (
     "/usr/lib/jvm/*/lib/security/cacerts",
     "/usr/lib/jvm/*/jre/lib/security/cacerts",
 )
-# Where a distribution takes further roots from: the directory, the end of a file's name
+# A distribution's directory of further roots: its path, the end of a file's name
 # there, and the command that makes the bundle
 ANCHORS = (
     ("/etc/pki/ca-trust/source/anchors", ".pem", "update-ca-trust"),
@@ -50,7 +50,7 @@ ANCHORS = (
 # A line of `certutil -L`: nickname, and the flags of TLS, mail and code
 NICKNAME = re.compile(r"^(.*\S) +([a-zA-Z]*),[a-zA-Z]*,[a-zA-Z]* *$", re.M)
 JKS = bytes.fromhex("feedfeed")
-# What the JDK and the distributions give their cacerts
+# The password of cacerts in the JDK and the distributions
 JAVA_PASSWORD = "changeit"
 
 

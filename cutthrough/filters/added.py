@@ -1,12 +1,12 @@
-"""What filters add to a request, such as a key that the client may not know (R82).
+"""Secrets added by filters, such as a key that the client may not know (R82).
 
-    the request as it came ── compare ──> what was added ──> stand-ins, for log, capture
+    the request as it came ── compare ──> the additions ──> stand-ins, for log, capture
                                               └─ Echoes ──> masks in the answer
 
 A value is added if the client has not sent it: of a field, of a key of the query, a
 part of the path that looks like a token, a word of a body that does. The origin may
 repeat it, so it is masked in the head of the answer, and in its body if that is text. A
-mask has the length of what it hides: neither framing nor validators change.
+mask is as long as the secret: neither framing nor validators change.
 """
 
 import re
@@ -35,7 +35,7 @@ Parts = set[tuple[str, str]]
 
 
 def parts_of(headers: Headers, path: str) -> Parts:
-    """Fields, pairs of the query and parts of the path, with what each is."""
+    """Fields, pairs of the query and parts of the path, each with its kind."""
     plain, _, query = path.partition("?")
     return {*((name.lower(), value) for name, value in headers),
             *(("?", pair) for pair in query.split("&")),
@@ -43,7 +43,7 @@ def parts_of(headers: Headers, path: str) -> Parts:
 
 
 def is_token(text: str) -> bool:
-    """No word, but what a program has made."""
+    """No word of a language, but made by a program."""
     return len(text) >= LEAST_COOKIE and any(map(str.isdigit, text))
 
 
@@ -56,11 +56,11 @@ class Added:
         self.echoes: Echoes | None = None    # made when the request has gone
 
     def know(self, parts: Parts) -> None:
-        """The client's own, or a filter's whose additions may be shown."""
+        """The client's own, or added by a filter with `shown`."""
         self._known |= parts
 
     def shown(self, request: Request) -> Request | None:
-        """The request with stand-ins for what was added; None: nothing was. Takes note
+        """The request with stand-ins for the additions; None: without any. Takes note
         of the secrets."""
         known, fields, begun = self._known, list[tuple[str, str]](), len(self.secrets)
         changed = False
@@ -149,7 +149,7 @@ class Added:
 
     async def _on_body(self, flow: Flow, pieces: AsyncIterator[bytes]
                        ) -> AsyncIterator[bytes]:
-        """What may be the begin of a secret waits for the next piece."""
+        """The possible begin of a secret waits for the next piece."""
         echoes, held = self.echoes, b""
         assert echoes is not None
         async for piece in pieces:

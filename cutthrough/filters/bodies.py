@@ -272,7 +272,7 @@ class _Paced:
         return piece
 
     async def given(self) -> AsyncIterator[bytes]:
-        """The source, whose time is not the filter's."""
+        """The source; its time is not the filter's."""
         loop = asyncio.get_running_loop()
         while True:
             left = None
@@ -348,7 +348,7 @@ class _Up(_Passage):
         await super().whole()
 
     def compare(self, before: bytes, after: bytes) -> None:
-        """Hides what the filters add, from captures and in echoes (R82)."""
+        """Hides the filters' additions, from captures and in echoes (R82)."""
         if before != after and self.run.chain.hides_bodies:
             self.run.exchange.hide_request_body()
             self.run.added_to().look_at_body(before, after)

@@ -1,7 +1,7 @@
 """Breakpoints: an operator looks at a request or a response, and decides about it.
 
 A message is held if an operator has armed breakpoints and the rule has one.
-`Breakpoints` is of a worker, and knows what the worker holds. `Stop` is of one
+`Breakpoints` is of a worker, and knows the held messages. `Stop` is of one
 exchange: the last filter of its chain, so that the operator sees what the filters have
 left.
 
@@ -40,7 +40,7 @@ Result = Literal["passed", "edited", "aborted", "expired"]
 
 
 class Decision(Protocol):
-    """What an operator has decided. None: unchanged."""
+    """An operator's decision. None: unchanged."""
 
     @property
     def action(self) -> Literal["pass", "edit", "abort"]: ...
@@ -60,7 +60,7 @@ class Decision(Protocol):
 
 class Holding(NamedTuple):
     """How messages are held: for so many seconds; so many by a worker at a time, for
-    each has a connection, and perhaps a body; what nobody has decided is refused."""
+    each has a connection, and perhaps a body; an undecided one is refused."""
 
     seconds: float = 30.0
     refuses: bool = False
@@ -219,7 +219,7 @@ class Breakpoints:
         self._timer: asyncio.TimerHandle | None = None
 
     def hide(self, redactor: Redactor) -> None:
-        """From now on operators see what this leaves."""
+        """From now on operators see its remainder."""
         self.redactor = redactor
 
     def arm(self, seconds: float) -> None:
@@ -234,7 +234,7 @@ class Breakpoints:
         self._set_armed(True)
 
     def disarm(self) -> None:
-        """What is held goes on."""
+        """Held messages go on."""
         self._set_armed(False)
         for one in list(self.held.values()):
             one.release("expired")
@@ -249,7 +249,7 @@ class Breakpoints:
         self.on_armed(armed)
 
     def list(self, number: int = 0) -> list[dict[str, Any]]:
-        """What is held; with a number, that one with its body."""
+        """The held messages; with a number, its message with the body."""
         now = asyncio.get_running_loop().time()
         return [one.about(n, one.until - now, whole=bool(number))
                 for n, one in self.held.items() if number in (0, n)]
@@ -311,7 +311,7 @@ class Stop:
                 self.on_response_head if "response" in self.sides else None)))
 
     def make_stage(self, most: int, on_fault: OnFault, **hooks: Any) -> Stage:
-        """What an operator edits is in log and captures."""
+        """An operator's edits are in log and captures."""
         return Stage("breakpoint", self.holding.seconds + GRACE_S, on_fault, most,
                      **(dict.fromkeys(HOOKS) | hooks), shown=True)
 

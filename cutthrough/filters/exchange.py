@@ -1,4 +1,4 @@
-"""What the session does for the filters of an exchange, and how they read and write."""
+"""The session's services for an exchange's filters, and how they read and write."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ class Sluice(Protocol):
 
 
 class Exchange(Protocol):
-    """What the session does for its filters. After its end, nothing."""
+    """The session's services for its filters; none after its end."""
 
     def go_on(self, head: bytes | None, shown: bytes | None = None) -> None:
         """Sends the request on, with another head if one is given. `shown`: the head

@@ -14,7 +14,7 @@ _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 _BAD_PATH = re.compile(r"[\x00-\x20\x7f]|[^\x00-\xff]")
 _HOST = re.compile(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.]+")
 FRAMING = ("content-length", "transfer-encoding", "trailer")
-# What a response says about the bytes of its body, and is wrong about other bytes.
+# A response's fields about the bytes of its body; for other bytes they are wrong.
 # ETag: a strong validator changes with every byte (RFC 9110 section 8.8.1)
 ABOUT_BODY = ("content-encoding", "etag", "content-md5", "digest", "content-digest",
               "repr-digest", "accept-ranges", "last-modified")
@@ -123,7 +123,7 @@ class Request:
                  headers: Headers | None = None, *, lines: str = "",
                  version: str = "1.1", scheme: str = "http", fixed: str = "") -> None:
         """`lines`: the fields as they were read, split when they are needed first.
-        `fixed`: where the target cannot change; "": it can."""
+        `fixed`: a place in which the target cannot change; "": it can."""
         self._method, self._host, self._port, self._path = method, host, port, path
         self._headers, self._lines = headers, lines
         self._changed = False

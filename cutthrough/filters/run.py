@@ -1,4 +1,4 @@
-"""Drives the filters of one exchange: tasks that call them and do what they say.
+"""Drives the filters of one exchange: tasks that call them, and obey.
 
     start ─> on_request_head … ─> go_on ─> the origin
     on_upload ─> on_request_body …          while the request's body goes up

@@ -28,7 +28,7 @@ class Stage(NamedTuple):
     on_response_head: Callable[..., Any] | None
     on_response_body: Callable[..., Any] | None
     on_end: Callable[..., Any] | None
-    shown: bool = False                 # what it adds is in log and captures (R82)
+    shown: bool = False                 # its additions are in log and captures (R82)
 
 
 def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
@@ -76,7 +76,7 @@ class Tally:
                       count, reason)
 
     async def close(self) -> None:
-        """Cancels what runs."""
+        """Cancels its tasks."""
         for task in list(self.running):
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
@@ -95,7 +95,7 @@ class Chain:
         self.response_heads: list[Stage] = []
         self.response_bodies: list[Stage] = []
         self.ends: list[Stage] = []
-        # Does any function see a request, and hide what it adds?
+        # Does any function see a request, and hide its additions?
         self.hides = self.hides_bodies = False
         # All functions before the request goes on, and 5 s because a loop may be slow
         self.head_ms = 5000
