@@ -63,7 +63,7 @@ class Alike:
 
     def _read(self, here: bytes, there: bytes
               ) -> tuple[KeyReader, tuple[Request, Request]]:
-        """What reads them, and the requests that they are compared as."""
+        """Their reader, and the requests that they are compared as."""
         if self._plain is not None:
             one, two = operation(here), operation(there)
             if one is None or two is None or one[0] != two[0]:
@@ -75,7 +75,7 @@ class Alike:
         return msgspec.structs.replace(self._request, method="POST", body=data)
 
     def tell(self, here: bytes, there: bytes) -> str:
-        """What differs, in words."""
+        """The differences, in words."""
         reader, (one, two) = self._read(here, there)
         return "; ".join(list(differences(
             one, Asked(request=two), reader, {}, (one, two)))[:3])

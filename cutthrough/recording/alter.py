@@ -1,4 +1,4 @@
-"""What is changed in a recorded answer on its way to a client, in this order:
+"""The changes of a recorded answer on its way to a client, in this order:
 
     template ──> refresh of the route ──> the operator's on_replay
 """

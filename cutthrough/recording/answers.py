@@ -88,7 +88,7 @@ class Asked:
         await aside(os.write, self._fd, len(data).to_bytes(4) + data)
 
     def close(self) -> None:
-        leave_aside(os.close, self._fd)      # behind what is written
+        leave_aside(os.close, self._fd)      # after all writes
 
 
 def read_asked(directory: Path, name: str) -> list[Request]:

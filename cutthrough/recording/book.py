@@ -67,7 +67,7 @@ class Book:
         return self._put(made, turn) if made or self.waiting else 0
 
     def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
-        """As `write`: only what is rare becomes a Recording, and what must wait."""
+        """As `write`: only rare and waiting exchanges become Recordings."""
         known: Known = {}
         try:
             session = self.open()
@@ -94,7 +94,7 @@ class Book:
                    kept: list[Taped | Recording]) -> Iterator[Batch]:
         """In parts that stay in a CPU's cache until SQLite has them; in one part if
         bodies are read, because the file is locked while the next parts are made. Of
-        those that were taken, `kept` has what is recorded."""
+        those that were taken, `kept` has the recordings."""
         rows = self._rows
         maker = RowMaker(session.masker, rows)
         most = None if session.masker.reads_bodies else PART_ROWS
@@ -214,7 +214,7 @@ class Book:
                 self._session.read_bounds()
 
     def finish(self, until: float) -> int:
-        """Writes what waits, tried until then. Returns how many are lost."""
+        """Writes the waiting ones, tried until then. Returns how many are lost."""
         while self.waiting:
             self._tried = 0.0
             self._put([])

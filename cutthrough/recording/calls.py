@@ -36,7 +36,7 @@ _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 ALL = -1
 # In steps: the client has left before
 NEVER = sys.maxsize
-# What a route compares of a whole body, and not of each message
+# A route compares these of a whole body, and not of each message
 _OF_WHOLE = ("regex",)
 
 
@@ -49,7 +49,7 @@ class Differs(Exception):
 
 
 class Step(NamedTuple):
-    """What is sent when the client has sent so many messages; ALL: and has ended."""
+    """The messages to send when the client has sent so many; ALL: and has ended."""
 
     messages: int
     at_us: int
@@ -134,7 +134,7 @@ def make_steps(one: Recording) -> list[Step]:
              Step(messages(response.end_asked), last, b"")]
     if response.cut_by_client:
         steps[-1] = Step(NEVER, last, b"")
-    # The head is not behind what follows it
+    # The head is not after its messages
     least = min((one.messages for one in steps if one.messages >= 0), default=ALL)
     if steps[0].messages == ALL:
         steps[0] = steps[0]._replace(messages=least)
@@ -176,7 +176,7 @@ class Call:
         self._untold.extend(self._frames.take(piece))
 
     def look(self) -> Recording | None:
-        """A recording that has an answer to what has come; None: none yet. Raises
+        """A recording with an answer to the messages so far; None: none yet. Raises
         Differs."""
         before = self._alive
         if before is None:
@@ -264,7 +264,7 @@ class Call:
 
 
 class Answering:
-    """What is left to be sent of one recording."""
+    """The rest to be sent of one recording."""
 
     def __init__(self, recording: Recording, has_head: bool = False, sent: int = 0
                  ) -> None:

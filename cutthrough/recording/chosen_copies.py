@@ -19,7 +19,7 @@ from cutthrough.recording.sessions import SUFFIX
 
 log = logging.getLogger("cutthrough")
 
-# What is recorded waits meanwhile; a copy that is not there yet is made whole
+# Recordings wait meanwhile; a copy that is not there yet is made whole
 TURN_S = 0.1
 
 Head = tuple[str, int]                       # a session's identity, and its last change
@@ -84,7 +84,7 @@ class ChosenCopies:
         self._is_first = False
 
     def tell_hits(self, sessions: PostgresSessions) -> None:
-        """Of copies whose files have changed. Raises StoreError and OSError."""
+        """Of copies with changed files. Raises StoreError and OSError."""
         for name in self._copied:
             if name in self._failed or self._mark(name) == self._marks.get(name):
                 continue

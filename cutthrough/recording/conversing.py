@@ -14,7 +14,7 @@ from cutthrough.recording.model import Message, Recording, Request
 
 
 class Setting(NamedTuple):
-    """`asked`: the client's request. `mask` removes from its messages what is in no
+    """`asked`: the client's request. `mask` removes its messages' secrets, in no
     recording; `rules` make the same mask in another process."""
 
     asked: Request

@@ -1,6 +1,6 @@
 """Files that follow sessions of a database, so that each worker has them at hand.
 
-    database ── what has changed ──> DIRECTORY/NAME.session ──> players of all workers
+    database ── changes ──> DIRECTORY/NAME.session ──> players of all workers
 
 A copy has the numbers of its session, and no bounds: what is deleted there is deleted
 here. How often its recordings were replayed goes the other way. A copy is whole when it
@@ -49,7 +49,7 @@ class Copy(Session):
                                "ON recordings (number) WHERE hits > 0")
 
     def follow(self, session: PostgresSession) -> bool:
-        """Takes some of what has changed. False: it has all. Raises StoreError."""
+        """Takes some of the changes. False: it has all. Raises StoreError."""
         found = session.changes_behind(self.manifest.copied, STEP)
         is_new = found.at != self.manifest.copied
         if is_new:

@@ -1,4 +1,4 @@
-"""What routes compare of bodies: forms, operations of GraphQL, groups of expressions.
+"""Parts of bodies to compare: forms, operations of GraphQL, groups of expressions.
 
 A body that is not what a key expects is compared as bytes, and never equals one that
 is. Documents themselves, their paths and bounds: exchange.documents.

@@ -1,5 +1,5 @@
-"""Secrets of a request in a recorded answer: what `exchange.echoes` finds, in the types
-of recordings."""
+"""Secrets of a request in a recorded answer: the results of `exchange.echoes`, in
+the types of recordings."""
 
 from itertools import accumulate
 
@@ -17,7 +17,7 @@ class Echoes(echoes.Echoes):
 
     def chunks(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         """Pieces of a body without a coding; the same object if no secret is there. A
-        secret that is split stands where its end was."""
+        secret that is split stands at its former end."""
         body = b"".join([one.data for one in chunks])
         if not self.has(body):
             return chunks

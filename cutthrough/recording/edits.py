@@ -1,4 +1,4 @@
-"""What an operator changes in a session, by the verb or the admin listener: the same
+"""An operator's changes of a session, by the verb or the admin listener: the same
 checks for both."""
 
 import time
@@ -30,8 +30,8 @@ def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> 
 
 def set_bounds(session: AnySession, count: int | None, age_s: float | None,
                until: float) -> None:
-    """None: as it was. Deletes what is beyond the bounds now; not after `until`, a time
-    of time.monotonic: the writer deletes the rest. Raises StoreError."""
+    """None: as it was. Deletes recordings beyond the bounds; not after `until`, a
+    time of time.monotonic: the writer deletes the rest. Raises StoreError."""
     kept = session.manifest
     session.set_bounds(kept.count if count is None else count,
                        kept.age_s if age_s is None else age_s)

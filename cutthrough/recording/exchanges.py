@@ -71,7 +71,7 @@ def recordings_of(exchanges: Iterable[Exchange | NotImported]
 
 
 def lost_of(one: Exchange) -> Iterator[str]:
-    """What of an exchange is not in its recording."""
+    """The parts of an exchange that its recording lacks."""
     yield from one.notes
     if one.request.trailers:
         yield "without its request's trailers: a recording has no place for them"

@@ -1,4 +1,4 @@
-"""Which program wrote a file is seen from what is in it, and never from its name.
+"""A file's program is recognised by the content, and never by the name.
 
     a number and a colon          a dump of mitmproxy
     {"log": …}                    an HTTP Archive

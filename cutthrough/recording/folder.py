@@ -108,7 +108,7 @@ def is_at(fd: int, path: Path) -> bool:
 
 
 def name_of(one: Recording) -> str:
-    """By what was asked, patterns included."""
+    """By the request, patterns included."""
     asked = (one.request, one.patterns, sorted(one.requires.items()))
     found = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:12]
     request = one.request
@@ -124,7 +124,7 @@ def encode(value: Any, form: Form) -> str:
 
 
 def pack(one: Recording) -> dict[str, Any]:
-    """As JSON has it, without what each replay changes."""
+    """As JSON has it, without the changes of each replay."""
     table: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(
         one, number=0, hits=0, created_us=0, owner=""), builtin_types=(bytes,))
     _pack_bytes(table["request"], "body")

@@ -235,7 +235,7 @@ class Follower:
         self.shared.wants_fields = self.shared.answers.by_fields = wants
 
     async def count_hits(self) -> None:
-        """What was replayed is in the session's file some time later."""
+        """Replays are in the session's file some time later."""
         if self._session is not None and (hits := self.shared.answers.take_hits()):
             await asyncio.to_thread(write_hits, *self._counted_in, hits)
 

@@ -128,7 +128,7 @@ def why_not(one: Recording) -> str:
 
 
 def lost(one: Recording) -> Iterator[str]:
-    """What such a file has not, of a recording that is in it."""
+    """The parts of a recording that such a file lacks."""
     for name, value in (("trailers", one.response.trailers), ("tags", one.tags),
                         ("changes of the state", one.sets or one.removes),
                         ("cut", one.response.is_cut),

@@ -1,4 +1,4 @@
-"""What is made anew in a replayed answer: dates, the end of cookies, identifiers.
+"""Values made anew in a replayed answer: dates, the end of cookies, identifiers.
 
 Dates move by the time that has passed since the answer's own `Date`, so that what was
 fresh for an hour is fresh for an hour. A new identifier has the form and length of the
@@ -41,7 +41,7 @@ _CLASSES = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
 def refresh(recording: Recording, kinds: Iterable[str], ids: tuple[str, ...],
             now: datetime) -> Recording:
     """`kinds`: "dates", "cookies". `ids`: names of fields, and JSONPaths in bodies of
-    JSON and of server-sent events whose data is JSON."""
+    JSON and of server-sent events with data of JSON."""
     response = recording.response
     fields = response.fields
     passed = now - recorded_at(recording, now)
@@ -137,7 +137,7 @@ def without_coding(response: Response) -> Response:
 
 
 def documents(response: Response, body: bytes) -> Iterator[Any]:
-    """The JSON of the body. What is none is left out."""
+    """The JSON of the body, without other content."""
     is_events = response.field("content-type").startswith("text/event-stream")
     texts = [line[5:] for line in body.splitlines() if line.startswith(b"data:")
              ] if is_events else [body]

@@ -16,12 +16,12 @@ _HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
         "proxy-authorization", "te", "transfer-encoding", "upgrade"}
 _ITSELF = ("keep-alive", "upgrade")       # that are in _HOP
 _NO_BODY = (204, 304)
-# Not of gRPC-Web, whose request is sent before its answer
+# Not of gRPC-Web: its request is sent before the answer
 _CALL = re.compile(r"\r\ncontent-type:[ \t]*application/grpc[ \t]*[+;\r]", re.I)
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
 
 
-# What was read of heads, and of requests' heads without their first line. In a batch
+# The readings of heads, and of requests' heads without their first line. In a batch
 # many are equal; behind the batch it is dropped, because it has secrets
 Known = dict[str, Any]
 
@@ -50,7 +50,7 @@ def _of_request(lines: str, known: Known | None) -> Fields:
 
 
 def is_call(head: str) -> bool:
-    """Whether this head of a request is one of gRPC's, whose sides may talk in turn."""
+    """Whether this head of a request is one of gRPC's: both sides may talk in turn."""
     return "application/grpc" in head and _CALL.search(head) is not None
 
 

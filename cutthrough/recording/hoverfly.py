@@ -52,7 +52,7 @@ _HOW: dict[str, How] = {
     "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
     "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath",
     "xml": "xml", "xmltemplated": "xml_templated", "xpath": "xpath"}
-# What a matcher gives to the one that its `doMatch` has
+# The value that a matcher gives to its `doMatch`
 _STEPS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "jsonpath": lambda path: (path,), "jwt": lambda _value: (JWT,),
     "jwt_jsonpath": lambda path: (JWT, path)}
@@ -141,7 +141,7 @@ RANDOM = "in place of random delays with this median there is always the median"
 
 
 def left_out(one: Any) -> list[str]:
-    """What a recording has not, of a pair that was read."""
+    """The parts of a pair that its recording lacks."""
     found, response = [], part(one, "response")
     if response.get("logNormalDelay"):
         found.append(RANDOM)
@@ -252,7 +252,7 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
     if how is None:
         raise NotImported(f"the matcher {name!r:.20} is not known")
     more = []
-    if matcher.get("doMatch") is not None:   # what a second one looks at
+    if matcher.get("doMatch") is not None:   # the input of a second one
         if how in ("form", "xpath"):
             raise NotImported(f"`doMatch` of {name!r} is not known")
         steps = _STEPS[how](str(value)) if how in _STEPS else ()
@@ -301,7 +301,7 @@ def split_authority(text: str) -> tuple[str, str]:
 
 
 def example(patterns: list[Pattern]) -> Request:
-    """What the patterns say of a request; the rest is made up, and not matched."""
+    """A request from the patterns; the rest is made up, and not matched."""
     found = {one.part: one.value for one in patterns
              if one.how == "exact" and not one.key}
     scheme = found.get("scheme", "http")

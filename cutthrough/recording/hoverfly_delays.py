@@ -28,7 +28,7 @@ MOST_COPIES = 16
 MOST_RULES, MOST_WORK = 256, 1 << 20
 # ms: an hour
 MOST_MS = 3_600_000
-# What makes an expression depend on where the text begins or ends
+# An expression with these depends on the text's begin or end
 _ANCHORS = re.compile(r"[$^]|\\[AbBzZ]|\(\?")
 _ANY = (Pattern(part="url", how="glob", value="*"),
         Pattern(part="method", how="glob", value="*"))

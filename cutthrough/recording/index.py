@@ -22,7 +22,7 @@ from cutthrough.recording.keys import Base, Parts
 from cutthrough.recording.model import Pattern
 
 Names = tuple[Hashable, ...]
-# What recordings of one group have in common beside their parts
+# Common to the recordings of one group, beside their parts
 Extra = tuple[tuple[Pattern, ...], tuple[tuple[str, str], ...]]
 # By the digest of a base or of values; an int stands for a group of one without extra
 Groups = dict[bytes, "int | dict[Extra, Group]"]

@@ -37,12 +37,12 @@ Name = Callable[[str], None]
 
 # The places of a body; the first one counts
 _PLACES = ("body", "parsed_body", "content")
-# What a body in a table may be called, and is text or bytes
+# Names of a body in a table, with text or bytes
 _TEXTS = ("string", "content", "text")
 
 
 def read_interaction(table: Any, name: Name) -> Recording:
-    """`name` takes what is not in it. Raises NotImported."""
+    """`name` takes the parts that it lacks. Raises NotImported."""
     request, response = part(table, "request"), part(table, "response")
     url = request.get("uri", request.get("url"))
     if not isinstance(url, str):
@@ -123,7 +123,7 @@ def read_body(value: Any, codec: str = "utf-8") -> bytes:
             return value
         case str():
             return encode(value, codec)
-        case list():                         # what an iterator gave, piece by piece
+        case list():                         # an iterator's pieces
             if all(isinstance(piece, str | bytes) for piece in value):
                 return b"".join(map(read_body, value))
         case dict():

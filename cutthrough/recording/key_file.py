@@ -47,7 +47,7 @@ def write_key(directory: str | Path, target: Path) -> None:
 
 def take_key(directory: str | Path, source: Path) -> None:
     """Has the directory make hashes by the key in this file. Raises OSError, and
-    NotImported if what is recorded there has another one."""
+    NotImported if the recordings there have another one."""
     key = source.read_bytes()
     if len(key) != KEY_BYTES:
         raise NotImported(f"{source}: has not {KEY_BYTES} bytes, so it is no key")

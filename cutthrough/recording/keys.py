@@ -1,4 +1,4 @@
-"""What of a request must be equal, by route: a request -> a base and its parts.
+"""A request's parts that must be equal, by route: a request -> a base and its parts.
 
 The base of two requests is compared as a whole. Of the parts a request may have more
 than the recording: query keys with "subset", values of a document with "partial_json".
@@ -45,7 +45,7 @@ from cutthrough.recording.xml_documents import (
 Query = Literal["exact", "subset", "ignore"]
 Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
                "xml", "xpath", "ignore"]
-# What follows the last recording of a sequence
+# After the last recording of a sequence
 After = Literal["repeat", "cycle", "miss"]
 PLAIN = ("method", "scheme", "host", "port", "path")
 # Keys of a query that are an operation's
@@ -67,7 +67,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignored_query: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     body: Body = "raw"
-    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": what is compared
+    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": compared parts
     regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
     ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON
     ignored_form: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
     those with other values of it have sequences and state of their own. `refresh_ids`:
-    fields and JSONPaths whose values are made anew."""
+    fields and JSONPaths with values to be made anew."""
 
     name: str = ""
     hosts: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class KeyReader:
             "xpath": self._xpath}.get(key.body)
 
     def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
-        """`recorded`: the parts are what others must have."""
+        """`recorded`: others must have these parts."""
         key = self.key
         base: list[Hashable] = [*self._plain(request)]
         if key.path:
@@ -247,7 +247,7 @@ class KeyReader:
 
 
 def compile_path_of(body: str) -> Callable[[str], Any]:
-    """What reads the `paths` of this kind. It raises KeyMistake."""
+    """The reader of `paths` of this kind. It raises KeyMistake."""
     return compile_xpath if body == "xpath" else compile_path
 
 

@@ -1,4 +1,4 @@
-"""Where each sequence stands, and what state there is: by lane, for all workers alike.
+"""The place in each sequence, and the state: by lane, for all workers alike.
 
     DIRECTORY/.places-PID-BEGUN         SQLite, 0600, of the program with this PID
     DIRECTORY/.places-PID-BEGUN-lock    each of its workers has locked it
@@ -61,7 +61,7 @@ class Lane:
 
 
 class OwnLanes:
-    """The lanes of one matcher alone, whose sequences are the serials of its groups."""
+    """The lanes of one matcher alone; its sequences are the serials of its groups."""
 
     def __init__(self) -> None:
         self.lanes: OrderedDict[str, Lane] = OrderedDict()
@@ -127,7 +127,7 @@ class SharedLanes:
 
     def _begin(self, run: str, key: bytes, sequences: list[int], lane: Lane
                ) -> dict[str, int | str] | None:
-        """What the file has of a lane, which it fills; None: it is not to be used now.
+        """The file's values of a lane, which it fills; None: it is not to be used now.
         Raises sqlite3.Error."""
         if self._retry_at and time.monotonic() < self._retry_at:
             return None

@@ -1,4 +1,4 @@
-"""A recording of what came out of the ring, after the operator's hook has had it."""
+"""A recording of an exchange from the ring, after the operator's hook."""
 
 import importlib
 import logging
@@ -20,7 +20,7 @@ class Maker:
     def __init__(self, hooks: str, cuts: str, failures: Failures | None = None
                  ) -> None:
         """`hooks`: module:class; "": there are none. `cuts`: as of make_recording.
-        `failures`: counts what is no fault of an exchange."""
+        `failures`: counts failures without a fault of the exchange."""
         self.failures = failures or Failures("recorded")
         self._on_record = find_hook(hooks)
         self._cuts = cuts

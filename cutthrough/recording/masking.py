@@ -90,7 +90,7 @@ class Masker:
         return msgspec.structs.replace(request, fields=fields, query=query, body=body)
 
     def _request(self, request: Request) -> tuple[Request, Echoes | None]:
-        """With what its answer may repeat; None: nothing."""
+        """With the values that its answer may repeat; None: nothing."""
         self._redactor.heard = heard = list[str]()
         try:
             made = self.request(request)
@@ -99,7 +99,7 @@ class Masker:
         return made, None if made is request else self._echoes(request.fields, heard)
 
     def echoes(self, fields: Fields) -> Echoes | None:
-        """What an answer may repeat of a request with these fields; None: nothing."""
+        """Values that an answer to these fields may repeat; None: nothing."""
         return self._echoes(fields, [])
 
     def _echoes(self, fields: Fields, heard: list[str]) -> Echoes | None:
@@ -229,7 +229,7 @@ class Masker:
         return fields if made == fields else made
 
     def _secret(self, name: str, value: str) -> str:
-        """Of a cookie its name stays, and what says how long and where it holds."""
+        """Of a cookie its name stays, with its lifetime and scope."""
         if name.lower() != "set-cookie":
             return self.value(value)
         pair, *attributes = value.split(";")

@@ -71,7 +71,7 @@ class _Line:
 
 
 class Matcher:
-    """`mask` removes from a request what is not in recordings either: their secrets."""
+    """`mask` removes a request's secrets, as recordings have none."""
 
     def __init__(self, routes: Iterable[Route] = (),
                  mask: Callable[[Request], Request] | None = None,
@@ -166,7 +166,7 @@ class Matcher:
             del self._places[request.host]
 
     def remove_below(self, number: int) -> bool:
-        """Of recordings whose numbers have risen. If there are any, sequences begin
+        """Of recordings with risen numbers. If there are any, sequences begin
         anew. Returns whether there were."""
         found = list(takewhile(number.__gt__, self._recordings))
         for one in found:
@@ -194,7 +194,7 @@ class Matcher:
         return next(line for line in lines if line.route.applies(request))
 
     def masked(self, request: Request) -> Request:
-        """Without what is not in recordings either."""
+        """Without secrets, as in recordings."""
         return request if self._mask is None else self._mask(request)
 
     def is_costly(self, request: Request, *, recorded: bool = False) -> bool:
@@ -219,7 +219,7 @@ class Matcher:
         return Reading(request, base, parts)
 
     def asks(self, reading: Reading) -> tuple[Pattern, ...]:
-        """The patterns of recordings whose exact values it has."""
+        """The patterns of recordings with its exact values."""
         if not self._patterned.has_any:
             return ()
         return tuple(dict.fromkeys(
@@ -235,7 +235,7 @@ class Matcher:
         recording, whose search takes 1 ms among thousands; `admits` as of find_likely.
         `offers`: an upgrade; the recording of a WebSocket answers no other request.
         `reading`: of this request, and `holds`: which patterns of bodies hold, if that
-        was found elsewhere. `reader`: only what it may read is taken; None: all."""
+        was found elsewhere. `reader`: only recordings that it may read; None: all."""
         if reading is None:
             reading = self.read(request)
         drawn = self.draw(
@@ -302,7 +302,7 @@ class Matcher:
 
     def explain(self, request: Request, reading: Reading, miss: Miss, *,
                 offers: bool = False, admits: Admits | None = None) -> Miss:
-        """A miss with what it is to be compared with."""
+        """A miss with the recordings to be compared."""
         if miss.likely is None:
             return miss
         line = self._line(reading.request)
@@ -334,8 +334,8 @@ class Matcher:
 
     def recordings_at(self, request: Request, begin: bytes,
                       reader: Reader | None = None) -> tuple[list[Recording], bool]:
-        """Those of its host and path whose requests begin with this message, the oldest
-        first; whether these are all. Bounded: the process waits for it."""
+        """Those of its host and path if the request begins with this message, the
+        oldest first; whether these are all. Bounded: the process waits for it."""
         found: list[Recording] = []
         size = 0
         numbers = self._begins.find(request, begin) if begin else numbers_of(

@@ -1,4 +1,4 @@
-"""What a search for the recording of a request returns."""
+"""The results of a search for a request's recording."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Reading(NamedTuple):
-    """What is read of a request's content, in the loop or out of it."""
+    """A request's content as it is read, in the loop or out of it."""
 
     request: Request                         # without its secrets
     base: Base
@@ -40,7 +40,7 @@ class Draw(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """What a miss is to be compared with."""
+    """The recordings to be compared with a miss."""
 
     asked: list[Asked]
     state: dict[str, str]

@@ -7,7 +7,7 @@ from cutthrough.recording.play import Play
 
 
 class Misnamed(Play):
-    """Its request names a session by what is no name."""
+    """Its request has an invalid name of a session."""
 
     __slots__ = ("_why",)
 

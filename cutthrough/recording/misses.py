@@ -1,4 +1,4 @@
-"""Requests that no recording answered: what a worker keeps of them for operators.
+"""Requests that no recording answered: a worker's notes of them for operators.
 
 A client is told why, and the number of its request. The nearest recording and what
 differs may be of another user, so they are here, behind the admin token (R74).
@@ -19,7 +19,7 @@ EXPLAINED_S = 0.1
 
 
 class Asker(NamedTuple):
-    """Who sent a request."""
+    """The sender of a request."""
 
     user: str
     client: str                              # its address
@@ -27,7 +27,7 @@ class Asker(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In whose bounds it counts."""
+        """The asker with the bounds for it."""
         return self.user or self.client
 
 
@@ -41,7 +41,7 @@ class Missed(NamedTuple):
 
 
 class Told:
-    """What a worker tells of the requests that were missed."""
+    """A worker's account of the missed requests."""
 
     def __init__(self) -> None:
         # Since the session came into force; the last that were refused

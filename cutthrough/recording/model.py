@@ -1,4 +1,4 @@
-"""A recording: a request, the answer it got, and what replay knows about both.
+"""A recording: a request, the answer it got, and replay's facts about both.
 
 Times of an answer count from the end of its request, those of a WebSocket's messages
 from the end of its handshake. Bodies are bytes of the content as it was transferred:
@@ -16,7 +16,7 @@ from cutthrough.exchange.targets import spell_octets
 Fields = tuple[tuple[str, str], ...]
 Pairs = list[tuple[str, str]]
 Kind = Literal["text", "binary", "close", "ping", "pong", "event"]
-# What a pattern looks at, and how. Documents are JSON, unless a name has XML in it.
+# A pattern's part, and how it looks. Documents are JSON, unless a name has XML in it.
 # "authority": host and port, or the host alone if the port is the scheme's; "url": that
 # and the path; "form": a field of a form in the body
 Part = Literal["method", "scheme", "host", "port", "authority", "path", "url", "query",
@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 
     @property
     def ascii_url(self) -> str:
-        """For files of other programs, whose URLs are text."""
+        """For files of other programs: their URLs are text."""
         return spell_octets(self.url)
 
     @property
@@ -69,7 +69,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 
 class Chunk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Bytes of a body that came together. `asked`: bytes of the request's body that had
-    come before, of a call whose sides talk in turn; -1: all, and its end."""
+    come before, of a call with sides that talk in turn; -1: all, and its end."""
 
     at_us: int
     data: bytes

@@ -1,4 +1,4 @@
-"""The recording that is nearest to a request, and what differs, in words (R60).
+"""The recording that is nearest to a request, and the differences, in words (R60).
 
 It is asked for on a miss only, and bounded, because the process waits for it: of
 MOST_CANDIDATES recordings (of the same host and path, else of the host, else of the
@@ -45,13 +45,13 @@ MOST_VALUE = 60
 
 # By host, by path, the numbers of recordings; an int is the only one
 Places = dict[str, dict[str, "int | array[int]"]]
-# What stands in for a secret: see masking
+# The stand-in for a secret: see masking
 _STAND_IN = re.compile(
     r"(?:\[|%5[Bb])redacted(?::|%3[Aa])[0-9a-f]{16}(?:\]|%5[Dd])")
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """What is compared first of a recorded request; its body is not copied."""
+    """The first parts of a recorded request to compare; without a copy of the body."""
 
     method: str
     scheme: str
@@ -62,7 +62,7 @@ class Glance(msgspec.Struct, frozen=True):
     body: memoryview = memoryview(b"")
 
 
-# Whether the rules let the user who asks make this request
+# Whether the rules let the asking user make this request
 Admits = Callable[[Glance], bool]
 
 
@@ -137,7 +137,7 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
 
 def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
              ) -> Iterator[int]:
-    """Those whose requests the user might make; beyond MOST_ASKED questions, none."""
+    """Those that the user might request; beyond MOST_ASKED questions, none."""
     known: dict[tuple[str, str, str, int, str], bool] = {}
     for number in numbers:
         one = _GLANCE(recordings[number]).request
@@ -158,7 +158,7 @@ def _named(route: Route) -> str:
 
 
 def unlike(request: Request, other: Glance, key: Key) -> int:
-    """What a glance says."""
+    """The result of a glance."""
     return (4 * (key.path and request.path != other.path)
             + 2 * (key.method and request.method != other.method)
             + (request.query != other.query) + (request.body != other.body))
@@ -320,7 +320,7 @@ def _documents(here: Any, there: Any, partial: bool, of: str = "body"
     one, two = (flatten(document, whole=True) for document in (here, there))
     for path in two if partial else {**two, **one}:
         if one.get(path) != two.get(path):
-            # What is in an absent list or object need not be said
+            # The content of an absent list or object need not be named
             if path and not (path[:-1] in one and path[:-1] in two):
                 continue
             yield (f"{of} {show_path(path)}: {show(one.get(path), quoted=True)}, "

@@ -1,4 +1,4 @@
-"""What a recording asks of requests by itself, as simulations of hoverfly have it.
+"""A recording's own conditions for requests, as simulations of hoverfly have it.
 
 An exact value is a part of the index. The rest is a predicate, and is asked of requests
 with all exact values: many recordings with predicates alone are slow. Each text of a
@@ -84,7 +84,7 @@ Asks = Callable[[Text], bool]
 
 
 def parts_of(request: Request) -> Parts:
-    """What the exact patterns of a recording are looked up in."""
+    """The index of a recording's exact patterns."""
     parts: Parts = {name: str(getattr(request, name)) for name in PLAIN}
     parts["path"] = path_of_go(request.path)
     for name, value in split_pairs(request.query):
@@ -153,7 +153,7 @@ def make_predicate(pattern: Pattern) -> Predicate:
             for take in steps:
                 text = None if text is None else take(text)
             return text is not None and asks(text)
-        except TooMuch:                      # what is not known to match does not
+        except TooMuch:                      # not known to match: no match
             return False
 
     return holds
@@ -199,7 +199,7 @@ def _array(pattern: Pattern) -> Asks:
             (unknown or set(found) <= set(values))
             and (occurrences or all(
                 counts[value] == count for value, count in Counter(values).items()))
-            # As a subsequence: `in` goes on behind what it has found
+            # As a subsequence: `in` goes on after its last match
             and (order or all(value in rest for value in values)))
 
     return matches

@@ -292,7 +292,7 @@ class Play:
             self.exchange.pass_on()
 
     def note(self, found: Miss, number: str = "") -> str:
-        """Keeps it for operators, without the body. Returns what the client is told:
+        """Keeps it for operators, without the body. Returns the reply's text:
         the reason, and the number under which they find the rest (R74)."""
         shared = self.shared
         assert shared.matcher is not None

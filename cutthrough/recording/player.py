@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     session: str
     choice: Choice = Choice()
-    program: int = 0                         # with whose workers sequences are shared
+    program: int = 0                         # its workers share sequences
     routes: tuple[Route, ...] = ()
     speed: float = 0.0                       # of recorded times; 0: at once
     most_body: int = 4 << 20
@@ -191,7 +191,7 @@ class Player:
         return found.shared
 
     def _give_up(self, name: str) -> None:
-        """What it answers now, it answers still."""
+        """Its answers of now stay."""
         self._given_up.append(self._chosen.pop(name))
         self._wanted.set()
 
@@ -214,7 +214,7 @@ class Player:
     # Called for operators.
 
     def tell(self) -> dict[str, Any]:
-        """What was missed since the session came into force."""
+        """The misses since the session came into force."""
         return {"missed": self._told.missed,
                 "misses": list(map(describe, self._told.misses))}
 
@@ -232,7 +232,7 @@ class Player:
             self._wanted.clear()
 
     async def look(self) -> str:
-        """Has what the files have come into force; returns why it cannot, or ""."""
+        """Puts the files' content in force; returns why it cannot, or ""."""
         return "" if self._task is None else await self._try_look(True)
 
     async def _try_look(self, is_told: bool) -> str:
@@ -279,7 +279,7 @@ class Player:
                 log.info(told, self._state.mode)
 
     async def _make(self, settings: Settings) -> None:
-        """What is not made in time is made meanwhile, or when it is asked for."""
+        """The rest is made meanwhile, or at the first use."""
         self._stop_making()
         task = self._making = asyncio.get_running_loop().create_task(
             self._in_force.prepare(settings))

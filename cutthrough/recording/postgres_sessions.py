@@ -1,6 +1,6 @@
 """Sessions in a PostgreSQL database, which several hosts record and replay.
 
-    change:  lock the session's row ── rows ── what is beyond a bound ── commit
+    change:  lock the session's row ── rows ── deletions ── commit
 
 The lock puts the hosts in line, so that numbers and changes rise in the order of
 commits: who asks for what changed behind the last change that it has seen misses none.
@@ -98,8 +98,8 @@ _Cursor = psycopg.Cursor[dict[str, Any]]
 
 
 class Changes(NamedTuple):
-    """What a copy lacks. `at`: the last change that it has then, and the last recording
-    of it; `is_all`: that is all there was. `first`: the lowest number that there is;
+    """The changes that a copy lacks. `at`: the last change that it has then, and the
+    last recording of it; `is_all`: that is all there was. `first`: the lowest number that there is;
     `total`: how many recordings there are."""
 
     recordings: list[Recording]
@@ -293,7 +293,7 @@ class PostgresSession(AnySession):
         return int(rows[0][name])
 
     def changes_behind(self, at: tuple[int, int], most: int) -> Changes:
-        """What a copy lacks that has all until `at`, and no more than `most`
+        """The changes that a copy with all until `at` lacks, and no more than `most`
         recordings of it."""
         with self._base.transaction() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -408,7 +408,7 @@ class PostgresSessions(AnySessions):
         return PostgresSession(self._base, self._where, self._key, row)
 
     def prune(self) -> None:
-        """Deletes what is beyond the bounds of sessions, of each that is due."""
+        """Deletes recordings beyond the bounds, of each session that is due."""
         now = time.monotonic()
         with self._base.cursor() as cursor:
             cursor.execute("SELECT name, manifest, count FROM "

@@ -1,4 +1,4 @@
-"""What is read of large or costly bodies, in a process apart from the worker: see
+"""Readings of large or costly bodies, in a process apart from the worker: see
 exchange.work. A worker sends it routes, secrets and a request, never recordings' files.
 """
 
@@ -27,7 +27,7 @@ NO_BODY = b""
 
 def pack_rules(routes: tuple[Route, ...], redaction: Redaction | None, key: bytes
                ) -> bytes:
-    """What makes a matcher there. `redaction`: None: there are no secrets."""
+    """The parts of a matcher there. `redaction`: None: there are no secrets."""
     return pickle.dumps((routes, redaction, key), 5)
 
 

@@ -83,7 +83,7 @@ class Recorder:
         return found
 
     def _in_force(self) -> str:
-        """If the mode's file cannot be read, what it had before counts."""
+        """If the mode's file cannot be read, its former content counts."""
         try:
             state = read_state(self._settings.directory)
         except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ class Recorder:
         return self._name
 
     def _drop(self) -> None:
-        """The book that was used longest ago, of those whose recordings do not wait."""
+        """The book that was used longest ago, of those without waiting recordings."""
         name = next((name for name, one in self._books.items() if not one.waiting),
                     next(iter(self._books)))
         dropped = self._books.pop(name)

@@ -1,4 +1,4 @@
-"""Deletes what is beyond the bounds of sessions in files, whichever is in force.
+"""Deletes recordings beyond the bounds of sessions in files, in force or not.
 
 A directory may have a thousand sessions: the file of one is opened when its oldest
 recording has become too old, or when the file has changed.
@@ -45,7 +45,7 @@ class Retention:
             self._due[name] = max(at, ended + SHARE * max(0.0, ended - begun))
 
     def _look(self) -> None:
-        """What is new or has changed is due."""
+        """New and changed sessions are due."""
         files = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as found:
             for entry in found:
@@ -65,7 +65,7 @@ class Retention:
         self._marks = marks
 
     def _prune(self, name: str) -> float:
-        """Returns when it is due again; what cannot be opened, when it has changed."""
+        """Returns when it is due again; if it cannot be opened: after a change."""
         try:
             with contextlib.closing(Sessions(self._folder).open(name)) as session:
                 return prune(session)
@@ -74,7 +74,7 @@ class Retention:
 
 
 def prune(session: Session) -> float:
-    """Deletes what is beyond the session's bounds; returns when that is to be done
+    """Deletes recordings beyond the session's bounds; returns when that is to be done
     again. Raises StoreError."""
     bounds = session.manifest
     if bounds.copy_of:

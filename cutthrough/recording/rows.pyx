@@ -33,13 +33,13 @@ cdef object encode = Encoder().encode
 
 
 cdef class _Known:
-    """What was read of a head, as entries of a map."""
+    """The reading of a head, as entries of a map."""
     cdef bytes entries
     cdef int count
     cdef int status
     cdef bint is_chunked
     cdef str coding                         # of a response
-    cdef object echoes                      # of a request: what its answer may repeat, or None
+    cdef object echoes                      # of a request: the values that its answer may repeat, or None
 
 
 cdef class RowMaker:
@@ -58,7 +58,7 @@ cdef class RowMaker:
         free(self._pieces)
 
     def add(self, Taped one not None):
-        """Adds what Session.row would make of it. False: it needs a Recording, or cannot be
+        """Adds the same row as Session.row. False: it needs a Recording, or cannot be
         one."""
         cdef size_t n_cells = self._batch.n_cells
         try:
@@ -211,7 +211,7 @@ cdef class _Heads:
         self._known = {}
 
     cdef _Known known(self, Text head):
-        """None: it has to be read, and `keep` keeps what was read."""
+        """None: it has to be read, and `keep` keeps the reading."""
         if self._last is None or <size_t>PyBytes_GET_SIZE(self._last) != head.n or (
                 memcmp(PyBytes_AS_STRING(self._last), head.data, head.n) != 0):
             self._last = PyBytes_FromStringAndSize(head.data, head.n)

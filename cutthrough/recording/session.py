@@ -1,4 +1,4 @@
-"""What a session of recordings is, whatever holds it.
+"""A session of recordings, in a file or in PostgreSQL.
 
     sessions.py            a directory of files, of one host
     postgres_sessions.py   a database, of several hosts
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a writer takes out of a ring at once. `end`: in bytes since the ring was
+    """A writer's share of a ring at once. `end`: in bytes since the ring was
     made. `is_again`: a writer that was killed had taken the same."""
 
     ring: int
@@ -79,8 +79,8 @@ class Read(NamedTuple):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for a whole session. Bounds of 0 are none. `copy_of`: the session of a
-    database that a file follows, and `copied`: the last change of it that is here, and
+    """The settings of a whole session. Bounds of 0 are none. `copy_of`: the session of
+    a database that a file follows, and `copied`: the last change of it that is here, and
     the last recording of this change."""
 
     version: int = VERSION
@@ -176,7 +176,7 @@ class AnySessions(Protocol):
     def open(self, name: str) -> AnySession: ...
 
     def delete(self, name: str) -> None:
-        """Programs that have it open keep what they have."""
+        """Programs that have it open keep their copies."""
 
     def close(self) -> None: ...
 

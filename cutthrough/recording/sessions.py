@@ -195,7 +195,7 @@ class Session(AnySession):
             self.log_size.add(pages, pruned > 0)
 
     def settle(self) -> None:
-        """Moves what was written from SQLite's log to the file, unless it is read."""
+        """Moves writes from SQLite's log to the file, unless it is read."""
         self.log_size.clear()
         with explained(self._path):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -14,7 +14,7 @@ from cutthrough.recording.sluices import Sluice
 
 
 class Exchange(Protocol):
-    """What the session does. After the exchange's end, nothing."""
+    """The session's services; none after the exchange's end."""
 
     @property
     def id(self) -> str: ...                 # as the access log has it
@@ -36,7 +36,7 @@ class Exchange(Protocol):
 
 
 class Answers(Protocol):
-    """What the session sends without a Play, and how often each was replayed."""
+    """The answers that the session sends without a Play, and each one's replays."""
 
     by_fields: bool
 
@@ -73,7 +73,7 @@ class Hits:
 
 
 class Shared:
-    """What all plays of a session share."""
+    """The common state of a session's plays."""
 
     def __init__(self, answers: Answers, told: Told, gate: Gate | None = None) -> None:
         self.answers, self.told = answers, told

@@ -1,6 +1,6 @@
 """The recorder of sessions that several hosts have in a database.
 
-    writer ── put ──> what waits ── thread ──> PostgreSQL ── thread ──> the copy here
+    writer ── put ──> waiting ── thread ──> PostgreSQL ── thread ──> the copy here
 
 A thread asks the database, so that captures go on whatever the network does. What it
 cannot send waits, within the bounds of any recorder; the writer waits for room as long
@@ -40,13 +40,13 @@ from cutthrough.recording.session import NoSession, SessionError
 
 log = logging.getLogger("cutthrough")
 
-# Between two questions for what has changed
+# Between two questions for changes
 POLL_S = 0.2
 # How long the writer waits for room
 ROOM_S = 1.0
 # Between two reports of how often recordings were replayed here
 HITS_S = 2.0
-# Steps of a copy between two looks for what is to be sent
+# Steps of a copy between two looks for recordings to send
 STEPS = 5
 # For the last answer when the writer ends
 END_S = 9.0
@@ -60,7 +60,7 @@ class SharedRecorder:
         self._maker = Maker(settings.hooks, settings.cuts, failures)
         self._choice = Choice(settings.session_field, settings.session_user)
         self._name = self._failed = ""
-        # For what both threads change: _failed, and the next four
+        # For the fields of both threads: _failed, and the next four
         self._there = threading.Condition()
         self._closing = False
         # Of which session each is: another may be in force when it is sent
@@ -270,7 +270,7 @@ class SharedRecorder:
             self._lost += len(recordings)
 
     def _wait_with(self, error: Exception) -> None:
-        """What could not be sent waits again, before all else."""
+        """Unsent recordings wait again, before all others."""
         with self._there:
             self._queue, self._sending = self._sending + self._queue, []
             self._cut_queue()

@@ -1,4 +1,4 @@
-"""Whose a recording is, and which requests it may answer in mode `cache` (R75).
+"""A recording's owner, and the requests that it may answer in mode `cache` (R75).
 
 Beside its key, what a request has is unknown to the cache: the answer may be for its
 sender alone. So a recording answers the user who made it, as a private cache does
@@ -21,7 +21,7 @@ _PRIVATE = {"private", "no-store"}
 
 
 class Reader(NamedTuple):
-    """Who asks, and whether the rule is a shared cache."""
+    """The asker, and whether the rule is a shared cache."""
 
     owner: str
     shares: bool
@@ -42,7 +42,7 @@ def is_private(recording: Recording) -> bool:
 
 
 def mark_of(recording: Recording) -> str:
-    """What `may_read` needs of it; "": it is everybody's."""
+    """The owner for `may_read`; "": it is everybody's."""
     owner = recording.owner
     return PRIVATE + owner if owner and is_private(recording) else owner
 

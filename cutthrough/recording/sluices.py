@@ -1,4 +1,4 @@
-"""Bodies on their way through a replay: what a task reads of one, and writes to one."""
+"""Bodies on their way through a replay: a task's reads and writes."""
 
 import asyncio
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""An exchange out of the ring -> a recording. What is not whole is not recorded, except
+"""An exchange out of the ring -> a recording. Only whole ones are recorded, except
 a stream, or a call of gRPC, whose client, or origin, has left: it is recorded as cut.
 """
 
@@ -25,11 +25,11 @@ from cutthrough.recording.sharing import owner_of
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range
 CONDITIONAL = (206, 304)
-# How an exchange ends that is left before its end, by whom or what ever
+# The endings of an exchange that is left before its end, by any side
 LEFT = ("client_closed", "client_reset", "origin_reset", "response_truncated",
         "idle_timeout", "write_timeout", "lifetime", "drained", "stopped", "cut")
 BY_CLIENT = ("client_closed", "client_reset")
-# What a stream is made of by its media type: the end of the last one that is whole
+# A stream's units by its media type: the end of the last one that is whole
 _LINE = re.compile(rb".*\n", re.S)
 _STREAMS = {
     "text/event-stream": re.compile(rb".*(?:\r\n\r\n|\n\n|\r\r)", re.S),
@@ -47,12 +47,12 @@ class NotWhole(ValueError):
 
 def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
                    ) -> Recording:
-    """With its secrets. `known`: of heads; None: of none. `cuts`: what may be recorded
-    as cut (recording_cut). Raises NotWhole."""
+    """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
+    recorded as cut (recording_cut). Raises NotWhole."""
     if one.pieces:
         return _of_websocket(one)
     is_rpc = is_call(one.up_head)
-    # Nothing says of what type it would have been
+    # Its type is unknown
     is_silent = (is_rpc and cuts == "any" and one.is_unanswered
                  and one.reason in BY_CLIENT)
     if one.reason != "ok" and (one.reason not in LEFT or not one.down_head) and (

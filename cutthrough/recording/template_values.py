@@ -1,4 +1,4 @@
-"""What a template may do with values: its filters, tests, functions and operators.
+"""A template's tools for values: its filters, tests, functions and operators.
 
 All are ours. None makes a text that is longer than its input by more than a factor, and
 none takes a number as the size of what it makes (R68). What Jinja2 has under the same
@@ -36,7 +36,7 @@ class TemplateMistake(ValueError):
 
 
 class Undefined:
-    """What is absent. It can be asked for and replaced, and nothing else."""
+    """An absent value. It can be asked for and replaced, and nothing else."""
 
     __slots__ = ("name",)
 

@@ -58,7 +58,7 @@ from cutthrough.recording.xml_documents import (
 
 __all__ = ["TemplateMistake", "check", "render"]
 
-MOST_TEXT = 1 << 20                          # of a template, and of what it makes
+MOST_TEXT = 1 << 20                          # of a template, and of its result
 # Words and signs in a template, and how deep they lie
 MOST_TOKENS, MOST_DEPTH = 5000, 40
 # Bytes of a request's body that count as one more value
@@ -72,7 +72,7 @@ _KNOWN = frozenset((
 
 def render(recording: Recording, request: Request, state: Mapping[str, str]
            ) -> Recording:
-    """The recording with what its templates make of this request, as one piece. Raises
+    """The recording with its templates' results for this request, as one piece. Raises
     TemplateMistake."""
     response = recording.response
     values = _values(request, state)
@@ -248,7 +248,7 @@ class _Run:
             yield from self.pieces(node.else_)
 
     def _weighed(self, value: Any) -> Any:
-        """The same. What is done with it takes as many steps as it has values."""
+        """The same. Each use takes as many steps as it has values."""
         self._steps.take(count_parsed(value))
         return value
 

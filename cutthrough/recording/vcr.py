@@ -24,7 +24,7 @@ from cutthrough.recording.statuses import SWITCHED
 from cutthrough.recording.yaml_documents import Loader, load
 
 VERSION = 1
-# Of what VCR.py 0 wrote, which was a list
+# Of the files of VCR.py 0: they were lists
 OLD = ("is of VCR.py before version 1, which VCR.py does not read either: "
        "`python3 -m vcr.migration FILE` makes a newer one")
 

@@ -23,7 +23,7 @@ from cutthrough.exchange.bounds import KeyMistake, Steps, TooMuch
 from cutthrough.exchange.expressions import compile_expression
 from cutthrough.recording.xpath_cost import Size, most_steps, read_cost
 
-# Tags and attributes of a document, or what looks like them
+# Tags and attributes of a document, or text that looks like them
 MOST_MARKS = 20_000
 # Of one element: 20 000 took 1.1 s to spell, because each is searched for
 MOST_ATTRIBUTES = 256
@@ -161,7 +161,7 @@ def _evaluate(root: Any, expression: str) -> Any:
 
 def has_xpath(root: Any, path: str) -> bool:
     """Whether there is anything: a node, a text, a number that is not 0. A path without
-    a slash in front begins above the root, where lxml would begin at it."""
+    a slash in front begins above the root; lxml would begin at it."""
     return _evaluate(root, f"boolean((/)[boolean({path})])") is True
 
 

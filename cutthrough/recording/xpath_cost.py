@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from cutthrough.exchange.bounds import KeyMistake
 
-# Characters of an expression; what is nested in it
+# Characters of an expression; its nested levels
 MOST_TEXT, MOST_NESTED = 2048, 8
 # Steps of some 30 ns that any document may take, and those for each node of it
 LEAST_STEPS, STEPS_A_NODE = 200_000, 256

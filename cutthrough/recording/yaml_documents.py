@@ -1,4 +1,4 @@
-"""YAML of a file that is imported: bounded in what it becomes (R70).
+"""YAML of a file that is imported: bounded in its result (R70).
 
 An alias stands for a whole value, and a few of them for more than any memory has. So
 what aliases stand for is counted as if it were written out, and bounded by the length
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import yaml
 
-# What aliases may stand for: bytes of their texts, and these for each value
+# The bound of aliases' values: bytes of their texts, and these for each value
 MOST_MADE, MADE_A_BYTE, BYTES_A_NODE = 1 << 20, 4, 16
 # Nodes of a file: a cassette of short fields has a node in 9 bytes
 MOST_NODES, BYTES_OF_A_NODE = 1 << 16, 6
