@@ -41,7 +41,7 @@ from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
 from cutthrough.exchange.redaction.redactor import Redactor
 
-# Seconds after which a page, or a summary, ends with what it has found
+# Seconds after which a page, or a summary, ends with its results so far
 PAGE_S, SUMMARY_S = 0.5, 5.0
 # Rows read in one statement: during a long one the log of changes is not emptied
 BATCH = 500
@@ -198,7 +198,7 @@ def _open(reader: Reader, query: Query) -> Result:
 
 
 def _reads(reader: Reader, query: Query) -> Result:
-    """Who has read the database, newest first."""
+    """The readers of the database, newest first."""
     found = [show_read(row) for row in reader.reads()]
     return _json(found, len(found))
 

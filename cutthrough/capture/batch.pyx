@@ -165,7 +165,7 @@ cdef class Batch:
         raise TypeError(f"{type(value).__name__} in a row")
 
     cdef char *begin_of(self, CellKind kind, size_t most) except NULL:
-        """Where the bytes of the next cell go: `most` at most, until `end_at`."""
+        """The place for the bytes of the next cell: `most` at most, until `end_at`."""
         cdef size_t wanted = self.n_bytes + most + 1         # never NULL
         if wanted > self.most_bytes:
             wanted = max(wanted, 2 * self.most_bytes)

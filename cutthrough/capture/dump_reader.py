@@ -68,7 +68,7 @@ def read_dump(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImpo
 
 
 class _State:
-    """A dictionary whose values are read with their types."""
+    """A dictionary; its values are read with their types."""
 
     def __init__(self, values: Any, name: str) -> None:
         """Raises NotImported if it is none."""

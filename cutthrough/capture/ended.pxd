@@ -1,4 +1,4 @@
-"""What the END of an exchange says, from its session: see end_record."""
+"""The END of an exchange, from its session: see end_record."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.capture.end_record cimport EndRecord

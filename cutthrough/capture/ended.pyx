@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the END of an exchange says, from its session: everything that the log knows, but texts
+"""The END of an exchange, from its session: everything that the log knows, but texts
 of rule, user and head.
 
 It reads, and changes nothing: an END can be made of an exchange that goes on.

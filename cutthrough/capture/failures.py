@@ -18,7 +18,7 @@ MOST_REASONS = 5
 
 class Failures:
     def __init__(self, what: str = "captured") -> None:
-        """`what`: was to be done with the exchanges."""
+        """`what`: the failed action, as a participle."""
         self._what = what
         self._reasons: Counter[str] = Counter()          # since the last report
         self._counted = 0                                # since the last `take`

@@ -41,7 +41,7 @@ class _Token(NamedTuple):
 _BODIES = ("~b", "~bq", "~bs")
 # A character by its number, as Python and JSON spell it, or another escape
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.S)
-# What repeats, groups or chooses in an expression
+# Signs of repetition, groups or choices in an expression
 _REPEATS = re.compile(r"[*+?{(|]")
 _TOKEN = re.compile(r"""\s*(?:
     (?P<mark>[()!&|])

@@ -10,7 +10,7 @@ from cutthrough.capture.messages import read_events
 from cutthrough.exchange.content import octets_codec
 from cutthrough.outcome import TABLE
 
-# Of an ending: whose fault it was; "": it is healthy (docs/endings.md)
+# Of an ending: the side at fault; "": it is healthy (docs/endings.md)
 FAULTS = {row.label: row.fault for row in TABLE}
 
 Fields = list[tuple[str, str]]
@@ -120,7 +120,7 @@ class Flow:
 
     @property
     def fault(self) -> str:
-        """Whose fault its ending was: "client", "policy", "network", "origin", "proxy"
+        """The side at fault: "client", "policy", "network", "origin", "proxy"
         or, of another program's error, "unknown"; "": it ended well."""
         return FAULTS.get(self.reason, "unknown")
 

@@ -1,4 +1,4 @@
-"""The bodies of an archive: texts, base64, and parameters -> what was sent.
+"""The bodies of an archive: texts, base64, and parameters -> the octets sent.
 
 Base64 may be in lines or without padding, and of text that is called so and is none the
 text is taken (a defect of Firefox). Parameters are encoded again, unless browsers have

@@ -17,7 +17,7 @@ MOST_NOTES = 20
 
 
 class Notes:
-    """What is not as it was in the file: a line each, and the number beyond a bound."""
+    """The changes against the file: a line each, and the number beyond a bound."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -47,7 +47,7 @@ class NotImported(ValueError):
 
 
 class Altered(NotImported):
-    """What an import has left out, as it must: it has not failed."""
+    """The parts that an import leaves out by design: it has not failed."""
 
 
 class Unlike(NotImported):
@@ -108,7 +108,7 @@ class Exchange:
     is_tunnel: bool = False
     frames: list[Frame] | None = None        # None: of no WebSocket, or not kept
     frames_state: str = ""
-    notes: list[str] = field(default_factory=list)       # what is not as in the file
+    notes: list[str] = field(default_factory=list)       # the changes against the file
 
 
 def make_redactor(*, keep_credentials: bool) -> Redactor:

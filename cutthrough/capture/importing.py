@@ -46,7 +46,7 @@ class Result:
     known: int = 0                           # were there already
     refused: int = 0
     reasons: list[str] = field(default_factory=list)     # of the first ones
-    notes: list[str] = field(default_factory=list)       # of what came in not whole
+    notes: list[str] = field(default_factory=list)       # of entries not whole
     others: Counter[str] = field(default_factory=Counter)    # of no HTTP, by their kind
     most_reasons: int = MOST_REASONS
 

@@ -20,7 +20,7 @@ VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "l
                   "meta", "source", "track", "wbr"))
 RAW = frozenset(("script", "style", "textarea", "title", "pre", "xmp", "iframe",
                  "noembed", "noframes"))
-# Elements that end where the next one of their kind begins
+# Elements that end when the next one of their kind begins
 REPEATED = frozenset(("p", "li", "dt", "dd", "option", "tr", "td", "th"))
 
 # Possessive: of a tag without an end nothing is tried twice
@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 def show_markup(text: str, is_html: bool) -> Iterator[str]:
-    """`is_html`: not XML, where every element has an end."""
+    """`is_html`: not XML: there every element has an end."""
     depth: list[str] = []
     line, has_text = "", False               # a begun element that may end on its line
     for token in read_tokens(text, is_html):
@@ -112,7 +112,7 @@ def read_tokens(text: str, is_html: bool) -> Iterator[Token]:
 
 
 def end_of_other(text: str, begin: int) -> int:
-    """Of a comment, a declaration, or what is cut; 0: there is none of them, -1: its
+    """Of a comment, a declaration, or a cut text; 0: there is none of them, -1: its
     end is missing."""
     for mark, end in _OTHERS:
         if text.startswith(mark, begin):

@@ -1,4 +1,4 @@
-"""What filters compare: the time of an entry, its duration, its size.
+"""Measures for filters: the time of an entry, its duration, its size.
 
     ~time 2026-11-27            in this day (UTC), or month, hour, minute, second
     ~time >2026-11-27T10:30     from then on; `<`: before. 10:30 is of today

@@ -30,7 +30,7 @@ Kind = Literal["text", "binary", "close", "ping", "pong"]
 KINDS: dict[int, Kind] = {1: "text", 2: "binary", 8: "close", 9: "ping", 10: "pong"}
 OPCODES: dict[str, int] = {kind: code for code, kind in KINDS.items()}
 _CLOSE = OPCODES["close"]
-# What a sender leaves out at the end of a message (RFC 7692 section 7.2.1)
+# The octets that a sender leaves out at a message's end (RFC 7692 section 7.2.1)
 _FLUSHED = b"\0\0\xff\xff"
 
 

@@ -1,4 +1,4 @@
-"""Captures requests in a worker, and what rules record."""
+"""Captures requests in a worker, and feeds recordings."""
 
 from cutthrough.session.client cimport Client
 

@@ -135,7 +135,7 @@ cdef class Capture(Observer):
         return 0
 
     cdef Exchange *tapping(self, Client client) noexcept:
-        """Sets the tap of what goes up. NULL: no memory."""
+        """Sets the tap of the octets sent up. NULL: no memory."""
         cdef Exchange *exchange = <Exchange *>client.relay.up.tap   # not NULL: it is retried
         if exchange == NULL:
             exchange = <Exchange *>calloc(1, sizeof(Exchange))

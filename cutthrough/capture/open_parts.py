@@ -21,7 +21,7 @@ Records = list[tuple[int, bytes]]            # kind and payload
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """What the writer is asked for. `names`: each is a worker and a number, as in the
+    """A question to the writer. `names`: each is a worker and a number, as in the
     log's identifier. `whole`: bodies and messages too, unless there are `known` bytes
     still."""
 

@@ -19,7 +19,7 @@ _STATES = ("request_body_state", "response_body_state", "messages_state")
 
 
 def read_opened(content: bytes, settings: Settings) -> list[dict[str, Any]]:
-    """The rows of what OpenFlows gives, the newest first."""
+    """The rows of OpenFlows, the newest first."""
     redactor = Redactor(settings.redaction)
     rows = [make_row(one, redactor) for one in decode(content, list[Opened])]
     return sorted(rows, key=lambda row: int(row["begun_us"]), reverse=True)
@@ -58,7 +58,7 @@ class OpenReader:
 
 
 def whole_messages(flow: Flow) -> list[dict[str, Any]]:
-    """Without those whose end has not come, so that further ones come behind these."""
+    """Without the unfinished ones, so that further ones come behind these."""
     found = flow.messages
     for side in ("request", "response"):
         last = next((one for one in reversed(found) if one["side"] == side), None)

@@ -140,14 +140,14 @@ class Outlet:
         return count
 
     def _note_away(self, error: NotNow) -> None:
-        """Logs the first failure, and what is another matter than it was away; sets the
+        """Logs the first failure, and other failures than its absence; sets the
         time until the next attempt."""
         if not self.pause_s or (type(error) is NotNow and str(error) != self.reason):
             log.error("captured exchanges cannot be written: %s; they wait for it, and "
                       "what has no room is dropped and counted", error)
         self.pause_s = min(2 * self.pause_s or AWAY_S, self._most_away_s)
         self.reason = str(error)
-        if type(error) is NotNow:            # what comes next is another file
+        if type(error) is NotNow:            # the next rows are for another file
             self.close()
 
     def _note_back(self) -> None:
@@ -190,7 +190,7 @@ class Outlet:
                 log.error("captured exchanges cannot be indexed: %s", error)
 
     def finish(self) -> None:
-        """Indexes what was written, and closes it."""
+        """Indexes the rows, and closes it."""
         while self._to_index and self._store is not None:
             self.index()
         self.close()

@@ -32,14 +32,14 @@ def unpacked(file: Readable) -> tuple[Readable, bytes]:
 
 
 def is_zlib(front: bytes) -> bool:
-    """A header of zlib (RFC 1950) whose check is right. No file of text begins so: it
+    """A header of zlib (RFC 1950) with a right check. No file of text begins so: it
     is `x` and a control character, `^`, or a byte beyond ASCII."""
     return (len(front) == 2 and front[:1] == b"x" and front[1:] in b"\x01\x5e\x9c\xda"
             and int.from_bytes(front) % 31 == 0)
 
 
 class Inflated:
-    """Reads what is in a file of gzip or zlib. Raises NotImported."""
+    """Reads the content of a file of gzip or zlib. Raises NotImported."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file

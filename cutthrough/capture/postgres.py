@@ -31,7 +31,7 @@ MAKING = 0x63757474
 
 class Tables(NamedTuple):
     """`statements` make a schema of this name, with the table `state`, whose column
-    `version` has this version. `missing`: what is said of a database without them."""
+    `version` has this version. `missing`: the error for a database without them."""
 
     schema: str
     version: int

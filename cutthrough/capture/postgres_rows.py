@@ -1,4 +1,4 @@
-"""Rows and words as PostgreSQL holds them: its tables, and what goes into a column."""
+"""Rows and words as PostgreSQL holds them: its tables, and the values of a column."""
 
 import json
 import re
@@ -59,7 +59,7 @@ TABLES = Tables("cutthrough", VERSION, SCHEMA, "has no captured exchanges")
 
 
 def words_of(text: str) -> list[str]:
-    """The different words of a text, without case and accents; of what has no spaces
+    """The different words of a text, without case and accents; of texts without spaces
     between words, the pairs."""
     text = folded(text)
     if not text.isascii():

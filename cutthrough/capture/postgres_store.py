@@ -1,6 +1,6 @@
 """The store in a PostgreSQL database, to which several programs write.
 
-    write:  lock the row of totals ── COPY ── delete what is beyond a bound ── commit
+    write:  lock the row of totals ── COPY ── delete beyond bounds ── commit
 
 The lock puts the writers in line, so numbers rise in the order of commits, and a reader
 of the rows above a number misses none. Totals and bounds are of all programs' rows.

@@ -52,7 +52,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                   "delete", "mark", "send", "import", "copy", "diff", "open", "tail",
                   "ended", "reads", "hosts", "slowest"]
     database: str                            # a path, or a URL with its password
-    client: str = ""                         # who asks, for the log of reads
+    client: str = ""                         # the reader, for the log of reads
     filter: str = ""
     words: str = ""                          # full-text search
     number: Number = 0                       # of one flow; 0: all that pass

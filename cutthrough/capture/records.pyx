@@ -79,7 +79,7 @@ cdef class Assembly:
     cdef object _redactor
     cdef Names _names
     cdef bint _reads_urls, _reads_bodies
-    cdef dict _echoes                       # of requests, by what makes them; see `rows`
+    cdef dict _echoes                       # of requests, by their maker; see `rows`
     cdef Batch _batch
     cdef dict _open
     cdef readonly int64_t _size             # bytes of parts without an END
@@ -98,7 +98,7 @@ cdef class Assembly:
         self.failures = Failures()
 
     def rows(self, records):
-        """Of what Ring.read returns. Returns a Batch, which the next call clears, unless `give`
+        """From the result of Ring.read. Returns a Batch, which the next call clears, unless `give`
         is called before."""
         self._batch.clear()
         for record in records:
@@ -188,7 +188,7 @@ cdef class Assembly:
         return 0
 
     def parts(self, worker, request, whole):
-        """What has come of an exchange without an END: its bytes, and (kind, payload) of each
+        """The parts so far of an exchange without an END: its bytes, and (kind, payload) of each
         record; of heads alone, unless `whole`. None: nothing has."""
         cdef OpenExchange one = self._open.get((worker, request))
         if one is None:
@@ -380,7 +380,7 @@ cdef class Assembly:
         return 0
 
     cdef object _echoes_of(self, Text head, const Value *values, int n, list heard):
-        """What the answer may repeat; None: nothing. `heard`: secrets of elsewhere."""
+        """The values that the answer may repeat; None: nothing. `heard`: secrets of elsewhere."""
         cdef bytes lines = b"", line
         cdef int i
         for i in range(n):

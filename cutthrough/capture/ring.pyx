@@ -311,7 +311,7 @@ cdef class Ring:
         return self.read_to < self.alone_to
 
     def leave(self):
-        """Leaves what was read and not released to the next consumer: it is not suspect."""
+        """Leaves the read, unreleased part to the next consumer: it is not suspect."""
         self.producer.header.in_hand = 0
 
     cdef Whole whole_at(self, const Record *first, uint64_t left):
@@ -337,7 +337,7 @@ cdef class Ring:
 
     @property
     def turn(self):
-        """The end of what was read last: bytes since the ring was made."""
+        """The end of the last read: bytes since the ring was made."""
         return self.read_to
 
     @property
@@ -393,11 +393,11 @@ cdef class Ring:
         take_flag(&self.producer.header.sleeps)
 
     def set_failing(self, bint fails):
-        """Whether the consumer can write what is recorded."""
+        """Whether the consumer can write recordings."""
         self.producer.header.fails = fails
 
     def lose(self, uint64_t unwritten=0, uint64_t failed=0, uint64_t forgotten=0):
-        """Counts what the consumer has lost."""
+        """Counts the consumer's losses."""
         self.producer.header.unwritten += unwritten
         self.producer.header.failed += failed
         self.producer.header.forgotten += forgotten

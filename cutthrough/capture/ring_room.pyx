@@ -13,7 +13,7 @@ from cutthrough.session.recording_room cimport Room
 MOST_HELD = 64 << 20
 
 cdef enum:
-    # What all rings have together, if each has more than the least
+    # The bytes of all rings together, if each has more than the least
     SHARED_BYTES = 134217728
 
 

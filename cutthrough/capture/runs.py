@@ -48,7 +48,7 @@ def _pairs(match: re.Match[str]) -> str:
 
 def parts_of(text: str) -> list[tuple[str, list[str]]]:
     """The words and runs of a text, each run with the pairs by which it is found; a
-    single character has none, and begins what is looked for."""
+    single character has none, and begins the sought text."""
     return [(part, list(map("".join, itertools.pairwise(part))) if _RUN.match(part)
              else [part])
             for part in _PART.findall(unicodedata.normalize("NFKC", text))]

@@ -86,7 +86,7 @@ def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 
 def replay_of(flow: Flow) -> tuple[Request, list[str]]:
-    """The request of a flow once more, and what of it was not kept."""
+    """The request of a flow once more, and its parts that were not kept."""
     authority = urlsplit(flow.url).netloc
     left, fields = [], []
     state = flow.request_body_state

@@ -11,7 +11,7 @@ from cutthrough.policy.source import Policy
 
 
 class Recordings(msgspec.Struct, frozen=True, kw_only=True):
-    """Of recordings: their directory, and what holds for a new session."""
+    """Of recordings: their directory, and the settings of a new session."""
 
     directory: str
     url: str                                 # of PostgreSQL; "": sessions are files
@@ -24,7 +24,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]
     json: tuple[str, ...]
     body: tuple[str, ...]                    # expressions
-    cuts: str = "streams"                    # what is recorded if it is left early
+    cuts: str = "streams"                    # the kinds recorded if left early
     hooks: str                               # module:class
     code: str                                # a hash of it: another needs a new process
 
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]                   # keys of URLs and forms
     json: tuple[str, ...]                    # paths in bodies
     body: tuple[str, ...] = ()               # expressions
-    program: str = ""                        # whose rows these are, in a shared one
+    program: str = ""                        # the owner of the rows, in a shared one
     form: str = "text"                       # of the writer's own messages
     recordings: Recordings | None = None     # None: no rule records
 

@@ -1,4 +1,4 @@
-"""What the admin listener shows: rows of flows, messages, and the log of reads."""
+"""The admin listener's views: rows of flows, messages, and the log of reads."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ _SHOWN = ("request", "kind", "method", "url", "host", "status", "reason", "rule"
 
 
 class LightRow:
-    """A row whose bodies and messages are read when one of them is needed."""
+    """A row; its bodies and messages are read when one of them is needed."""
 
     def __init__(self, row: Any, reader: Reader) -> None:
         self._row = row

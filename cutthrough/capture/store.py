@@ -26,7 +26,7 @@ MOST_READS = 10_000
 BODIES = ("request_body", "response_body", "messages")
 # The columns of a row without them
 LIGHT = tuple(name for name in ("id", *COLUMNS) if name not in BODIES)
-# The columns whose words are indexed
+# The columns with indexed words
 WORDS = ("url", "request_head", "response_head", *BODIES)
 TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "client",
          "peer", "parent", "protocol", "sni", "alpn", "ja4", "request_body_state",
@@ -37,7 +37,7 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
 
 BYTES = COLUMNS.index("bytes")
 
-# What a store takes
+# The input of a store
 Rows = Batch | Sequence[tuple[Any, ...]]
 
 

@@ -10,7 +10,7 @@ MISSING = "the package psycopg is not installed: pip install 'cutthrough[postgre
 
 
 def close_kept() -> None:
-    """Ends what `keep` of `open_reader` has left open."""
+    """Closes the readers that `keep` of `open_reader` left open."""
     if (module := sys.modules.get("cutthrough.capture.postgres")) is not None:
         module.close_kept()
 

@@ -72,7 +72,7 @@ def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
 
 def line_of(message: dict[str, Any]) -> str:
     """A message of Flow.messages: `>` to the origin, `<` from it, the time, the kind,
-    the size, what else is known, and the content."""
+    the size, the other facts, and the content."""
     words = [">" if message["side"] == "request" else "<"]
     if "at_us" in message:
         at = datetime.fromtimestamp(message["at_us"] / 1e6, UTC)

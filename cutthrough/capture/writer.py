@@ -54,7 +54,7 @@ from cutthrough.log.errorlog import ErrorLog
 log = logging.getLogger("cutthrough")
 
 STOP, SETTLE = b"stop", b"settle"
-# Of a ring, what is read in a turn: at most this part, and turn_bytes of the writer
+# A turn's part of a ring: at most this part, and turn_bytes of the writer
 TURN_PART = 8
 # How long rows gather after a turn, so that batches are large: GATHER_S, or if the last
 # turns had FAST_BYTES_S a second MOST_GATHER_S, or until a ring is half full. A turn
@@ -116,7 +116,7 @@ class Writer:
                 if self._stopping:
                     break
                 self.keep_house()
-            elif self._stopping:             # the next writer reads what still comes
+            elif self._stopping:             # the next writer reads the rest
                 self._turns_left -= 1
                 if self._turns_left < 0:
                     break
@@ -212,7 +212,7 @@ class Writer:
         return 0 if self._queue is None else max(0, self._queue.waiting - self._in_turn)
 
     def note_pending(self) -> None:
-        """Where the next writer sees how many were lost, if this one is killed."""
+        """The number of lost ones, for the next writer if this one is killed."""
         if self._rings:
             self._rings[0].pending = self.pending
 
@@ -259,7 +259,7 @@ class Writer:
             self._rings.append(ring)
 
     def keep_house(self) -> None:
-        """What there is time for."""
+        """The work of a free moment."""
         if self._outlet is not None and self._queue is None:
             self._outlet.keep_house()
         self._failures.report()
@@ -297,7 +297,7 @@ class Writer:
             ring.wake()
 
     def use_pause(self) -> None:
-        """What takes a moment, and can be done between two turns."""
+        """Short work between two turns."""
 
     def look(self, timeout: float, *, with_pipe: bool) -> None:
         waiting = select.poll()
@@ -325,7 +325,7 @@ class Writer:
 
 
 def serve(fd: int, kind: type[Writer] = Writer) -> int:
-    """Runs the writer whose channel is descriptor `fd`; returns its exit status."""
+    """Runs the writer with the channel at descriptor `fd`; returns its exit status."""
     # It ends when the workers have: not by a signal to the whole service
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP,
                    signal.SIGUSR1, signal.SIGUSR2):

@@ -1,1 +1,1 @@
-"""What one configuration becomes: policy files, checks, hook and snapshot."""
+"""The parts from one configuration: policy files, checks, hook and snapshot."""

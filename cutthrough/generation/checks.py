@@ -100,7 +100,7 @@ def check_transparent(config: Config) -> None:
 
 
 def check_capture(generation: Generation) -> None:
-    """Raises ConfigError if what rules capture cannot be written."""
+    """Raises ConfigError if captures cannot be written."""
     path = generation.config.capture_file
     if generation.config.capture_url:
         check_database_url("capture_url", generation.config.capture_url)
@@ -199,7 +199,7 @@ def _note_paths(generation: Generation) -> Iterator[str]:
 
 
 def _note_replays(generation: Generation) -> Iterator[str]:
-    """Tunnels that a rule opens, and whose requests a later rule replays."""
+    """Tunnels that a rule opens, with requests that a later rule replays."""
     rules = generation.policy.rules
     for i, rule in enumerate(rules):
         if not rule.tls.startswith("intercept") or rule.recording:
@@ -214,7 +214,7 @@ def _note_replays(generation: Generation) -> Iterator[str]:
 
 
 def _note_sharing(generation: Generation) -> Iterator[str]:
-    """What several users share, whose requests are kept (R75)."""
+    """The recordings that several users share (R75)."""
     config, policy = generation.config, generation.policy
     if len({*policy.users, config.user} - {""}) < 2:
         return

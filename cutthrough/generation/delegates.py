@@ -1,4 +1,4 @@
-"""Authorities for interception, below one whose key is in a PKCS#11 token.
+"""Authorities for interception, below one with its key in a PKCS#11 token.
 
 The token is asked once a day, by a process of its own (`cutthrough.ca.delegate`). It
 gives back a key and a certificate for a week: what signs leaves is in memory, as the
@@ -31,7 +31,7 @@ class Delegate(NamedTuple):
         return "Delegate()"
 
 
-# Of this process, by directory and what the files hold
+# Of this process, by directory and the files' content
 _held: dict[tuple[str, bytes, bytes], Delegate] = {}
 
 
@@ -60,7 +60,7 @@ def renew(folder: str, certificate: bytes, uri: bytes) -> Delegate:
 
 
 def renew_old() -> bool:
-    """Renews what is a day old. True: there is a new one."""
+    """Renews delegates a day old. True: there is a new one."""
     now, found = time.time(), False
     for (folder, certificate, uri), one in list(_held.items()):
         if now - one.made_s < DAY_S or now - one.tried_s < AGAIN_S:

@@ -24,7 +24,7 @@ from cutthrough.policy.source import Policy
 
 class Generation(msgspec.Struct, frozen=True):
     """`own`: our addresses other than the listeners; refused as destinations (R39).
-    `tls`: what the files of each listener hold, in the order of all_listeners; (): no
+    `tls`: the content of each listener's files, in the order of all_listeners; (): no
     listener has any. `parent_files`: the same of `parents`."""
 
     number: int
@@ -41,7 +41,7 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 class Sources(Protocol):
-    """Where configuration and policy come from. If `listen` is not empty, it replaces
+    """The sources of configuration and policy. If `listen` is not empty, it replaces
     the option: these are the addresses of inherited sockets."""
 
     listen: tuple[tuple[str, int], ...]

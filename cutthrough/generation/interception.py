@@ -35,7 +35,7 @@ CERTIFICATE, KEY = "ca.pem", "ca.key"
 
 
 class InterceptionFiles(msgspec.Struct, frozen=True):
-    """What the files hold: our authority, and the authorities of origins in PEM; empty:
+    """The files' content: our authority, and the authorities of origins in PEM; empty:
     the system's."""
 
     certificate: bytes
@@ -54,11 +54,11 @@ class InterceptionFiles(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """Of what clients are shown."""
+        """Of the certificates for clients."""
         return _digest_of(self.certificate, self.key, self.http2)
 
     def origin_digest(self, pair: PairFiles | None) -> bytes:
-        """Tells apart what connections to origins are made of (R46)."""
+        """Distinguishes the settings of connections to origins (R46)."""
         return _digest_of(self.origin_ca, self.origin_crl, self.origin_http2, pair)
 
 

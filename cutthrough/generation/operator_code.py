@@ -63,7 +63,7 @@ def restore_code(before: dict[str, tuple[Code, ModuleType]]) -> None:
 
 
 def make_object(name: str, known: Mapping[str, Code]) -> tuple[Any, str]:
-    """What `module:Class` makes, of the code that was read with the generation; and the
+    """The object of `module:Class`, from the code read with the generation; and the
     reason if that cannot be."""
     module, _, attribute = name.partition(":")
     try:

@@ -105,7 +105,7 @@ class PacError(ValueError):
 
 
 def make_pac(listener: Listener, config: Config, policy: Policy) -> tuple[bytes, bytes]:
-    """Returns what stands before and behind the proxy's own `host:port`.
+    """Returns the texts before and after the proxy's own `host:port`.
 
     Raises PacError.
     """

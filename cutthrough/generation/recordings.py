@@ -1,4 +1,4 @@
-"""What a configuration says about recordings, checked before a worker has it; and the
+"""A configuration's options of recordings, checked before a worker has it; and the
 operator's hooks: an object with `on_record`, `on_replay` or both.
 
     on_record(recording) -> Recording | None      in the writer; None: it is not kept

@@ -28,7 +28,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
 
     `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
     them now; `tally`: see Hook; `known`: the credentials page that all workers share;
-    `sources`: the worker's numbers; `registry`: what the worker knows of parents;
+    `sources`: the worker's numbers; `registry`: the worker's facts about parents;
     `tls`: see Ways; `origins`: see Snapshot.
 
     Raises PolicyError if the hook or a filter cannot be used.

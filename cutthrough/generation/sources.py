@@ -76,7 +76,7 @@ def refused_options(row: SourceRow) -> Iterator[tuple[str, str]]:
 
 
 def missing_parts(row: SourceRow) -> Iterator[tuple[str, str]]:
-    """What this host lacks of a source, and the reason."""
+    """The missing part of a source on this host, and the reason."""
     tried = [(address, Source(addresses=(address,))) for address in row.addresses]
     if row.prefix:
         tried.append((row.prefix, Source(prefix=row.prefix)))

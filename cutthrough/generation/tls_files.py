@@ -48,7 +48,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
 
 
 class ParentFiles(msgspec.Struct, frozen=True):
-    """What the files of one parent hold."""
+    """The content of one parent's files."""
 
     pair: PairFiles | None = None
     ca: bytes = b""
@@ -263,7 +263,7 @@ def make_checker() -> "TlsClient":
 
 
 def digest_of(parent: Parent, files: ParentFiles) -> bytes:
-    """Tells apart what connections to a parent are made of (R46): its address too, as
+    """Distinguishes the settings of connections to a parent (R46): its address too, as
     a session is one server's."""
     data = msgspec.msgpack.encode((parent.url, parent.expected_name, files))
     return hashlib.sha256(data).digest()

@@ -46,7 +46,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Make what this generation needs; its memory comes with the message. The answer is
+    """Make this generation's parts; its memory comes with the message. The answer is
     Prepared, and nothing changes before Commit."""
 
     number: int
@@ -164,7 +164,7 @@ class Arm(msgspec.Struct, frozen=True, tag="arm"):
 
 
 class ListHeld(msgspec.Struct, frozen=True, tag="list_held"):
-    """List what breakpoints hold, or the one with this number and its body; the answer
+    """List the held messages, or the one with this number and its body; the answer
     is Listed."""
 
     query: int
@@ -173,7 +173,7 @@ class ListHeld(msgspec.Struct, frozen=True, tag="list_held"):
 
 class Decide(msgspec.Struct, frozen=True, tag="decide"):
     """Carry out the process.breakpoints.Decision in the memory that comes with this
-    message, about what is held by this number; the answer is Decided."""
+    message, about the one held by this number; the answer is Decided."""
 
     query: int
     number: int
@@ -189,13 +189,13 @@ class Decided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class ListReplays(msgspec.Struct, frozen=True, tag="list_replays"):
-    """List what no recording answered; the answer is Listed."""
+    """List the misses of recordings; the answer is Listed."""
 
     query: int
 
 
 class Settle(msgspec.Struct, frozen=True, tag="settle"):
-    """Write the lines that the access log has, and give what is recorded to the writer;
+    """Write the access log's lines, and give recordings to the writer;
     the answer is Decided."""
 
     query: int

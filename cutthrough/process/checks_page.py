@@ -1,4 +1,4 @@
-"""The page of parents' checks, which all workers share: whose turn it is, and results.
+"""The page of parents' checks, which all workers share: turns and results.
 
 A row belongs to one check. A worker that finds it due claims it: its time moves on, so
 that no other worker makes the check, and is due again if that worker dies. The

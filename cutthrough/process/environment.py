@@ -15,7 +15,7 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
-# glibc raises this bound to the size of what is freed. Then bodies are in the heap, and
+# glibc raises this bound to the size of a freed block. Then bodies are in the heap, and
 # stay there as long as something small lies behind them (R69)
 MAPPED_FROM = 256 << 10
 

@@ -1,4 +1,4 @@
-"""Where work on content is done that is too long for a worker's loop.
+"""Work on content that is too long for a worker's loop.
 
 A worker with its own process uses child processes (`process.work_process`), started
 when first needed, killed when a call takes too long, and ended after a while without
@@ -92,9 +92,9 @@ class ProcessPool:
 
     async def run(self, seconds: float, function: Callable[..., Any], *given: Any
                   ) -> Any:
-        """What the function returns there. At most `most` at a time: the caller sees to
+        """The function's result. At most `most` at a time: the caller sees to
         that. Raises TimeoutError after this time of a processor, or BUSY times as long,
-        Lost, and what it raises."""
+        Lost, and its exceptions."""
         self._reap()
         child = None
         try:

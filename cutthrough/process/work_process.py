@@ -22,7 +22,7 @@ from typing import Any
 
 from cutthrough.process.environment import SIGNALS
 
-# Bytes of address space beyond what it begins with: parsed JSON takes 60 to 90 times
+# Bytes of address space beyond its own at the start: parsed JSON takes 60 to 90 times
 # its text
 MOST_MEMORY = 256 << 20
 # After a call that took more than that, it ends: its memory goes back

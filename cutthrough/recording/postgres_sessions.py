@@ -99,7 +99,7 @@ _Cursor = psycopg.Cursor[dict[str, Any]]
 
 class Changes(NamedTuple):
     """The changes that a copy lacks. `at`: the last change that it has then, and the
-    last recording of it; `is_all`: that is all there was. `first`: the lowest number that there is;
+    last recording of it; `is_all`: that is all there was. `first`: the lowest number;
     `total`: how many recordings there are."""
 
     recordings: list[Recording]

@@ -80,8 +80,8 @@ class Read(NamedTuple):
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The settings of a whole session. Bounds of 0 are none. `copy_of`: the session of
-    a database that a file follows, and `copied`: the last change of it that is here, and
-    the last recording of this change."""
+    a database that a file follows, and `copied`: the last change of it that is here,
+    and the last recording of this change."""
 
     version: int = VERSION
     program: str = ""                        # that made it

@@ -47,7 +47,7 @@ class Program(Protocol):
 
 
 class Basis:
-    """What a worker is started with. `opened`: its listeners' sockets."""
+    """The arguments of a worker's start. `opened`: its listeners' sockets."""
 
     def __init__(self, generation: Generation, memory: int, count: int,
                  opened: Opened) -> None:

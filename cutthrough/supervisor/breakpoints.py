@@ -32,7 +32,7 @@ class Processes(Protocol):
 
 
 class Answers(Protocol):
-    """What the workers have answered, and the names of those that did not."""
+    """The workers' answers, and the names of those that did not."""
 
     @property
     def answers(self) -> list[Any]: ...
@@ -45,7 +45,7 @@ Ask = Callable[[Callable[[int], Message], Sequence[Child], tuple[int, ...]],
 
 
 class Breakpoints:
-    """Names what is held `PID-NUMBER`: the worker, and its number there."""
+    """Names a held message `PID-NUMBER`: the worker, and its number there."""
 
     def __init__(self, ask: Ask, processes: Processes) -> None:
         """`ask`: Inquiry.ask_workers."""
@@ -76,7 +76,7 @@ class Breakpoints:
             child.send(Arm(0, left))
 
     async def held(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """What all workers hold, the oldest first, and who did not answer."""
+        """All held messages, the oldest first, and the workers without an answer."""
         return await self._ask(
             [child for child in self._processes.children.values() if child.ready], 0)
 

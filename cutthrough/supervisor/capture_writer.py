@@ -55,7 +55,7 @@ STOP, SETTLE = b"stop", b"settle"
 SETTLE_S = 2.0
 # Before its end a writer empties the rings: 8 to 32 MiB for each worker
 GRACE_S = 20.0
-# Writers for what is left in the rings, if they are killed: an exchange that kills them
+# Writers for the rest in the rings, if they are killed: an exchange that kills them
 # is left out by the third or fourth
 MOST_ENDS = 5
 # Most seconds until a writer that cannot work, for want of a file perhaps, is replaced
@@ -163,14 +163,14 @@ class CaptureWriter:
         return self._wanted
 
     async def settle(self) -> bool:
-        """Returns when what the rings have now is written, as far as it can be. False:
+        """Returns when the rings' content now is written, as far as it can be. False:
         the writer has not said so in time."""
         if self._channel is None:
             return self._wanted is None
         return bool(await self._ask(b"%s %d" % (SETTLE, time.monotonic_ns())))
 
     async def parts(self, wanted: Wanted) -> dict[str, Parts]:
-        """What has come of exchanges in hand, by name; {}: nothing, or no answer."""
+        """The parts so far of exchanges in hand, by name; {}: nothing, or no answer."""
         if self._channel is None:
             return {}
         found = await self._ask(b"%s %d" % (PARTS, time.monotonic_ns()),
@@ -178,7 +178,7 @@ class CaptureWriter:
         return decode(found, dict[str, Parts]) if isinstance(found, bytes) else {}
 
     async def _ask(self, name: bytes, more: bytes = b"") -> bytes | bool:
-        """What comes back under this name: its content, or that it has come."""
+        """The answer under this name: its content, or that it has come."""
         assert self._channel is not None
         loop = asyncio.get_running_loop()
         said = self._asked.setdefault(name, loop.create_future())
@@ -270,7 +270,7 @@ class CaptureWriter:
         early = time.monotonic() - self._started_at < EARLY_S
         self._early_deaths = self._early_deaths + 1 if early else 0
         if self._early_deaths > 1 and self._wanted.recordings is not None:
-            for ring in self._mapped():      # rules may refuse what is not recorded
+            for ring in self._mapped():      # rules may refuse the unrecorded
                 ring.set_failing(True)
         delay = min(MOST_DELAY_S, BACKOFF_S * 2.0 ** self._early_deaths)
         say(f"the writer of captured exchanges (pid {pid}) died: "

@@ -66,7 +66,7 @@ class CertificateWatch:
 
 
 def stamps_of(config: Config) -> Stamps:
-    """What identifies a version of each file; None: it is not there."""
+    """The identity of each file's version; None: it is not there."""
     files = [path for one in config.all_listeners for path in one.tls_files]
     files += [path for one in config.parents for path in one.tls_files]
     if config.ca_certificate:

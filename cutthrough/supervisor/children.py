@@ -19,7 +19,7 @@ from cutthrough.process.files import FilesReplaced
 # If a worker lived this long, its start was not the reason for its death.
 EARLY_S = 10.0
 
-# Delays between starts of a slot whose workers die young: 0, 0.1, 0.2, 0.4 … seconds.
+# Delays between starts of a slot if its workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 
 # A worker's program; its channel's descriptor follows. -P: files in the working
@@ -103,7 +103,7 @@ class Child:
         return self.channel.take_fd()
 
     def on_reaped(self, status: int) -> int:
-        """Releases what belongs to the child. Takes the status of waitpid(2) and
+        """Releases the child's resources. Takes the status of waitpid(2) and
         returns it in the form of `Popen.returncode`."""
         assert self.process is not None
         self.process.returncode = os.waitstatus_to_exitcode(status)

@@ -80,7 +80,7 @@ class QueryProcess:
         return cls(process, reader, writer)
 
     async def ask(self, query: Query, content: Content = None) -> Answer:
-        """Raises QueryError, TimeoutError, and what `content` raises."""
+        """Raises QueryError, TimeoutError, and the exceptions of `content`."""
         self.is_free = False
         data = msgspec.json.encode(query)
         if len(data) > MOST_FRAME:
@@ -96,7 +96,7 @@ class QueryProcess:
         """The query's file, no faster than it is taken."""
         async for piece in content:
             left -= len(piece)
-            if left < 0:                     # what is beyond would be the next query
+            if left < 0:                     # further bytes would be the next query
                 break
             self._writer.write(piece)
             async with asyncio.timeout(ANSWER_S):

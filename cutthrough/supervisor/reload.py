@@ -305,7 +305,7 @@ class Reloads:
             report_refusal(child, message)
 
     def _on_unreachable(self, child: Child) -> None:
-        """Replaces a worker whose socket is full. If it is retired, it is killed at its
+        """Replaces a worker with a full socket. If it is retired, it is killed at its
         deadline anyway."""
         if not child.retired and child.slot.next is None:
             say(f"{child.name}: control socket full, worker is not reading; "
@@ -339,7 +339,7 @@ class Reloads:
                 self._notify_manager()
 
     def _outdated_slots(self) -> list[Slot]:
-        """The slots whose worker is older than they need, and is to be replaced."""
+        """The slots with a worker older than they need, to be replaced."""
         return [slot for slot in self._program.slots
                 if slot.current is not None
                 and slot.current.first_generation < slot.needed_generation]

@@ -1,4 +1,4 @@
-"""Recordings, for operators: what the workers have missed, when all that has ended is
+"""Recordings, for operators: the workers' misses, when all ended exchanges are
 written, and when a mode is in force."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Replays:
                 "unanswered": query.unanswered}
 
     async def settle(self) -> list[str]:
-        """Returns when what has ended is in the access log, and recorded. The result:
+        """Returns when ended exchanges are in the access log, and recorded. The result:
         processes that have not said so in time."""
         query = await self._ask(Settle, self._workers(), ())
         is_written = await self._processes.capture.settle()
@@ -48,7 +48,7 @@ class Replays:
 
     async def look(self) -> tuple[list[str], list[str]]:
         """Returns when all workers have the mode and the session that are in the files:
-        why some cannot have them, and who has not said so in time."""
+        why some cannot have them, and the workers without an answer in time."""
         query = await self._ask(Look, self._workers(), ())
         return sorted({one.error for one in query.answers} - {""}), query.unanswered
 

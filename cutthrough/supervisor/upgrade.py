@@ -58,7 +58,7 @@ FDS_AT_ONCE = 200
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What a program serves, as far as an upgrade must not take it away."""
+    """The services of a program that an upgrade must not take away."""
 
     listeners: tuple[str, ...]
     demonstration: bool                      # the well-known credentials are in force

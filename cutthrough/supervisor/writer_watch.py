@@ -42,7 +42,7 @@ class WriterWatch:
 
 
 def moved_of(pid: int) -> str:
-    """What a process has read and written so far; "": it cannot be seen."""
+    """The bytes that a process has read and written so far; "": it cannot be seen."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/io").read_text()
     return ""

@@ -37,7 +37,7 @@ _BY_KERNEL = 0x80                            # SI_KERNEL: of the terminal
 _DEATH = 1                                   # PR_SET_PDEATHSIG
 
 
-# What the environment had before one of these tools set it: a JSON object by name, and
+# The environment's values before these tools set them: a JSON object by name, and
 # the values that it set. So a tool inside a tool ignores the other's authority
 BEFORE = "CUTTHROUGH_BEHIND"
 # Options that decide which requests pass. Variables of the others are of use to verbs
@@ -76,7 +76,7 @@ class Serving:
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """Its output."""
         return self._errors.read_text(errors="replace")
 
     @property
@@ -123,7 +123,7 @@ def make_bundle(directory: Path, authority: str, path: Path, roots: bool = True
 
 def environment(inherited: Mapping[str, str], url: str, bundle: Path
                 ) -> dict[str, str]:
-    """What the command gets: proxy and roots, by the variables of most programs."""
+    """The command's environment: proxy and roots, by the variables of most programs."""
     before = outside(inherited)
     found = {name: value for name, value in before.items()
              if name.lower() != "no_proxy"}
@@ -138,7 +138,7 @@ def environment(inherited: Mapping[str, str], url: str, bundle: Path
 
 
 def outside(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what `environment` has set in it (R92): a proxy that took
+    """The environment without the variables of `environment` (R92): a proxy that took
     another one's authority for the system's would trust it with every origin."""
     found = dict(environ)
     with contextlib.suppress(ValueError, TypeError, AttributeError):

@@ -43,8 +43,8 @@ class Finding(NamedTuple):
     route: str = ""             # the name in the rule; "": none
     waits: bool = False         # depends on a tunnel's first bytes, which are not known
     faults: tuple[str, ...] = ()        # the names in the rule
-    capture: str = ""           # what is kept of the request; "": nothing
-    tls: str = "pass"           # what becomes of TLS inside a tunnel
+    capture: str = ""           # the part of the request kept; "": nothing
+    tls: str = "pass"           # the fate of TLS inside a tunnel
     filters: tuple[str, ...] = ()
     pinned: str = ""            # pass: where clients have rejected our certificate
     client_certificate: str = ""    # the name of ours for the origin; "": none

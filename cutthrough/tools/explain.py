@@ -246,7 +246,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
 
 def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
             first: Finding, known: Finding) -> str:
-    """Fills in what the deciding rule says. `known`: the decision by the tunnel's first
+    """Fills in the deciding rule's keys. `known`: the decision by the tunnel's first
     bytes, if they decide; `first`: the decision before."""
     last = known if first.waits else first
     if first.waits:

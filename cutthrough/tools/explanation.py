@@ -1,4 +1,4 @@
-"""What `cutthrough explain` finds out, step by step."""
+"""The results of `cutthrough explain`, step by step."""
 
 import msgspec
 
@@ -41,13 +41,13 @@ class Explanation(msgspec.Struct, kw_only=True):
     floor: bool = False
     source: str = ""            # of the connection; "": the kernel selects it
     route: str = ""             # parent, group or `direct`
-    route_by: str = ""          # what names it: a rule, the option, or nothing
+    route_by: str = ""          # its source: a rule, the option, or nothing
     parent: str = ""            # the member taken while all work; "": not known here
     faults: tuple[str, ...] = ()        # names in the rule
     filters: tuple[str, ...] = ()
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
-    tls: str = ""               # intercept or refuse: what becomes of TLS inside
+    tls: str = ""               # intercept or refuse: the fate of TLS inside
     pinned: str = ""            # pass: not where clients rejected our certificate
     client_certificate: str = ""    # of [client_certificates], for the origin; "": none
     limits: str = ""

@@ -202,7 +202,7 @@ class ByDatabase:
 
 
 class _Shown(dict[str, Any]):
-    """An answer of `show` as a row: what it lacks is null."""
+    """An answer of `show` as a row; missing columns are null."""
 
     def __missing__(self, key: str) -> None:
         return None

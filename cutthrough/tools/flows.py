@@ -1,4 +1,4 @@
-"""`cutthrough flows`: what rules have captured, from its database.
+"""`cutthrough flows`: captured requests, from their database.
 
 A file is its owner's alone, and a server asks for a password: who may open it may read
 and change it, and gives no token. Each read is logged in the database itself.

@@ -86,7 +86,7 @@ def pages(listener: Listener, filter_: str, words: str, limit: int
 
 
 def flow_of(row: dict[str, Any]) -> Flow:
-    """A row of the list as a flow: what a line of a table shows."""
+    """A row of the list as a flow, for a line of a table."""
     begun = datetime.fromisoformat(row["time"]).timestamp()
     return Flow({**dict.fromkeys(("user", "status", "tag")), **row,
                  "begun_us": round(begun * 1e6), "total_us": row["ms"] * 1000,
@@ -147,7 +147,7 @@ def follow(listener: Listener, given: argparse.Namespace) -> int:
 def come(listener: Listener, filter_: str, last: int, *, is_open: bool
          ) -> Iterator[dict[str, Any]]:
     """The rows after number `last` as they come, for ever. If the listener goes away,
-    as in a reload or an upgrade, it is tried again, and the rows go on where they were;
+    as in a reload or an upgrade, it is tried again, and the rows go on from there;
     that is told once, until it has answered. `is_open`: also each flow when it has
     begun. Raises Unanswered for a refusal."""
     known: set[str] = set()

@@ -171,7 +171,7 @@ is opened, and kept in {place.flows}
 
 
 def secrets_of(place: Place) -> str:
-    """What the page reads from its own address, and takes away there."""
+    """The part of its address that the page reads, and removes."""
     return urlencode({"token": place.token, "user": USER, "password": place.password})
 
 

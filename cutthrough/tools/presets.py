@@ -1,4 +1,4 @@
-"""What `cutthrough run` and the plugin of pytest know of the APIs that are recorded
+"""Facts for `cutthrough run` and the plugin of pytest about the APIs that are recorded
 most, unless a configuration is given: what of a request does not count, and what of it
 and its answer is not kept, beside credentials."""
 

@@ -88,7 +88,7 @@ def _way(given: argparse.Namespace, listener: Listener | None
 
 def edit(request: Request, left: list[str], given: argparse.Namespace
          ) -> tuple[Request, list[str]]:
-    """The request with the changes of the command line, and what it still lacks."""
+    """The request with the changes of the command line, and its missing parts."""
     fields = list(request.fields)
     for text in given.header:
         name, colon, value = text.partition(":")

@@ -60,7 +60,7 @@ action = "allow"
 tls = "intercept"
 recording = "{mode}"
 """
-# What is said of each, by method and URL, the newest first
+# The line for each, by method and URL, the newest first
 Misses = dict[tuple[str, str], list[str]]
 
 
@@ -131,7 +131,7 @@ def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
     if dropped:
         sessions.delete(session)
     elif is_whole and recorded:
-        sessions.open(session).close()       # what is beside the file goes into it
+        sessions.open(session).close()       # SQLite's log goes into the file
         (directory / f"{session}{SUFFIX}").replace(directory / f"{name}{SUFFIX}")
     return tell(name, mode, ended, recorded, status, bool(dropped))
 
@@ -231,7 +231,7 @@ class Proxy:
         self.url = f"http://run:{password}@127.0.0.1:{self._serving.port}"
 
     def redaction(self) -> Redaction:
-        """What its configuration has, for sessions that others make."""
+        """Its configuration's settings, for sessions of other programs."""
         config = load(*self._given)
         return Redaction(
             fields=config.redact_fields + config.recording_redact_fields,
@@ -246,7 +246,7 @@ class Proxy:
             raise NotReady("; ".join(found["errors"]))
 
     def settle(self) -> None:
-        """Has what has ended logged, and recorded. Raises NotReady."""
+        """Has the ended exchanges logged, and recorded. Raises NotReady."""
         self._settled("settle")
 
     def _settled(self, path: str) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Proxy:
                    for one in found)
 
     def warnings(self) -> list[str]:
-        """What the error log says of answers that are not recorded."""
+        """The error log's lines about answers that are not recorded."""
         return [line for line in self._serving.text.splitlines()
                 if " is not recorded: " in line or "cannot be written" in line]
 

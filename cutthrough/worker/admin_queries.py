@@ -163,7 +163,7 @@ class AdminQueries:
 
     def _decide(self, query: int, number: int, fd: int) -> None:
         with open(fd, "rb") as memory:
-            memory.seek(0)                   # behind its end, where it was written
+            memory.seek(0)                   # at its end after the writes
             decision = msgspec.json.decode(memory.read(), type=Decision)
         error = self.breakpoints.decide(number, decision)
         self._channel.send(Decided(query, error is None, error or ""))

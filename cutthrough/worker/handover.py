@@ -59,7 +59,7 @@ class HandoverSocket:
         self._socket = sock
         self._buffer = bytearray(PACKET_BYTES)
         self._loop = asyncio.get_running_loop()
-        # Up to net.core.wmem_max, whose default has room for one such packet
+        # Up to net.core.wmem_max; its default has room for one such packet
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_BYTES)
         self._loop.add_reader(sock.fileno(), self.on_readable)
         worker.at_end.append(self.close)

@@ -170,7 +170,7 @@ class WorkerProcess:
                                pauses_us[-1]))
 
     def prepare(self, number: int) -> None:
-        """Makes what the generation needs that came with the message."""
+        """Makes the parts of the generation that came with the message."""
         self.discard()
         try:
             generation = self.receive_generation()
@@ -280,7 +280,7 @@ async def serve(channel: Channel, hello: Hello, generation: Generation,
 
 
 def main(fd: int) -> int:
-    """Runs the worker whose channel is descriptor `fd`; returns its exit status."""
+    """Runs the worker with the channel at descriptor `fd`; returns its exit status."""
     faulthandler.enable()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)

@@ -148,7 +148,7 @@ def now() -> int:
 
 
 def identity(source: Source, sources: dict[str, Source]) -> bytes:
-    """Tells checks apart: what is connected to, and how."""
+    """Distinguishes checks: the address and the protocol."""
     digest = hashlib.sha256(f"{source.check} {source.check_name}".encode())
     one: Source | None = source
     while one is not None:

@@ -1,4 +1,4 @@
-"""Writes into the worker's page what it knows of its parents.
+"""Writes the worker's facts about parents into its page.
 
 A parent has a row by its name. Several standings may have one name, because a reload
 makes another one of a parent that has changed: the row has the state of the one in

@@ -1,4 +1,4 @@
-"""What a worker has of a generation, and how the next one takes its place (R73)."""
+"""A worker's parts of a generation, and how the next one takes its place (R73)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -178,7 +178,7 @@ class Parts:
     def _configure_capture(self, capture: Capture, generation: Generation) -> None:
         capture.configure(
             generation.config.capture_body, generation.config.recording_body)
-        # It frees what exchanges in hand hold: it stays as long as there are any
+        # It frees parts that exchanges in hand hold: it stays as long as there are any
         self.context.observer = capture if (
             generation.policy.captures or generation.policy.records
             or capture.tapped) else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cutthrough.recording.nearest import Glance
     from cutthrough.recording.player import Player
 
-# What waits for the writer at the worker's end may wait so long
+# Exchanges may wait so long for the writer at the worker's end
 SETTLE_S = 5.0
 LOOK_S = 0.005
 
@@ -70,7 +70,7 @@ class Recordings:
             tells_nearest=config.recording_misses == "nearest",
             on_replay=getattr(hooks, "on_replay", None),
             plays=generation.policy.replays)
-        Matcher(settings.routes)             # raises what `configure` would
+        Matcher(settings.routes)             # raises the same as `configure`
         room = self._room
         if room is None and self._ring is not None:
             room = RingRoom(self._ring, self._context)
@@ -97,7 +97,7 @@ class Recordings:
         self._context.recording = RECORDINGS.get(mode, -1)   # `rules` has none
 
     def tell(self) -> list[dict[str, Any]]:
-        """What was missed since the session came into force."""
+        """The misses since the session came into force."""
         return [] if self._player is None else [self._player.tell()]
 
     async def look(self) -> str:
@@ -114,7 +114,7 @@ class Recordings:
         return 0 if self._room is None else self._room.waiting_now
 
     async def settle(self) -> None:
-        """Returns when what was recorded is in the ring, which outlives the worker."""
+        """Returns when the recordings are in the ring, which outlives the worker."""
         for _ in range(int(SETTLE_S / LOOK_S)):
             if self._ring is None or self._ring.settle():
                 return
@@ -133,7 +133,7 @@ class Recordings:
 def make_admits(snapshot: Snapshot, policy: Policy
                 ) -> "Callable[[Asker, Glance], bool]":
     """Whether the rules let a client make a recorded request, as far as name, path and
-    method say. Only what they admit may be compared with the client's own (R74)."""
+    method say. Only admitted requests may be compared with the client's own (R74)."""
 
     def admits(asker: "Asker", one: "Glance") -> bool:
         acl = snapshot.acl
@@ -141,7 +141,7 @@ def make_admits(snapshot: Snapshot, policy: Policy
             return True
         host = f"[{one.host}]" if ":" in one.host else one.host
         groups = policy.groups_of(asker.user)
-        # What came through an intercepted tunnel was judged twice
+        # Requests of an intercepted tunnel were judged twice
         is_inside = one.scheme in ("https", "wss")
         try:
             return all(

@@ -20,7 +20,7 @@ NONE = -1                                    # number of a listener without TLS
 
 
 def prepare_records(config: Config, prepared: Prepared) -> None:
-    """Says who seals the bytes of connections to come, if there is a context."""
+    """Says which side seals the bytes of later connections, if there is a context."""
     tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
     if tls is not None:
         from cutthrough.net.tls_trial import why_no_own_records

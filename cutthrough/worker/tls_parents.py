@@ -11,7 +11,7 @@ from cutthrough.worker.prepared import Prepared
 
 
 class TlsParents:
-    """The numbers of contexts, by what they were made of."""
+    """The numbers of contexts, by their settings."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}

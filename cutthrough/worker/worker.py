@@ -70,7 +70,7 @@ LOOK_AGAIN = 0.02
 # its way when the drain began is still answered, as the connection's last
 LAST_REQUEST = 1.0
 
-# Seconds between two checks of tunnels whose users may have expired
+# Seconds between two checks of tunnels for expired users
 RECHECK = 0.5
 
 
@@ -97,7 +97,7 @@ class Worker:
     meanwhile. `ledger` and `known` are its views of the pages that all workers share,
     of limits and of verified credentials; None: it shares neither. `tls`,
     `parent_files` and `interception`: see Generation. `ticket_keys` and `checks`: of
-    all workers; None: of its own. `ring`: for what rules capture; None: nothing is
+    all workers; None: of its own. `ring`: for captured requests; None: nothing is
     captured. `helpers`: it may start processes, for hashes and content. `must_log`: it
     does not start without its access log; else the log is opened as soon as it can be.
     """
@@ -287,7 +287,7 @@ class Worker:
         """Has requests to these destinations (`host:port`) answered by these functions.
 
         Each is called with a socket that it owns; see session.local. None: none are.
-        Raises ValueError for what is no destination.
+        Raises ValueError if it is no destination.
         """
         set_local_origins(self.context, origins)
 
