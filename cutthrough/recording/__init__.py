@@ -1,1 +1,1 @@
-"""Answers that were recorded, and how a request finds its own again."""
+"""Recorded answers, and how a request finds its own again."""

@@ -1,8 +1,8 @@
 """Messages of a client, compared with recorded ones by the key of their route.
 
-A message is compared as if it were the body of its request. What the key ignores in
-it, such as an identifier, is the client's own: in answers it takes the place of the
-recorded value, at the same path.
+A message is compared as if it were the body of its request. A value ignored by the key,
+such as an identifier, is the client's own: in answers it takes the place of the
+recorded value at the same path.
 """
 
 import json
@@ -19,7 +19,7 @@ from cutthrough.recording.nearest import Asked, differences
 
 # Of GraphQL over WebSocket; its operation is in `payload`
 ID, PAYLOAD = "$.id", "payload"
-# Values that are put in place of recorded ones, and characters of each
+# Values put in place of recorded values, and characters of each
 MOST_OWN, MOST_VALUE = 1000, 256
 
 # The client's values, by path and recorded value
@@ -27,7 +27,7 @@ Own = dict[tuple[str, str], str | int]
 
 
 class Alike:
-    """For one conversation. `request`: the recorded one."""
+    """For one conversation. `request`: the recorded request."""
 
     def __init__(self, route: Route, request: Request) -> None:
         """Raises KeyMistake."""
@@ -43,15 +43,15 @@ class Alike:
         self.own: Own = {}
 
     def compare(self, masked: bytes, here: bytes, there: bytes) -> str | None:
-        """The difference, in words; None: they are the same, and the client's values
-        are known. `masked`: the client's message without its secrets."""
+        """The difference, in words; None if they are the same, and the client's
+        values are known. `masked`: the client's message without its secrets."""
         if not self.same(masked, there):
             return self.tell(masked, there)
         self.take(here, there)
         return None
 
     def same(self, here: bytes, there: bytes) -> bool:
-        """`there` is the recorded one."""
+        """`there` is the recorded message."""
         return here == there or (
             self._reader.key.body != "raw" and self._is_same(here, there))
 
@@ -63,7 +63,7 @@ class Alike:
 
     def _read(self, here: bytes, there: bytes
               ) -> tuple[KeyReader, tuple[Request, Request]]:
-        """Their reader, and the requests that they are compared as."""
+        """Their reader, and a request in place of each message."""
         if self._plain is not None:
             one, two = operation(here), operation(there)
             if one is None or two is None or one[0] != two[0]:
@@ -81,7 +81,7 @@ class Alike:
             one, Asked(request=two), reader, {}, (one, two)))[:3])
 
     def take(self, here: bytes, there: bytes) -> None:
-        """They are the same: keeps the client's values that the key ignores."""
+        """If they are the same: keeps the client's values ignored by the key."""
         if not self._paths or here == there:
             return
         one, two = document(here), document(there)
@@ -111,7 +111,7 @@ class Alike:
 
 
 def document(data: bytes) -> Any:
-    """None: it is no object or list of JSON."""
+    """None if it is no object or list of JSON."""
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -122,7 +122,7 @@ def document(data: bytes) -> Any:
 
 
 def nodes_at(document: Any, path: str) -> list[Node]:
-    """None if there are too many to look at."""
+    """[] if there are too many nodes to look at."""
     try:
         return compile_path(path).find(document)
     except TooMuch:
@@ -134,7 +134,7 @@ def values_at(document: Any, path: str) -> list[Any]:
 
 
 def operation(data: bytes) -> tuple[Any, bytes] | None:
-    """The type of a message, and the request of GraphQL in it; None: it has none."""
+    """The type of a message, and the request of GraphQL in it; None if it is absent."""
     found = document(data)
     payload = found.get(PAYLOAD) if isinstance(found, dict) else None
     if not isinstance(payload, dict) or not ("query" in payload

@@ -21,7 +21,7 @@ OnReplay = Callable[[Request, Recording], Response | None]
 
 
 class ReplayFailed(Exception):
-    """A recording that matches, and cannot be replayed, with the reason."""
+    """A matching recording cannot be replayed, for the given reason."""
 
 
 def changes(found: Match, hook: OnReplay | None) -> bool:

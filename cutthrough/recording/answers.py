@@ -1,11 +1,11 @@
-"""Answers that a test gives by itself: they come before all recordings, in the modes
+"""A test's own answers: they come before all recordings, in the modes
 `replay`, `cache`, `spy` and `record`, and are in no session.
 
     DIRECTORY/NAME.answers      MessagePack, written by the test, 0600
-    DIRECTORY/NAME.asked        what they, and recordings, were asked for since then
+    DIRECTORY/NAME.asked        requests since then, for them and for recordings
 
-They are recordings with patterns. Several for the same requests are a sequence. What
-was asked is redacted as recordings are.
+They are recordings with patterns. Several for the same requests are a sequence.
+Requests are redacted like recordings.
 """
 
 import json
@@ -38,7 +38,7 @@ def make_answer(url: str, method: str, status: int, document: Any, text: str,
                 content: bytes, headers: Mapping[str, str], template: bool = False
                 ) -> Recording:
     """* in `method`, and in path and query of `url`, stands for anything. Raises
-    NotImported if the URL is none, and TemplateMistake."""
+    NotImported if the URL is malformed, and TemplateMistake."""
     if "*" in "/".join(url.split("/", 3)[:3]):
         raise NotImported(f"{url}: * may be in path and query alone")
     asked = make_request(method, url, (), b"")

@@ -1,7 +1,7 @@
 """A worker's thread for files of one request: a disk may be slow, and another process
 may have locked the file (R64).
 
-It is one thread, so its work is done in order.
+Its work is done in order because it is a single thread.
 """
 
 import asyncio

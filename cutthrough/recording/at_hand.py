@@ -1,9 +1,9 @@
-"""Answers that are made before they are asked for, while a session comes into force.
+"""Answers made before their first request, while a session comes into force.
 
-Each is what a Play would send, and would send again, to any request with this line. It
-is put where the session finds it by the bytes of such a request (session.recorded), so
-that the first of them costs as little as the next. What depends on more is left to the
-Play: a body, fields, a sequence, state, an answer that takes time or is changed.
+Each equals a Play's answer, the first time and later, to any request with this line.
+The session finds it by the bytes of such a request (session.recorded), so the first of
+these requests costs as little as the next. An answer is left to the Play if it depends
+on more (a body, fields, a sequence, state), takes time or is changed.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from cutthrough.recording.play import takes_time
 from cutthrough.recording.shared import Answers
 from cutthrough.recording.sluices import PIECE
 
-# Bytes; those of more are not read: PIECE is the most that is sent at once
+# Bytes; a longer recording is not read, because at most PIECE is sent at once
 MOST_PACKED = 2 * PIECE
 
 
 def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
-    """False: there is no room for more."""
+    """False if there is no room for more."""
     if answers.by_fields:
         return True
     return all(_put(found, packed, answers) for number in numbers
@@ -39,7 +39,7 @@ def _put(found: Match, packed: bytes, answers: Answers) -> bool:
     line = f"{request.method} {request.path}{query} HTTP/1.1\r"
     try:
         host, asked = request.host.encode("ascii"), line.encode("ascii")
-    except UnicodeEncodeError:               # of a file that was imported
+    except UnicodeEncodeError:               # of an imported file
         return True
     head, chunked = build_head(response, request.method, minor=1)
     return answers.prepare(

@@ -1,7 +1,7 @@
 """Recordings by the first message of their requests, for calls of gRPC.
 
-A call is answered in step with its messages, so what it may be is looked for before its
-request has ended, when no key can be made. A message is five bytes and its data.
+A call is answered in step with its messages, so its recordings are looked for before
+its request has ended, when no key can be made. A message is five bytes and its data.
 """
 
 from bisect import insort
@@ -13,13 +13,13 @@ PREFIX = 5
 
 
 def first_message(body: bytes) -> bytes:
-    """With its prefix; b"": the body has none, or not all of it."""
+    """With its prefix; b"" if the body is empty or the message is not whole."""
     end = PREFIX + int.from_bytes(body[1:PREFIX])
     return body[:end] if len(body) >= end else b""
 
 
 def whole_messages(body: bytes) -> int:
-    """Bytes of the messages that are whole."""
+    """The number of bytes of the whole messages."""
     size = 0
     while (at := size + PREFIX) <= len(body):
         end = at + int.from_bytes(body[size + 1:at])
@@ -45,7 +45,7 @@ class Begins:
                 del self._numbers[key]
 
     def find(self, request: Request, message: bytes) -> list[int]:
-        """In order: of its host and path, those that begin with this message."""
+        """In order: of its host and path, if they begin with this message."""
         return self._numbers.get(_key(request, message), [])
 
 

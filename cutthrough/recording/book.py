@@ -1,7 +1,6 @@
-"""The file of one session, in the process that writes recordings.
+"""The file of one session, in the process for writing recordings.
 
-If the file cannot be written, some recordings wait for it, and more are lost and
-counted.
+If the file cannot be written, some recordings wait for it; more are lost and counted.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ PART_ROWS = 64
 
 
 class NotMade(ValueError):
-    """There are too many sessions: nothing waits for this one."""
+    """There are too many sessions: nothing waits for this session."""
 
 
 class Book:
@@ -92,9 +91,9 @@ class Book:
 
     def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
                    kept: list[Taped | Recording]) -> Iterator[Batch]:
-        """In parts that stay in a CPU's cache until SQLite has them; in one part if
-        bodies are read, because the file is locked while the next parts are made. Of
-        those that were taken, `kept` has the recordings."""
+        """In parts small enough for a CPU's cache until SQLite has them; in one part if
+        bodies are read, because the file is locked while the next parts are made.
+        `kept` has the recordings of the exchanges taken."""
         rows = self._rows
         maker = RowMaker(session.masker, rows)
         most = None if session.masker.reads_bodies else PART_ROWS
@@ -111,7 +110,7 @@ class Book:
                 yield rows
 
     def _row(self, session: Session, one: Recording) -> tuple[object, ...] | None:
-        """None: it cannot be redacted, and is lost, and counted (R71)."""
+        """None if it cannot be redacted: it is lost, and counted (R71)."""
         try:
             return session.row(one)
         except Exception as error:
@@ -119,9 +118,8 @@ class Book:
             return None
 
     def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
-        """Writes them behind those that could not be written before. Returns how many
-        are lost."""
-        if self.waiting:                     # which are of no turn
+        """Writes them behind the waiting recordings. Returns how many are lost."""
+        if self.waiting:                     # they are of no turn
             turn = None
         waiting, self.waiting = self.waiting + made, []
         if self._failed and time.monotonic() - self._tried < AGAIN_S:
@@ -145,7 +143,7 @@ class Book:
         return 0
 
     def _put_alone(self, session: Session, waiting: list[Recording]) -> int:
-        """One of them is the reason why they cannot be written together (R71)."""
+        """Each alone, if a recording keeps them from being written together (R71)."""
         for number, one in enumerate(waiting):
             try:
                 if row := self._row(session, one):
@@ -176,8 +174,8 @@ class Book:
         self.close()
 
     def open(self) -> Session:
-        """The session, which is made if there is none, with the configured redaction
-        and bounds. Raises OSError, ValueError and StoreError."""
+        """The session; if it is missing, it is made, with the configured redaction and
+        bounds. Raises OSError, ValueError and StoreError."""
         if self._session is not None:
             if self._session.is_there:
                 return self._session
@@ -214,7 +212,8 @@ class Book:
                 self._session.read_bounds()
 
     def finish(self, until: float) -> int:
-        """Writes the waiting ones, tried until then. Returns how many are lost."""
+        """Writes the waiting recordings, tried until then. Returns how many are
+        lost."""
         while self.waiting:
             self._tried = 0.0
             self._put([])
@@ -234,7 +233,7 @@ class Book:
 
 
 def is_of_file(error: Exception) -> bool:
-    """Else it is perhaps of a recording."""
+    """If not, it is perhaps of a recording."""
     return isinstance(error, StoreError) and not isinstance(error, Refused)
 
 

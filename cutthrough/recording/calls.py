@@ -1,13 +1,13 @@
-"""A call of gRPC whose sides talk in turn: a recorded answer, in step with its request.
+"""Calls of gRPC, if the sides talk in turn: a recorded answer in step with its request.
 
-    the client's messages ──> Call: the recordings that began in the same way
-                                └─ one of them has an answer to what has come: Answering
+    the client's messages ──> Call: the recordings with the same beginning
+                                └─ the first with an answer to these: Answering
 
-A message is five bytes and its data (gRPC over HTTP/2, "Length-Prefixed-Message"). What
-the origin sent behind the client's nth message is sent behind the nth message that has
-come. If the client goes on in another way, another recording that has begun in the same
-way, both messages and answers, takes the place. Without one the call ends with a status
-and the reason.
+A message is five bytes and its data (gRPC over HTTP/2, "Length-Prefixed-Message"). The
+origin's data behind the recorded nth message is sent behind the client's nth message.
+If the client goes on in another way, another recording with the same beginning, both of
+messages and answers, takes over. If there is no such recording, the call ends with a
+status and the reason.
 """
 
 import sys
@@ -36,7 +36,7 @@ _PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 ALL = -1
 # In steps: the client has left before
 NEVER = sys.maxsize
-# A route compares these of a whole body, and not of each message
+# Kinds of a key's body: they need the whole body, not each message
 _OF_WHOLE = ("regex",)
 
 
@@ -49,7 +49,7 @@ class Differs(Exception):
 
 
 class Step(NamedTuple):
-    """The messages to send when the client has sent so many; ALL: and has ended."""
+    """Data due when the client has sent so many messages; ALL: when it has ended."""
 
     messages: int
     at_us: int
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 class Frames:
-    """Messages out of bytes that come in pieces."""
+    """Messages out of pieces of bytes."""
 
     def __init__(self, most: int) -> None:
         self._held, self._most = bytearray(), most
@@ -67,7 +67,7 @@ class Frames:
         return bool(self._held)
 
     def take(self, piece: bytes) -> Iterator[bytes]:
-        """Those that are whole now, each with its prefix. Raises Differs."""
+        """The messages now whole, each with its prefix. Raises Differs."""
         held = self._held
         held += piece
         while len(held) >= PREFIX:
@@ -82,7 +82,7 @@ class Frames:
 
 
 def split(body: bytes) -> list[bytes] | None:
-    """The messages of a body; None: they are none, or not whole."""
+    """The messages of a body; None if it is not made of whole messages."""
     frames = Frames(len(body) + 1)
     try:
         found = list(frames.take(body))
@@ -113,7 +113,7 @@ class _Candidate:
 
 
 def are_cheap(*messages: bytes) -> bool:
-    """Else they are compared as octets: many candidates are compared in the loop."""
+    """If not, compared as octets, because many candidates are compared in the loop."""
     return not any(is_costly(one[PREFIX:]) for one in messages)
 
 
@@ -142,7 +142,7 @@ def make_steps(one: Recording) -> list[Step]:
 
 
 class Call:
-    """The recordings that may answer a call, as its messages come."""
+    """The possible recordings of a call, as its messages come."""
 
     def __init__(self, matcher: Matcher, request: Request, most: int,
                  reader: Reader | None = None) -> None:
@@ -155,16 +155,16 @@ class Call:
         key = self._route.key
         self._reader = KeyReader(msgspec.structs.replace(
             key, body="ignore", paths=(), regexes=()))
-        self._untold: list[bytes] = []       # messages that were not compared yet
-        self.told = 0                        # those that were
+        self._untold: list[bytes] = []       # messages not compared yet
+        self.told = 0                        # how many were compared
         self._alive: list[_Candidate] | None = None
-        # Otherwise a recording of another path may answer, or one that is not read here
+        # If not, a recording of another path may answer, or an unread recording
         self._knows_all = (key.host and key.path and key.body not in _OF_WHOLE
                            and not matcher.has_patterns)
 
     @property
     def is_unknown(self) -> bool:
-        """Nothing is recorded that could answer it, whatever its messages are."""
+        """No recording could answer it, with any messages."""
         return self._knows_all and not self._matcher.has_place(self._request)
 
     @property
@@ -176,8 +176,8 @@ class Call:
         self._untold.extend(self._frames.take(piece))
 
     def look(self) -> Recording | None:
-        """A recording with an answer to the messages so far; None: none yet. Raises
-        Differs."""
+        """A recording with an answer to the messages so far; None if there is no such
+        recording yet. Raises Differs."""
         before = self._alive
         if before is None:
             if not self._untold and self._frames.is_amid:
@@ -217,12 +217,12 @@ class Call:
             alive.append(self._candidate(recording, messages))
 
     def follows(self, recording: Recording) -> bool:
-        """Whether the client goes on as this one does."""
+        """Whether the client goes on like this recording."""
         return any(one.recording.number == recording.number
                    for one in self._alive or ())
 
     def _load(self) -> tuple[list[_Candidate], bool]:
-        """Those that differ in messages alone and begin with the first one, if it has
+        """Recordings different in messages alone, with the same first message if it has
         come; whether these are all."""
         found: list[_Candidate] = []
         wanted, _ = self._reader.read(self._request, recorded=False)
@@ -257,18 +257,18 @@ class Call:
         return (f"no recording of the call has its message {number + 1}",)
 
     def instead(self, sent: bytes) -> Recording | None:
-        """Another one that goes on as the client does, and has begun with `sent`."""
+        """Another recording, if it fits the client and its body begins with `sent`."""
         return next((one.recording for one in self._alive or ()
                      if one.recording.response.status
                      and one.recording.response.body.startswith(sent)), None)
 
 
 class Answering:
-    """The rest to be sent of one recording."""
+    """The rest of a recording, to be sent."""
 
     def __init__(self, recording: Recording, has_head: bool = False, sent: int = 0
                  ) -> None:
-        """`has_head`: it is out, and `sent` bytes of the body."""
+        """`has_head`: the head is out, and `sent` bytes of the body."""
         self.recording = recording
         self.left = steps = make_steps(recording)
         if has_head:
@@ -283,7 +283,7 @@ class Answering:
 
 
 def refusal(text: str) -> Response:
-    """The answer to a call that no recording answers."""
+    """The answer to a call without a recording."""
     return Response(status=200, fields=(("content-type", "application/grpc"),),
                     trailers=refusal_trailers(text))
 

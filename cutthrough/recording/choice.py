@@ -1,6 +1,6 @@
-"""Which session a request belongs to, if requests choose: a field's value, or the user.
+"""The session of a request, if requests choose: by a field's value, or by the user.
 
-Without either it is the session in force.
+If a request has neither, its session is the session in force.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ MOST_READABLE = 80
 
 
 class Choice(msgspec.Struct, frozen=True):
-    field: str = ""                          # in lower case; "": none
+    field: str = ""                          # in lower case; "": no field
     by_user: bool = False
 
     @property
@@ -24,15 +24,15 @@ class Choice(msgspec.Struct, frozen=True):
         return self.by_user or self.field != ""
 
     def of(self, head: str, user: str) -> str:
-        """The session's name of a request with this head, "" for that in force. Raises
-        SessionError if the field has no name."""
+        """The session's name of a request with this head; "" if it is the session in
+        force. Raises SessionError if the field has no name."""
         if self.field and (named := find_field(head, self.field)):
             return check_name(named)
         return name_of_user(user) if self.by_user and user else ""
 
 
 def find_field(head: str, field: str) -> str:
-    """Of the first of that name; "": there is none."""
+    """The value of the first field of this name; "" if there is no such field."""
     for line in head.split("\r\n")[1:]:
         name, _, value = line.partition(":")
         if name.lower() == field:
@@ -41,7 +41,7 @@ def find_field(head: str, field: str) -> str:
 
 
 def name_of_user(user: str) -> str:
-    """A session's name, of which no other user has the same."""
+    """A session's name, different for each user."""
     if is_name(user):
         return user
     mark = hashlib.blake2b(user.encode(), digest_size=8).hexdigest()

@@ -1,8 +1,9 @@
-"""The copies of sessions that requests choose: of all that a database has.
+"""The copies of sessions, if requests choose: of all sessions in a database.
 
-A worker asks no database, and a request names its session when it comes, so each host
-has them all. One question tells which of them have changed, and only these are asked.
-How often they were replayed here is in their files, and is reported when these change.
+A worker queries no database, and a request names its session when it comes, so each
+host has all copies. A single query finds the changed sessions, and only these are read.
+Counts of replays here are in the copies' files, and are reported when these files
+change.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from cutthrough.recording.sessions import SUFFIX
 
 log = logging.getLogger("cutthrough")
 
-# Recordings wait meanwhile; a copy that is not there yet is made whole
+# Recordings wait meanwhile; a missing copy is made whole
 TURN_S = 0.1
 
 Head = tuple[str, int]                       # a session's identity, and its last change
@@ -27,12 +28,12 @@ _NONE = "", 0
 
 
 class ChosenCopies:
-    """In the thread that asks the database. The session in force is left out: it has a
-    copy that is open."""
+    """In the database's thread. The session in force is left out because its copy is
+    open."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
-        self._copied: dict[str, Head] = {}   # the last that was asked is the last
+        self._copied: dict[str, Head] = {}   # the last followed is the last
         self._marks: dict[str, tuple[tuple[int, ...], ...]] = {}
         self._failed: dict[str, str] = {}
         self._is_first = True
@@ -72,7 +73,7 @@ class ChosenCopies:
         return True
 
     def _drop_others(self, heads: dict[str, Head], in_force: str) -> None:
-        """Copies of sessions that are no more."""
+        """Drops copies when their sessions no longer exist."""
         names = set(self._copied)
         if self._is_first:
             names |= {path.name.removesuffix(SUFFIX)

@@ -1,6 +1,6 @@
 """Messages of one WebSocket's client, compared with recorded ones within a bound (R64).
 
-A cheap message is compared in the loop, a costly one in the process for long work.
+A cheap message is compared in the loop, a costly message in the process for long work.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from cutthrough.recording.model import Message, Recording, Request
 
 
 class Setting(NamedTuple):
-    """`asked`: the client's request. `mask` removes its messages' secrets, in no
-    recording; `rules` make the same mask in another process."""
+    """`asked`: the client's request. `mask` removes its messages' secrets, absent
+    from recordings; `rules` make the same mask in another process."""
 
     asked: Request
     mask: Callable[[Message], Message]
@@ -33,7 +33,7 @@ class Conversing:
         self._alike = Alike(route, recording.request)
 
     async def difference(self, message: Message, recorded: bytes) -> str | None:
-        """In words; None: they are the same, and the client's values are known."""
+        """In words; None if they are the same, and the client's values are known."""
         setting, alike = self._setting, self._alike
         if self._is_costly(message.data, recorded):
             text: str | None

@@ -1,11 +1,11 @@
-"""Files that follow sessions of a database, so that each worker has them at hand.
+"""Files as copies of a database's sessions, so each worker has them at hand.
 
     database ── changes ──> DIRECTORY/NAME.session ──> players of all workers
 
-A copy has the numbers of its session, and no bounds: what is deleted there is deleted
-here. How often its recordings were replayed goes the other way. A copy is whole when it
-appears, and while the database is away its last state is replayed. Two programs may
-follow into one file: each change is made once.
+A copy has the numbers of its session, and no bounds, because a recording deleted there
+is deleted here. Counts of replays go the other way. A copy is whole when it appears,
+and while the database is away its last state is replayed. Two programs may follow into
+one file: each change is made once.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
 
 
 class Copy(Session):
-    """A file that follows a session."""
+    """A file following a session."""
 
     def __init__(self, path: Path, key: bytes, identity: str = "",
                  session: PostgresSession | None = None) -> None:
@@ -97,8 +97,8 @@ class Copy(Session):
 
 
 def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Copy:
-    """The copy that follows this session, which is made whole if there is none. Raises
-    OSError and StoreError; SessionError: there is a file which is no copy."""
+    """The copy of this session; if it is missing, it is made whole. Raises OSError and
+    StoreError, and SessionError if the file is no copy."""
     folder = Path(directory)
     path, key = folder / f"{name}{SUFFIX}", read_key(folder / "key")
     if path.exists():
@@ -127,8 +127,8 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
 
 
 def drop_copy(directory: str | Path, name: str) -> None:
-    """Of a session that is no more. A session of this host alone stays. Raises OSError
-    and StoreError."""
+    """Drops the copy when its session no longer exists. A session of this host alone
+    stays. Raises OSError and StoreError."""
     folder = Path(directory)
     path = folder / f"{name}{SUFFIX}"
     if path.exists() and is_copy(path, read_key(folder / "key")):

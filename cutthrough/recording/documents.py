@@ -1,7 +1,8 @@
 """Parts of bodies to compare: forms, operations of GraphQL, groups of expressions.
 
-A body that is not what a key expects is compared as bytes, and never equals one that
-is. Documents themselves, their paths and bounds: exchange.documents.
+If a body is not of the kind expected by a key, it is compared as bytes, and never
+equals a body of this kind. Documents themselves, their paths and bounds:
+exchange.documents.
 """
 
 import hashlib
@@ -37,8 +38,7 @@ def digest(data: bytes) -> bytes:
 
 
 def compile_regex(text: str) -> Callable[[str], Any]:
-    """A search that returns a match or None, and may raise TooMuch. Raises KeyMistake.
-    """
+    """A search: returns a match or None, and may raise TooMuch. Raises KeyMistake."""
     return compile_expression(text).search
 
 
@@ -48,8 +48,8 @@ def compile_finder(text: str) -> Callable[[str], Iterator[Any]]:
 
 
 def captured(body: bytes, pattern: str) -> tuple[str | None, ...] | None:
-    """The groups of the first match, or the match if it has none; None: no match.
-    Raises KeyMistake and TooMuch."""
+    """The groups of the first match, or the match if it has no group; None if there
+    is no match. Raises KeyMistake and TooMuch."""
     match = compile_regex(pattern)(body.decode(errors="replace"))
     if match is None:
         return None
@@ -64,7 +64,8 @@ def as_text(pairs: Pairs) -> str:
 
 def read_form(request: Request) -> bytes | Pairs:
     """The pairs of a form; of a multipart body its bytes, with one boundary for all.
-    An empty body has no pairs, whatever its type: it is asked without its fields."""
+    An empty body of any type has no pairs, because the request is looked up without
+    its fields."""
     kind = request.field("content-type") if request.body else ""
     if kind.lower().startswith("multipart/"):
         match = _BOUNDARY.search(kind)
@@ -77,7 +78,7 @@ def read_form(request: Request) -> bytes | Pairs:
 def read_operations(request: Request) -> list[tuple[str, str, str]]:
     """GraphQL over HTTP, by GET or POST, single or in a batch: name, variables and
     document of each operation; of a persisted one the hash in place of the document.
-    Raises ValueError if there is none."""
+    Raises ValueError if there is no operation."""
     kind = request.field("content-type").partition(";")[0].strip().lower()
     if request.method == "GET":
         given = dict(split_pairs(request.query))

@@ -17,7 +17,7 @@ class Echoes(echoes.Echoes):
 
     def chunks(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         """Pieces of a body without a coding; the same object if no secret is there. A
-        secret that is split stands at its former end."""
+        split secret stands at its former end."""
         body = b"".join([one.data for one in chunks])
         if not self.has(body):
             return chunks

@@ -15,8 +15,8 @@ from cutthrough.recording.session import MOST_PRUNED, AnySession
 
 def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> bool:
     """Replaces a recording; its time and hits stay. `table` has the form of an export,
-    `name` is that of its source. False: there is none. Raises NotImported and
-    StoreError."""
+    `name` is its source's. False if there is no such recording. Raises NotImported
+    and StoreError."""
     made = unpack(table, name)
     try:
         Matcher().add(made)                  # as a worker will
@@ -30,8 +30,8 @@ def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> 
 
 def set_bounds(session: AnySession, count: int | None, age_s: float | None,
                until: float) -> None:
-    """None: as it was. Deletes recordings beyond the bounds; not after `until`, a
-    time of time.monotonic: the writer deletes the rest. Raises StoreError."""
+    """If None, a bound stays. Deletes recordings beyond the bounds; not after `until`,
+    a time of time.monotonic: the writer deletes the rest. Raises StoreError."""
     kept = session.manifest
     session.set_bounds(kept.count if count is None else count,
                        kept.age_s if age_s is None else age_s)

@@ -1,7 +1,7 @@
-"""Server-sent events of an answer, with the time at which each was complete.
+"""Server-sent events of an answer, each with the time of its completion.
 
-They are read as the HTML standard says (section 9.2.6): an event without data is none,
-nor is one that the end of the stream cuts. Of a body with a coding nothing is read.
+They are read by the HTML standard (section 9.2.6): an event is left out if it has no
+data or is cut by the end of the stream. If a body has a coding, nothing of it is read.
 """
 
 import re
@@ -26,7 +26,7 @@ def read_events(response: Response) -> list[Message]:
     event, identifier = "", ""
     at = len(_MARK) if body.startswith(_MARK) else 0
     for match in _LINE.finditer(body, at):
-        if not match[2]:                     # a line without its end is none
+        if not match[2]:                     # a line without its end
             break
         name, _, value = match[1].partition(b":")
         value = value.removeprefix(b" ")

@@ -1,8 +1,8 @@
 """HTTP Archives and dumps of mitmproxy -> recordings; recordings -> an archive.
 
-The readers and the writer are those of captures. Their bodies are content without
-codings, so the fields of a coding and of the length are left out. Of the times of an
-answer an archive has those of its head and of its end.
+The readers and the writer also serve captures. Their bodies are content without
+codings, so the fields of a coding and of the length are left out. An archive has two
+times of an answer: of its head and of its end.
 """
 
 import json
@@ -71,7 +71,7 @@ def recordings_of(exchanges: Iterable[Exchange | NotImported]
 
 
 def lost_of(one: Exchange) -> Iterator[str]:
-    """The parts of an exchange that its recording lacks."""
+    """The parts of an exchange missing in its recording."""
     yield from one.notes
     if one.request.trailers:
         yield "without its request's trailers: a recording has no place for them"
@@ -120,15 +120,15 @@ def read_frame(frame: Frame, switched_us: int) -> Message:
 
 
 def plain(fields: Pairs, has_content: bool = True) -> Fields:
-    """Browsers join the fields of one name by line ends. Of an answer without content,
-    such as one to HEAD, the fields of its length and coding are of another one."""
+    """Browsers join the fields of one name by line ends. If an answer has no content,
+    such as to a HEAD request, its fields of length and coding are another answer's."""
     return clean_fields(
         (name, value) for name, joined in fields for value in joined.split("\n")
         if not (has_content and name.lower() in _FRAMING) and not name.startswith(":"))
 
 
 def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
-    """The content; text is encoded as its type says."""
+    """The content; text is encoded by its type."""
     if not body or isinstance(body, bytes):
         return body or b""                   # "" would be a mark in UTF-16
     kind = find(tuple(fields), "content-type")
@@ -140,8 +140,8 @@ def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
 
 def write_archive(file: TextIO, recordings: Iterable[Recording]
                   ) -> list[tuple[int, str]]:
-    """HAR 1.2. Returns the numbers of recordings that are not in it, or not whole, and
-    why. Raises OSError."""
+    """HAR 1.2. Returns the numbers of recordings left out or not whole, with the
+    reasons. Raises OSError."""
     redactor = make_redactor(keep_credentials=True)
     left_out: list[tuple[int, str]] = []
     flows = []
@@ -189,7 +189,7 @@ def make_exchange(one: Recording) -> Exchange:
 
 
 def make_side(version: str, fields: Fields, body: bytes) -> Side:
-    """Raises NotImported: a coding cannot be undone."""
+    """Raises NotImported if a coding cannot be undone."""
     content = body
     coding = find(fields, "content-encoding").lower()
     if body and coding not in ("", "identity"):

@@ -37,7 +37,7 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Contents(NamedTuple):
-    """`program`: which wrote the file."""
+    """`program`: the file's writer."""
 
     program: str
     items: Iterable[Recording | NotImported]

@@ -43,10 +43,10 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
 
 def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recording],
                  form: Form = "json", key_check: str = "") -> list[tuple[int, str]]:
-    """Writes them, and removes the files of an earlier export that are no more.
-    `key_check`: of the key that has made the hashes; "": there are none. Returns
-    what is not in it, and why, as the writers of other files: nothing. Raises OSError;
-    NotImported if the folder has a manifest of another program."""
+    """Writes them, and removes an earlier export's files if they are not written again.
+    `key_check`: of the hashes' key; "" if there are no hashes. Returns the parts left
+    out and the reasons, like the writers of other files: here always []. Raises
+    OSError; NotImported if the folder has a manifest of another program."""
     old = read_names(folder) if (folder / MANIFEST).exists() else []
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
@@ -80,8 +80,8 @@ def write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def hold(folder: Path, is_shared: bool = False) -> Iterator[None]:
-    """The folder, which is made if it does not exist, and removed in the end if nothing
-    is in it: other programs that hold it wait, unless all share it. Raises OSError."""
+    """The folder is made if it does not exist, and removed in the end if it is empty.
+    Other programs wait in `hold` for it, unless all share it. Raises OSError."""
     fd = -1
     while fd < 0:
         folder.mkdir(parents=True, exist_ok=True)

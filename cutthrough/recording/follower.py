@@ -2,12 +2,12 @@
 
     session's file ── look: new rows ──> Matcher <── Play
 
-A recording of another process is replayed after the next look, and a change that is
-no addition after as long as reading the whole session takes. It is read in pieces, so
-that the worker goes on meanwhile; until then the earlier rows count.
+A recording of another process is replayed after the next look, and a change other than
+an addition counts when the whole session has been read. The session is read in pieces,
+so the worker goes on meanwhile; until then the earlier rows count.
 
-Whatever touches the file is done in a thread: its disk may be slow, and another program
-may have locked it (R64).
+All work on the file is done in a thread, because its disk may be slow, and another
+program may have locked it (R64).
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Follower:
 
     def __init__(self, shared: Shared, on_other: Callable[[], None] | None = None
                  ) -> None:
-        """`on_other` is called when another file takes the place of the last one."""
+        """`on_other` is called when another file takes the place of the last file."""
         self.shared = shared
         self._on_other = on_other
         self.failed = ""                     # the last error in the log
@@ -94,7 +94,7 @@ class Follower:
         return self._mark == ()
 
     def configure(self, rules: Rules, *, is_elsewhere: bool) -> None:
-        """All is read again. `is_elsewhere`: the directory is another one."""
+        """All is read again. `is_elsewhere`: the directory has changed."""
         if is_elsewhere:
             self._loaded = self.shared.matcher = Matcher(rules.routes)
             self.shared.rules = apart.pack_rules(rules.routes, None, b"")
@@ -109,9 +109,8 @@ class Follower:
     async def look(self, rules: Rules, name: str, run: int, hold: FindHold, *,
                    plays: bool, anew: bool) -> bool:
         """Takes the rows of session `name`. `anew`: all of it; sequences begin
-        again if `run` differs. `hold` opens the places that processes share.
-        Returns whether all was read. Raises OSError, ValueError
-        and StoreError."""
+        again if `run` differs. `hold` opens the processes' shared places.
+        Returns whether all was read. Raises OSError, ValueError and StoreError."""
         path = Path(rules.directory) / f"{name}{SUFFIX}"
         found = mark_of(path)[:1]
         if not anew and found == self._mark:
@@ -212,7 +211,7 @@ class Follower:
         return found != []
 
     async def _read_apart(self, request: Request) -> Reading | None:
-        """None: it is read in the loop. Raises Busy and Unread."""
+        """None if it is read in the loop. Raises Busy and Unread."""
         gate = self.shared.gate
         if not gate.is_apart or not self._loaded.is_costly(request, recorded=True):
             return None
@@ -270,7 +269,7 @@ def open_session(directory: str, name: str) -> Session:
 
 def write_hits(path: Path, mark: tuple[int, ...], hits: dict[int, int]) -> None:
     """Into this file, if it has this mark still. Takes 130 ms for 20 000, and waits for
-    other programs that write there."""
+    other programs writing there."""
     with contextlib.suppress(OSError, ValueError, StoreError):   # it may be read only
         if mark_of(path)[:1] == mark:
             session = Sessions(path.parent).open(path.name.removesuffix(SUFFIX))

@@ -1,9 +1,9 @@
 """Shared by the readers and writers of other programs' files: values of a document ->
-parts of recordings that can be replayed; parts of a recording that a file cannot hold.
+replayable parts of recordings; parts of a recording without a place in a file.
 
 The files are hostile. A name with a blank, or a value with a line end, becomes no
-field. Fields of the hop are left out, as in recordings of this program: a replay has
-its own.
+field. Fields of the hop are left out, as in recordings of this program, because a
+replay has its own.
 """
 
 import re
@@ -24,7 +24,7 @@ from cutthrough.recording.heads import end_to_end
 from cutthrough.recording.model import DEFAULT_PORTS, Fields, Recording, Request, find
 
 MOST_FILE = 64 << 20
-# Of content: enough to see that a body is coded. The whole of many small bombs is much
+# Of content: enough to see a coding, because the whole of many small bombs is much
 MOST_BEGIN = 16 << 10
 _ON_THE_WIRE = {"ws": "http", "wss": "https"}
 # Of YAML and JSON
@@ -40,8 +40,8 @@ def part(value: Any, name: str) -> dict[str, Any]:
 
 
 def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
-    """As a client sends it: `get` as GET, and the address of a WebSocket as one of
-    HTTP. Raises NotImported."""
+    """As a client sends it: `get` as GET, and the address of a WebSocket as an
+    address of HTTP. Raises NotImported."""
     if _TOKEN.fullmatch(method) is None:
         raise NotImported(f"the method {method!r:.60} is none")
     if method.upper() == "CONNECT":
@@ -56,8 +56,8 @@ def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
 
 
 def read_fields(value: Any, side: str, name: Callable[[str], None]) -> Fields:
-    """Of each name a value or a list of values; a table, or a list of such pairs. What
-    cannot be a field is named. `side`: of the message."""
+    """Of each name a value or a list of values; a table, or a list of such pairs. Other
+    values are left out, with a message to `name`. `side`: of the message."""
     if value is None:
         return ()
     pairs = list(value.items()) if isinstance(value, dict) else value
@@ -101,8 +101,7 @@ def clean_fields(fields: Iterable[tuple[str, str]]) -> Fields:
 
 def fit_coding(fields: Fields, body: bytes) -> Fields:
     """The fields of this body: without its coding, and with its length, if it has been
-    decoded already. Some clients give their recorder content, and fields as they came.
-    """
+    decoded already: some clients give their recorder content, with original fields."""
     coding = find(fields, "content-encoding").lower()
     names = {name.strip() for name in coding.split(",")} - {"", "identity"}
     if not body or not names or not names <= DECODERS.keys() or (
@@ -114,8 +113,8 @@ def fit_coding(fields: Fields, body: bytes) -> Fields:
 
 
 def why_not(one: Recording) -> str:
-    """Why a recording cannot be in a file that has only requests and their answers: as
-    one of these it would answer other requests, or otherwise. "": it can."""
+    """Why a recording cannot be in a file of requests and their answers alone: there it
+    would answer other requests, or otherwise. "" if it can."""
     if one.patterns:
         return "left out: it answers by patterns, and the file has none"
     if one.requires:
@@ -128,7 +127,7 @@ def why_not(one: Recording) -> str:
 
 
 def lost(one: Recording) -> Iterator[str]:
-    """The parts of a recording that such a file lacks."""
+    """The parts of a recording missing in such a file."""
     for name, value in (("trailers", one.response.trailers), ("tags", one.tags),
                         ("changes of the state", one.sets or one.removes),
                         ("cut", one.response.is_cut),

@@ -1,9 +1,9 @@
 """Values made anew in a replayed answer: dates, the end of cookies, identifiers.
 
-Dates move by the time that has passed since the answer's own `Date`, so that what was
-fresh for an hour is fresh for an hour. A new identifier has the form and length of the
-recorded one, and replaces it wherever the answer has it; so a body's pieces keep their
-sizes and times.
+Dates move by the time passed since the answer's own `Date`, so an answer fresh for an
+hour is fresh for an hour again. A new identifier has the form and length of the
+recorded identifier, and replaces it throughout the answer; so a body's pieces keep
+their sizes and times.
 """
 
 import re
@@ -27,7 +27,7 @@ from cutthrough.recording.model import Chunk, Fields, Recording, Response
 
 # HTTP's dates (RFC 9110 section 5.6.7); Retry-After may be seconds
 DATES = ("date", "expires", "last-modified", "retry-after")
-# Shorter ones are counters, and are in too many other places
+# Shorter identifiers are counters, and are in too many other places
 LEAST_ID = 6
 MOST_IDS = 1000                              # of one answer
 
@@ -76,7 +76,7 @@ def move(text: str, passed: timedelta) -> str:
 
 
 def _read_date(text: str) -> datetime:
-    """Raises ValueError. Cookies have dashes in theirs."""
+    """Raises ValueError. Cookies have dashes in their dates."""
     try:
         found = parsedate_to_datetime(text)
     except (TypeError, OverflowError) as error:
@@ -85,7 +85,7 @@ def _read_date(text: str) -> datetime:
 
 
 def renew(response: Response, ids: tuple[str, ...]) -> Response:
-    """With other identifiers; equal ones stay equal."""
+    """With other identifiers; equal identifiers stay equal."""
     response = without_coding(response)
     names = {one.lower() for one in ids if not one.startswith("$")}
     paths = [one for one in ids if one.startswith("$")]
@@ -115,7 +115,7 @@ def renew(response: Response, ids: tuple[str, ...]) -> Response:
 
 
 def values_at(document: Any, path: str) -> list[Any]:
-    """None if there are too many to look at."""
+    """[] if there are too many values to look at."""
     try:
         return select(document, path)
     except TooMuch:
@@ -123,7 +123,7 @@ def values_at(document: Any, path: str) -> list[Any]:
 
 
 def without_coding(response: Response) -> Response:
-    """The same, if it has none, or one that cannot be undone."""
+    """The same if it has no coding, or if its coding cannot be undone."""
     if response.field("content-encoding").lower() in ("", "identity"):
         return response
     try:
@@ -149,8 +149,8 @@ def documents(response: Response, body: bytes) -> Iterator[Any]:
 
 
 def make_id(old: str) -> str:
-    """Another one of the same form: a prefix of letters stays, as in `req_8f3a`, and
-    each digit or letter becomes another of its kind."""
+    """Another identifier of the same form: a prefix of letters stays, as in `req_8f3a`,
+    and each digit or letter becomes another of its kind."""
     if _UUID.fullmatch(old):
         made_uuid = str(uuid.uuid4())
         return made_uuid.upper() if old.isupper() else made_uuid

@@ -1,6 +1,6 @@
 """Templates of hoverfly (Handlebars) -> ours (templates.py). Expressions and the blocks
 `#if` and `#each` are read; another helper or block is refused, because its output would
-be another than hoverfly's.
+differ from hoverfly's.
 
     {{ Request.QueryParam.page }}    {{ request.query.page }}
     {{ Request.Path.[1] }}           {{ request.segments[1] }}
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from cutthrough.capture.imported import NotImported
 from cutthrough.recording.xml_documents import is_plain_path
 
-# Characters between its braces, and of all literals in a template
+# Characters of a tag with its braces, and of all literals in a template
 MOST_TAG, MOST_LITERALS = 1000, 1 << 20
 _NOTHING: Mapping[str, str] = {}
 
@@ -40,8 +40,8 @@ _LAYOUTS = re.compile("|".join(re.escape(one) for one, _ in _LAYOUT))
 
 
 def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
-    """Raises NotImported. What Jinja2 would read as its own is kept as text.
-    `literals`: those of the simulation, by their names."""
+    """Raises NotImported. Jinja2's own marks in `text` are kept as text.
+    `literals`: the simulation's, by their names."""
     made, at, left = [], 0, MOST_LITERALS
     blocks: list[str] = []
     for begin, end, braces in find_tags(text):
@@ -61,8 +61,8 @@ def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
 
 
 def find_tags(text: str) -> Iterator[tuple[int, int, int]]:
-    """Where each begins and ends, and how many braces it has. Raises NotImported. What
-    has no end is looked for once."""
+    """Begin, end and number of braces of each tag. Raises NotImported. A missing end is
+    looked for once."""
     at, no_third = 0, False
     while (begin := text.find("{{", at)) >= 0:
         end, braces = -1, 3
@@ -84,7 +84,7 @@ def _literal(text: str) -> str:
 
 
 def _tag(text: str, blocks: list[str], braces: int) -> str:
-    """Three braces: the value is not escaped for HTML."""
+    """If there are three braces, the value is not escaped for HTML."""
     if braces == 3:
         return f"{{{{ {_value(text)} }}}}"
     if text.startswith("!"):
