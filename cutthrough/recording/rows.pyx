@@ -39,7 +39,7 @@ cdef class _Known:
     cdef int status
     cdef bint is_chunked
     cdef str coding                         # of a response
-    cdef object echoes                      # of a request: the values that its answer may repeat, or None
+    cdef object echoes                      # of a request: values that its answer may repeat, or None
 
 
 cdef class RowMaker:
