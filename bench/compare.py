@@ -122,8 +122,19 @@ def _cpu(base: Row, new: Row) -> Iterator[tuple[str, str]]:
         yield "cpu", f"cpu_ratio {old:.3f} -> {now:.3f} ({now / old - 1:+.0%})"
     old, now = number(base, COPIES), number(new, COPIES)
     if old is not None and now is not None:
+        old *= max(_slower(base, new), 1)
         if now > max(old + USER_US_PER_MIB, old * (1 + USER_GROWTH)):
             yield "copies", f"user CPU per MiB {old:.1f} -> {now:.1f} µs"
+
+
+def _slower(base: Row, new: Row) -> float:
+    """How many times as much CPU the yardstick needs now for the same work."""
+    yardstick = []
+    for row in (base, new):
+        cpu, ratio = number(row, "cpu_us_per_request_median"), number(row, "cpu_ratio")
+        yardstick.append(cpu / ratio if cpu and ratio else 0)
+    old, now = yardstick
+    return now / old if old and now else 1.0
 
 
 def _memory(base: Row, new: Row) -> Iterator[tuple[str, str]]:

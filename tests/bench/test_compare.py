@@ -148,6 +148,14 @@ def test_a_time_is_compared_on_the_same_cpu_only(tmp_path: Path, capsys: Any) ->
     assert "figure=copies reason=measured_on_another_CPU" in capsys.readouterr().out
 
 
+def test_a_time_is_read_by_the_speed_of_the_day() -> None:
+    """The yardstick needs half as much CPU again today: so may the proxy."""
+    base = rows(cpu_us_per_request_median=400.0)
+    slow = {"cpu_us_per_request_median": 600.0, "user_mean_us_per_mib": 40.0}
+    assert figures(base, rows(**slow)) == []
+    assert figures(base, rows(**slow, cpu_ratio=1.8)) == ["cpu", "copies"]
+
+
 # ---- the same with real faults, in a real relay ----
 
 
