@@ -15,6 +15,7 @@ from cutthrough.capture.ring cimport FRAMES_UP
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
+from cutthrough.session.chunked_body cimport scan_of
 from cutthrough.session.client cimport Client, carries_tunnel
 from cutthrough.session.filtering cimport Filtering, filtering_of
 from cutthrough.session.inside cimport is_intercepted
@@ -88,9 +89,9 @@ cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexce
         end.body_up = exchange.up.seen
     if c.relay.down.tap != NULL:
         end.body_down = exchange.down.seen
-    if c.up_scan != NULL:
+    if scan_of(&c.relay.up) != NULL:
         end.flags |= UP_CHUNKED
-    if c.down_scan != NULL and c.request.minor == HTTP_11:
+    if scan_of(&c.relay.down) != NULL and c.request.minor == HTTP_11:
         end.flags |= DOWN_CHUNKED
     if exchange.up.kind == FRAMES_UP:
         end.flags |= IS_WEBSOCKET

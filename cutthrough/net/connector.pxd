@@ -18,6 +18,8 @@ cdef class StreamOwner(Endpoint):
     """Receives a stream's events. Implemented by the layer above."""
     cdef int on_stream(self, Stream stream) except -1
     cdef int on_stream_deadline(self, Stream stream) except -1
+    # An exception was caught at the stream: must only close (R34).
+    cdef int on_stream_fault(self, Stream stream) except -1
     # The outcome of a dial: a connected stream, which now belongs to the owner, or None and
     # an errno. ETIMEDOUT: the deadline came. 0: no address was allowed. Else every attempt
     # failed, and the errno is the most informative of their errors.
@@ -30,35 +32,31 @@ cdef class StreamOwner(Endpoint):
 
 @cython.no_gc
 cdef class Stream(Endpoint):
-    """An outgoing TCP connection. Its owner may change: a session, the idle pool."""
+    """An outgoing TCP connection. Its owner changes: a dial, a session, the idle pool."""
     cdef StreamOwner owner
-    cdef Connector connector        # while connecting; else None
     cdef Address address
     cdef uint8_t reused
-    cdef object shelf               # of the idle pool, while the stream waits there; else None
-    cdef Stream older, newer        # neighbours on the shelf, or among a dial's attempts
-    cdef Stream elder, younger      # neighbours in the idle pool, by time
+    cdef object berth               # in the idle pool, made when it is first parked; else None
 
-cdef class Connector:
-    """One dial: a race of attempts to a name's addresses, with one deadline for them all."""
+
+@cython.no_gc
+cdef class Connector(StreamOwner):
+    """One dial: a race of attempts to a name's addresses, with one deadline for them all.
+
+    No endpoint of the poller: it owns the attempts, and each has its own timer.
+    """
     cdef StreamOwner owner          # None: answered or cancelled
-    cdef Poller poller
     cdef Addresses addresses
     cdef Address tried              # the address dialled last; family 0: none yet
     cdef int port, i, error         # i: the next address's index
-    cdef int open                   # attempts under way
     cdef int64_t deadline_ms
-    cdef Stream newest, oldest      # of the attempts under way
+    cdef list attempts              # under way, the oldest first
 
     cdef int next(self) except -1
     cdef bint _try(self, int64_t left_ms) except -1
-    cdef int on_attempt(self, Stream stream) except -1
-    cdef int on_attempt_deadline(self, Stream stream) except -1
     cdef int _end(self, Stream stream, int error) except -1
     cdef int _note(self, int error) except -1
-    cdef int _unlink(self, Stream stream) except -1
     cdef int _answer(self, Stream stream, int error) except -1
-    cdef int close(self) except -1
 
 # Begins a dial. The answer comes through owner.on_dialled, possibly before dial() returns.
 # Returns the connector for cancel(), or None if the answer has been given already.

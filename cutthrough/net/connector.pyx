@@ -37,6 +37,10 @@ cdef class StreamOwner(Endpoint):
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return 0
 
+    cdef int on_stream_fault(self, Stream stream) except -1:
+        stream.close()
+        return self.on_fault()
+
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
         return 0
 
@@ -51,31 +55,16 @@ cdef class StreamOwner(Endpoint):
 cdef class Stream(Endpoint):
 
     cdef int on_ready(self) except -1:
-        cdef Connector connector = self.connector   # a reference: the call may drop ours
-        if connector is not None:
-            return connector.on_attempt(self)
-        if self.owner is not None:
-            return self.owner.on_stream(self)
-        return self.close()
+        cdef StreamOwner owner = self.owner     # a reference: the call may drop ours
+        return owner.on_stream(self) if owner is not None else self.close()
 
     cdef int on_deadline(self) except -1:
-        cdef Connector connector = self.connector
-        if connector is not None:
-            return connector.on_attempt_deadline(self)
-        if self.owner is not None:
-            return self.owner.on_stream_deadline(self)
-        return self.close()
+        cdef StreamOwner owner = self.owner
+        return owner.on_stream_deadline(self) if owner is not None else self.close()
 
     cdef int on_fault(self) except -1:
         cdef StreamOwner owner = self.owner
-        cdef Connector connector = self.connector
-        if self.shelf is not None:      # in the idle pool, which must unlink it
-            return owner.on_stream_deadline(self)
-        if connector is not None:
-            owner = connector.owner
-            connector.close()
-        self.close()
-        return owner.on_fault() if owner is not None else 0
+        return owner.on_stream_fault(self) if owner is not None else self.close()
 
     cdef bint is_timed(self) noexcept:
         # Its own deadline while connecting and in the idle pool; else its session's
@@ -84,7 +73,6 @@ cdef class Stream(Endpoint):
 
     cdef int close(self) except -1:
         self.owner = None
-        self.connector = None
         return Endpoint.close(self)
 
 
@@ -93,6 +81,7 @@ cdef Connector dial(Poller poller, StreamOwner owner, Addresses addresses, int p
     cdef Connector c = Connector.__new__(Connector)
     c.poller = poller
     c.owner = owner
+    c.attempts = []
     c.addresses = addresses
     c.port = port
     c.deadline_ms = poller.time_ms() + timeout_ms
@@ -137,6 +126,7 @@ cdef bint is_itself(Stream stream) noexcept:
             and is_same_address(&own, &stream.address))
 
 
+@cython.no_gc
 cdef class Connector:
 
     cdef int next(self) except -1:
@@ -148,7 +138,7 @@ cdef class Connector:
                 return self._answer(None, ETIMEDOUT)
             if self._try(left_ms):
                 return 0
-        return 0 if self.open else self._answer(None, self.error)
+        return 0 if self.attempts else self._answer(None, self.error)
 
     cdef bint _try(self, int64_t left_ms) except -1:
         """True: under way, or connected and answered. False: not allowed, or failed (`error`)."""
@@ -164,8 +154,8 @@ cdef class Connector:
         if leave == FORBIDDEN:
             return False
         self.tried = stream.address
-        if self.open == MOST_ATTEMPTS:
-            self._end(self.oldest, ETIMEDOUT)
+        if len(self.attempts) == MOST_ATTEMPTS:
+            self._end(<Stream>self.attempts[0], ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
         failed = open_tcp(&stream.sock, name.ss_family)
         if failed == 0:
@@ -194,33 +184,28 @@ cdef class Connector:
             stream.sock.ready = CAN_WRITE
             self._answer(stream, 0)
             return True
-        stream.connector = self
-        stream.older = self.newest
-        if self.newest is not None:         # only the newest attempt's timer begins the next
-            self.newest.newer = stream
-            self.newest.set_deadline(left_ms)
-        else:
-            self.oldest = stream
-        self.newest = stream
-        self.open += 1
+        stream.owner = self
+        if self.attempts:                   # only the newest attempt's timer begins the next
+            (<Stream>self.attempts[-1]).set_deadline(left_ms)
+        self.attempts.append(stream)
         if self.i < self.addresses.n:
             left_ms = min(left_ms, STAGGER_MS)
         stream.set_deadline(left_ms)
         return True
 
-    cdef int on_attempt(self, Stream stream) except -1:
+    cdef int on_stream(self, Stream stream) except -1:
         cdef int error = take_error(&stream.sock) if stream.sock.ready & BROKEN else 0
         if error == 0 and is_itself(stream):
             error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:
-            self._unlink(stream)
+            self.attempts.remove(stream)
             return self._answer(stream, 0)
         if error == 0:
             return 0                        # an event before the handshake's end
         self._end(stream, error)
         return self.next()
 
-    cdef int on_attempt_deadline(self, Stream stream) except -1:
+    cdef int on_stream_deadline(self, Stream stream) except -1:
         """Time to begin the next attempt, or the deadline of the whole dial."""
         cdef int64_t left_ms = self.deadline_ms - self.poller.time_ms()
         if left_ms <= 0:
@@ -231,7 +216,7 @@ cdef class Connector:
     cdef int _end(self, Stream stream, int error) except -1:
         """Ends a failed attempt."""
         self._note(error)
-        self._unlink(stream)
+        self.attempts.remove(stream)
         return stream.close()
 
     cdef int _note(self, int error) except -1:
@@ -239,36 +224,26 @@ cdef class Connector:
             self.error = error
         return 0
 
-    cdef int _unlink(self, Stream stream) except -1:
-        if stream.newer is not None:
-            stream.newer.older = stream.older
-        else:
-            self.newest = stream.older
-        if stream.older is not None:
-            stream.older.newer = stream.newer
-        else:
-            self.oldest = stream.newer
-        stream.older = stream.newer = None
-        self.open -= 1
-        return 0
-
     cdef int _answer(self, Stream stream, int error) except -1:
         cdef StreamOwner owner = self.owner
         self.close()
         if stream is not None:
-            stream.connector = None
             stream.owner = owner
             stream.set_deadline(0)
         if owner is None:
             return 0
         return owner.on_dialled(self, stream, error)
 
+    cdef int on_stream_fault(self, Stream stream) except -1:
+        cdef StreamOwner owner = self.owner
+        self.close()
+        return owner.on_fault() if owner is not None else 0
+
     cdef int close(self) except -1:
         """Ends the attempts under way. Idempotent; the owner is not called."""
         cdef Stream stream
         self.owner = None
-        while self.newest is not None:
-            stream = self.newest
-            self._unlink(stream)
+        while self.attempts:
+            stream = <Stream>self.attempts.pop()
             stream.close()
         return 0

@@ -18,10 +18,10 @@ cdef class Endpoint:
     Its creator calls poller.add, and closes it."""
     cdef Socket sock
     cdef Timer timer
-    cdef Poller poller
     cdef uint8_t is_open    # in the set; a transport may have no descriptor of its own
     cdef uint8_t listed     # in the poller's `again`
     cdef uint8_t starved    # in the poller's `starved`
+    cdef Poller poller
 
     cdef int on_ready(self) except -1
     cdef int on_deadline(self) except -1

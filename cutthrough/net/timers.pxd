@@ -1,6 +1,6 @@
 """Deadlines: a hashed wheel of one level, with lazy re-arming."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef enum:
     TICK_MS = 32
@@ -11,11 +11,12 @@ cdef enum:
     MOST_EXPIRED = 64
 
 # Embedded in an object that has a deadline, which `on_expiry` finds around it. Zeroed: not armed.
-cdef struct Timer:
+# Packed: its owner's small fields stand in the last four bytes.
+cdef packed struct Timer:
     Timer *prev
     Timer *next
     int64_t deadline_ms         # of CLOCK_MONOTONIC; moved freely to later times
-    int64_t filed_tick          # the tick that checks this timer; 0: not filed
+    uint32_t filed_tick         # the tick that checks this timer; 0: not filed
 
 ctypedef void (*on_expiry_t)(Timer *timer) noexcept
 

@@ -9,7 +9,7 @@ late, never early.
 The wheel has no clock and no fd: the caller passes the time.
 """
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef extern from *:
     int __builtin_ctzll(unsigned long long x) noexcept nogil
@@ -26,7 +26,7 @@ cdef class Wheel:
     cdef void arm(self, Timer *timer, int64_t deadline_ms) noexcept:
         timer.deadline_ms = deadline_ms
         if timer.filed_tick:
-            if deadline_ms >= timer.filed_tick * TICK_MS:
+            if deadline_ms >= <int64_t>timer.filed_tick * TICK_MS:
                 return                      # its slot comes in time; filed again then
             self._unfile(timer)
         else:
@@ -91,7 +91,7 @@ cdef class Wheel:
             tick = self.tick + 1
         elif tick > self.tick + N_SLOTS - 1:
             tick = self.tick + N_SLOTS - 1
-        timer.filed_tick = tick
+        timer.filed_tick = <uint32_t>tick    # of 4 years
         head = &self.slots[tick % N_SLOTS]
         timer.prev = head.prev
         timer.next = head

@@ -17,9 +17,14 @@ cdef struct Scan:
     uint8_t no_room
     uint8_t too_large
 
-# Has the pump scan chunks with the scanner *made. `decode`: without their framing, for
+# Has the pump scan chunks. `decode`: without their framing, for
 # HTTP/1.0. `most`: data bytes; 0: no bound. False: no memory.
-cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint lenient,
+cdef bint scan_through(Pump *pump, bint decode, bint trailers, bint lenient,
                        uint64_t most) noexcept nogil
 # Frees the scanner of a chunked body; nothing if there is none.
-cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil
+cdef void drop_scan(Pump *pump) noexcept nogil
+
+
+# The scanner of the body that the pump moves; NULL: it has no chunks. No other filters are in use.
+cdef inline Scan *scan_of(const Pump *pump) noexcept nogil:
+    return <Scan *>pump.filter

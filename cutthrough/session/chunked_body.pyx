@@ -8,13 +8,12 @@ from cutthrough.net.relay cimport Filter, Pump
 from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 
 
-cdef bint scan_through(Pump *pump, Scan **made, bint decode, bint trailers, bint lenient,
+cdef bint scan_through(Pump *pump, bint decode, bint trailers, bint lenient,
                        uint64_t most) noexcept nogil:
     """False: no memory."""
     cdef Scan *scan = <Scan *>malloc(sizeof(Scan))
     if scan == NULL:
         return False
-    made[0] = scan                      # this request's first scan in this direction
     start_chunks(&scan.chunks, decode, trailers, lenient)
     scan.pump = pump
     scan.surplus = NULL
@@ -48,9 +47,9 @@ cdef int64_t scan_filter(Filter *filter, char *data, size_t n, size_t *out_len,
     return used
 
 
-cdef void drop_scan(Pump *pump, Scan **scan) noexcept nogil:
-    if scan[0] != NULL:
+cdef void drop_scan(Pump *pump) noexcept nogil:
+    cdef Scan *scan = scan_of(pump)
+    if scan != NULL:
         pump.filter = NULL
-        give_block(&scan[0].surplus)
-        free(scan[0])
-        scan[0] = NULL
+        give_block(&scan.surplus)
+        free(scan)

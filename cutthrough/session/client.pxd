@@ -13,7 +13,6 @@ from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.policy.parents cimport Standing
-from cutthrough.session.chunked_body cimport Scan
 from cutthrough.session.context cimport Context
 from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.passage cimport Passage
@@ -91,6 +90,10 @@ cdef class Client(StreamOwner):
     cdef uint8_t until_close            # the response ends when the origin closes
     cdef uint8_t stages                 # bits of the stages that are left; see stages
     cdef uint8_t sender                 # load balancer that named the client; see proxied; 0: none
+    cdef uint8_t turned_away            # refused at accept
+    cdef uint8_t known                  # a request of this connection has authenticated
+    cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
+    cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
     cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
     cdef Block *input                   # bytes of the client that are not taken yet
     cdef int64_t silent_ms              # the deadline without one byte
@@ -110,10 +113,6 @@ cdef class Client(StreamOwner):
 
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request
-    cdef uint8_t turned_away            # refused at accept
-    cdef uint8_t known                  # a request of this connection has authenticated
-    cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
-    cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
     cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated
     cdef bytes user                     # the account's name, for logs
@@ -129,8 +128,6 @@ cdef class Client(StreamOwner):
     cdef Endpoint turn                  # to dial, or a wait for it: see turns; None: neither
     cdef Passage passage                # None: directly, or the origin is connected
     cdef Block *partial                 # part of a response head
-    cdef Scan *up_scan                  # NULL: no chunked body in that direction
-    cdef Scan *down_scan
     cdef object filtering               # see filtering; None: no filter has the request
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
 

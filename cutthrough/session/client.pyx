@@ -370,8 +370,8 @@ cdef class Client:
         self.passage = None
         memset(&self.request, 0, sizeof(self.request))
         self.request.rule = NOT_ASKED
-        drop_scan(&self.relay.up, &self.up_scan)
-        drop_scan(&self.relay.down, &self.down_scan)
+        drop_scan(&self.relay.up)
+        drop_scan(&self.relay.down)
         self.input_seen = 0
         return 0
 

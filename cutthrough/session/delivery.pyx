@@ -30,6 +30,7 @@ from cutthrough.outcome cimport (
     CLIENT_CLOSED, CLIENT_RESET, CUT, DESTINATION_DENIED, DRAINED, HALF_CLOSED_TIMEOUT,
     IDLE_TIMEOUT, INTERNAL_ERROR, OK, STOPPED, WRITE_TIMEOUT)
 from cutthrough.session.broken cimport outcome_of_break
+from cutthrough.session.chunked_body cimport scan_of
 from cutthrough.session.client cimport Client
 from cutthrough.session.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, RELAY, TUNNEL
@@ -68,7 +69,7 @@ cdef bint looks_whole(Client c) noexcept nogil:
     """Would its client take a FIN here for the regular end? A client of HTTP/1.0 gets
     chunks decoded, until the close."""
     return c.request.is_tunnel or c.until_close or (
-        c.down_scan != NULL and c.request.minor == HTTP_10)
+        scan_of(&c.relay.down) != NULL and c.request.minor == HTTP_10)
 
 
 cdef int end_short(Client c, int outcome) except -1:

@@ -25,7 +25,7 @@ from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.awaited cimport NOBODY
-from cutthrough.session.chunked_body cimport drop_scan
+from cutthrough.session.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.client cimport Client, Observer, is_last
 from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
 from cutthrough.session.parents cimport drop_parent, head_for_parent
@@ -369,9 +369,9 @@ cdef bint takes_upload(Client c) noexcept:
 cdef int begin_upload(Client c) except -1:
     cdef Filtering f = filtering_of(c)
     cdef Pump *up = &c.relay.up
-    cdef bint chunked = c.up_scan != NULL
+    cdef bint chunked = scan_of(up) != NULL
     cdef int64_t left = up.left
-    drop_scan(up, &c.up_scan)
+    drop_scan(up)
     up.sink = &c.origin.sock
     up.left = -1                            # for the pace of limits: see charge
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)

@@ -29,7 +29,7 @@ from cutthrough.session.sluice cimport run_sluice
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
-from cutthrough.session.chunked_body cimport scan_through
+from cutthrough.session.chunked_body cimport scan_of, scan_through
 from cutthrough.session.response cimport pump_down, read_response
 
 
@@ -39,7 +39,7 @@ cdef bint expect_body(Client c, const Framing *framing) noexcept:
     start_pump(up, &c.sock, NULL, framing.length if framing.kind == BODY_LENGTH else 0)
     c.up_open = framing.kind != BODY_NONE
     return framing.kind != BODY_CHUNKED or scan_through(
-        up, &c.up_scan, False, framing.trailers, False, c.context.most_body)
+        up, False, framing.trailers, False, c.context.most_body)
 
 
 cdef int send_request(Client c) except -1:
@@ -163,9 +163,9 @@ cdef int pump_up(Client c) except -1:
             if c.context.observer is not None:
                 note_sent(&c.stamps)
             if up.filter != NULL:
-                c.input = c.up_scan.surplus
-                c.up_scan.surplus = NULL
-                if c.up_scan.no_room:
+                c.input = scan_of(up).surplus
+                scan_of(up).surplus = NULL
+                if scan_of(up).no_room:
                     c.request.persistent = False        # the bytes that followed are lost (R6)
                     return c.refuse(OVERLOADED)
             if c.state == REQUEST:
@@ -197,7 +197,7 @@ cdef int pump_up(Client c) except -1:
 
 
 cdef int on_refused_body(Client c) except -1:
-    return c.refuse(outcome_of_length(c) if c.up_scan.too_large else BAD_FRAMING)
+    return c.refuse(outcome_of_length(c) if scan_of(&c.relay.up).too_large else BAD_FRAMING)
 
 
 cdef int on_sink_failed(Client c) except -1:

@@ -1,8 +1,16 @@
 """Idle connections to origins, kept for the next request."""
 
+cimport cython
 from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.policy.hop cimport Hop, is_plain_direct
+
+@cython.no_gc
+cdef class Berth:
+    """The place of one connection in the pool; kept while it is used, for its next stay."""
+    cdef Shelf shelf                    # None: it is used now
+    cdef Stream older, newer            # neighbours on the shelf
+    cdef Stream elder, younger          # neighbours in the pool, by time
 
 cdef class Shelf:
     """The idle connections of one key."""

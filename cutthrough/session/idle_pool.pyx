@@ -15,6 +15,7 @@ is whole and its request is acknowledged, so the reset takes nothing away (HAPro
 connections the same way).
 """
 
+cimport cython
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport (
@@ -24,6 +25,11 @@ cdef enum:
     # Shelves kept when their last connection is taken: it will be back. Making and dropping
     # a shelf each time cost a request 2000 of its 12 400 instructions.
     KEPT_EMPTY = 256
+
+
+@cython.no_gc
+cdef class Berth:
+    pass
 
 
 cdef class Shelf:
@@ -59,6 +65,7 @@ cdef class IdlePool(StreamOwner):
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1:
         cdef object key
         cdef Shelf shelf
+        cdef Berth berth
         if is_stream(&stream.sock):         # its connection is kept: see origin_streams
             return stream.close()
         key = make_key(hop, destination)
@@ -76,17 +83,20 @@ cdef class IdlePool(StreamOwner):
             shelf.key = key
             self.shelves[key] = shelf
             self.empty += 1
+        if stream.berth is None:
+            stream.berth = Berth.__new__(Berth)
+        berth = <Berth>stream.berth
         if shelf.newest is not None:
-            shelf.newest.newer = stream
+            berth_of(shelf.newest).newer = stream
         else:
             self.empty -= 1
-        stream.older = shelf.newest
-        stream.shelf = shelf
+        berth.older = shelf.newest
+        berth.shelf = shelf
         stream.owner = self
         shelf.newest = stream
-        stream.elder = self.youngest
+        berth.elder = self.youngest
         if self.youngest is not None:
-            self.youngest.younger = stream
+            berth_of(self.youngest).younger = stream
         else:
             self.eldest = stream
         self.youngest = stream
@@ -102,24 +112,25 @@ cdef class IdlePool(StreamOwner):
         return stream.close()
 
     cdef Stream _unlink(self, Stream stream):
-        cdef Shelf shelf = <Shelf>stream.shelf
-        if stream.newer is not None:
-            stream.newer.older = stream.older
+        cdef Berth berth = berth_of(stream)
+        cdef Shelf shelf = berth.shelf
+        if berth.newer is not None:
+            berth_of(berth.newer).older = berth.older
         else:
-            shelf.newest = stream.older
-        if stream.older is not None:
-            stream.older.newer = stream.newer
-        if stream.younger is not None:
-            stream.younger.elder = stream.elder
+            shelf.newest = berth.older
+        if berth.older is not None:
+            berth_of(berth.older).newer = berth.newer
+        if berth.younger is not None:
+            berth_of(berth.younger).elder = berth.elder
         else:
-            self.youngest = stream.elder
-        if stream.elder is not None:
-            stream.elder.younger = stream.younger
+            self.youngest = berth.elder
+        if berth.elder is not None:
+            berth_of(berth.elder).younger = berth.younger
         else:
-            self.eldest = stream.younger
-        stream.older = stream.newer = stream.elder = stream.younger = None
+            self.eldest = berth.younger
+        berth.older = berth.newer = berth.elder = berth.younger = None
+        berth.shelf = None
         stream.owner = None
-        stream.shelf = None
         self.idle -= 1
         shelf.n -= 1
         if shelf.n == 0:
@@ -146,6 +157,9 @@ cdef class IdlePool(StreamOwner):
         self.discarded += 1
         return stream.close()
 
+    cdef int on_stream_fault(self, Stream stream) except -1:
+        return self.on_stream_deadline(stream)
+
     cdef int on_fault(self) except -1:
         return 0
 
@@ -160,6 +174,10 @@ cdef class IdlePool(StreamOwner):
                 self._unlink(stream)
                 stream.close()
         return count
+
+
+cdef inline Berth berth_of(Stream stream):
+    return <Berth>stream.berth
 
 
 cdef bint is_clean(Stream stream) noexcept:

@@ -28,7 +28,7 @@ from cutthrough.policy.acl cimport CACHES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_FORWARD
-from cutthrough.session.chunked_body cimport drop_scan
+from cutthrough.session.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.client cimport Client, worker_of_id
 from cutthrough.session.filtered_head cimport host_of
 from cutthrough.session.filtering cimport send_head_now
@@ -224,7 +224,7 @@ cdef Answer known_answer(Client c):
             c.request.has_upgrade):
         return None
     if c.up_open:
-        if c.up_scan != NULL or c.input == NULL or c.request.awaits_100 or not (
+        if scan_of(&c.relay.up) != NULL or c.input == NULL or c.request.awaits_100 or not (
                 0 < c.relay.up.left <= <int64_t>(c.input.end - c.input.start)):
             return None
         m = <size_t>c.relay.up.left
@@ -309,8 +309,8 @@ cdef class Replay(Filtering):
             return None
         up = &c.relay.up
         left = up.left
-        self.chunked = c.up_scan != NULL
-        drop_scan(up, &c.up_scan)
+        self.chunked = scan_of(up) != NULL
+        drop_scan(up)
         up.left = -1                        # for the pace of limits: see charge
         c.relay.down.may_splice = False     # there is no source
         start_pump(&c.relay.down, NULL, &c.sock, 0)

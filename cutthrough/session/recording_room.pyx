@@ -18,6 +18,7 @@ import logging
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.outcome cimport BODY_TOO_LARGE, OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport Row
+from cutthrough.session.chunked_body cimport Scan, scan_of
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
 from cutthrough.session.phases cimport end_brief_phase
@@ -102,11 +103,12 @@ cdef bint has_room(Room room, Client c) noexcept:
 
 
 cdef int enter(Room room, Client c) except -1:
+    cdef Scan *scan = scan_of(&c.relay.up)
     forget(room, c)
     c.request.room = MUST_FIT if refuses(c) else HAS_ROOM
-    if c.request.room == MUST_FIT and c.up_scan != NULL and (
-            c.up_scan.most == 0 or c.up_scan.most > room.most_body):
-        c.up_scan.most = room.most_body
+    if c.request.room == MUST_FIT and scan != NULL and (
+            scan.most == 0 or scan.most > room.most_body):
+        scan.most = room.most_body
     room.admitted += 1
     return 0
 
@@ -182,8 +184,8 @@ cdef int forget(Room room, Client c) except -1:
 cdef int bound_response(Client c) noexcept:
     cdef Room room = <Room>c.context.room
     cdef int64_t left = c.relay.down.left
-    if c.down_scan != NULL:
-        c.down_scan.most = room.most_body
+    if scan_of(&c.relay.down) != NULL:
+        scan_of(&c.relay.down).most = room.most_body
     elif left > <int64_t>room.most_body:
         return RECORDING_TOO_LARGE
     elif left > 0 and room.fill() + <uint64_t>left > room.most:
@@ -194,4 +196,4 @@ cdef int bound_response(Client c) noexcept:
 cdef int outcome_of_length(Client c) noexcept:
     cdef int64_t most = c.context.most_body
     return RECORDING_TOO_LARGE if c.request.room == MUST_FIT and (
-        most == 0 or c.up_scan.most < <uint64_t>most) else BODY_TOO_LARGE
+        most == 0 or scan_of(&c.relay.up).most < <uint64_t>most) else BODY_TOO_LARGE

@@ -49,7 +49,7 @@ from cutthrough.wire.names cimport F_DATE
 from cutthrough.wire.rewrite cimport (
     ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
     build_response_head, is_offered)
-from cutthrough.session.chunked_body cimport scan_through
+from cutthrough.session.chunked_body cimport Scan, drop_scan, scan_of, scan_through
 
 cdef enum:
     MOST_INTERIM = 32           # 1xx heads before the final one; no 1xx is ever needed twice
@@ -105,6 +105,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             stop_pump(&c.relay.up)
             c.count_moved()
             c.told_up = 0
+            drop_scan(&c.relay.up)
             start_pump(&c.relay.up, &c.sock, NULL, 0)
             r.retried = True
         elif take_back(c):
@@ -215,7 +216,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked and not scan_through(
-            down, &c.down_scan, r.minor == HTTP_10, framing.trailers, True, 0):
+            down, r.minor == HTTP_10, framing.trailers, True, 0):
         return c.refuse(OVERLOADED)
     if c.request.room == MUST_FIT:
         outcome = bound_response(c)
@@ -246,12 +247,14 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
 
 cdef int outcome_of_refused(Client c) noexcept:
     """Chunks that break the protocol, or are more than can be recorded."""
-    return RECORDING_TOO_LARGE if c.down_scan.too_large else BAD_RESPONSE_FRAMING
+    return RECORDING_TOO_LARGE if scan_of(&c.relay.down).too_large else BAD_RESPONSE_FRAMING
 
 
 cdef int pump_down(Client c) except -1:
     cdef Pump *down = &c.relay.down
     cdef uint64_t before = down.moved
+    cdef const Scan *scan
+    cdef size_t n
     cdef Pumped how
     cdef int outcome
     if down_sluice(c) is not None:
@@ -267,8 +270,8 @@ cdef int pump_down(Client c) except -1:
     if outcome != OK:
         return c.cut_short(outcome)
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
-        if down.filter != NULL and (c.down_scan.surplus != NULL or c.down_scan.no_room
-                                    or c.down_scan.chunks.padded):
+        scan = scan_of(down)
+        if scan != NULL and (scan.surplus != NULL or scan.no_room or scan.chunks.padded):
             c.request.origin_persistent = False
         return c.complete()
     if how == PUMP_EOF:
@@ -279,7 +282,8 @@ cdef int pump_down(Client c) except -1:
         return c.abort(CLIENT_RESET, True)
     if how == PUMP_REFUSED:
         # The bytes before the fault are valid, and still in the scratch buffer
-        if c.down_scan.valid and not push(down, scratch(), c.down_scan.valid, NULL, 0):
+        n = scan_of(down).valid
+        if n and not push(down, scratch(), n, NULL, 0):
             return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
         return c.cut_short(outcome_of_refused(c))
     if how == PUMP_NO_ROOM:
