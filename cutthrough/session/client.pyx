@@ -257,16 +257,16 @@ cdef class Client:
         return 1
 
     cdef int route(self, bint fresh) except -1:
-        return 0
+        raise NotImplementedError("route")
 
     cdef int on_secured(self) except -1:
-        return 0
+        raise NotImplementedError("on_secured")
 
     cdef int judge_again(self) except -1:
-        return 0
+        raise NotImplementedError("judge_again")
 
     cdef int replay(self, char *data, size_t n) except -1:
-        return 0
+        raise NotImplementedError("replay")
 
     cdef bytes pool_key(self):
         return self.key

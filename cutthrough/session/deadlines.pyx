@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A missed deadline: the end of a request, or more time.
 
-The table of states has each state's outcome. The exceptions are here. HELD goes on, and so does PEEK,
-with the bytes it has. In REQUEST and RELAY either side may stall, and the outcome names that side.
+The table of states has each state's outcome; the table of handlers in `session` says which of
+these functions a state has. In REQUEST and RELAY either side may stall, and the outcome names
+that side.
 """
 
 from cutthrough.net.relay cimport is_holding
@@ -13,44 +14,50 @@ from cutthrough.outcome cimport (
 from cutthrough.session.act cimport end_hold
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.client cimport Client, is_between_requests
-from cutthrough.session.delivery cimport look_again
-from cutthrough.session.flight_recorder cimport E_DEADLINE, note
 from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.parents cimport lose_parent, seeks_parent
 from cutthrough.session.peek cimport end_peek
 from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.state cimport (
-    DATAGRAMS, DELIVER, HALF_CLOSED, HELD, LINGER, PARENT, PEEK, RELAY, REQUEST, RESOLVE,
-    outcome_at_deadline)
+from cutthrough.session.state cimport RELAY, REQUEST, outcome_at_deadline
 
 
-cdef int miss_deadline(Client c) except -1:
-    cdef int outcome = outcome_at_deadline(c.state)
-    note(c.context.recorder, <void *>c, c.poller.time_ms() * 1000, E_DEADLINE, c.state, 0)
-    if c.state == LINGER:
-        return c.close()
-    if c.state == DELIVER:
-        return look_again(c)
+cdef int miss_head(Client c) except -1:
     if c.stages & STAGE_TLS and c.sock.kind != KERNEL and c.stamps.start_us:
         return c.abort(TLS_TIMEOUT, False)
-    if is_between_requests(c):
-        return 0 if c.close_idle() else c.extend()              # no request was begun
+    return close_between(c) if is_between_requests(c) else miss_step(c)
+
+
+cdef int close_between(Client c) except -1:
+    return 0 if c.close_idle() else c.extend()
+
+
+cdef int miss_step(Client c) except -1:
+    return c.refuse(LIFETIME if c.is_too_old() else outcome_at_deadline(c.state))
+
+
+cdef int miss_hold(Client c) except -1:
+    return end_hold(c)
+
+
+cdef int miss_peek(Client c) except -1:
+    return c.refuse(LIFETIME) if c.is_too_old() else end_peek(c)
+
+
+cdef int miss_way(Client c) except -1:
+    return lose_parent(c, PARENT_TIMEOUT) if seeks_parent(c) else miss_step(c)
+
+
+cdef int miss_transfer(Client c) except -1:
+    cdef int outcome
     if c.is_too_old():
         return c.refuse(LIFETIME)
-    if c.state == PEEK:
-        return end_peek(c)
-    if c.state == DATAGRAMS:
-        return c.refuse(outcome)
-    if c.state == HELD:
-        return end_hold(c)
-    if RESOLVE <= c.state <= PARENT and seeks_parent(c):
-        return lose_parent(c, PARENT_TIMEOUT)
     if c.awaited == NOBODY:
-        if REQUEST <= c.state <= HALF_CLOSED and extend_if_taken(c):
+        if extend_if_taken(c):
             return 0
     elif c.awaited != SENDER or c.poller.time_ms() >= c.watch.rate.until_ms:
         outcome = judge_rate(c)
         return c.refuse(outcome) if outcome != OK else 0
+    outcome = outcome_at_deadline(c.state)
     if c.state == RELAY and is_holding(&c.relay.down):
         outcome = WRITE_TIMEOUT
     elif c.state == REQUEST and c.origin is not None and (

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.policy.hop cimport Hop, is_plain_direct
 
+
 @cython.no_gc
 cdef class Berth:
     """The place of one connection in the pool; kept while it is used, for its next stay."""

@@ -16,4 +16,4 @@ cdef int enter(Client client) except -1
 # The connection to the origin that waits for the first request; None: none, or it has ended.
 cdef Stream take_spare(Client client)
 # An event at the connection that waits.
-cdef int on_spare(Client client, Stream stream) except -1
+cdef int on_spare(Client client) except -1

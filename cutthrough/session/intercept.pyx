@@ -236,9 +236,10 @@ cdef Stream take_spare(Client c):
     return stream
 
 
-cdef int on_spare(Client c, Stream stream) except -1:
+cdef int on_spare(Client c) except -1:
+    cdef Stream stream = (<Inside>c.entrance).spare
     cdef char one
-    if begin_by_greeting(c, stream):
+    if stream is None or begin_by_greeting(c, stream):
         return 0
     if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &one, 1) == -linux.EAGAIN) and (
             not stream.sock.ready & (PEER_DONE | BROKEN)):

@@ -27,13 +27,14 @@ from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
-from cutthrough.session.deadlines cimport miss_deadline
-from cutthrough.session.delivery cimport cut_exchange, go_on
+from cutthrough.session.deadlines cimport (
+    close_between, miss_head, miss_hold, miss_peek, miss_step, miss_transfer, miss_way)
+from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
 from cutthrough.session.peek cimport peek
 from cutthrough.session.phases cimport end_brief_phase
-from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_READ, note
+from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
 from cutthrough.session.intercept cimport go_on_securing, on_spare
 from cutthrough.session.pac cimport send_pac
 from cutthrough.session.response cimport replay_response
@@ -47,8 +48,8 @@ from cutthrough.session.source cimport key_of_pool, leave_by_source, prepare_ori
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, STREAMS_NEXT, run_stages
 from cutthrough.session.state cimport (
-    AUTH, DATAGRAMS, DECIDE, DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PARENT, PEEK, SECURE,
-    STREAMS, TUNNEL)
+    AUTH, CLOSED, DATAGRAMS, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, HELD, IDLE, LINGER,
+    N_STATES, PARENT, PEEK, RELAY, REQUEST, RESOLVE, RESPONSE, SECURE, STREAMS, TUNNEL)
 from cutthrough.session.streams cimport (
     begin_streams, close_idle_streams, lose_streams, run_streams)
 from cutthrough.session.target cimport IS_PAC, find_target
@@ -65,6 +66,15 @@ from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
 from cutthrough.wire.authority cimport Target
 
+ctypedef int (*handler_t)(Client) except -1
+
+# Of one state; the table is at the end of this file.
+cdef struct Handlers:
+    handler_t client_ready
+    handler_t origin_ready
+    handler_t deadline
+
+
 # Parts of the request being read; each is used within one call of parse() only.
 cdef Head head
 cdef Target target
@@ -77,50 +87,18 @@ cdef class Session(Client):
     # --- the poller's events -------------------------------------------------------
 
     cdef int on_ready(self) except -1:
-        if self.state == IDLE or self.state == HEAD:
-            # A handshake that has begun may wait for room to write
-            if self.sock.ready & CAN_READ or self.input != NULL or (
-                    self.stages & STAGE_TLS and self.stamps.start_us):
-                if self.stages:
-                    return self.pass_stages()
-                return self.read_head()
-            return 0
-        if self.state == TUNNEL or self.state == HALF_CLOSED:
-            return run_tunnel(self)
-        if self.state == DELIVER:
-            return go_on(self)
-        if self.state == PEEK:
-            return peek(self)
-        if self.state == DATAGRAMS:
-            return watch_association(self)
-        if self.state == STREAMS:
-            return run_streams(self)
-        if self.state == LINGER:            # broken or not: unread bytes at a close would
-            return self.discard_input()     # be a reset, and undo the reply (R1, R6)
-        if self.sock.ready & BROKEN:
-            return self.abort(outcome_of_break(self), True)
-        if AUTH <= self.state <= SECURE:    # its bytes wait in the kernel meanwhile
-            return 0 if self.turn is None or not ends_wait(self) else find_way(self, False)
-        return on_client(self)
+        return HANDLERS[self.state].client_ready(self)
 
     cdef int on_stream(self, Stream stream) except -1:
-        if self.state == TUNNEL or self.state == HALF_CLOSED:
-            return run_tunnel(self)
-        if self.state == PARENT:
-            return on_parent(self)
-        if self.state == DELIVER:
-            return go_on(self)
-        if self.state == SECURE:
-            return go_on_securing(self)
-        if self.state <= IDLE or self.state == STREAMS:
-            return on_spare(self, stream)
-        return peek(self) if self.state == PEEK else on_origin(self)
+        return HANDLERS[self.state].origin_ready(self)
 
     cdef int on_stream_deadline(self, Stream stream) except -1:
         return self.on_stream(stream)       # a relay that was paced: see charge
 
     cdef int on_deadline(self) except -1:
-        return miss_deadline(self)
+        note(self.context.recorder, <void *>self, self.poller.time_ms() * 1000, E_DEADLINE,
+             self.state, 0)
+        return HANDLERS[self.state].deadline(self)
 
     cdef int on_fault(self) except -1:
         self.context.counters.faults += 1
@@ -380,3 +358,69 @@ cdef class Session(Client):
         shrink_block(&self.input)
         leave_place(self)                   # it was listed with a part of a head
         return True
+
+
+# --- what each state does at an event ----------------------------------------------
+
+cdef int take_request(Client c) except -1:
+    """Its next bytes, or room for those of its handshake."""
+    if c.sock.ready & CAN_READ or c.input != NULL or (
+            c.stages & STAGE_TLS and c.stamps.start_us):
+        return (<Session>c).pass_stages() if c.stages else (<Session>c).read_head()
+    return 0
+
+
+cdef int leave_bytes(Client c) except -1:
+    """The client's bytes wait in the kernel while the proxy decides, resolves and dials."""
+    if c.sock.ready & BROKEN:
+        return c.abort(outcome_of_break(c), True)
+    return 0 if c.turn is None or not ends_wait(c) else find_way(c, False)
+
+
+cdef int take_body(Client c) except -1:
+    return c.abort(outcome_of_break(c), True) if c.sock.ready & BROKEN else on_client(c)
+
+
+cdef int discard(Client c) except -1:
+    """Broken or not: unread bytes at a close would be a reset, and undo the reply (R1, R6)."""
+    return c.discard_input()
+
+
+cdef int close_at_once(Client c) except -1:
+    return c.close()
+
+
+cdef Handlers[N_STATES] HANDLERS
+
+
+cdef int handle(int state, handler_t client_ready, handler_t origin_ready,
+                handler_t deadline) except -1:
+    HANDLERS[state] = Handlers(client_ready, origin_ready, deadline)
+    return 0
+
+
+# A spare connection is one that an interception has made, before its first request
+#                    client is ready    origin is ready  deadline
+handle(HEAD,        take_request,      on_spare,        miss_head)
+handle(IDLE,        take_request,      on_spare,        miss_head)
+handle(AUTH,        leave_bytes,       on_origin,       miss_step)
+handle(DECIDE,      leave_bytes,       on_origin,       miss_step)
+handle(HELD,        leave_bytes,       on_origin,       miss_hold)
+handle(RESOLVE,     leave_bytes,       on_origin,       miss_way)
+handle(DIAL,        leave_bytes,       on_origin,       miss_way)
+handle(PARENT,      leave_bytes,       on_parent,       miss_way)
+handle(SECURE,      leave_bytes,       go_on_securing,  miss_step)
+handle(REQUEST,     take_body,         on_origin,       miss_transfer)
+handle(RESPONSE,    take_body,         on_origin,       miss_transfer)
+handle(RELAY,       take_body,         on_origin,       miss_transfer)
+handle(PEEK,        peek,              peek,            miss_peek)
+handle(TUNNEL,      run_tunnel,        run_tunnel,      miss_transfer)
+handle(DATAGRAMS,   watch_association, on_origin,       miss_step)
+handle(HALF_CLOSED, run_tunnel,        run_tunnel,      miss_transfer)
+handle(DELIVER,     go_on,             go_on,           look_again)
+handle(STREAMS,     run_streams,       on_spare,        close_between)
+handle(LINGER,      discard,           on_origin,       close_at_once)
+handle(CLOSED,      take_body,         on_origin,       close_at_once)
+
+for _state in range(N_STATES):
+    assert HANDLERS[_state].client_ready != NULL, f"state {_state} has no handlers"
