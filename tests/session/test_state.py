@@ -129,3 +129,12 @@ def test_the_endings_tell_of_every_state():
     # streams have ends of their own: tests/e2e/test_http2.py
     assert rows | set(waiting) | {"CLOSED", "DATAGRAMS", "STREAMS"} == set(NAMES)
     assert rows.isdisjoint(waiting)
+
+
+def test_the_documents_have_the_handlers_of_each_state() -> None:
+    code = (ROOT / "cutthrough/session/session.pyx").read_text()
+    handlers = re.findall(r"^handle\((\w+), +(\w+), +(\w+), +(\w+)\)$", code, re.M)
+    page = (ROOT / "docs/life-of-a-connection.md").read_text()
+    printed = re.findall(r"^\| (\w+) \| `(\w+)` \| `(\w+)` \| `(\w+)` \|$", page, re.M)
+    assert [row[0] for row in handlers] == NAMES
+    assert printed == handlers
