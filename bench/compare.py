@@ -1,8 +1,10 @@
 """Guardrails as code: has NEW become worse than BASE, and in which row?
 
-Two results come from two runs, at two times, perhaps on two machines. So only ratios to
-the yardstick of the same run are compared, never rates. Memory is compared directly.
-Each finding names scenario, proxy and figure; one finding makes the exit status 1.
+Two results come from two runs, at two times, perhaps on two machines. So no rates are
+compared, but their ratios to the yardstick of the same run. If the yardstick needs more
+CPU than in the base, the user CPU of a copy may be as much higher; if less, it must be
+lower. Memory is compared directly. Each finding names scenario, proxy and figure; if
+there is a finding, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -122,19 +124,20 @@ def _cpu(base: Row, new: Row) -> Iterator[tuple[str, str]]:
         yield "cpu", f"cpu_ratio {old:.3f} -> {now:.3f} ({now / old - 1:+.0%})"
     old, now = number(base, COPIES), number(new, COPIES)
     if old is not None and now is not None:
-        old *= max(_slower(base, new), 1)
+        old *= _slowdown(base, new)
         if now > max(old + USER_US_PER_MIB, old * (1 + USER_GROWTH)):
             yield "copies", f"user CPU per MiB {old:.1f} -> {now:.1f} µs"
 
 
-def _slower(base: Row, new: Row) -> float:
-    """How many times as much CPU the yardstick needs now for the same work."""
-    yardstick = []
-    for row in (base, new):
-        cpu, ratio = number(row, "cpu_us_per_request_median"), number(row, "cpu_ratio")
-        yardstick.append(cpu / ratio if cpu and ratio else 0)
-    old, now = yardstick
+def _slowdown(base: Row, new: Row) -> float:
+    """The yardstick's CPU for the same work, as a multiple of that in the base."""
+    old, now = _yardstick_cpu(base), _yardstick_cpu(new)
     return now / old if old and now else 1.0
+
+
+def _yardstick_cpu(row: Row) -> float:
+    cpu, ratio = number(row, "cpu_us_per_request_median"), number(row, "cpu_ratio")
+    return cpu / ratio if cpu and ratio else 0.0
 
 
 def _memory(base: Row, new: Row) -> Iterator[tuple[str, str]]:

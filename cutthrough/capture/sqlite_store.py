@@ -97,14 +97,14 @@ def make_file(path: str) -> None:
         return
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        found = os.fstat(fd)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.fstat(fd)
+        if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(0, "is not a regular file", path)
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             os.chmod(f"/proc/self/fd/{fd}", 0o600)
     finally:
         os.close(fd)
@@ -257,7 +257,7 @@ class SqliteStore:
         so many."""
         (newest,) = self._base.execute("SELECT max(id) FROM flows").fetchone()
         oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
-        last = found = freed = 0
+        last = count = freed = 0
         for number, size, ended_us in self._base.execute(
                 "SELECT id, bytes, ended_us FROM flows ORDER BY id LIMIT ?", (most,)):
             if not ((self._count and number <= newest - self._count)
@@ -265,14 +265,14 @@ class SqliteStore:
                     or ended_us < oldest_us) or freed >= most_bytes:
                 break
             last = number
-            found += 1
+            count += 1
             freed += size
             self._bytes -= size
         if last:
             self._words.forget(0, last)
             self._base.execute("DELETE FROM flows WHERE id <= ?", (last,))
             self._base.execute("DELETE FROM marks WHERE id <= ?", (last,))
-        return found == most or freed >= most_bytes
+        return count == most or freed >= most_bytes
 
     def index(self, most: int) -> bool:
         with transaction(self._base, self._path):
@@ -300,18 +300,18 @@ class SqliteReader:
         where = ""
         values: tuple[object, ...] = ()
         if words:
-            if (found := self._words.find(words)) is None:
+            if (condition := self._words.find(words)) is None:
                 return
-            where, values = f"WHERE {found[0]}", found[1]
+            where, values = f"WHERE {condition[0]}", condition[1]
         elif number:
             where, values = "WHERE id = ?", (number,)
         numbers = [row[0] for row in self._select(
             f"SELECT id FROM flows {where} ORDER BY id DESC", values)]
         # Row by row: a long read would keep the log of changes from being emptied
-        for one in numbers:
+        for number in numbers:
             yield from self._select(
                 "SELECT flows.*, marks.tag, marks.comment FROM flows LEFT JOIN "
-                "marks ON marks.id = flows.id WHERE flows.id = ?", (one,))
+                "marks ON marks.id = flows.id WHERE flows.id = ?", (number,))
 
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> list[sqlite3.Row]:
@@ -319,18 +319,18 @@ class SqliteReader:
             "flows.id < ? ORDER BY flows.id DESC")
         if not words:
             return self._select(f"{_LIGHT}{order} LIMIT ?", (at, most))
-        found = self._words.find(words)
-        return [] if found is None else self._select(
-            f"{_LIGHT}{found[0]} AND {order} LIMIT ?", (*found[1], at, most))
+        condition = self._words.find(words)
+        return [] if condition is None else self._select(
+            f"{_LIGHT}{condition[0]} AND {order} LIMIT ?", (*condition[1], at, most))
 
     def light(self, number: int) -> sqlite3.Row | None:
-        found = self._select(f"{_LIGHT}flows.id = ?", (number,))
-        return found[0] if found else None
+        rows = self._select(f"{_LIGHT}flows.id = ?", (number,))
+        return rows[0] if rows else None
 
     def bodies(self, number: int) -> Sequence[Any]:
-        found = self._select(
+        rows = self._select(
             f"SELECT {', '.join(BODIES)} FROM flows WHERE id = ?", (number,))
-        return tuple(found[0]) if found else (None,) * len(BODIES)
+        return tuple(rows[0]) if rows else (None,) * len(BODIES)
 
     def _select(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
         with explained(self._path):
@@ -340,14 +340,14 @@ class SqliteReader:
         return int(self._select("SELECT max(id) FROM flows", ())[0][0] or 0)
 
     def delete(self, numbers: Sequence[int]) -> int:
-        found = 0
+        count = 0
         with transaction(self._base, self._path):
             for number in numbers:
                 self._words.forget(number, number)
-                found += self._base.execute(
+                count += self._base.execute(
                     "DELETE FROM flows WHERE id = ?", (number,)).rowcount
                 self._base.execute("DELETE FROM marks WHERE id = ?", (number,))
-        return found
+        return count
 
     def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
         with transaction(self._base, self._path):

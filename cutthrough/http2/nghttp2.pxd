@@ -184,7 +184,7 @@ cdef extern from *:
     #include <nghttp2/nghttp2.h>
     void nghttp2_option_set_max_continuations(nghttp2_option *option, size_t val);
     #pragma weak nghttp2_option_set_max_continuations
-    static void permit_continuations(nghttp2_option *option, size_t n) {
+    static inline void permit_continuations(nghttp2_option *option, size_t n) {
         if (nghttp2_option_set_max_continuations)
             nghttp2_option_set_max_continuations(option, n);
     }

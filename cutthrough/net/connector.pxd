@@ -50,7 +50,7 @@ cdef class Connector(StreamOwner):
     cdef Address tried              # the address dialled last; family 0: none yet
     cdef int port, i, error         # i: the next address's index
     cdef int64_t deadline_ms
-    cdef list attempts              # under way, the oldest first
+    cdef list attempts              # under way, the oldest first; None: none was
 
     cdef int next(self) except -1
     cdef bint _try(self, int64_t left_ms) except -1

@@ -81,7 +81,6 @@ cdef Connector dial(Poller poller, StreamOwner owner, Addresses addresses, int p
     cdef Connector c = Connector.__new__(Connector)
     c.poller = poller
     c.owner = owner
-    c.attempts = []
     c.addresses = addresses
     c.port = port
     c.deadline_ms = poller.time_ms() + timeout_ms
@@ -154,7 +153,7 @@ cdef class Connector:
         if leave == FORBIDDEN:
             return False
         self.tried = stream.address
-        if len(self.attempts) == MOST_ATTEMPTS:
+        if self.attempts is not None and len(self.attempts) == MOST_ATTEMPTS:
             self._end(<Stream>self.attempts[0], ETIMEDOUT)
         name_len = to_sockaddr(&stream.address, &name)
         failed = open_tcp(&stream.sock, name.ss_family)
@@ -187,6 +186,8 @@ cdef class Connector:
         stream.owner = self
         if self.attempts:                   # only the newest attempt's timer begins the next
             (<Stream>self.attempts[-1]).set_deadline(left_ms)
+        else:
+            self.attempts = []
         self.attempts.append(stream)
         if self.i < self.addresses.n:
             left_ms = min(left_ms, STAGGER_MS)

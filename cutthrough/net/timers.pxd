@@ -11,7 +11,7 @@ cdef enum:
     MOST_EXPIRED = 64
 
 # Embedded in an object that has a deadline, which `on_expiry` finds around it. Zeroed: not armed.
-# Packed: its owner's small fields stand in the last four bytes.
+# Packed, to 28 bytes: small fields of its owner follow without a gap.
 cdef packed struct Timer:
     Timer *prev
     Timer *next

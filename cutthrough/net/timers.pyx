@@ -91,7 +91,7 @@ cdef class Wheel:
             tick = self.tick + 1
         elif tick > self.tick + N_SLOTS - 1:
             tick = self.tick + N_SLOTS - 1
-        timer.filed_tick = <uint32_t>tick    # of 4 years
+        timer.filed_tick = <uint32_t>tick    # they last for 4 years
         head = &self.slots[tick % N_SLOTS]
         timer.prev = head.prev
         timer.next = head

@@ -5,8 +5,8 @@ from cutthrough.net.buffers cimport Block
 from cutthrough.net.relay cimport Filter, Pump
 from cutthrough.wire.chunks cimport Chunks
 
-# The scanner of a chunked body, and the bytes behind the body. Made
-# for the message, and freed with the request.
+# The scanner of a chunked body, and the bytes behind the body. It is made for the message, and
+# freed with the request.
 cdef struct Scan:
     Filter filter           # of the pump; first, so that one pointer is both
     Chunks chunks
@@ -17,14 +17,14 @@ cdef struct Scan:
     uint8_t no_room
     uint8_t too_large
 
-# Has the pump scan chunks. `decode`: without their framing, for
-# HTTP/1.0. `most`: data bytes; 0: no bound. False: no memory.
+# From now on the pump scans chunks. `decode`: it sends them without framing, for HTTP/1.0.
+# `most`: data bytes; 0: no bound. False: no memory.
 cdef bint scan_through(Pump *pump, bint decode, bint trailers, bint lenient,
                        uint64_t most) noexcept nogil
 # Frees the scanner of a chunked body; nothing if there is none.
 cdef void drop_scan(Pump *pump) noexcept nogil
 
 
-# The scanner of the body that the pump moves; NULL: it has no chunks. No other filters are in use.
+# The scanner of the pump's body; NULL: the body is not chunked. Pumps have no other filters.
 cdef inline Scan *scan_of(const Pump *pump) noexcept nogil:
     return <Scan *>pump.filter

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A chunked body on its way through a pump: the filter that finds its end."""
+"""A chunked body on its way through a pump, and the filter for its end."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -37,7 +37,7 @@ cdef int64_t scan_filter(Filter *filter, char *data, size_t n, size_t *out_len,
         scan.too_large = True
         return -1
     if used < 0:
-        # 0 if it begins in the middle of a trailer's name, whose first part would stay here
+        # 0 if it begins in the middle of a trailer's name: the first part would stay here
         scan.valid = 0 if scan.chunks.before_len else out_len[0]
     elif scan.chunks.done:
         scan.pump.left = 0

@@ -159,7 +159,7 @@ cdef class Client(StreamOwner):
     cdef bint waits_for_100(self) noexcept
     # Is a request or tunnel under way, and has it reached its greatest age?
     cdef bint is_too_old(self) noexcept
-    # The next four are the session's: a client that is none (a probe) raises NotImplementedError.
+    # A session has the next four; a call at a probe is an error, see refuse_call.
     # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
     cdef int route(self, bint fresh) except -1
     # The origin's TLS handshake is done, for a request inside an intercepted connection.

@@ -257,16 +257,16 @@ cdef class Client:
         return 1
 
     cdef int route(self, bint fresh) except -1:
-        raise NotImplementedError("route")
+        return refuse_call("route")
 
     cdef int on_secured(self) except -1:
-        raise NotImplementedError("on_secured")
+        return refuse_call("on_secured")
 
     cdef int judge_again(self) except -1:
-        raise NotImplementedError("judge_again")
+        return refuse_call("judge_again")
 
     cdef int replay(self, char *data, size_t n) except -1:
-        raise NotImplementedError("replay")
+        return refuse_call("replay")
 
     cdef bytes pool_key(self):
         return self.key
@@ -374,6 +374,13 @@ cdef class Client:
         drop_scan(&self.relay.down)
         self.input_seen = 0
         return 0
+
+
+cdef int refuse_call(str method) except -1:
+    """A probe is a client without a request: it has the dialogue with parents, and no way to
+    find. A call there is a mistake of this program. The error ends the probe and is counted
+    (R34); a return of 0 would leave the probe in its state until the deadline."""
+    raise TypeError(f"only a session has {method}")
 
 
 cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) noexcept:

@@ -8,7 +8,6 @@ cdef int miss_head(Client client) except -1
 cdef int close_between(Client client) except -1
 # A step that takes one answer: the state's outcome.
 cdef int miss_step(Client client) except -1
-cdef int miss_hold(Client client) except -1
 cdef int miss_peek(Client client) except -1
 # RESOLVE, DIAL and PARENT: the next parent, if there is one.
 cdef int miss_way(Client client) except -1

@@ -11,7 +11,6 @@ from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
-from cutthrough.session.act cimport end_hold
 from cutthrough.session.awaited cimport NOBODY, SENDER
 from cutthrough.session.client cimport Client, is_between_requests
 from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
@@ -33,10 +32,6 @@ cdef int close_between(Client c) except -1:
 
 cdef int miss_step(Client c) except -1:
     return c.refuse(LIFETIME if c.is_too_old() else outcome_at_deadline(c.state))
-
-
-cdef int miss_hold(Client c) except -1:
-    return end_hold(c)
 
 
 cdef int miss_peek(Client c) except -1:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""TLS inside a tunnel is opened: both handshakes, and what follows them (R54).
+"""TLS inside a tunnel is opened: both handshakes, and the step after them (R54).
 
     PEEK ─> SECURE ─> HEAD, with the stage of TLS ─> HEAD ─> request, request …
       │      │         └> certificate_rejected
@@ -12,11 +12,11 @@ an Inside is its entrance, and TLS its transport. The requests inside are judged
 logged by the code of all requests.
 
 If the rule replays, there is no origin to ask, and the client's handshake follows at once. A
-request inside that has no recording goes to an origin by its own dial and handshake, or nowhere.
+request inside without a recording goes to an origin by its own dial and handshake, or nowhere.
 
-The connection to the origin waits for the first request. Later ones take pooled connections,
-whose key has the way and the name, or make new ones; each is verified. What is no HTTP is a tunnel:
-see inner.
+The connection to the origin waits for the first request. Later requests take pooled connections
+(the key has the way and the name) or make new ones, and each is verified. If the bytes are no HTTP,
+the connection is a tunnel: see inner.
 """
 
 import logging
@@ -57,7 +57,7 @@ log = logging.getLogger("cutthrough")
 cdef enum:
     MOST_REASON = 64            # of a Decision
 
-cdef long denied = 0            # certificates of origins that were not accepted
+cdef long denied = 0            # certificates of origins, not accepted
 cdef long silent = 0            # names without a certificate of our own
 
 

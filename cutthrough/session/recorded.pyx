@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A request whose rule replays: the player finds its recording, which is its answer.
+"""A request whose rule replays: the player finds its recording, and that is the answer.
 
     find_way ─> HELD ──────────────────────> RELAY      a recording answers
                   ├> REQUEST (its body) ─> HELD ─> …    the body counts: it is read first
                   └> route                              none does: on to the origin, or refused
 
-The player is Python, and takes some 12 us. An answer that it would give again to the same
-request is kept here, by the bytes of the request that count, until recordings change. It is
-sent without the player, if the request's body has come with its head, or there is none. Most
-answers are made before they are asked for: see recording.at_hand.
+The player is Python, and takes some 12 us. If it would give the same answer again, the answer is
+kept here, by the bytes of the request that count, until recordings change. When the request comes
+again, and its body, if any, came with its head, the answer is sent without the player. Most answers
+are made before a request asks for them: see recording.at_hand.
 
-Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters,
-so its head is read, judged and framed by the code of all responses. A tunnel whose TLS is to be
-opened gets an origin that is none: a socket whose other end says nothing. It lasts until the
-client's first bytes; what is no TLS then ends, because there is nothing to relay it to.
+Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters, so
+its head is read, judged and framed by the code of all responses. If a tunnel's TLS is to be opened,
+the tunnel gets a socket in place of an origin; its other end is silent. It lasts until the client's
+first bytes. If these are not TLS, the tunnel ends, because there is nothing to relay them to.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -43,7 +43,7 @@ from cutthrough.session.state cimport HELD, RELAY, REQUEST, RESPONSE
 
 cdef enum:
     HALF_BYTES = 33554432       # of answers and their keys, in each half; shared bodies apart
-    OF_ENTRY = 200              # of one's objects
+    OF_ENTRY = 200              # of an entry's objects
     BEGIN = 32                  # bytes of a body by which it is mostly found
     MOST_HOST = 253             # octets, of a name
     MOST_REASON = 64            # of a Decision
@@ -66,9 +66,9 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 cdef int begin_replay(Client c) except -1:
     # Of the mode `cache` not all may read all: see recording.sharing
-    cdef Answer known = known_answer(c) if recording_of(c) != CACHES else None
-    if known is not None:
-        return send_known(c, known)
+    cdef Answer answer = known_answer(c) if recording_of(c) != CACHES else None
+    if answer is not None:
+        return send_known(c, answer)
     return ask_player(c)
 
 
@@ -113,17 +113,17 @@ cdef class Answers:
         self.size = 0
 
     cdef Answer find(self, bytes key):
-        cdef Answer found = self.newer.get(key)
-        return found if found is not None else self.older.get(key)
+        cdef Answer answer = self.newer.get(key)
+        return answer if answer is not None else self.older.get(key)
 
-    cdef int put(self, bytes key, Answer one) except -1:
-        cdef Py_ssize_t size = size_of(key, one)
+    cdef int put(self, bytes key, Answer answer) except -1:
+        cdef Py_ssize_t size = size_of(key, answer)
         if self.newer and self.size + size > HALF_BYTES:
             self.hits = self.take_hits()        # of what is forgotten
             self.older = self.newer
             self.newer = {}
             self.size = 0
-        self.newer[key] = one
+        self.newer[key] = answer
         self.size += size
 
     def prepare(self, bint is_inside, int port, bytes host, bytes line, bytes head, bytes body,
@@ -131,15 +131,15 @@ cdef class Answers:
         """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
         fields count. `packed`: see make_answer. False: both halves are full, and it was not
         taken."""
-        cdef Answer one
+        cdef Answer answer
         cdef bytes key
         if len(host) > MOST_HOST:
             return True
-        one = make_answer(head, body, number, packed)
+        answer = make_answer(head, body, number, packed)
         key = make_key(1, is_inside, port, host, len(host), line, len(line), NULL, 0)
-        if self.older and self.size + size_of(key, one) > HALF_BYTES:
+        if self.older and self.size + size_of(key, answer) > HALF_BYTES:
             return False
-        self.put(key, one)
+        self.put(key, answer)
         return True
 
     def count(self, int number):
@@ -148,13 +148,13 @@ cdef class Answers:
     def take_hits(self):
         """How often each recording was replayed since the last call."""
         cdef dict hits = self.hits
-        cdef Answer one
+        cdef Answer answer
         cdef dict half
         for half in (self.newer, self.older):
-            for one in half.values():
-                if one.hits:
-                    hits[one.number] = hits.get(one.number, 0) + one.hits
-                    one.hits = 0
+            for answer in half.values():
+                if answer.hits:
+                    hits[answer.number] = hits.get(answer.number, 0) + answer.hits
+                    answer.hits = 0
         self.hits = {}
         return hits
 
@@ -165,21 +165,21 @@ cdef class Answers:
 cdef Answer make_answer(bytes head, bytes body, int number, bytes packed):
     """`packed`: the recording, as the matcher has it in memory anyhow. A body that came in one
     piece is in it."""
-    cdef Answer one = Answer.__new__(Answer)
+    cdef Answer answer = Answer.__new__(Answer)
     cdef Py_ssize_t size = len(body)
     cdef Py_ssize_t at = packed.find(body[:BEGIN])
     if at >= 0 and (at + size > len(packed) or memcmp(
             PyBytes_AS_STRING(packed) + at, PyBytes_AS_STRING(body), size) != 0):
         at = packed.find(body)              # 10 us of 6000 bytes
-    one.head, one.number, one.body_size = head, number, size
-    one.is_shared = at >= 0 and size > 0
-    one.source = packed if one.is_shared else body
-    one.body_at = at if one.is_shared else 0
-    return one
+    answer.head, answer.number, answer.body_size = head, number, size
+    answer.is_shared = at >= 0 and size > 0
+    answer.source = packed if answer.is_shared else body
+    answer.body_at = at if answer.is_shared else 0
+    return answer
 
 
-cdef inline Py_ssize_t size_of(bytes key, Answer one):
-    return len(key) + len(one.head) + OF_ENTRY + (0 if one.is_shared else one.body_size)
+cdef inline Py_ssize_t size_of(bytes key, Answer answer):
+    return len(key) + len(answer.head) + OF_ENTRY + (0 if answer.is_shared else answer.body_size)
 
 
 cdef bytes key_of(Client c, const char *body, size_t m):
@@ -217,7 +217,7 @@ cdef bytes make_key(int minor, bint is_inside, uint16_t port, const char *host, 
 cdef Answer known_answer(Client c):
     """The body of its request is taken then. None: the player has to look."""
     cdef Answers answers = c.context.answers
-    cdef Answer found
+    cdef Answer answer
     cdef size_t m = 0
     cdef const char *body = NULL
     if answers is None or not answers.newer or c.usage.meter != NULL or (
@@ -229,8 +229,8 @@ cdef Answer known_answer(Client c):
             return None
         m = <size_t>c.relay.up.left
         body = bytes_of(c.input) + c.input.start
-    found = answers.find(key_of(c, body, m))
-    if found is not None and m:
+    answer = answers.find(key_of(c, body, m))
+    if answer is not None and m:
         c.input.start += <uint32_t>m
         if c.input.start == c.input.end:
             give_block(&c.input)
@@ -238,19 +238,19 @@ cdef Answer known_answer(Client c):
             shrink_block(&c.input)
         c.relay.up.left = 0
         c.up_open = False
-    return found
+    return answer
 
 
-cdef int send_known(Client c, Answer known) except -1:
+cdef int send_known(Client c, Answer answer) except -1:
     cdef Pump *down = &c.relay.down
-    known.hits += 1
+    answer.hits += 1
     c._set_state(HELD)                  # as the player's answers
     down.may_splice = False
     start_pump(down, NULL, &c.sock, 0)
     c.request.ending = REPLAYED
     c._set_state(RELAY)
     send_head_now(
-        c, known.head, PyBytes_AS_STRING(known.source) + known.body_at, known.body_size)
+        c, answer.head, PyBytes_AS_STRING(answer.source) + answer.body_at, answer.body_size)
     return pump_down(c) if c.state == RELAY else 0
 
 

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Room for exchanges that are recorded: who may begin, who waits, who goes without.
+"""Room for exchanges that are recorded: some begin, some wait, some go on unrecorded.
 
     find_way ── takes_room ─> the origin                the writer keeps up: the usual case
                     └─ HELD, in the order of arrival ─> find_way
                          └─ its rule's time, or too many wait ─> refused, or unrecorded
 
-What was recorded waits in a ring for one writer. If that is behind, no request that a rule
-records begins until it has caught up: so no record of an exchange that has begun is lost. Other
-requests never come here. The origin is not dialled before, so that no connection is idle
-meanwhile. If the rule refuses what cannot be recorded, a body beyond the bound ends its
-exchange: before a byte of it is sent, if its length is known.
+Records wait in a ring for one writer. If the writer is behind, recorded requests do not begin until
+it has caught up, because the record of an exchange under way would be lost. Other requests never
+come here. The origin is dialled afterwards, because its connection would be idle meanwhile. If the
+rule refuses an exchange without a record, a body beyond the bound ends the exchange: before a byte
+of it is sent, if its length is known.
 """
 
 cimport cython
@@ -50,11 +50,11 @@ cdef class Room(Endpoint):
         return len(self.waiting)
 
     def counts(self):
-        """Requests that waited for room, and that went on unrecorded."""
+        """Counts of requests: waited for room, went on unrecorded."""
         return {"waited": self.waited, "passed": self.passed}
 
     def leave(self, Client c):
-        """Its request has ended: there is room for another one."""
+        """The client's request has ended: there is room for another."""
         forget(self, c)
 
     def end(self):

@@ -21,14 +21,14 @@ from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, INTERNAL_ERROR,
     OK, OVERLOADED)
-from cutthrough.session.act cimport act
+from cutthrough.session.act cimport act, end_hold
 from cutthrough.session.associate cimport associate, watch_association
 from cutthrough.session.authorize cimport (
     ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.deadlines cimport (
-    close_between, miss_head, miss_hold, miss_peek, miss_step, miss_transfer, miss_way)
+    close_between, miss_head, miss_peek, miss_step, miss_transfer, miss_way)
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
 from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
@@ -405,7 +405,7 @@ handle(HEAD,        take_request,      on_spare,        miss_head)
 handle(IDLE,        take_request,      on_spare,        miss_head)
 handle(AUTH,        leave_bytes,       on_origin,       miss_step)
 handle(DECIDE,      leave_bytes,       on_origin,       miss_step)
-handle(HELD,        leave_bytes,       on_origin,       miss_hold)
+handle(HELD,        leave_bytes,       on_origin,       end_hold)
 handle(RESOLVE,     leave_bytes,       on_origin,       miss_way)
 handle(DIAL,        leave_bytes,       on_origin,       miss_way)
 handle(PARENT,      leave_bytes,       on_parent,       miss_way)

@@ -8,7 +8,7 @@ import pytest
 from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.session.states import TABLE
-from tests.doors.session import is_allowed
+from tests.doors.session import call_without_session, is_allowed
 from tests.support.proxy import ROOT
 
 NAMES = [row.name for row in TABLE]
@@ -40,7 +40,7 @@ JOURNEYS = [
     "IDLE RESPONSE HELD RELAY",             # a dead connection, and replay from now on
     "HEAD DECIDE RESPONSE",
     "HEAD DECIDE IDLE DECIDE LINGER",
-    "HEAD TUNNEL CLOSED",  # one that was taken over
+    "HEAD TUNNEL CLOSED",  # taken over from another worker
     "HEAD RESOLVE DIAL REQUEST RESPONSE RELAY IDLE HEAD CLOSED",
     "HEAD RESOLVE DIAL REQUEST RELAY LINGER CLOSED",
     "HEAD REQUEST RESPONSE RELAY IDLE REQUEST RESPONSE RELAY LINGER CLOSED",
@@ -80,11 +80,11 @@ JOURNEYS = [
 
 
 def moves() -> set[tuple[str, str]]:
-    found = set()
+    moves = set()
     for journey in JOURNEYS:
         stops = journey.split()
-        found |= set(pairwise(stops))
-    return found
+        moves |= set(pairwise(stops))
+    return moves
 
 
 @pytest.mark.parametrize(("state", "new"), list(product(NAMES, NAMES)))
@@ -115,8 +115,8 @@ def test_the_life_of_a_connection_draws_every_state():
     page = (ROOT / "docs/life-of-a-connection.md").read_text()
     drawing = page.partition("    accept ")[2].partition("\n\n")[0]
     assert set(re.findall(r"[A-Z_]{4,}", drawing)) == set(NAMES)
-    told = page.partition("## Accept")[2]
-    assert [name for name in NAMES if not re.search(rf"\b{name}\b", told)] == []
+    journey = page.partition("## Accept")[2]
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", journey)] == []
 
 
 def test_the_endings_tell_of_every_state():
@@ -138,3 +138,10 @@ def test_the_documents_have_the_handlers_of_each_state() -> None:
     printed = re.findall(r"^\| (\w+) \| `(\w+)` \| `(\w+)` \| `(\w+)` \|$", page, re.M)
     assert [row[0] for row in handlers] == NAMES
     assert printed == handlers
+
+
+@pytest.mark.parametrize("method", ["route", "on_secured", "judge_again", "replay"])
+def test_a_client_that_is_no_session_finds_no_way(method: str) -> None:
+    """In silence it would wait for its deadline."""
+    with pytest.raises(TypeError, match=method):
+        call_without_session(method)
