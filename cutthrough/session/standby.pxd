@@ -7,7 +7,7 @@ from cutthrough.policy.parents cimport Standing
 cdef class Standby(StreamOwner):
     """The connections to one parent that wait for a request; TLS is done, no byte was said."""
     cdef Standing standing
-    cdef Stream newest              # made last, and taken first
+    cdef dict waiting               # the connections, as keys; the newest is last, and taken first
     cdef object begin               # of the room above; see configure. None: closed
     cdef object under_way           # the set-up that was begun; None: none, or `begin` runs
     cdef bint is_under_way
@@ -27,6 +27,6 @@ cdef class Standby(StreamOwner):
     cdef void note_dead(self) noexcept
     cdef int look(self) except -1
     cdef int clear(self) except -1
-    cdef int end_first(self) except -1
+    cdef int end_newest(self) except -1
     cdef int unlink(self, Stream stream) except -1
     cdef void back_off(self) noexcept

@@ -36,6 +36,7 @@ cdef class Standby(StreamOwner):
     def __init__(self, Poller poller, Standing standing):
         """Keeps none before it is configured. The owner calls close_now."""
         self.standing = standing
+        self.waiting = {}
         poller.add(self)                # without a descriptor: for its timer
         self.set_deadline(LOOK_MS)
 
@@ -47,7 +48,7 @@ cdef class Standby(StreamOwner):
         self.timeout_ms = int(timeout * 1000)
         self.begin = begin
         while self.standing.standby > self.most:
-            self.end_first()
+            self.end_newest()
         self.poller.call_again(self)
 
     @property
@@ -61,8 +62,8 @@ cdef class Standby(StreamOwner):
 
     cdef Stream take(self):
         cdef Stream stream
-        while self.newest is not None and self.standing.is_up():
-            stream = self.newest
+        while self.waiting and self.standing.is_up():
+            stream = next(reversed(self.waiting))
             self.unlink(stream)
             self.poller.call_again(self)
             if stream.is_open and is_silent(stream):
@@ -79,11 +80,8 @@ cdef class Standby(StreamOwner):
         self.under_way = None
         if not self.is_open or self.standing.standby >= self.most or not self.standing.is_up():
             return stream.close()
-        if self.newest is not None:
-            self.newest.newer = stream
-        stream.older = self.newest
         stream.owner = self
-        self.newest = stream
+        self.waiting[stream] = None
         self.standing.standby += 1
         stream.set_deadline(self.timeout_ms)
         if self.standing.standby < self.most:
@@ -144,23 +142,17 @@ cdef class Standby(StreamOwner):
         return stream.close()
 
     cdef int clear(self) except -1:
-        while self.newest is not None:
-            self.end_first()
+        while self.waiting:
+            self.end_newest()
         return 0
 
-    cdef int end_first(self) except -1:
-        cdef Stream stream = self.newest
+    cdef int end_newest(self) except -1:
+        cdef Stream stream = next(reversed(self.waiting))
         self.unlink(stream)
         return stream.close()
 
     cdef int unlink(self, Stream stream) except -1:
-        if stream.newer is not None:
-            stream.newer.older = stream.older
-        else:
-            self.newest = stream.older
-        if stream.older is not None:
-            stream.older.newer = stream.newer
-        stream.older = stream.newer = None
+        del self.waiting[stream]
         stream.owner = None
         self.standing.standby -= 1
         return 0
