@@ -201,6 +201,26 @@ def test_a_complaint_of_cython_fails_this_build_and_the_next(
     assert not list((small / "cutthrough").glob(f"other*{SUFFIX}"))
 
 
+def test_every_attribute_of_a_typed_object_is_declared() -> None:
+    """Cython compiles an attribute that the class lacks to a lookup by its name, which
+    fails while the program runs. Names for Python are `def`, `readonly` or `public`."""
+    by_name = re.compile(
+        r"[GS]etAttrStr\(\(\(PyObject \*?\)__pyx_v[^,]*, [^)]*__pyx_n_u_(\w+)")
+    package = TREE / "cutthrough"
+    sources = "".join(file.read_text() for pattern in ("*.pyx", "*.pxd")
+                      for file in package.rglob(pattern))
+    made = [TREE / "build/c" / file.relative_to(TREE).with_suffix(".c")
+            for file in package.rglob("*.pyx")]
+    asked = {name for file in made for name in by_name.findall(file.read_text())}
+    asked -= {"base", "memview", "size"}    # of the memory views that Cython adds
+    assert len(asked) > 5
+    public = set(re.findall(r"^ +(?:cp)?def _?(\w+)", sources, re.M))
+    public |= set(re.findall(r"cdef (?:readonly|public) [^#\n]*?(\w+) *(?:#.*)?$",
+                             sources, re.M))
+    undeclared = asked - public
+    assert not undeclared
+
+
 @pytest.mark.slow
 def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
     subprocess.run(
