@@ -19,7 +19,7 @@ from cutthrough.session.chunked_body cimport scan_of
 from cutthrough.session.client cimport Client, carries_tunnel
 from cutthrough.session.filtering cimport Filtering, filtering_of
 from cutthrough.session.inside cimport is_intercepted
-from cutthrough.session.phases cimport Stamps, end_last_phase
+from cutthrough.session.stamps cimport Stamps, end_last_phase
 from cutthrough.session.request cimport Request
 from cutthrough.wire.http1 cimport HTTP_11
 from cutthrough.wire.names cimport M_CONNECT

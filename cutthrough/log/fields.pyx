@@ -21,7 +21,7 @@ from cutthrough.session.client cimport Client, parent_of, peer_of, worker_of_id
 from cutthrough.session.filtering cimport WAS_AT_BREAKPOINT, Shown, filtering_of, shown_of
 from cutthrough.session.inside cimport is_intercepted, opening_of
 from cutthrough.session.request cimport Request
-from cutthrough.session.phases cimport Stamps
+from cutthrough.session.stamps cimport Stamps
 from cutthrough.session.proxied cimport sender_of
 from cutthrough.session.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.source cimport name_of_source

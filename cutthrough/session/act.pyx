@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The faults of the deciding rule, applied to a request before it goes on, its filters and breakpoint.
 
-    rules, hook ─> limits ─> HELD, for a latency ─> HELD, by filters ─> route
+    rules, hook ─> limits ─> HELD, for a latency ─> HELD, by filters ─> the way to the origin
 
 Faults are drawn once for a request or tunnel. A bound on bandwidth or data is a part of its
 terms, so that the pumps pace it as they pace limits. If the rule depends on the address, this
@@ -14,45 +14,52 @@ from cutthrough.policy.faults import draw
 from cutthrough.session.charge cimport admit_with_faults
 from cutthrough.session.client cimport Client, is_last
 from cutthrough.session.filtering cimport begin_filters, end_wait
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_FILTER, parked
 from cutthrough.session.recording_mode cimport AWAITS_ROOM
 from cutthrough.session.recording_room cimport end_waiting
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.state cimport HELD
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 
 
-cdef int act(Client c) except -1:
+cdef int apply_faults(Client c) except -1:
     cdef int outcome
+    if not is_due(c):
+        return OK
     policy = c.snapshot.acl.policy
     rule = c.snapshot.acl.rules[c.request.rule]
     drawn = draw([policy.faults[name] for name in rule.faults])
     c.request.acted = True
     outcome = admit_with_faults(c, drawn.bandwidth, drawn.limit_data)
     if outcome != OK:
-        return c.refuse(outcome)
+        return outcome
     if drawn.reset_peer:
-        return c.abort(FAULT_RESET, True)
+        return parked(c.abort(FAULT_RESET, True))
     if drawn.status:
-        return answer(c, drawn.status)
+        return parked(answer(c, drawn.status))
     if drawn.latency_ms == 0:
-        return go_on(c)
+        return OK
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>drawn.latency_ms
-    return c.poller.arm(c, c.silent_ms)
+    return parked(c.poller.arm(c, c.silent_ms))
 
 
 cdef int end_hold(Client c) except -1:
     if c.request.room == AWAITS_ROOM:
         return end_waiting(c)
-    return go_on(c) if c.filtering is None else end_wait(c)
-
-
-cdef int go_on(Client c) except -1:
+    if c.filtering is not None:
+        return end_wait(c)
     c.stamps.hook_us += end_brief_phase(&c.stamps)
-    if c.request.acts & (BY_FILTERS | BY_BREAKPOINT) and not c.request.is_tunnel:
-        return begin_filters(c)
-    return c.route(False)
+    return c.resume(PHASE_FILTER)
+
+
+cdef int filter_head(Client c) except -1:
+    """Each head of a client's goes through the filters once."""
+    if c.filtering is not None or not c.request.acted or c.request.is_tunnel or (
+            not c.request.acts & (BY_FILTERS | BY_BREAKPOINT)):
+        return OK
+    return parked(begin_filters(c))
 
 
 cdef int answer(Client c, int status) except -1:

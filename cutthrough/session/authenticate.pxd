@@ -19,6 +19,8 @@ cdef int authenticate_nobody(Client c) except -1
 cdef int take_outer_user(Client c, Inside inside) except -1
 # Neither the listener nor a certificate of the client makes them unnecessary.
 cdef bint needs_credentials(Client c) except -1
+# The phase: the request waits in AUTH if its credentials are not known.
+cdef int verify(Client c) except -1
 # The request waits in AUTH; `on_verified(request_id, answer)` is called with the result.
 cdef int ask_verifier(Client c, on_verified) except -1
 # `answer`: the verifier's, an Account or the label of an outcome. Returns an Outcome.

@@ -9,6 +9,7 @@ the Client holds the fields that are still needed.
 
 from functools import partial
 
+from libc.stdint cimport uint32_t
 from cutthrough.net.buffers cimport OF_REQUESTS, change_share
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
@@ -17,7 +18,8 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.client cimport Client, leave_place
 from cutthrough.session.inside cimport Inside
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.stamps cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_JUDGE, parked
 from cutthrough.session.secure cimport certified_name
 from cutthrough.session.shed cimport lend_head, list_waiting
 from cutthrough.session.state cimport AUTH
@@ -130,6 +132,28 @@ cdef int on_known(Client c) except -1:
         change_share(c.input, OF_REQUESTS)
         change_share(c.head, OF_REQUESTS)
     return OK
+
+
+cdef int verify(Client c) except -1:
+    return OK if c.account is not None else parked(ask_verifier(c, partial(on_verified, c)))
+
+
+def on_verified(Client c, request_id, answer, uint32_t retry_s):
+    """The verifier's answer: an Account, or the label of an outcome; and the seconds until
+    another attempt is verified."""
+    cdef int outcome
+    if c.state != AUTH or c.request_id != request_id:
+        return                          # it has ended meanwhile
+    try:
+        c.poller.take_time()
+        outcome = take_answer(c, answer)
+        c.request.retry_s = retry_s
+        if outcome != OK:
+            c.refuse(outcome)
+        else:
+            c.resume(PHASE_JUDGE)
+    except BaseException:
+        c.poller.contain(c)
 
 
 cdef int ask_verifier(Client c, on_verified) except -1:

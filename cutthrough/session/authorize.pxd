@@ -3,7 +3,10 @@
 from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
-# Called when the user is known, before anything is resolved. Returns an Outcome.
+# The phase: called when the user is known, before anything is resolved. Addresses are judged
+# later, each one. Returns an Outcome, from the Client's fields alone: the head may be gone by then.
+cdef int judge(Client c) except -1
+# Its rules alone: of each datagram, too. Returns an Outcome.
 cdef int judge_request(Client c) except -1
 # Called for each address before it is connected to (R26). Returns an Outcome.
 cdef int judge_address(Client c, const Address *address) except -1
@@ -14,12 +17,6 @@ cdef int judge_opening(Client c) except -1
 cdef int judge_server_name(Client c) except -1
 # The key of the share that its queries to name servers and to the hook count against.
 cdef bytes asker_of(Client c)
-# Is there an operator's function, and no cached verdict of it?
-cdef bint must_ask(Client c) except -1
-# Calls it, and waits in DECIDE; `on_decided(request_id, decision)` goes on.
-cdef int ask_hook(Client c, on_decided) except -1
-# `decision`: a Decision, None if it failed, a label if it was not called. Returns an Outcome.
-cdef int take_decision(Client c, decision) except -1
 # The request becomes a tunnel: would a reload have cut it meanwhile?
 cdef bint is_cut_meanwhile(Client c) except -1
 # A tunnel that another process let in now belongs to the newest snapshot. False: that

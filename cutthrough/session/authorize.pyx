@@ -1,25 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""May it pass? The policy's rules, its floor and its hook, applied to one request.
+"""May it pass? The policy's rules and its floor, applied to one request.
 
 The name is judged first, so that a request that no address could save is refused without a
-query. Then each address is judged, because a name may resolve to anything (R26). The rules
-come before the hook, and the hook is called only if they let the request pass: both must
-agree. Rules that depend on a tunnel's first bytes are applied when these are there: see peek.
+query. Then each address is judged, because a name may resolve to anything (R26). Rules that
+depend on a tunnel's first bytes are applied when these are there: see peek.
 
 A reload judges each tunnel again by the newer snapshot (`recheck`): a tunnel that the new
 rules refuse is cut if the rule is configured so.
 """
 
-from functools import partial
-
-from libc.stdint cimport uint16_t
+from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.address cimport (
-    ADDRESS_TEXT, UNIX_CALLER, Address, parse_address, print_address)
-from cutthrough.outcome cimport (
-    DESTINATION_DENIED, OK, POLICY_UNAVAILABLE, SNI_DENIED, TLS_REFUSED)
-from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.net.address cimport UNIX_CALLER, Address, parse_address
+from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
 from cutthrough.policy.acl cimport (
     KIND_UPGRADE, NOT_ASKED, REPLAYS, Acl, Question, Verdict)
 from cutthrough.policy.auth cimport Account
@@ -33,7 +27,7 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.inside cimport Inside, identify, names_server
 from cutthrough.session.narrowing cimport CERTIFIED
 from cutthrough.session.request cimport Request
-from cutthrough.session.state cimport DECIDE, HALF_CLOSED, PEEK
+from cutthrough.session.state cimport HALF_CLOSED, PEEK
 from cutthrough.wire.names cimport M_CONNECT, M_GET, M_POST, M_UDP, is_connect
 from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.paths cimport Path, set_path
@@ -41,6 +35,15 @@ from cutthrough.wire.authority cimport HOST_NAME
 
 # Of the request that is judged
 cdef Path path
+
+
+cdef int judge(Client c) except -1:
+    cdef int64_t most = c.context.most_body
+    cdef int outcome
+    if most and c.up_open and c.relay.up.left > most:
+        return BODY_TOO_LARGE
+    outcome = judge_request(c)
+    return outcome if outcome != OK else c.request.final_recipient_outcome
 
 
 cdef int judge_request(Client c) except -1:
@@ -308,47 +311,6 @@ cdef bytes asker_of(Client c):
     if c.user is not None:
         return c.user
     return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
-
-
-# --- the hook ----------------------------------------------------------------------
-
-cdef bint must_ask(Client c) except -1:
-    if c.snapshot.hook is None:
-        return False
-    c.decision = c.snapshot.verdicts.find(c.account.name, c.key, c.poller.time_ms())
-    return c.decision is None
-
-
-cdef int ask_hook(Client c, on_decided) except -1:
-    cdef char text[ADDRESS_TEXT]
-    cdef int n = print_address(&c.address, text)
-    c._set_state(DECIDE)
-    c.snapshot.hook.ask(c.account.name, c.key, c.account.groups, text[:n].decode(), method_of(c),
-                        partial(on_decided, c.request_id), c.request_id)
-    return 0
-
-
-cdef object method_of(Client c):
-    """The method as the client wrote it; for a plain request, from the rewritten head."""
-    cdef const char *data
-    cdef size_t n = 0
-    if c.request.has_upgrade:
-        return "UPGRADE"
-    if c.head == NULL:
-        return "CONNECT"
-    data = bytes_of(c.head)
-    while data[n] != b" ":
-        n += 1
-    return data[:n].decode()
-
-
-cdef int take_decision(Client c, decision) except -1:
-    if decision is None:
-        return POLICY_UNAVAILABLE           # it failed: fail closed
-    if isinstance(decision, str):
-        return OUTCOMES[decision]           # it was not called
-    c.decision = decision
-    return OK if c.decision.allow else DESTINATION_DENIED
 
 
 # --- tunnels under way -------------------------------------------------------------

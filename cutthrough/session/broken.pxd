@@ -6,3 +6,5 @@ from cutthrough.session.client cimport Client
 # a reset breaks a socket. On a unix socket a close breaks it too, and leaves no error. Takes the
 # error.
 cdef int outcome_of_break(Client client) noexcept
+# The phase: a client that has gone gets no origin. The kernel reports a reset once, and it has.
+cdef int watch_client(Client client) except -1

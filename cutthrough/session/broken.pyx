@@ -3,9 +3,14 @@
 
 from cutthrough.net.address cimport Address, from_sockaddr
 from cutthrough.net.linux cimport sockaddr_storage
-from cutthrough.net.sysio cimport read_own_name, take_error
-from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET
+from cutthrough.net.sysio cimport BROKEN, read_own_name, take_error
+from cutthrough.outcome cimport CLIENT_CLOSED, CLIENT_RESET, OK
 from cutthrough.session.client cimport Client
+from cutthrough.session.phase cimport parked
+
+
+cdef int watch_client(Client c) except -1:
+    return parked(c.abort(outcome_of_break(c), True)) if c.sock.ready & BROKEN else OK
 
 
 cdef int outcome_of_break(Client c) noexcept:

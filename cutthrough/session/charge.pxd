@@ -3,9 +3,11 @@
 from libc.stdint cimport int64_t
 from cutthrough.session.client cimport Client
 
-# All six return an Outcome: OK, or the refusal.
+# All seven return an Outcome: OK, or the refusal.
 # For a connection just accepted.
 cdef int admit_connection(Client client) noexcept
+# The phase: admits the user, unless limits depend on the destination's address.
+cdef int charge(Client client) except -1
 # client.user is known and may go there. Called for each request; _clear_request and close
 # give back what it charges. Called a second time, it corrects the charge if other limits
 # apply.

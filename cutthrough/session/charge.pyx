@@ -47,6 +47,10 @@ cdef int admit_connection(Client c) noexcept:
     return outcome_of(c.context.limiter.enter(&c.usage, c.address.family, c.address.bytes))
 
 
+cdef int charge(Client c) except -1:
+    return OK if c.request.address_dependent else admit_user(c)
+
+
 cdef int admit_user(Client c) except -1:
     return admit(c, terms_now(c))
 

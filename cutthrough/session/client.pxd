@@ -16,7 +16,7 @@ from cutthrough.policy.parents cimport Standing
 from cutthrough.session.context cimport Context
 from cutthrough.session.entrance cimport Entrance
 from cutthrough.session.passage cimport Passage
-from cutthrough.session.phases cimport Stamps
+from cutthrough.session.stamps cimport Stamps
 from cutthrough.session.places cimport GUEST, STRANGER
 from cutthrough.session.request cimport Request
 from cutthrough.session.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, STREAMS
@@ -159,15 +159,11 @@ cdef class Client(StreamOwner):
     cdef bint waits_for_100(self) noexcept
     # Is a request or tunnel under way, and has it reached its greatest age?
     cdef bint is_too_old(self) noexcept
-    # A session has the next four; a call at a probe is an error, see refuse_call.
-    # Finds a way to the origin for the request in hand; `fresh`: not from the idle pool.
-    cdef int route(self, bint fresh) except -1
-    # The origin's TLS handshake is done, for a request inside an intercepted connection.
-    cdef int on_secured(self) except -1
+    # A session has the next two; a call at a probe is an error, see refuse_call.
+    # The request in hand goes on at this phase; see phases.
+    cdef int resume(self, int phase) except -1
     # Goes on with a final response whose head filters have let pass.
     cdef int replay(self, char *data, size_t n) except -1
-    # Judges the request once more, for another destination, and goes on with it.
-    cdef int judge_again(self) except -1
     # The destination as the idle pool knows it, which may depend on the user.
     cdef bytes pool_key(self)
     cdef int close_origin(self, bint abortive) except -1

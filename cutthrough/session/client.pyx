@@ -29,7 +29,7 @@ from cutthrough.session.awaited cimport NOBODY
 from cutthrough.session.chunked_body cimport drop_scan
 from cutthrough.session.context cimport Context
 from cutthrough.session.counters cimport Counters, count_end, count_reply
-from cutthrough.session.phases cimport end_last_phase
+from cutthrough.session.stamps cimport end_last_phase
 from cutthrough.session.request cimport Request
 from cutthrough.session.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
@@ -256,14 +256,8 @@ cdef class Client:
         self.close()
         return 1
 
-    cdef int route(self, bint fresh) except -1:
-        return refuse_call("route")
-
-    cdef int on_secured(self) except -1:
-        return refuse_call("on_secured")
-
-    cdef int judge_again(self) except -1:
-        return refuse_call("judge_again")
+    cdef int resume(self, int phase) except -1:
+        return refuse_call("resume")
 
     cdef int replay(self, char *data, size_t n) except -1:
         return refuse_call("replay")

@@ -29,10 +29,11 @@ from cutthrough.session.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.client cimport Client, Observer, is_last
 from cutthrough.session.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
 from cutthrough.session.parents cimport drop_parent, head_for_parent
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_CHARGE, PHASE_JUDGE
 from cutthrough.session.request cimport Request
 from cutthrough.session.sluice cimport (
     Sluice, close_sluice, fail, give, open_sluice, run_sluice)
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.state cimport HELD, RELAY, REQUEST
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
@@ -94,7 +95,7 @@ cdef class Filtering:
             c.poller.take_time()
             c.stamps.hook_us += end_brief_phase(&c.stamps)
             if text is None:
-                c.route(False)
+                c.resume(PHASE_CHARGE)
                 return
             self.marks |= CHANGED_REQUEST
             self.show(shown)
@@ -105,7 +106,7 @@ cdef class Filtering:
                 refuse_unfit(c, outcome, "on_request_head", UNFIT)
                 return
             drop_parent(c)                  # another request may have another way
-            c.judge_again()
+            c.resume(PHASE_JUDGE)
         except BaseException:
             c.poller.contain(c)
 

@@ -21,7 +21,7 @@ from cutthrough.session.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.filtering cimport begin_upload, takes_upload, up_sluice
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.flight_recorder cimport E_UP, note
-from cutthrough.session.phases cimport note_sent
+from cutthrough.session.stamps cimport note_sent
 from cutthrough.session.origin_streams cimport is_unread
 from cutthrough.session.parents cimport head_for_parent
 from cutthrough.session.recording_room cimport outcome_of_length, outcome_of_loss

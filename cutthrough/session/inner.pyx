@@ -18,7 +18,8 @@ from cutthrough.outcome cimport OK
 from cutthrough.session.authenticate cimport take_outer_user
 from cutthrough.session.client cimport Client, Observer
 from cutthrough.session.inside cimport Inside, pin_tunnel
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_JUDGE
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.secure cimport agreed_by
 from cutthrough.session.stage cimport STAGE_TRANSPARENT
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
@@ -66,7 +67,7 @@ cdef bint begin_by_greeting(Client c, Stream stream) except -1:
     if c.stamps.start_us == 0:
         c.begin()
     if begin_tunnel(c, UNKNOWN if found == UNDECIDED else found):
-        c.judge_again()
+        c.resume(PHASE_JUDGE)
     return True
 
 

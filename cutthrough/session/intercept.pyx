@@ -44,7 +44,8 @@ from cutthrough.session.inside cimport Inside, enclose
 from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
-from cutthrough.session.phases cimport end_brief_phase, end_phase
+from cutthrough.session.phase cimport PHASE_SEND
+from cutthrough.session.stamps cimport end_brief_phase, end_phase
 from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
@@ -136,7 +137,7 @@ cdef int go_on_securing(Client c) except -1:
         share(c)
     else:
         note_http1(c)
-    return c.on_secured()
+    return c.resume(PHASE_SEND)
 
 
 cdef int fail(Client c, int outcome) except -1:

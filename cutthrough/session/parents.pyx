@@ -33,6 +33,7 @@ from cutthrough.session.context cimport Context
 from cutthrough.session.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.inside cimport Inside, key_of_way
 from cutthrough.session.passage cimport Passage
+from cutthrough.session.phase cimport PHASE_WAY
 from cutthrough.session.request cimport Request
 from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
@@ -375,7 +376,8 @@ cdef int lose_parent(Client c, int outcome) except -1:
     p.leg = 0
     p.seeks_parent = False
     c.close_origin(False)
-    return c.refuse(outcome) if decided else c.route(True)
+    c.request.dials = True
+    return c.refuse(outcome) if decided else c.resume(PHASE_WAY)
 
 
 cdef bint names_destination(Client c, int outcome) noexcept:

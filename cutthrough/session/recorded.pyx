@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A request whose rule replays: the player finds its recording, and that is the answer.
 
-    find_way ─> HELD ──────────────────────> RELAY      a recording answers
-                  ├> REQUEST (its body) ─> HELD ─> …    the body counts: it is read first
-                  └> route                              none does: on to the origin, or refused
+    replay ─> HELD ──────────────────────> RELAY      a recording answers
+                ├> REQUEST (its body) ─> HELD ─> …    the body counts: it is read first
+                └> the next phase                     none does: on to the origin, or refused
 
 The player is Python, and takes some 12 us. If it would give the same answer again, the answer is
 kept here, by the bytes of the request that count, until recordings change. When the request comes
@@ -34,7 +34,8 @@ from cutthrough.session.filtered_head cimport host_of
 from cutthrough.session.filtering cimport send_head_now
 from cutthrough.session.inside cimport Inside
 from cutthrough.session.parents cimport head_for_parent
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_WAY
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.request cimport Request
 from cutthrough.session.response cimport pump_down
@@ -392,7 +393,7 @@ cdef class Replay(Filtering):
         try:
             c.poller.take_time()
             c.stamps.hook_us += end_brief_phase(&c.stamps)
-            c.route(False)
+            c.resume(PHASE_WAY)
         except BaseException:
             c.poller.contain(c)
 

@@ -41,8 +41,9 @@ cdef inline int outcome_of_loss(Client client) noexcept:
 
 # Takes room for it. False: there is none, or others wait for it.
 cdef bint takes_room(Client client) except -1
-# It waits for room, in HELD; or it ends, or goes on unrecorded, as its rule says.
-cdef int await_room(Client client) except -1
+# The phase: if there is no room, the request waits in HELD, goes on unrecorded or is refused, as
+# its rule says. If the rule is known only by the address, the phase comes again.
+cdef int take_room(Client client) except -1
 # It has waited long enough.
 cdef int end_waiting(Client client) except -1
 # Its rule refuses what cannot be recorded: bounds its response, whose framing is known. Returns

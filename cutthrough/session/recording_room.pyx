@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Room for exchanges that are recorded: some begin, some wait, some go on unrecorded.
 
-    find_way ── takes_room ─> the origin                the writer keeps up: the usual case
-                    └─ HELD, in the order of arrival ─> find_way
-                         └─ its rule's time, or too many wait ─> refused, or unrecorded
+    take_room ──────────────────────────────> the origin     the writer keeps up: the usual case
+         └─ HELD, in the order of arrival ──> the way is looked for again
+              └─ its rule's time, or too many wait ─> refused, or unrecorded
 
 Records wait in a ring for one writer. If the writer is behind, recorded requests do not begin until
 it has caught up, because the record of an exchange under way would be lost. Other requests never
@@ -21,9 +21,10 @@ from cutthrough.policy.acl cimport Row
 from cutthrough.session.chunked_body cimport Scan, scan_of
 from cutthrough.session.client cimport Client
 from cutthrough.session.context cimport Context
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_WAY, parked
 from cutthrough.session.recording_mode cimport (
     AWAITS_ROOM, GOES_UNRECORDED, HAS_ROOM, MUST_FIT, UNASKED)
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.state cimport HELD
 
 log = logging.getLogger("cutthrough")
@@ -83,7 +84,7 @@ cdef class Room(Endpoint):
             try:
                 c.poller.take_time()
                 c.stamps.hook_us += end_brief_phase(&c.stamps)
-                c.route(False)
+                c.resume(PHASE_WAY)
             except BaseException:
                 c.poller.contain(c)
         self.fill()
@@ -130,13 +131,20 @@ cdef bint takes_room(Client c) except -1:
     return True
 
 
+cdef int take_room(Client c) except -1:
+    if not wants_room(c) or c.request.address_dependent or takes_room(c):
+        return OK
+    return await_room(c)
+
+
 cdef int await_room(Client c) except -1:
+    """As a phase returns: it waits, it goes on unrecorded, or it is refused."""
     cdef Room room = <Room>c.context.room
     cdef const Row *row = &c.snapshot.acl.rows[c.request.rule]
     cdef bytes label = c.snapshot.acl.label(c.request.rule)
     cdef uint64_t depth = room.depths.get(label, 0)
     if is_too_large(room, c):
-        return c.refuse(RECORDING_TOO_LARGE)
+        return RECORDING_TOO_LARGE
     if depth >= row.queue:
         return go_without(c)
     room.depths[label] = depth + 1
@@ -146,25 +154,28 @@ cdef int await_room(Client c) except -1:
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + row.queue_ms
     c.poller.arm(c, c.silent_ms)
-    return room.watch()
+    return parked(room.watch())
 
 
 cdef int end_waiting(Client c) except -1:
+    cdef int outcome
     c.stamps.hook_us += end_brief_phase(&c.stamps)
-    return go_without(c)
+    outcome = go_without(c)
+    return c.refuse(outcome) if outcome != OK else c.resume(PHASE_WAY)
 
 
 cdef int go_without(Client c) except -1:
+    """Returns an Outcome."""
     cdef Room room = <Room>c.context.room
     forget(room, c)
     if refuses(c):
-        return c.refuse(RECORDING_FULL)
+        return RECORDING_FULL
     c.request.room = GOES_UNRECORDED
     room.passed += 1
     if room.passed & (room.passed - 1) == 0:        # 1, 2, 4, 8 …: never a flood
         log.warning("a request to %s is not recorded: the writer is behind (%d so far)",
                     c.key[:len(c.key) - 2].decode("latin-1"), room.passed)
-    return c.route(False)
+    return OK
 
 
 cdef int forget(Room room, Client c) except -1:

@@ -22,6 +22,7 @@ cdef struct Request:
     uint8_t has_upgrade
     uint8_t can_retry                   # safe to send again, no byte of a body sent (R19)
     uint8_t retried
+    uint8_t dials                       # no connection from the idle pool is good enough
     uint8_t resumes                     # retried, and what was sent waits in the pump
     uint8_t final_recipient_outcome     # Outcome if the request ends here (Max-Forwards), or OK
     uint8_t address_dependent           # rule and limits depend on the address, not known yet

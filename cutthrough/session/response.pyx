@@ -31,7 +31,7 @@ from cutthrough.session.filtering cimport down_sluice, is_held, takes_response
 from cutthrough.session.min_rate cimport wait_for
 from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport may_ask_again, take_back
-from cutthrough.session.phases cimport end_phase
+from cutthrough.session.stamps cimport end_phase
 from cutthrough.session.recording_mode cimport MUST_FIT
 from cutthrough.session.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.request cimport Request
@@ -50,6 +50,7 @@ from cutthrough.wire.rewrite cimport (
     ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
     build_response_head, is_offered)
 from cutthrough.session.chunked_body cimport Scan, drop_scan, scan_of, scan_through
+from cutthrough.session.phase cimport PHASE_WAY
 
 cdef enum:
     MOST_INTERIM = 32           # 1xx heads before the final one; no 1xx is ever needed twice
@@ -114,7 +115,8 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
         if r.retried:
             c.context.counters.retried += 1
             end_phase(&c.stamps)            # the dead connection's time is no look-up's
-            return c.route(True)
+            r.dials = True
+            return c.resume(PHASE_WAY)
     return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
 
 

@@ -4,15 +4,22 @@ from cutthrough.net.connector cimport Connector, Stream
 from cutthrough.net.address cimport Address
 from cutthrough.session.client cimport Client
 
-# For the request in hand; its limits are charged already unless they depend on the address.
-# `fresh`: not from the idle pool.
-cdef int find_way(Client client, bint fresh) except -1
+# The phases, for the request in hand; its limits are charged already unless they depend on the
+# address.
+cdef int replay(Client client) except -1
+cdef int answer_by_function(Client client) except -1
+cdef int choose_way(Client client) except -1
+cdef int reuse(Client client) except -1
+cdef int take_turn_to_dial(Client client) except -1
+cdef int connect(Client client) except -1
+# client.origin is connected to the origin, and secured if it has to be: the request is sent, or
+# its tunnel begins.
+cdef int send(Client client) except -1
+
 # May the request be connected to this address, without a parent? Not if the address's rule names
 # another way than the request's (R44). The reason of a refusal is kept in request.denied.
 cdef bint may_dial_directly(Client client, const Address *address) except -1
 # The parent's socket may be readable; in state PARENT.
 cdef int on_parent(Client client) except -1
-# client.origin is connected to the origin, and secured if it has to be.
-cdef int use_origin(Client client) except -1
 # The dial has ended: see StreamOwner.on_dialled.
 cdef int take_origin(Client client, Connector connector, Stream stream, int error) except -1

@@ -1,11 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The way to the origin: a connection from the idle pool, or a new one.
 
-    find_way ─> idle pool ───────────────────────────┐
-             ├> a recording, which is played         │
-             ├> a function of this process ──────────┤
-             └> resolver ─> dial_all ─> take_origin ─> forward, tunnel
-                                └─> a parent ─^
+    replay              a recording answers
+    answer_by_function  a function of this process is the origin
+    choose_way          directly, or by a parent
+    reuse               a connection that is open ──────────────┐
+    take_turn_to_dial   another request's, in a moment          ├─> send ─> forward, tunnel
+    connect             resolver ─> dial_all ─> take_origin ────┘
+                                        └─> a parent ─^
+
+The phases of a request that look for its way, in the order of the table in `phases`.
 
 Each address is judged before it is dialled, and before an idle connection to it is used
 (R26). If the user's limits depend on the address, they are charged here.
@@ -26,7 +30,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.parents cimport Way
-from cutthrough.session.act cimport act
+from cutthrough.session.act cimport is_due
 from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.charge cimport admit_user
 from cutthrough.session.client cimport Client, Observer
@@ -45,10 +49,12 @@ from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_ta
 from cutthrough.session.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
     seeks_parent, set_source_aside, way_of)
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport (
+    PARKED, PHASE_FAULTS, PHASE_JUDGE, PHASE_REPLAY, PHASE_ROOM, PHASE_SEND, PHASE_WAY, parked)
 from cutthrough.session.recorded cimport begin_replay, judge_replayed, plays
-from cutthrough.session.recording_room cimport await_room, takes_room, wants_room
+from cutthrough.session.recording_room cimport takes_room, wants_room
 from cutthrough.session.request cimport Request
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.session.transparent cimport destination_alone, forget_name, prove
 from cutthrough.session.target cimport outcome_of_loop
@@ -65,86 +71,108 @@ cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 assert len(ESTABLISHED) == ESTABLISHED_BYTES
 
 
-cdef int find_way(Client c, bint fresh) except -1:
-    cdef Stream stream
+cdef int replay(Client c) except -1:
+    return parked(play(c, NULL)) if plays(c) else OK
+
+
+cdef int answer_by_function(Client c) except -1:
+    if c.filtering is not None and (<Filtering>c.filtering).function is not None:
+        return parked(answer_locally(c, (<Filtering>c.filtering).function))
+    if c.context.local_origins is None or (
+            c.request.narrowed and c.request.narrowed != CERTIFIED):
+        return OK
+    function = c.context.local_origins.get(key_of_way(c))
+    return OK if function is None else parked(answer_locally(c, function))
+
+
+cdef int choose_way(Client c) except -1:
+    if c.snapshot.ways is not None and not choose_parent(c):
+        return PARKED
+    # If the parent resolves the name, no address will say that the request may pass
+    return DESTINATION_DENIED if goes_by_name(c) and c.request.address_dependent else OK
+
+
+cdef inline bint goes_by_name(Client c) except -1:
+    return c.passage is not None and is_resolved_there(c)
+
+
+cdef int reuse(Client c) except -1:
+    """Takes a connection that is open, if the request may reach its address by the same way."""
+    cdef Request *r = &c.request
+    cdef Stream stream = None
+    cdef uint16_t source = r.hop.source
+    cdef uint16_t route = r.route
+    cdef int outcome, phase
+    cdef bint may
+    if r.dials or not (r.can_retry or c.entrance.is_inside):
+        return OK
+    if c.entrance.is_inside:
+        stream = take_spare(c)
+        if stream is None:
+            stream = take_stream(c)
+    if stream is None and r.can_retry:
+        stream = c.context.idle_pool.take(&r.hop, c.pool_key())
+    if stream is None:
+        return OK
+    c.origin = stream
+    stream.owner = c
+    may = (not r.narrowed or prove(c, &stream.address, 1)) and (
+        stream.address.family == 0 or may_reach(c, &stream.address))
+    set_source_aside(c)
+    if not may or r.hop.source != source or r.route != route:
+        c.close_origin(False)           # dialled for a user who may reach its address
+        return OK
+    outcome = admit_late(c, &stream.address, 1)
+    if outcome != OK:
+        return outcome
+    if is_stream(&stream.sock):
+        share(c)
+    phase = phase_of_rule(c)
+    if phase != PHASE_SEND:
+        c.origin = None
+        c.context.idle_pool.park(stream, &r.hop, c.pool_key())
+        return parked(c.resume(phase))
+    stream.set_deadline(0)
+    c.context.counters.reused += 1
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
+    return OK
+
+
+cdef int phase_of_rule(Client c) except -1:
+    """The phase to go back to, now that an address has told the rule; PHASE_SEND: none."""
+    if is_due(c):
+        return PHASE_FAULTS
+    if plays(c):
+        return PHASE_REPLAY
+    return PHASE_ROOM if wants_room(c) and not takes_room(c) else PHASE_SEND
+
+
+cdef int take_turn_to_dial(Client c) except -1:
+    """If another request makes a connection that this one can share, it is waited for."""
+    return PARKED if c.origin is None and c.entrance.is_inside and takes_turns(c) else OK
+
+
+cdef int connect(Client c) except -1:
+    """Resolves the name, unless the parent does, and dials."""
     cdef Address literal
     cdef bytes host
-    cdef uint16_t source
-    cdef int outcome
-    cdef bint by_name, may
-    cdef uint16_t route
-    if plays(c):
-        return play(c, NULL)
-    if wants_room(c) and not c.request.address_dependent and not takes_room(c):
-        return await_room(c)
-    if c.filtering is not None and (<Filtering>c.filtering).function is not None:
-        return answer_locally(c, (<Filtering>c.filtering).function)
-    if c.context.local_origins is not None and (
-            not c.request.narrowed or c.request.narrowed == CERTIFIED):
-        function = c.context.local_origins.get(key_of_way(c))
-        if function is not None:
-            return answer_locally(c, function)
-    if c.snapshot.ways is not None and not choose_parent(c):
-        return 0
-    by_name = c.passage is not None and is_resolved_there(c)
-    if by_name and c.request.address_dependent:
-        return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
-    if not fresh and (c.request.can_retry or c.entrance.is_inside):
-        stream = None
-        if c.entrance.is_inside:
-            stream = take_spare(c)
-            if stream is None:
-                stream = take_stream(c)
-        if stream is None and c.request.can_retry:
-            stream = c.context.idle_pool.take(&c.request.hop, c.pool_key())
-        if stream is not None:
-            c.origin = stream
-            stream.owner = c
-            source = c.request.hop.source
-            route = c.request.route
-            may = (not c.request.narrowed or prove(c, &stream.address, 1)) and (
-                stream.address.family == 0 or may_reach(c, &stream.address))
-            set_source_aside(c)
-            if may and c.request.hop.source == source and c.request.route == route:
-                outcome = admit_late(c, &stream.address, 1)
-                if outcome:
-                    return c.refuse(outcome)
-                if is_stream(&stream.sock):
-                    share(c)
-                if c.request.acts and not c.request.acted:
-                    c.origin = None
-                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
-                    return act(c)
-                if plays(c):
-                    c.origin = None
-                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
-                    return play(c, NULL)
-                if wants_room(c) and not takes_room(c):
-                    c.origin = None
-                    c.context.idle_pool.park(stream, &c.request.hop, c.pool_key())
-                    return await_room(c)
-                stream.set_deadline(0)
-                c.context.counters.reused += 1
-                note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
-                return use_origin(c)
-            c.close_origin(False)       # dialled for a user who may reach its address
-    if c.entrance.is_inside and takes_turns(c):
-        return 0                        # for the connection that another request makes
-    if by_name:
-        return dial_parent(c, NULL, NULL)
+    if c.origin is not None:
+        return OK
+    if goes_by_name(c):
+        return parked(dial_parent(c, NULL, NULL))
     if c.request.narrowed >= PROVEN:    # again; a name is followed once in a request
-        return dial_all(c, destination_alone(c))
+        return parked(dial_all(c, destination_alone(c)))
     host = c.key[:len(c.key) - 2]
     if c.request.host_kind != HOST_NAME:
         parse_address(host, &literal)
-        return dial_all(c, one_address(literal.family, literal.bytes))
-    found = c.context.resolver.cached(host)
-    if found is not None:
-        return dial_all(c, found)
+        return parked(dial_all(c, one_address(literal.family, literal.bytes)))
+    answer = c.context.resolver.cached(host)
+    if answer is not None:
+        return parked(dial_all(c, answer))
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
                                asker_of(c), c.request_id)
-    return 0
+    return PARKED
 
 
 cdef int play(Client c, const Address *address) except -1:
@@ -175,11 +203,17 @@ cdef int answer_locally(Client c, function) except -1:
         return 0                        # the function has ended it
     if error:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
-        return find_way(c, True) if relieve(c.context, error) else (
+        return dial_anew(c) if relieve(c.context, error) else (
             c.refuse(outcome_of_errno(error)))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
-    return use_origin(c)
+    return c.resume(PHASE_SEND)
+
+
+cdef int dial_anew(Client c) except -1:
+    """Descriptors are free again: the pool has given them."""
+    c.request.dials = True
+    return c.resume(PHASE_WAY)
 
 
 def on_resolved(Client c, request_id, answer):
@@ -195,7 +229,7 @@ def on_resolved(Client c, request_id, answer):
 
 cdef int dial_all(Client c, answer) except -1:
     cdef Addresses addresses
-    cdef int i, other, outcome
+    cdef int i, other, outcome, phase
     if c.request.host_kind == HOST_NAME:
         c.stamps.dns_us = end_brief_phase(&c.stamps)
     if c.request.narrowed == NARROWED and answer != "question_limit":
@@ -215,18 +249,14 @@ cdef int dial_all(Client c, answer) except -1:
     outcome = admit_late(c, addresses.items, addresses.n)
     if outcome:
         return c.refuse(outcome)
-    if c.request.acts and not c.request.acted:
-        return act(c)
-    for i in range(addresses.n):        # the rule is known only now
-        if c.context.player is None or not may_reach(c, &addresses.items[i]):
-            continue
-        if plays(c):
-            leave_turn(c)
-            return play(c, &addresses.items[i])
-        if wants_room(c) and not takes_room(c):
-            leave_turn(c)
-            return await_room(c)
-        break
+    i = 0
+    while c.context.player is not None and i < addresses.n and (
+            not may_reach(c, &addresses.items[i])):
+        i += 1
+    phase = phase_of_rule(c) if i < addresses.n else PHASE_SEND
+    if phase != PHASE_SEND:
+        leave_turn(c)
+        return play(c, &addresses.items[i]) if phase == PHASE_REPLAY else c.resume(phase)
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)
         if i < 0:
@@ -252,7 +282,7 @@ cdef int follow_address(Client c) except -1:
     """The name of a transparent request is not its destination's: the address is judged."""
     drop_parent(c)                      # the address may have another route
     forget_name(c)
-    return c.judge_again()
+    return c.resume(PHASE_JUDGE)
 
 
 cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
@@ -314,7 +344,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c.context, error):
-            return find_way(c, True)
+            return dial_anew(c)
         c.connector = connector         # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
@@ -327,7 +357,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         may_reach(c, &stream.address)    # last judged for another address: sets this one's rule
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
     count_dial(c.context.counters, stream.address.family, c.stamps.connect_us)
-    return secure_origin(c) if c.entrance.is_inside else use_origin(c)
+    return secure_origin(c) if c.entrance.is_inside else c.resume(PHASE_SEND)
 
 
 cdef int take_parent(Client c, Stream stream, int error) except -1:
@@ -335,7 +365,7 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c.context, error):
-            return find_way(c, True)
+            return dial_anew(c)
         if error == 0:
             return c.refuse(c.request.denied)
         if outcome_of_errno(error) == OVERLOADED:
@@ -372,21 +402,23 @@ cdef int reach_origin(Client c) except -1:
     c.passage.tls_us = 0
     c.stamps.origin_tls_us += tls_us
     c.stamps.connect_us -= tls_us
-    return secure_origin(c) if c.entrance.is_inside else use_origin(c)
+    return secure_origin(c) if c.entrance.is_inside else c.resume(PHASE_SEND)
 
 
-cdef int use_origin(Client c) except -1:
-    cdef char[MOST_SOCKS_REPLY] reply
+cdef int send(Client c) except -1:
     if c.request.is_tunnel and is_cut_meanwhile(c):
-        return c.refuse(DESTINATION_DENIED)
+        return DESTINATION_DENIED
     if c.context.observer is not None and not c.request.resumes:
         (<Observer>c.context.observer).on_route(c)
-    if c.request.is_tunnel:
-        if c.context.observer is not None:
-            (<Observer>c.context.observer).on_response(c, NULL, NULL)
-        if c.request.method == M_TUNNEL:
-            return start_tunnel(c, NULL, 0)
-        if c.request.method != M_CONNECT:
-            return start_tunnel(c, reply, build_socks_success(reply, c.request.hint))
-        return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)
-    return send_request(c)
+    return parked(open_tunnel(c) if c.request.is_tunnel else send_request(c))
+
+
+cdef int open_tunnel(Client c) except -1:
+    cdef char[MOST_SOCKS_REPLY] reply
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_response(c, NULL, NULL)
+    if c.request.method == M_TUNNEL:
+        return start_tunnel(c, NULL, 0)
+    if c.request.method != M_CONNECT:
+        return start_tunnel(c, reply, build_socks_success(reply, c.request.hint))
+    return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)

@@ -25,7 +25,7 @@ from cutthrough.outcome cimport (
     TLS_FAILED, TLS_UNSHARED)
 from cutthrough.session.client cimport Client, rest
 from cutthrough.session.counters cimport BOUND_HANDSHAKES
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.pinned cimport note_failure
 from cutthrough.session.shed cimport shed_part
 from cutthrough.session.stage cimport STAGE_TLS, STAGE_TLS_LATE

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A session decides whether a request may pass, and its way to the origin.
+"""A session reads the requests of a connection, and answers the events of its sockets.
 
-For every request of a connection, from its own bytes alone (R21, R23): parse, read the
-target, authenticate, apply the policy; then `route` finds the origin, and hands over to
-`forward` or `tunnel`. No earlier request has any influence.
+For every request, from its own bytes alone (R21, R23): parse, read the target, authenticate; then
+the phases (`phases`) judge it, find its way, and hand over to `forward` or `tunnel`. No earlier
+request has any influence.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.stdint cimport uint16_t, uint32_t
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
@@ -19,21 +19,20 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
-    BAD_REQUEST, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, DESTINATION_DENIED, INTERNAL_ERROR,
+    BAD_REQUEST, CLIENT_CLOSED, CLIENT_RESET, INTERNAL_ERROR,
     OK, OVERLOADED)
-from cutthrough.session.act cimport act, end_hold
+from cutthrough.session.act cimport end_hold
 from cutthrough.session.associate cimport associate, watch_association
-from cutthrough.session.authorize cimport (
-    ask_hook, judge_request, must_ask, take_decision)
 from cutthrough.session.broken cimport outcome_of_break
 from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.deadlines cimport (
     close_between, miss_head, miss_peek, miss_step, miss_transfer, miss_way)
 from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
 from cutthrough.session.forward cimport expect_body, on_client, on_origin
-from cutthrough.session.authenticate cimport ask_verifier, authenticate, take_answer
+from cutthrough.session.authenticate cimport authenticate
 from cutthrough.session.peek cimport peek
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
+from cutthrough.session.phases cimport run_phases
 from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
 from cutthrough.session.intercept cimport go_on_securing, on_spare
 from cutthrough.session.pac cimport send_pac
@@ -41,12 +40,12 @@ from cutthrough.session.response cimport replay_response
 from cutthrough.session.reuse cimport judge_reuse
 from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
 from cutthrough.session.request cimport Request
-from cutthrough.session.route cimport (
-    find_way, may_dial_directly, on_parent, take_origin, use_origin)
+from cutthrough.session.route cimport may_dial_directly, on_parent, take_origin
 from cutthrough.session.shed cimport keep_head, keep_part
 from cutthrough.session.source cimport key_of_pool, leave_by_source, prepare_origin
 from cutthrough.session.stage cimport STAGE_TLS
 from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, STREAMS_NEXT, run_stages
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.state cimport (
     AUTH, CLOSED, DATAGRAMS, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, HELD, IDLE, LINGER,
     N_STATES, PARENT, PEEK, RELAY, REQUEST, RESOLVE, RESPONSE, SECURE, STREAMS, TUNNEL)
@@ -55,7 +54,6 @@ from cutthrough.session.streams cimport (
 from cutthrough.session.target cimport IS_PAC, find_target
 from cutthrough.session.tunnel cimport run_tunnel
 from cutthrough.session.turns cimport ends_wait
-from cutthrough.session.charge cimport admit_user
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last, find_loop
 from cutthrough.wire.http1 cimport (
@@ -124,11 +122,8 @@ cdef class Session(Client):
             lose_streams(self)
         return Client.close(self)
 
-    cdef int route(self, bint fresh) except -1:
-        return find_way(self, fresh)
-
-    cdef int on_secured(self) except -1:
-        return use_origin(self)
+    cdef int resume(self, int phase) except -1:
+        return run_phases(self, phase)
 
     cdef int replay(self, char *data, size_t n) except -1:
         return replay_response(self, data, n)
@@ -157,19 +152,11 @@ cdef class Session(Client):
             return begin_streams(self)
         if next == HEAD_NEXT and (self.input != NULL or self.sock.ready & CAN_READ):
             return self.read_head()
-        return self.judge_tunnel() if next == REQUEST_NEXT else 0
-
-    cdef int judge_tunnel(self) except -1:
-        """The destination came without a head, and the user is known."""
-        cdef int outcome
-        if self.request.method == M_UDP:        # each datagram is judged, see associate
-            return associate(self)
-        outcome = self.decide()
-        if outcome != OK:
-            return self.refuse(outcome)
-        if self.sock.ready & BROKEN:            # the kernel reports a reset once
-            return self.abort(outcome_of_break(self), True)
-        return self.proceed()
+        if next != REQUEST_NEXT:
+            return 0
+        # The destination came without a head, and the user is known. Each datagram is judged
+        return associate(self) if self.request.method == M_UDP else (
+            run_phases(self, PHASE_JUDGE))
 
     # --- the head ------------------------------------------------------------------
 
@@ -224,27 +211,13 @@ cdef class Session(Client):
         if outcome == IS_PAC:
             return send_pac(self, &target)
         if outcome == OK:
-            outcome = self.prepare(data)
-        if outcome == OK and self.snapshot.ways is not None:
-            keep_fields(self, &head, data)
-        if outcome == OK and self.context.observer is not None:
-            (<Observer>self.context.observer).on_request(self, &head, data)
-        if outcome == OK:
-            outcome = authenticate(self, &head, data)
-        if outcome == OK and self.account is not None:
-            outcome = self.decide()
+            outcome = self.read_fields(data)
         if (<Journal>self.context.journal).wants_fields and (r.is_tunnel or r.has_upgrade):
             (<Journal>self.context.journal).note_head(self, &head, data)
         if not self.take_head(data, n, head_len):
             outcome = OVERLOADED
             r.persistent = False        # the next bytes are lost: their rest is no request (R6)
-        if outcome != OK:
-            return self.refuse(outcome)
-        if self.sock.ready & BROKEN:            # the kernel reports a reset once, and it has
-            return self.abort(outcome_of_break(self), True)
-        if self.account is None:
-            return ask_verifier(self, self.on_verified)
-        return self.proceed()
+        return self.refuse(outcome) if outcome != OK else run_phases(self, PHASE_VERIFY)
 
     cdef int read_request(self, const char *data) except -1:
         """Reads the destination and the body's length. Returns an Outcome, or IS_PAC."""
@@ -257,69 +230,16 @@ cdef class Session(Client):
         self.up_open = framing.kind != BODY_NONE
         return OK
 
-    def on_verified(self, request_id, answer, uint32_t retry_s):
-        """The verifier's answer: an Account, or the label of an outcome; and the seconds until
-        another attempt is verified."""
-        cdef int outcome
-        if self.state != AUTH or self.request_id != request_id:
-            return                          # it has ended meanwhile
-        try:
-            self.poller.take_time()
-            outcome = take_answer(self, answer)
-            self.request.retry_s = retry_s
-            if outcome == OK:
-                outcome = self.decide()
-            if outcome != OK:
-                self.refuse(outcome)
-            else:
-                self.proceed()
-        except BaseException:
-            self.poller.contain(self)
-
-    cdef int decide(self) except -1:
-        """Addresses are judged later, one by one."""
-        cdef int64_t most = self.context.most_body
-        cdef int outcome
-        if most and self.up_open and self.relay.up.left > most:
-            return BODY_TOO_LARGE
-        outcome = judge_request(self)
-        return outcome if outcome != OK else self.request.final_recipient_outcome
-
-    cdef int judge_again(self) except -1:
-        cdef int outcome = self.decide()
-        return self.refuse(outcome) if outcome != OK else self.proceed()
-
-    cdef int proceed(self) except -1:
-        cdef int outcome
-        if must_ask(self):
-            outcome = admit_user(self)      # limits guard the hook
-            return self.refuse(outcome) if outcome else ask_hook(self, self.on_decided)
-        if self.decision is not None and not self.decision.allow:
-            return self.refuse(DESTINATION_DENIED)
-        return self.set_out()
-
-    cdef int set_out(self) except -1:
-        if self.request.acts and not (self.request.acted | self.request.address_dependent):
-            return act(self)
-        # If the limits depend on the address, `route` charges them
-        cdef int outcome = OK if self.request.address_dependent else admit_user(self)
-        return self.refuse(outcome) if outcome else find_way(self, False)
-
-    def on_decided(self, request_id, decision):
-        """The hook's answer: a Decision, None if it failed, a label if it was not called."""
-        cdef int outcome
-        if self.state != DECIDE or self.request_id != request_id:
-            return                          # it has ended meanwhile
-        try:
-            self.poller.take_time()
-            self.stamps.hook_us = end_brief_phase(&self.stamps)
-            outcome = take_decision(self, decision)
-            if outcome != OK:
-                self.refuse(outcome)
-            else:
-                self.set_out()
-        except BaseException:
-            self.poller.contain(self)
+    cdef int read_fields(self, const char *data) except -1:
+        """What the phases need of the head, and whose it is. Returns an Outcome."""
+        cdef int outcome = self.prepare(data)
+        if outcome != OK:
+            return outcome
+        if self.snapshot.ways is not None:
+            keep_fields(self, &head, data)
+        if self.context.observer is not None:
+            (<Observer>self.context.observer).on_request(self, &head, data)
+        return authenticate(self, &head, data)
 
     cdef int prepare(self, const char *data) except -1:
         """Builds the head to send up. Returns an Outcome."""
@@ -344,7 +264,7 @@ cdef class Session(Client):
         if not keep_head(self, head_scratch(), n):
             return OVERLOADED
         judge_reuse(self, &head, data, &framing)
-        # Stored only: decide() returns it after the rules, which may refuse the request first
+        # Stored only: `judge` returns it after the rules, which may refuse the request first
         r.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
 
@@ -374,7 +294,10 @@ cdef int leave_bytes(Client c) except -1:
     """The client's bytes wait in the kernel while the proxy decides, resolves and dials."""
     if c.sock.ready & BROKEN:
         return c.abort(outcome_of_break(c), True)
-    return 0 if c.turn is None or not ends_wait(c) else find_way(c, False)
+    if c.turn is None or not ends_wait(c):
+        return 0
+    c.request.dials = False                     # the connection was waited for
+    return c.resume(PHASE_WAY)
 
 
 cdef int take_body(Client c) except -1:

@@ -22,7 +22,7 @@ from cutthrough.outcome cimport (
     ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED)
 from cutthrough.session.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.client cimport Client
-from cutthrough.session.phases cimport note_sent
+from cutthrough.session.stamps cimport note_sent
 from cutthrough.session.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 

@@ -30,7 +30,7 @@ from cutthrough.session.authenticate cimport (
     take_answer)
 from cutthrough.session.client cimport Client, Observer, rest
 from cutthrough.session.destination cimport set_destination
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.session.secure cimport certified_name
 from cutthrough.session.stage cimport STAGE_SOCKS_REQUEST, STAGE_SOCKS_USER, Reply
 from cutthrough.session.state cimport AUTH, HEAD

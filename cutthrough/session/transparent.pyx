@@ -29,7 +29,7 @@ from cutthrough.session.client cimport Observer
 from cutthrough.session.destination cimport set_destination
 from cutthrough.session.inside cimport Inside
 from cutthrough.session.narrowing cimport CERTIFIED, NARROWED, NOT_NARROWED, PROVEN
-from cutthrough.session.phases cimport end_brief_phase
+from cutthrough.session.stamps cimport end_brief_phase
 from cutthrough.wire.clienthello cimport HOST_NAMED
 from cutthrough.wire.names cimport M_OTHER, M_TUNNEL
 from cutthrough.wire.openings cimport (

@@ -2,7 +2,7 @@
 """Turns: one request dials an origin of HTTP/2, and others of its key wait for the connection.
 
     first request ── Turn ── dial, handshake ─> carrier ── Turn ── SETTINGS ─> close
-    later request ── Wait ─────────────────────────────────────────────────────> find_way
+    later request ── Wait ─────────────────────────────────────────────────────> its way again
 
 Without turns a page of a hundred requests makes a hundred connections, if its origin has closed
 the one it had. Only requests of a key that has chosen HTTP/2 before take turns: to an origin of

@@ -140,7 +140,23 @@ def test_the_documents_have_the_handlers_of_each_state() -> None:
     assert printed == handlers
 
 
-@pytest.mark.parametrize("method", ["route", "on_secured", "judge_again", "replay"])
+def test_the_documents_have_the_phases_of_a_request() -> None:
+    code = (ROOT / "cutthrough/session/phases.pyx").read_text()
+    phases = re.findall(
+        r'^phase\(PHASE_(\w+), +(\w+), +"([^"]*)", +"([^"]*)"\)$', code, re.M)
+    numbers = (ROOT / "cutthrough/session/phase.pxd").read_text()
+    page = (ROOT / "docs/life-of-a-connection.md").read_text()
+    printed = re.findall(
+        r"^\| ([a-z]+) \| `(\w+)` \| ([A-Z, ]*) \| (.*) \|$", page, re.M)
+    assert printed == [(name.lower(), *rest) for name, *rest in phases]
+    names = [row[0] for row in phases]
+    assert re.findall(r"^    PHASE_(\w+)(?: = 0)?$", numbers, re.M) == names
+    for _, _, waits, resumed in phases:
+        assert set(re.findall("[A-Z]+", waits)) <= set(NAMES)
+        assert set(re.findall("[A-Z]{3,}", resumed)) <= set(names)
+
+
+@pytest.mark.parametrize("method", ["resume", "replay"])
 def test_a_client_that_is_no_session_finds_no_way(method: str) -> None:
     """In silence it would wait for its deadline."""
     with pytest.raises(TypeError, match=method):

@@ -1,0 +1,67 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The phases of a request, from its head to its origin: one table, read from top to bottom.
+
+    a head, or a stage ─> phase ─> phase ─> …   OK: the next one
+           resume ──────────^        ├────────> PARKED: it waits in a state, or has its answer
+                                     └────────> an Outcome: it is refused
+
+A phase that parks names who resumes the request, and at which phase. Events of a state come from
+the table of handlers in `session`. A request may come to a phase again: for another destination,
+because its rule is known only by its address, or because a connection to the origin failed.
+"""
+
+from cutthrough.outcome cimport OK
+from cutthrough.session.act cimport apply_faults, filter_head
+from cutthrough.session.authenticate cimport verify
+from cutthrough.session.authorize cimport judge
+from cutthrough.session.broken cimport watch_client
+from cutthrough.session.charge cimport charge
+from cutthrough.session.client cimport Client
+from cutthrough.session.hook cimport ask
+from cutthrough.session.phase cimport (
+    N_PHASES, PARKED, PHASE_ASK, PHASE_CHARGE, PHASE_CONNECT, PHASE_FAULTS, PHASE_FILTER,
+    PHASE_JUDGE, PHASE_LOCAL, PHASE_PARENT, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND,
+    PHASE_TURN, PHASE_VERIFY, PHASE_WATCH)
+from cutthrough.session.recording_room cimport take_room
+from cutthrough.session.route cimport (
+    answer_by_function, choose_way, connect, replay, reuse, send, take_turn_to_dial)
+
+ctypedef int (*phase_t)(Client) except -1
+
+cdef phase_t[N_PHASES] PHASES
+
+
+cdef int run_phases(Client c, int first) except -1:
+    cdef int i, outcome
+    for i in range(first, <int>N_PHASES):
+        outcome = PHASES[i](c)
+        if outcome != OK:
+            return 0 if outcome == PARKED else c.refuse(outcome)
+    return 0
+
+
+cdef int phase(int number, phase_t function, waits, resumed) except -1:
+    """`waits`: states in which the request may wait; `resumed`: who resumes it, and where."""
+    PHASES[number] = function
+    return 0
+
+
+#     phase           function            waits in                  resumed
+phase(PHASE_VERIFY,  verify,             "AUTH",                   "JUDGE, by the verifier")
+phase(PHASE_JUDGE,   judge,              "",                       "")
+phase(PHASE_WATCH,   watch_client,       "",                       "")
+phase(PHASE_ASK,     ask,                "DECIDE",                 "FAULTS, by the hook")
+phase(PHASE_FAULTS,  apply_faults,       "HELD",                   "FILTER, by the deadline")
+phase(PHASE_FILTER,  filter_head,        "HELD",                   "CHARGE or JUDGE, by filters")
+phase(PHASE_CHARGE,  charge,             "",                       "")
+phase(PHASE_REPLAY,  replay,             "HELD, REQUEST",          "REPLAY, by the player")
+phase(PHASE_ROOM,    take_room,          "HELD",                   "REPLAY, by the writer")
+phase(PHASE_LOCAL,   answer_by_function, "DIAL",                   "")
+phase(PHASE_PARENT,  choose_way,         "",                       "")
+phase(PHASE_REUSE,   reuse,              "",                       "")
+phase(PHASE_TURN,    take_turn_to_dial,  "DIAL",                   "REPLAY, by the turn's end")
+phase(PHASE_CONNECT, connect,            "RESOLVE, DIAL, PARENT, SECURE", "SEND, by the origin")
+phase(PHASE_SEND,    send,               "REQUEST, RESPONSE, RELAY, PEEK, TUNNEL", "")
+
+for _number in range(N_PHASES):
+    assert PHASES[_number] != NULL, f"phase {_number} has no function"
