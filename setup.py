@@ -82,21 +82,21 @@ BUILD_MACROS = {
 }
 # Modules that need libssl; without its headers they are left out, and there is no TLS.
 OF_OPENSSL = {
-    "cutthrough/net/certificates.pyx",
-    "cutthrough/net/key_readers.pyx",
-    "cutthrough/net/leaves.pyx",
-    "cutthrough/net/tls.pyx",
-    "cutthrough/net/tls_context.pyx",
-    "cutthrough/net/tls_failures.pyx",
-    "cutthrough/net/tls_kernel.pyx",
-    "cutthrough/net/tls_keys.pyx",
-    "cutthrough/net/tls_offer.pyx",
-    "cutthrough/net/tls_records.pyx",
-    "cutthrough/net/tls_sessions.pyx",
-    "cutthrough/net/tls_stream.pyx",
-    "cutthrough/net/tls_trial.pyx",
-    "cutthrough/net/tls_ulp.pyx",
-    "cutthrough/net/tls_wire.pyx",
+    "cutthrough/net/tls/certificates.pyx",
+    "cutthrough/net/tls/key_readers.pyx",
+    "cutthrough/net/tls/leaves.pyx",
+    "cutthrough/net/tls/transport.pyx",
+    "cutthrough/net/tls/context.pyx",
+    "cutthrough/net/tls/failures.pyx",
+    "cutthrough/net/tls/kernel.pyx",
+    "cutthrough/net/tls/keys.pyx",
+    "cutthrough/net/tls/offer.pyx",
+    "cutthrough/net/tls/records.pyx",
+    "cutthrough/net/tls/sessions.pyx",
+    "cutthrough/net/tls/stream.pyx",
+    "cutthrough/net/tls/trial.pyx",
+    "cutthrough/net/tls/ulp.pyx",
+    "cutthrough/net/tls/wire.pyx",
 }
 OPENSSL_3 = """
 #include <openssl/ssl.h>
@@ -144,8 +144,8 @@ def libraries_of(source: str) -> dict[str, list[str]]:
         return {"depends": [str(note_libssl())]}
     if source not in OF_OPENSSL:
         return {}
-    found = {"libraries": ["ssl", "crypto"], "include_dirs": ["cutthrough/net"],
-             "depends": [str(note_libssl()), "cutthrough/net/libssl.h"]}
+    found = {"libraries": ["ssl", "crypto"], "include_dirs": ["cutthrough/net/tls"],
+             "depends": [str(note_libssl()), "cutthrough/net/tls/libssl.h"]}
     if LIBSSL:
         found["include_dirs"].append(f"{LIBSSL}/include")
         found["library_dirs"] = found["runtime_library_dirs"] = [f"{LIBSSL}/lib"]

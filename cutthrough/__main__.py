@@ -2,7 +2,7 @@
 
 import sys
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -234,7 +234,7 @@ def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> N
         names = archive.namelist()
         [entry] = [name for name in names if name.endswith("entry_points.txt")]
         entries = archive.read(entry).decode()
-        assert "[console_scripts]\ncutthrough = cutthrough.cli:main" in entries
+        assert "[console_scripts]\ncutthrough = cutthrough.cli.main:main" in entries
         assert "[pytest11]\ncutthrough = cutthrough.pytest_plugin" in entries
     assert f"proxy{SUFFIX}" in names
     assert f"cutthrough/room{SUFFIX}" in names

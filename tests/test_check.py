@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.config.mistake import Mistake, Place, show, show_all
 from cutthrough.config.settings import gather
 from cutthrough.generation.checks import describe

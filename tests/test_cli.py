@@ -11,14 +11,14 @@ import tomllib
 import pytest
 
 import cutthrough
-from cutthrough import cli
+from cutthrough.cli import main as cli
 from cutthrough.config.config import OPTIONS
 from cutthrough.process.selector import STATES
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 
-DOORS = [("-m", "cutthrough"), ("-c", "import sys; from cutthrough.cli import main; "
-                                      "sys.exit(main())")]
+DOORS = [("-m", "cutthrough"),
+         ("-c", "import sys; from cutthrough.cli.main import main; sys.exit(main())")]
 
 
 def run(*arguments, door=DOORS[0], **environ):
@@ -311,7 +311,7 @@ def test_importing_the_package_has_no_effect_and_loads_nothing():
 
 
 def test_version_loads_neither_the_loop_nor_the_data_plane():
-    code = ("import sys; from cutthrough.cli import main; main(['version']); "
+    code = ("import sys; from cutthrough.cli.main import main; main(['version']); "
             "print([name for name, module in sys.modules.items() "
             "if name in ('asyncio', 'uvloop') or name.startswith('cutthrough.') "
             "and module.__file__.endswith('.so')])")
@@ -370,8 +370,9 @@ def test_only_the_demonstration_has_an_origin_by_default(tmp_path, command, stat
 
 
 @pytest.mark.parametrize("code", [
-    "from cutthrough.cli import main; sys.exit(main(['serve', '--listen', 'x']))",
-    "from cutthrough.cli import demonstrate; sys.exit(demonstrate(['--workers', '1']))",
+    "from cutthrough.cli.main import main; sys.exit(main(['serve', '--listen', 'x']))",
+    "from cutthrough.cli.main import demonstrate\n"
+    "sys.exit(demonstrate(['--workers', '1']))",
     "cutthrough.serve"])
 def test_a_tree_that_is_not_built_names_the_remedy(tmp_path, code):
     """It hid an installed package: No module named 'cutthrough.outcome'."""

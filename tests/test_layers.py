@@ -48,14 +48,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pytest_plugin": {"recording", "tools"},
     "embed": DATA | {"generation", "worker"},
     "ca": {"config", "policy"},
-    "arguments": {"config", "process", "arguments_flows", "arguments_recordings"},
-    "arguments_flows": {"arguments_held"},
-    "arguments_held": set(),
-    "arguments_recordings": set(),
     "cli": DATA | {
-        "arguments", "arguments_held", "ca", "exchange", "log", "process", "generation",
-        "verify",
-        "worker", "admin", "supervisor", "tools", "doctor", "embed"},
+        "ca", "exchange", "log", "process", "generation", "verify", "worker", "admin",
+        "supervisor", "tools", "doctor", "embed"},
     "proxy": {"cli"},
 }
 

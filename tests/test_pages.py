@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.arguments import VERBS, parse
-from cutthrough.cli import main
+from cutthrough.cli.arguments import VERBS, parse
+from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.config.settings import OF_POLICY, variable_name
 from cutthrough.outcome import NAMES

@@ -25,7 +25,7 @@ from bench.curlsuite.servers import free_port, wait_for
 # no option for its parameters.
 WIDE = ("ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES256+SHA384:ECDHE+AES128+SHA256:"
         "ECDHE+AES:kRSA+AESGCM:kRSA+AES:@SECLEVEL=0")
-# Of an intercepted client: our choice, as in net/tls_context.pyx
+# Of an intercepted client: our choice, as in net/tls/context.pyx
 STRONG = "ECDHE+AESGCM:ECDHE+CHACHA20"
 NGINX = """\
 daemon off;

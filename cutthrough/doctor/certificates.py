@@ -22,7 +22,7 @@ from cutthrough.generation.tls_files import (
 )
 
 if TYPE_CHECKING:
-    from cutthrough.net.certificates import Certificate
+    from cutthrough.net.tls.certificates import Certificate
 
 # As the alerts in deploy/alerts.yaml. An authority's next one has to reach every device
 SOON_DAYS = 14

@@ -12,8 +12,8 @@ import msgspec
 
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.sysctls import SYSCTLS, Sysctl, suffices, widest
-from cutthrough.net.kernel_tls import why_no_kernel_tls
 from cutthrough.net.listener import BACKLOG
+from cutthrough.net.tls.kernel_check import why_no_kernel_tls
 
 # memfd's seals came with 3.17, the other features earlier; the default of 4096 for
 # somaxconn came with 5.4

@@ -72,7 +72,7 @@ def check_interpreter() -> Finding:
 
 def check_libssl(case: Case) -> Iterator[Finding]:
     try:
-        from cutthrough.net.certificates import version
+        from cutthrough.net.tls.certificates import version
     except ImportError as error:
         yield Finding("TLS", "note", f"not available: {error}", "OpenSSL 3 or AWS-LC",
                       "make build, with libssl-dev installed")
@@ -82,7 +82,7 @@ def check_libssl(case: Case) -> Iterator[Finding]:
 
 
 def check_records(config: Config) -> Finding:
-    from cutthrough.net.tls_trial import why_no_own_records
+    from cutthrough.net.tls.trial import why_no_own_records
 
     if config.tls_records == "libssl":
         return Finding("TLS records", "ok", "libssl's, as configured")

@@ -30,8 +30,8 @@ from cutthrough.doctor.ssrf_cases import Disguise, disguises
 from cutthrough.doctor.trial import as_caller, on_loopback
 from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
+from cutthrough.net.dns.resolver import MIN_TTL
 from cutthrough.net.interfaces import own_hosts
-from cutthrough.net.resolver import MIN_TTL
 from cutthrough.policy.source import Policy
 from cutthrough.tools.dry_run import OK, Caller, DryRun
 from cutthrough.tools.explain import read_target

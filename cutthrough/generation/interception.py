@@ -26,9 +26,9 @@ from cutthrough.generation.tls_files import (
 from cutthrough.policy.source import Policy, PolicyError
 
 if TYPE_CHECKING:
-    from cutthrough.net.certificates import Certificate
-    from cutthrough.net.leaves import TlsInterceptor
-    from cutthrough.net.tls_context import TlsClient
+    from cutthrough.net.tls.certificates import Certificate
+    from cutthrough.net.tls.context import TlsClient
+    from cutthrough.net.tls.leaves import TlsInterceptor
 
 # As `cutthrough ca init` names them
 CERTIFICATE, KEY = "ca.pem", "ca.key"
@@ -81,7 +81,7 @@ def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[st
     {}: there is none. Raises as make_interceptor."""
     if files is None:
         return {}
-    from cutthrough.net.certificates import describe
+    from cutthrough.net.tls.certificates import describe
 
     path = os.path.join(config.intercept_ca, CERTIFICATE)
     return {path: describe(files.certificate, path)[int(files.in_token)].not_after}
@@ -90,7 +90,7 @@ def authority_expiry(config: Config, files: InterceptionFiles | None) -> dict[st
 def client_certificates(files: InterceptionFiles | None) -> "Iterator[Certificate]":
     """Ours for origins. Raises ImportError without libssl, and TlsError."""
     for _, pair in files.pairs if files is not None else ():
-        from cutthrough.net.certificates import describe
+        from cutthrough.net.tls.certificates import describe
 
         yield describe(pair.certificate, pair.name)[0]
 
@@ -173,7 +173,7 @@ def make_interceptor(files: InterceptionFiles) -> "TlsInterceptor":
     Raises ImportError without libssl, TlsError for files that cannot be used, and
     ValueError if HTTP/2 must be offered and libnghttp2 is missing.
     """
-    from cutthrough.net.leaves import TlsInterceptor
+    from cutthrough.net.tls.leaves import TlsInterceptor
 
     return TlsInterceptor(
         files.certificate, files.key, http2=_offers_http2(files.http2))
@@ -200,7 +200,7 @@ def make_origin_client(files: InterceptionFiles, pair: PairFiles | None, *,
                        http2: bool) -> "TlsClient":
     """Returns the context of their origins, which see the certificate `pair`. Raises as
     make_interceptor."""
-    from cutthrough.net.tls_context import TlsClient
+    from cutthrough.net.tls.context import TlsClient
 
     return TlsClient(ca=files.origin_ca, crl=files.origin_crl, pair=show_pair(pair),
                      alpn="h2,http/1.1" if http2 else "http/1.1", resumes="name")

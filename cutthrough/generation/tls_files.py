@@ -22,9 +22,9 @@ from cutthrough.config.option import RowPath
 from cutthrough.config.parents import Parent
 
 if TYPE_CHECKING:
-    from cutthrough.net.certificates import Certificate, Pair
-    from cutthrough.net.ticket_keys import TicketKeys
-    from cutthrough.net.tls_context import TlsClient, TlsServer
+    from cutthrough.net.tls.certificates import Certificate, Pair
+    from cutthrough.net.tls.context import TlsClient, TlsServer
+    from cutthrough.net.tls.ticket_keys import TicketKeys
 
 
 class PairFiles(msgspec.Struct, frozen=True):
@@ -195,7 +195,7 @@ def certificates(config: Config, files: Sequence[ParentFiles],
     for parent, one in zip(config.parents, files, strict=False):
         if not parent.tls_files:
             continue
-        from cutthrough.net.certificates import describe
+        from cutthrough.net.tls.certificates import describe
 
         if one.pair is not None:
             yield describe(one.pair.certificate, parent.certificate)[0]
@@ -214,8 +214,8 @@ def make_server(listener: Listener, files: TlsFiles,
     if "http2" in listener.protocols:
         import_http2()
     # Imported here, because most configurations need no libssl
-    from cutthrough.net.certificates import Pair
-    from cutthrough.net.tls_context import TlsServer
+    from cutthrough.net.tls.certificates import Pair
+    from cutthrough.net.tls.context import TlsServer
 
     return TlsServer(
         [Pair(one.certificate, one.key, one.ocsp, one.name) for one in files.pairs],
@@ -242,14 +242,14 @@ def make_client(parent: Parent, files: ParentFiles) -> "TlsClient | None":
     """Returns the context of a parent; None: it has no TLS. Raises as make_server."""
     if parent.scheme != "https":
         return None
-    from cutthrough.net.tls_context import TlsClient
+    from cutthrough.net.tls.context import TlsClient
 
     return TlsClient(ca=files.ca, resumes="server", pair=show_pair(files.pair))
 
 
 def show_pair(files: PairFiles | None) -> "Pair | None":
     """A client's certificate and key, for a context; None: it shows none."""
-    from cutthrough.net.certificates import Pair
+    from cutthrough.net.tls.certificates import Pair
 
     return None if files is None else Pair(
         files.certificate, files.key, b"", files.name)
@@ -257,7 +257,7 @@ def show_pair(files: PairFiles | None) -> "Pair | None":
 
 def make_checker() -> "TlsClient":
     """Returns the context of the checks' own handshakes. Raises as make_server."""
-    from cutthrough.net.tls_context import TlsClient
+    from cutthrough.net.tls.context import TlsClient
 
     return TlsClient(alpn="")
 

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cutthrough.net.dns.resolver import Resolver
 from cutthrough.net.poller import Poller
-from cutthrough.net.resolver import Resolver
 from cutthrough.net.source_address import Source
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.parents import Registry

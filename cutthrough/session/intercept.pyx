@@ -35,8 +35,8 @@ from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
     status_of)
 from cutthrough.policy.decision_cache import Decision
-from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.policy.acl cimport REPLAYS
+from cutthrough.session.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
 from cutthrough.session.client cimport Client, is_last
 from cutthrough.session.flight_recorder cimport E_SECURED, note
 from cutthrough.session.inner cimport begin_by_greeting, look_inside
@@ -45,10 +45,10 @@ from cutthrough.session.origin_alerts cimport outcome_of_alert
 from cutthrough.session.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
 from cutthrough.session.phase cimport PHASE_SEND
-from cutthrough.session.stamps cimport end_brief_phase, end_phase
 from cutthrough.session.recording_mode cimport recording_of
 from cutthrough.session.secure cimport put_transport
 from cutthrough.session.stage cimport STAGE_TLS
+from cutthrough.session.stamps cimport end_brief_phase, end_phase
 from cutthrough.session.state cimport HEAD, LINGER, SECURE
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
@@ -79,7 +79,7 @@ cdef int begin_interception(Client c, bint only_http, bytes offer) except -1:
 
 cdef bint may_certify(Client c, bytes name) except -1:
     global silent
-    from cutthrough.net import tls              # here: it needs libssl
+    from cutthrough.net.tls import transport as tls              # here: it needs libssl
 
     cdef str why = tls.why_silent(c.context.client_tls, name)
     if why:
@@ -103,7 +103,7 @@ cdef int secure_origin(Client c) except -1:
             open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
         return fail(c, ORIGIN_TLS)
     if inside.offer is not None:
-        from cutthrough.net.tls_offer import offer_as   # here: it needs libssl
+        from cutthrough.net.tls.offer import offer_as   # here: it needs libssl
 
         offer_as(c.origin.sock.fd, inside.offer)
     end_phase(&c.stamps)                # of a tunnel the wait for its first bytes
@@ -146,7 +146,7 @@ cdef int fail(Client c, int outcome) except -1:
     if (<Inside>c.entrance).opening != NULL:
         return c.refuse(outcome)
     if outcome == ORIGIN_CERTIFICATE:
-        from cutthrough.net import tls          # here: it needs libssl
+        from cutthrough.net.tls import transport as tls          # here: it needs libssl
 
         alert = tls.alert_of_denied()
     return refuse_opening(c, outcome, alert)
@@ -155,7 +155,7 @@ cdef int fail(Client c, int outcome) except -1:
 cdef int fail_certificate(Client c) except -1:
     """Log and reply have the reason; of a tunnel the client gets an alert."""
     global denied
-    from cutthrough.net import tls
+    from cutthrough.net.tls import transport as tls
 
     cdef bytes name = (<Inside>c.entrance).name
     why = tls.why_denied()
@@ -169,9 +169,9 @@ cdef int fail_certificate(Client c) except -1:
 cdef int fail_handshake(Client c) except -1:
     """As fail_certificate: for want of a common version or cipher, by the origin's alert, or
     because it speaks no TLS."""
-    from cutthrough.net import tls_failures     # here: it needs libssl
+    from cutthrough.net.tls import failures     # here: it needs libssl
 
-    cdef str why = tls_failures.why_failed()
+    cdef str why = failures.why_failed()
     return fail_why(c, ORIGIN_TLS, why) if why else fail(c, ORIGIN_TLS)
 
 

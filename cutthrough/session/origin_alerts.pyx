@@ -20,7 +20,7 @@ cdef int outcome_of_alert(Client c, int error, int otherwise) except -1:
     global told
     if error != WANTS_CERTIFICATE and error != REFUSES_CERTIFICATE:
         return otherwise
-    from cutthrough.net import tls              # here: it needs libssl
+    from cutthrough.net.tls import transport as tls              # here: it needs libssl
 
     told += 1
     if told & (told - 1) == 0:                  # 1, 2, 4, 8 …: never a flood

@@ -38,12 +38,12 @@ from cutthrough.session.request cimport Request
 from cutthrough.session.standby cimport Standby
 from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.wire.absolute cimport build_absolute_head
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.wire.names cimport F_PROXY_AUTHORIZATION, F_VIA
 from cutthrough.wire.parent cimport (
     BY_SOCKS4, SAY_CONNECT, SAY_SOCKS4, SAY_SOCKS5, is_decision)
-from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 
 log = logging.getLogger("cutthrough")
 
@@ -412,7 +412,7 @@ cdef int dial_again(Client c) except -1:
 
 cdef int log_certificate(Parent parent) except -1:
     """The reason is the operator's, and no client's."""
-    from cutthrough.net import tls          # here: it needs libssl
+    from cutthrough.net.tls import transport as tls          # here: it needs libssl
 
     log.warning("parent %s: its certificate is not accepted: %s", parent.name, tls.why_denied())
     return 0

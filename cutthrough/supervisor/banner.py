@@ -7,17 +7,17 @@ import cutthrough
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address, show_count
 from cutthrough.log.stderr import announce, say
-from cutthrough.net.kernel_tls import why_no_kernel_tls
+from cutthrough.net.tls.kernel_check import why_no_kernel_tls
 from cutthrough.process.cpus import show_pinning
 
 
 def why_no_own_records() -> str:
     """"", too, if no listener or way has TLS."""
-    if "cutthrough.net.tls_context" not in sys.modules:
+    if "cutthrough.net.tls.context" not in sys.modules:
         return ""
-    from cutthrough.net import tls_trial
+    from cutthrough.net.tls import trial
 
-    return tls_trial.why_no_own_records()
+    return trial.why_no_own_records()
 
 
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cutthrough.supervisor.inherited_page import open_page
 
 if TYPE_CHECKING:
-    from cutthrough.net.ticket_keys import TicketKeys
+    from cutthrough.net.tls.ticket_keys import TicketKeys
 
 VARIABLE = "CUTTHROUGH_TICKETS"
 # A session lives two hours, and its key must live as long: this is three keys' time
@@ -30,7 +30,7 @@ class TicketsPage:
     def open(self) -> None:
         """Takes the previous program's page, or makes one. Raises OSError."""
         # Imported here, so that importing the supervisor loads no compiled module
-        from cutthrough.net.ticket_keys import TicketKeys, create
+        from cutthrough.net.tls.ticket_keys import TicketKeys, create
 
         self.fd, self._keys = open_page(
             VARIABLE, "cutthrough-tickets", TicketKeys, create,

@@ -19,8 +19,8 @@ from cutthrough.config.parents import DIRECT
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
 from cutthrough.net.address import Addresses
+from cutthrough.net.dns.resolver import Answer, Resolver
 from cutthrough.net.interfaces import own_hosts
-from cutthrough.net.resolver import Answer, Resolver
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
 from cutthrough.policy.decision_cache import Decision

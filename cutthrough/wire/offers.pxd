@@ -1,4 +1,4 @@
-"""What a ClientHello offers, so that another one can offer it: see net.tls_offer."""
+"""What a ClientHello offers, so that another one can offer it: see net.tls.offer."""
 
 from cutthrough.wire.clienthello cimport ClientHello
 

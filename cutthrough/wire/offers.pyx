@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a ClientHello offers, so that another one can offer it: see net.tls_offer."""
+"""What a ClientHello offers, so that another one can offer it: see net.tls.offer."""
 
 from libc.stdint cimport uint8_t
 from cutthrough.wire.clienthello cimport ClientHello, Span, is_grease, parse_client_hello
@@ -9,7 +9,7 @@ cdef enum:
     STATUS_REQUEST = 5          # extensions, by IANA's numbers
     ENCRYPT_THEN_MAC = 22
     SESSION_TICKET = 35
-    # Flags; net.tls_offer has them too
+    # Flags; net.tls.offer has them too
     OFFERS_STATUS = 1
     OFFERS_ENCRYPT_THEN_MAC = 2
     OFFERS_TICKET = 4

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from cutthrough.generation.hook import Tally
 from cutthrough.net import buffers
-from cutthrough.net.resolver import Resolver
+from cutthrough.net.dns.resolver import Resolver
 from cutthrough.session.counters import Page
 from cutthrough.session.idle_pool import IdlePool
 

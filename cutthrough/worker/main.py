@@ -239,7 +239,7 @@ def make_worker(hello: Hello, generation: Generation,
     # Imported here: the process is pinned and logs before the data plane is loaded
     from cutthrough.capture.ring import RING_BYTES, Ring
     from cutthrough.capture.ring_room import size_for
-    from cutthrough.net.ticket_keys import TicketKeys
+    from cutthrough.net.tls.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.process.checks_page import ChecksPage

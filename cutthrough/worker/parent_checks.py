@@ -127,7 +127,7 @@ class ParentChecks:
         self._end()
         self._page.close()
         if self._tls >= 0:
-            from cutthrough.net import tls
+            from cutthrough.net.tls import transport as tls
 
             tls.remove(self._tls)
             self._tls = -1
@@ -135,7 +135,9 @@ class ParentChecks:
 
 def put_checker(prepared: Prepared) -> int:
     """The number of the context of `check_tls`."""
-    from cutthrough.net import tls  # here: most configurations need no libssl
+    from cutthrough.net.tls import (
+        transport as tls,  # here: most configurations need no libssl
+    )
 
     number = tls.put(make_checker())
     prepared.on_discard(tls.remove, number)

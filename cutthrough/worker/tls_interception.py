@@ -21,8 +21,8 @@ from cutthrough.generation.tls_files import PairFiles
 from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:
-    from cutthrough.net.leaves import TlsInterceptor
-    from cutthrough.net.tls_context import TlsClient, TlsContext
+    from cutthrough.net.tls.context import TlsClient, TlsContext
+    from cutthrough.net.tls.leaves import TlsInterceptor
 
 # Seconds in which a request that began before a reload may still dial by its contexts
 LATE_S = 600.0
@@ -57,7 +57,7 @@ class TlsInterception:
         be made."""
         if files is None:                           # connections may still need them
             return Numbers(self.origins, self.client_tls, self.passes_offers)
-        from cutthrough.net import tls
+        from cutthrough.net.tls import transport as tls
 
         pairs: dict[str, PairFiles | None] = {"": None, **dict(files.pairs)}
         wanted = {name: files.origin_digest(pair) for name, pair in pairs.items()}
@@ -82,7 +82,7 @@ class TlsInterception:
         return Numbers(origins, client_tls, passes_offers)
 
     def _put(self, context: "TlsContext", prepared: Prepared) -> int:
-        from cutthrough.net import tls
+        from cutthrough.net.tls import transport as tls
 
         number = tls.put(context)
         prepared.on_discard(tls.remove, number)
@@ -102,8 +102,8 @@ class TlsInterception:
     def _give_up_late(self, wanted: set[bytes]) -> None:
         """Frees the contexts that nobody has wanted for long; their numbers stay taken.
         """
-        from cutthrough.net import tls
-        from cutthrough.net.tls_context import TlsContext
+        from cutthrough.net.tls import transport as tls
+        from cutthrough.net.tls.context import TlsContext
 
         now = time.monotonic()
         for digest in self._of_origins.keys() - wanted:
@@ -123,7 +123,7 @@ class TlsInterception:
 
     def close(self) -> None:
         while self._numbers:
-            from cutthrough.net import tls
+            from cutthrough.net.tls import transport as tls
 
             tls.remove(self._numbers.pop())
 

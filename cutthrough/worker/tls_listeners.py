@@ -12,8 +12,8 @@ from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.tls_files import make_server
-from cutthrough.net.kernel_tls import why_no_kernel_tls
-from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.net.tls.kernel_check import why_no_kernel_tls
+from cutthrough.net.tls.ticket_keys import TicketKeys
 from cutthrough.worker.prepared import Prepared
 
 NONE = -1                                    # number of a listener without TLS
@@ -21,9 +21,10 @@ NONE = -1                                    # number of a listener without TLS
 
 def prepare_records(config: Config, prepared: Prepared) -> None:
     """Says which side seals the bytes of later connections, if there is a context."""
-    tls = sys.modules.get("cutthrough.net.tls")     # most configurations need no libssl
+    # Most configurations need no libssl
+    tls = sys.modules.get("cutthrough.net.tls.transport")
     if tls is not None:
-        from cutthrough.net.tls_trial import why_no_own_records
+        from cutthrough.net.tls.trial import why_no_own_records
 
         own = config.tls_records != "libssl" and not why_no_own_records()
         by_kernel = own and config.tls_records == "kernel" and not why_no_kernel_tls()
@@ -50,7 +51,7 @@ class TlsListeners:
             server = make_server(listeners[at], generation.tls[at], self._keys)
             if server is None and numbers[n] == NONE:
                 continue
-            from cutthrough.net import tls
+            from cutthrough.net.tls import transport as tls
 
             if server is None:
                 prepared.on_commit(tls.remove, numbers[n])
@@ -66,7 +67,7 @@ class TlsListeners:
         self.numbers = numbers
 
     def _remove(self, n: int) -> None:
-        from cutthrough.net import tls
+        from cutthrough.net.tls import transport as tls
 
         tls.remove(self.numbers[n])
         self.numbers[n] = NONE
@@ -80,7 +81,7 @@ class TlsListeners:
         """See net.tls; empty without TLS."""
         if all(number == NONE for number in self.numbers):
             return {}
-        from cutthrough.net import tls
+        from cutthrough.net.tls import transport as tls
 
         return tls.stats()
 

@@ -31,7 +31,7 @@ class TlsParents:
                 client = make_client(parent, files)
                 if client is None:
                     continue
-                from cutthrough.net import tls
+                from cutthrough.net.tls import transport as tls
 
                 numbers[digest] = tls.put(client)
                 prepared.on_discard(tls.remove, numbers[digest])
@@ -44,6 +44,6 @@ class TlsParents:
 
     def close(self) -> None:
         while self._numbers:
-            from cutthrough.net import tls
+            from cutthrough.net.tls import transport as tls
 
             tls.remove(self._numbers.popitem()[1])

@@ -24,11 +24,11 @@ from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
+from cutthrough.net.dns.resolver import Resolver
 from cutthrough.net.interfaces import Interfaces, own_hosts
 from cutthrough.net.listener import begin, bound_address
 from cutthrough.net.poller import Poller
-from cutthrough.net.resolver import Resolver
-from cutthrough.net.ticket_keys import TicketKeys
+from cutthrough.net.tls.ticket_keys import TicketKeys
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.snapshot import HostAddresses

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cutthrough.ca.roots import VARIABLES
 from cutthrough.ca.trust import ANCHORS, BUNDLES, JKS, Seeker, Store, is_in_keystore
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from tests.support.certificates import authority
 
 OURS, OTHER = (authority().sign() for _ in range(2))

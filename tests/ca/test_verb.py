@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cutthrough.ca import store
 from cutthrough.ca.roots import FROM, VARIABLES, parse_certificates
 from cutthrough.ca.store import encode_key, read_authority
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from tests.support.certificates import authority
 
 HOSTNAME = "a-host-with-a-name-of-more-characters-than-there-are-in-a-subject"

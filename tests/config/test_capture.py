@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.database import show_database
 from cutthrough.config.redaction import parse_path

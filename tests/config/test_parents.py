@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import Group, Parent
 from cutthrough.config.settings import from_options, load, render

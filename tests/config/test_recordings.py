@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import load
 from cutthrough.config.values import parse_value, show_value

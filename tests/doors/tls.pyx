@@ -3,8 +3,8 @@
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from cutthrough.net.tls_keys cimport FIRST_CHACHA, Half, derive_key
-from cutthrough.net.tls_records cimport (
+from cutthrough.net.tls.keys cimport FIRST_CHACHA, Half, derive_key
+from cutthrough.net.tls.records cimport (
     HEADER, MOST_OVERHEAD, OPENED_BAD, Records, fault_of_header, needs_update, open_record,
     seal_record, seal_update, start_records, wipe_records)
 

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from tests.support.admin import AUTHORIZED, administered
 from tests.support.certificates import authority
 

@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.doctor import ssrf
 from cutthrough.doctor.ssrf_cases import ZONE, Disguise
 from cutthrough.embed import Embedded

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from cutthrough import cli
+from cutthrough.cli import main as cli
 from tests.capture.flows import row
 from tests.capture.test_importing import archive, entry
 from tests.e2e.test_admin_flows import database as database

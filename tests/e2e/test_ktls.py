@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.net.kernel_tls import why_no_kernel_tls
+from cutthrough.net.tls.kernel_check import why_no_kernel_tls
 from tests.e2e.test_tls_listener import table
 from tests.net.twin_records import ALERT, DATA, HANDSHAKE
 from tests.support.certificates import authority, client_context, localhost

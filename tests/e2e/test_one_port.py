@@ -230,7 +230,7 @@ def test_who_is_turned_away_before_tls_gets_no_plain_text(
 
 async def test_at_the_bound_of_handshakes_an_older_one_goes(make_origin):
     """Its first bytes were read before it was known to be TLS."""
-    from cutthrough.net import tls
+    from cutthrough.net.tls import transport as tls
 
     made, most = localhost(), 4
     options = {"address": "127.0.0.1:0", "protocols": ["http", "tls"],

@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 
 from cutthrough.generation.hook import MOST_QUESTIONS
-from cutthrough.net.resolver import MOST_LOST, MOST_OPEN
+from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN
 from tests.e2e.test_limits import retry_after
 from tests.e2e.test_policy import LOCAL
 from tests.support.admin import Operator

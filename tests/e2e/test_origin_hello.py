@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from cutthrough.net.tls_offer import split
+from cutthrough.net.tls.offer import split
 from cutthrough.wire.offers import read_offer
 from tests.support.certificates import authority
 from tests.support.inside import ALL, OK, ask, config, enter, okay, over_tls

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from tests.e2e.test_policy import LOCAL
 from tests.support.certificates import authority
 from tests.support.client import build_request

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from tests.support.client import USER, build_request
 from tests.support.lines import read_line
 from tests.support.origin import echo

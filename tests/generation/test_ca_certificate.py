@@ -73,7 +73,7 @@ def test_the_files_of_interception_are_watched(tmp_path):
 
 def test_cryptography_is_not_loaded_for_it():
     """A program that serves keeps what it has loaded."""
-    code = ("import sys; from cutthrough.cli import main;"
+    code = ("import sys; from cutthrough.cli.main import main;"
             f"main(['check', '--ca-certificate', {str(OURS.certificate)!r}]);"
             "import cutthrough.admin.server; print('cryptography' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=30, text=True,

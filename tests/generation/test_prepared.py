@@ -19,9 +19,9 @@ from cutthrough.generation import operator_code
 from cutthrough.generation.checks import complete
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.policy_files import load_policy
-from cutthrough.net import tls
 from cutthrough.net.listener import listen
-from cutthrough.net.tls_context import TlsContext
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.context import TlsContext
 from cutthrough.worker import parent_checks as checks
 from cutthrough.worker import (
     parts,

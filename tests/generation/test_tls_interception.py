@@ -9,8 +9,8 @@ from cutthrough.config.config import Config
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import InterceptionFiles
 from cutthrough.generation.tls_files import PairFiles
-from cutthrough.net import tls
-from cutthrough.net.tls_context import TlsContext
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.context import TlsContext
 from cutthrough.policy.source import Policy
 from cutthrough.worker import tls_interception
 from cutthrough.worker.prepared import Prepared

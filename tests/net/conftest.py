@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cutthrough.net.tls_context import TlsContext
+    from cutthrough.net.tls.context import TlsContext
     from tests.support.couple import Couple
 
 Meet = Callable[..., "Couple"]
@@ -15,7 +15,7 @@ Meet = Callable[..., "Couple"]
 @pytest.fixture
 def known() -> Iterator[Callable[["TlsContext"], int]]:
     """Makes contexts known, until the test ends."""
-    from cutthrough.net import tls
+    from cutthrough.net.tls import transport as tls
 
     numbers: list[int] = []
 
@@ -31,7 +31,7 @@ def known() -> Iterator[Callable[["TlsContext"], int]]:
 @pytest.fixture(params=["own", "libssl"])
 def behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Who seals the bytes behind the handshake."""
-    from cutthrough.net import tls
+    from cutthrough.net.tls import transport as tls
 
     tls.set_own_records(request.param == "own")
     yield
@@ -40,8 +40,8 @@ def behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def meet(known: Callable[["TlsContext"], int]) -> Iterator[Meet]:
-    from cutthrough.net import tls
-    from cutthrough.net.tls_context import TlsServer
+    from cutthrough.net.tls import transport as tls
+    from cutthrough.net.tls.context import TlsServer
     from tests.support.certificates import client_context, localhost
     from tests.support.couple import Couple, pair_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.net.tls_context import TlsClient
+from cutthrough.net.tls.context import TlsClient
 from tests.support.certificates import authority, localhost, on_aws_lc
 from tests.support.couple import Couple
 

@@ -14,9 +14,9 @@ from cryptography import x509
 
 from cutthrough.ca.leaf import make_root
 from cutthrough.ca.store import encode_key
-from cutthrough.net import leaves
-from cutthrough.net.certificates import TlsError
-from cutthrough.net.leaves import MOST_LEAVES, TlsInterceptor
+from cutthrough.net.tls import leaves
+from cutthrough.net.tls.certificates import TlsError
+from cutthrough.net.tls.leaves import MOST_LEAVES, TlsInterceptor
 from tests.net.conftest import Meet
 from tests.support.certificates import authority, client_context, localhost
 from tests.support.couple import Couple

@@ -10,9 +10,9 @@ from functools import wraps
 import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
-from cutthrough.net import resolver as module
 from cutthrough.net.address import Addresses
-from cutthrough.net.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver
+from cutthrough.net.dns import resolver as module
+from cutthrough.net.dns.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver
 from tests.support.dns import (
     AAAA,
     NXDOMAIN,

@@ -6,10 +6,10 @@ import ssl
 
 import pytest
 
-from cutthrough.net import tls
-from cutthrough.net.certificates import Pair, TlsError
-from cutthrough.net.ticket_keys import MAGIC, TicketKeys
-from cutthrough.net.tls_context import TlsServer
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.certificates import Pair, TlsError
+from cutthrough.net.tls.context import TlsServer
+from cutthrough.net.tls.ticket_keys import MAGIC, TicketKeys
 from tests.net.conftest import Meet
 from tests.support.certificates import (
     Authority,

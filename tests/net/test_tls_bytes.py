@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cutthrough.net import tls
-from cutthrough.net.tls_context import TlsClient
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.context import TlsClient
 from tests.net.conftest import Meet
 from tests.support.certificates import (
     Authority,

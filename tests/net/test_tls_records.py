@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.net import tls
-from cutthrough.net.tls_context import TlsClient, TlsServer
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.context import TlsClient, TlsServer
 from tests.doors.tls import Side
 from tests.net.conftest import Meet
 from tests.net.twin_records import Half, Twin

@@ -6,12 +6,12 @@ import ssl
 
 import pytest
 
-from cutthrough.net.tls_context import TlsClient
+from cutthrough.net.tls.context import TlsClient
 from tests.support.certificates import authority, localhost
 from tests.support.couple import Couple
 
 pytestmark = pytest.mark.usefixtures("behind")
-MOST = 8                                # of net.tls_sessions
+MOST = 8                                # of net.tls.sessions
 REFUSAL = b"\x15\x03\x03\0\x02\x02\x28"       # an alert: handshake_failure
 
 

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from cutthrough.net.tls_context import TlsServer
+from cutthrough.net.tls.context import TlsServer
 from tests.net.conftest import Meet
 from tests.net.twin_records import DATA, HANDSHAKE, KEYS, Half
 from tests.support.certificates import client_context, localhost

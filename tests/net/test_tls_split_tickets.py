@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from cutthrough.net.tls_context import TlsClient
+from cutthrough.net.tls.context import TlsClient
 from tests.support.certificates import authority, localhost, on_aws_lc
 from tests.support.couple import Couple
 

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from cutthrough.net.certificates import TlsError
-from cutthrough.net.leaves import TlsInterceptor
-from cutthrough.net.ticket_keys import MAGIC, TicketKeys
-from cutthrough.net.tls_context import TlsClient, TlsServer
+from cutthrough.net.tls.certificates import TlsError
+from cutthrough.net.tls.context import TlsClient, TlsServer
+from cutthrough.net.tls.leaves import TlsInterceptor
+from cutthrough.net.tls.ticket_keys import MAGIC, TicketKeys
 from tests.net.conftest import Meet
 from tests.support.certificates import client_context, localhost, openssl
 from tests.support.couple import Couple, pair_of

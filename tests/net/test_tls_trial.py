@@ -4,7 +4,8 @@ import pytest
 
 from cutthrough.config.config import Config
 from cutthrough.doctor.program import check_records
-from cutthrough.net import tls, tls_records, tls_trial
+from cutthrough.net.tls import records, trial
+from cutthrough.net.tls import transport as tls
 from tests.net.conftest import Meet
 from tests.support.certificates import client_context, on_aws_lc
 
@@ -13,15 +14,15 @@ KEY_UPDATE = 24
 
 def test_this_libssl_passes_and_leaves_no_trace() -> None:
     before = tls.stats()
-    assert tls_trial.try_all() == ""
+    assert trial.try_all() == ""
     assert tls.stats() == before
 
 
 def test_a_trial_can_fail(monkeypatch) -> None:
     """Our records know no CCM, so libssl keeps the connection."""
-    monkeypatch.setattr(tls_trial, "SUITES", ((True, b"TLS_AES_128_CCM_SHA256"),))
+    monkeypatch.setattr(trial, "SUITES", ((True, b"TLS_AES_128_CCM_SHA256"),))
     before = tls.stats()
-    assert tls_trial.try_all() == "a trial of TLS_AES_128_CCM_SHA256 has failed"
+    assert trial.try_all() == "a trial of TLS_AES_128_CCM_SHA256 has failed"
     assert tls.stats() == before
 
 
@@ -29,18 +30,18 @@ def test_a_trial_can_fail(monkeypatch) -> None:
     (0x30000000, True), (0x30500000, True), (0x305000F0, True), (0x30600000, False),
     (0x40000000, False)])
 def test_versions_that_the_tests_do_not_know_are_not_tried(version, known) -> None:
-    assert on_aws_lc() or (tls_trial.why_unknown(version) == "") == known
+    assert on_aws_lc() or (trial.why_unknown(version) == "") == known
 
 
-@pytest.mark.parametrize("records", ["own", "libssl", "kernel"])
-def test_the_doctor_says_whose_the_records_are(records) -> None:
-    seen = check_records(Config(tls_records=records)).seen
-    assert seen.startswith("libssl's" if records == "libssl" else "own")
+@pytest.mark.parametrize("option", ["own", "libssl", "kernel"])
+def test_the_doctor_says_whose_the_records_are(option) -> None:
+    seen = check_records(Config(tls_records=option)).seen
+    assert seen.startswith("libssl's" if option == "libssl" else "own")
 
 
 def test_libssl_renews_its_key_too(meet: Meet) -> None:
     """It never did by itself."""
-    tls_records.set_records_of_key(8)
+    records.set_records_of_key(8)
     tls.set_own_records(False)
     try:
         context, updates = client_context(), []
@@ -58,4 +59,4 @@ def test_libssl_renews_its_key_too(meet: Meet) -> None:
         assert len(updates) == 4, "behind each 8 records"
     finally:
         tls.set_own_records(True)
-        tls_records.set_records_of_key(1 << 24)
+        records.set_records_of_key(1 << 24)

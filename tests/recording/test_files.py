@@ -8,7 +8,7 @@ import pytest
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.recording.files import read_recordings
 from cutthrough.recording.sessions import Sessions
 from tests.capture.dumps import dump, state

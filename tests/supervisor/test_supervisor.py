@@ -219,7 +219,7 @@ def test_a_worker_that_cannot_begin_stops_the_program(tmp_path):
 
 def test_a_missing_uvloop_is_told_where_it_is_asked_for(tmp_path):
     code = ("import sys; sys.modules['uvloop'] = None; "
-            "from cutthrough.cli import main; sys.exit(main())")
+            "from cutthrough.cli.main import main; sys.exit(main())")
     done = subprocess.run(
         [sys.executable, "-c", code, "serve", "--loop", "uvloop"],
         cwd=ROOT, capture_output=True, text=True, timeout=30, env=clean_environment())
@@ -265,7 +265,7 @@ def test_workers_may_open_as_many_files_as_the_hard_limit_allows(tmp_path):
 
 def test_a_directory_from_which_it_is_started_shadows_no_module(tmp_path):
     (tmp_path / "msgspec.py").write_text("raise SystemExit('shadowed')\n")
-    program = "import cutthrough.cli, sys; sys.exit(cutthrough.cli.main())"
+    program = "import cutthrough.cli.main, sys; sys.exit(cutthrough.cli.main.main())"
     with subprocess.Popen(
             [sys.executable, "-P", "-c", program, "serve", "--listen", "127.0.0.1:0"],
             cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

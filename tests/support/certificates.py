@@ -111,7 +111,7 @@ def make_nss_database(folder: Path, trusted: Path) -> None:
 @functools.cache
 def on_aws_lc() -> bool:
     """Whether this build has AWS-LC in place of OpenSSL."""
-    from cutthrough.net.certificates import version
+    from cutthrough.net.tls.certificates import version
 
     return version().startswith("AWS-LC")
 

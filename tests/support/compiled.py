@@ -81,7 +81,7 @@ def build(source: Path, made: Path, rules: Any, compiler: str = "") -> None:
     # Without the run-time of a sanitizer, which `make asan` has loaded first
     from cutthrough.doctor.built import libssl
 
-    headers = [ROOT / "cutthrough/net", f"{libssl}/include"][: 2 if libssl else 1]
+    headers = [ROOT / "cutthrough/net/tls", f"{libssl}/include"][: 2 if libssl else 1]
     environment = {key: value for key, value in os.environ.items()
                    if key != "LD_PRELOAD"}
     for command in (

@@ -8,7 +8,7 @@ import contextlib
 import socket
 import ssl
 
-from cutthrough.net.certificates import Pair
+from cutthrough.net.tls.certificates import Pair
 from tests.doors.transport import TLS, End
 from tests.support.certificates import Made
 

@@ -7,7 +7,7 @@ import sys
 
 
 def serve(arguments: list[str]) -> int:
-    from cutthrough.cli import main
+    from cutthrough.cli.main import main
     from cutthrough.supervisor import children
 
     children.COMMAND = (*children.COMMAND[:-1], "tests.support.framed_proxy", "worker")

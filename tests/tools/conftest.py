@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 
 
 @pytest.fixture

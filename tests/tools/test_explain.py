@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.doctor.ssrf_cases import NOWHERE, disguises
 from cutthrough.policy.address import class_of
 from cutthrough.policy.rules import read_policy

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cutthrough import cli
+from cutthrough.cli import main as cli
 from cutthrough.config.config import Config
 from cutthrough.config.settings import build, gather
 

@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from cutthrough.cli import main
+from cutthrough.cli.main import main
 from cutthrough.recording.model import Pattern, Request
 from cutthrough.recording.modes import read_state
 from cutthrough.recording.sessions import Sessions

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.net import buffers, tls
-from cutthrough.net.certificates import Pair
-from cutthrough.net.tls_context import TlsServer
+from cutthrough.net import buffers
+from cutthrough.net.tls import transport as tls
+from cutthrough.net.tls.certificates import Pair
+from cutthrough.net.tls.context import TlsServer
 from tests.doors.net import OneWay
 from tests.doors.transport import TLS
 from tests.net.test_relay import (  # noqa: F401 - collected here

@@ -1,0 +1,355 @@
+"""The arguments of the command line: the verbs and the flags of each.
+
+This module reads no file and imports nothing compiled: only the definitions of the
+options and of a selector's terms.
+"""
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+
+import cutthrough
+from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
+from cutthrough.cli.recordings import add_mode, add_recordings, add_run
+from cutthrough.config.config import OPTIONS
+from cutthrough.config.settings import add_flags, flag_name, no_such_option
+from cutthrough.process.selector import TERMS
+
+VERBS = {
+    "serve": "run the proxy until it is stopped",
+    "check": "validate the configuration and exit: 0, or 2 with the reasons",
+    "config": "print the configuration in force as TOML, without secrets",
+    "init": "write a first configuration; http_proxy and its kin become parents",
+    "passwd": "make a line of users_file; prompts for the password, or reads stdin",
+    "explain": "show how a request would be decided, and by which rule",
+    "route": "show the way of a request, and with --try make the connection",
+    "suggest": "propose rules for the refused requests of an access log in JSON",
+    "doctor": "check this host for this configuration; doctor ssrf: test the floor",
+    "top": "show the activity of a running proxy, by its admin listener",
+    "conns": "list the open connections of a running proxy",
+    "kill": "close the selected connections of a running proxy",
+    "ca": "make a certificate authority, pass its certificate on, issue others",
+    "flows": "list, show, search, export, import or replay captured requests",
+    "mode": "show or change the mode of recordings, of a running proxy too",
+    "recordings": "list, show, delete, export or import recorded answers",
+    "run": "run a command behind a proxy that records its requests and replays them",
+    "inspect": "open, keep and show what a command, a shell or a browser sends",
+    "mcp": "serve tools for a model over MCP, by standard input and output",
+    "version": "print the version",
+}
+# Verbs that test a configuration as some user; their --user is that user's name.
+ASKING = ("explain", "route", "doctor")
+WITHOUT = ("user", "password", "password_file")
+CONSOLE = ("top", "conns", "kill")
+KINDS = ("host", "ssrf")                     # of doctor
+SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
+           "a key of the file (head_timeout). A flag overrides the variable, and the "
+           "variable overrides the file.")
+
+
+def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParser:
+    """Verbs that are not among `words` have no flags: adding all takes 45 ms."""
+    parser = argparse.ArgumentParser(
+        prog="cutthrough", allow_abbrev=False, description="A forward proxy.")
+    parser.add_argument("--version", action="version", version=version())
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    for name, text in VERBS.items():
+        # No abbreviations: a new option must not make an old command line ambiguous.
+        takes_options = name not in (
+            "version", "init", "passwd", "suggest", "doctor", "ca",
+            "flows", "mode", "recordings", "run", "inspect", *CONSOLE)
+        verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
+                                usage=usage_of(name) if takes_options else None,
+                                epilog=SOURCES if takes_options else None)
+        verb.set_defaults(own=verb)
+        if name not in words:
+            continue
+        if name == "passwd":
+            add_passwd(verb)
+        elif name == "init":
+            verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
+                              help="where the files are made [this one]")
+        elif name == "suggest":
+            add_log(verb, required=True)
+        elif name == "explain":
+            add_explain(verb)
+        elif name == "route":
+            add_route(verb)
+        elif name == "doctor":
+            add_doctor(verb)
+        elif name == "ca":
+            add_ca(verb)
+        elif name == "flows":
+            add_flows(verb, add_listener)
+        elif name == "mode":
+            add_mode(verb)
+        elif name == "recordings":
+            add_recordings(verb)
+        elif name == "run":
+            add_run(verb)
+        elif name == "inspect":
+            add_inspect(verb)
+        elif name == "mcp":
+            add_mcp(verb)
+        elif name in CONSOLE:
+            add_console(verb, name)
+        elif takes_options:
+            add_options(verb)
+        if name == "config":
+            add_config(verb)
+        if name == "check":
+            verb.add_argument("--without-secrets", action="store_true", help="do not "
+                              "read password_file and the other files of secrets, "
+                              "which this host or this user may not have")
+    return parser
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Reads the command line; exits with status 2 if it is not valid."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:                # as git, apt and go have it
+        words = [*(word for word in words[1:] if word in VERBS), "--help"]
+    parser = make_parser(words)
+    first = words[0].partition("=")[0] if words else ""
+    if first in ("-c", "--config", *map(flag_name, OPTIONS)):
+        parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
+    if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
+        words.insert(1, KINDS[0])
+    given, left = parser.parse_known_args(words)
+    if left:
+        flag = left[0].partition("=")[0]
+        parser.error(f"command line: {flag}: " + refuse(
+            flag, given.verb, given.own if given.verb else parser))
+    if given.verb == "kill" and not any(
+            getattr(given, name) for name in (*TERMS, "all")):
+        parser.error("kill: needs a selector: " + ", ".join(
+            map(flag_name, TERMS)) + ", or --all for every connection")
+    if given.verb == "explain" and (bool(given.log) == bool(given.target)
+                                    or (given.log and given.method)):
+        parser.error("explain takes METHOD and TARGET, or --log FILE")
+    if given.verb == "flows" and given.action == "delete" and sum(
+            map(bool, (given.filter, given.id, given.all))) != 1:
+        parser.error("flows delete: takes a FILTER, or --id, or --all for every flow")
+    if given.verb is None:
+        parser.print_help(sys.stderr)
+    return given
+
+
+def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
+    """The reason why this verb does not take `flag`; `own` has the verb's flags."""
+    if verb and not flag.startswith("-"):
+        if "-c" in own._option_string_actions:
+            return f"{verb} takes its file with -c: cutthrough {verb} -c {flag}"
+        return f"{verb} takes no such argument"
+    if verb and flag in map(flag_name, OPTIONS):
+        return f"is not an option of {verb}"
+    return no_such_option(flag, own._option_string_actions.keys() - {flag})
+
+
+def usage_of(verb: str) -> str:
+    """One line: argparse would print sixty options in forty lines with each error."""
+    left = " (METHOD TARGET | --log FILE)" if verb == "explain" else ""
+    return f"cutthrough {verb} [-c FILE] [--OPTION VALUE …]{left}"
+
+
+def add_config(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--effective", action="store_true",
+                      help="print also its effect on this host: workers, CPUs, socket "
+                      "options as requested and as in force")
+    verb.add_argument("--markdown", action="store_true",
+                      help="print docs/config.md, the description of every option")
+
+
+def add_options(verb: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="read options from this TOML file")
+    add_flags(verb, without)
+
+
+def add_who(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--user", metavar="NAME", dest="who", default="",
+                      help="user of the request [the one user of the configuration]")
+
+
+def add_log(verb: argparse.ArgumentParser, required: bool = False) -> None:
+    verb.add_argument("--log", metavar="FILE", required=required,
+                      help="access log in JSON lines; - is standard input")
+
+
+def add_request(verb: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    verb.add_argument("method", metavar="METHOD", nargs=nargs, help="CONNECT, GET …")
+    verb.add_argument("target", metavar="TARGET", nargs=nargs,
+                      help="host:port of CONNECT, a URL of other methods")
+    add_who(verb)
+    verb.add_argument("--client", metavar="IP", default="127.0.0.1",
+                      help="client address of the request [127.0.0.1]")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_explain(verb: argparse.ArgumentParser) -> None:
+    add_request(verb, "?")
+    text = "of a tunnel's first bytes, for rules that depend on them"
+    verb.add_argument("--protocol", metavar="WORD", help=f"protocol {text} [tls, if "
+                      "--sni or --ja4 is given]")
+    verb.add_argument("--sni", metavar="NAME", help=f"server name {text} [none]")
+    verb.add_argument("--ja4", metavar="JA4", help=f"fingerprint {text} [none]")
+    verb.add_argument("--tlv", metavar="NAME=VALUE", action="append", default=[],
+                      help="TLV of the client's PROXY header; may be repeated [none]")
+    add_log(verb)
+    add_options(verb, WITHOUT)
+
+
+def add_route(verb: argparse.ArgumentParser) -> None:
+    add_request(verb)
+    verb.add_argument("--try", action="store_true", dest="attempt",
+                      help="make a tunnel of CONNECT through the chosen parents, print "
+                      "each step with its time, and close it")
+    add_options(verb, WITHOUT)
+
+
+def add_doctor(verb: argparse.ArgumentParser) -> None:
+    kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
+    text = "check this host for this configuration; exit 1 if something will not work"
+    host = kinds.add_parser(KINDS[0], help=f"{text}; the default KIND",
+                            description=text, allow_abbrev=False, epilog=SOURCES,
+                            usage=usage_of("doctor"))
+    host.add_argument("--json", action="store_true", help="print JSON")
+    host.set_defaults(own=host)
+    add_options(host)
+    text = "request forbidden addresses in 200 disguises; exit 1 if any passes"
+    ssrf = kinds.add_parser(KINDS[1], help=text, description=text, allow_abbrev=False,
+                            epilog=SOURCES, usage=usage_of("doctor ssrf"))
+    ssrf.set_defaults(own=ssrf)
+    add_who(ssrf)
+    ssrf.add_argument("--host-network", action="store_true", help="test in this host's "
+                      "own network: packets leave the host [loopback alone]")
+    add_options(ssrf, WITHOUT)
+
+
+def add_mcp(verb: argparse.ArgumentParser) -> None:
+    add_listener(verb, "where")
+    verb.add_argument("--db", metavar="FILE", help="read this database, and not the "
+                      "admin listener's")
+    verb.add_argument("--db-url-file", metavar="FILE", help="read the PostgreSQL "
+                      "whose URL is in this file")
+    verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+                      help="offer `explain` for this configuration; with a database, "
+                      "also the answers to replays, without its secrets")
+    verb.add_argument("--log", metavar="FILE", help="offer `suggest` for this access "
+                      "log in JSON lines")
+    verb.add_argument("--allow-writes", action="store_true", help="offer also tools "
+                      "that tag, delete and replay requests, and close connections")
+    verb.add_argument("--user", metavar="NAME", dest="proxy_user", default="",
+                      help="user of the proxy for replays [none]")
+    verb.add_argument("--password-file", metavar="FILE", dest="proxy_password_file",
+                      help="its password")
+    verb.add_argument("--proxy", metavar="HOST:PORT",
+                      help="the proxy for replays, with a database")
+    add_cacert(verb)
+
+
+def add_passwd(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("user", metavar="USER", help="name of the user")
+    verb.add_argument("--file", metavar="FILE",
+                      help="write the line to this file, created if it does not exist")
+    verb.add_argument("--algorithm", default="bcrypt", help="password hash [bcrypt]",
+                      choices=("bcrypt", "argon2", "sha512"))
+
+
+def add_ca(verb: argparse.ArgumentParser) -> None:
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(own=made)
+        made.add_argument("--dir", metavar="DIRECTORY", dest="directory",
+                          help="where the authority is [~/.local/share/cutthrough/ca]")
+        return made
+
+    one = add("init", "make an authority: an ECDSA key and its certificate")
+    one.add_argument("--name", metavar="TEXT", help="its common name [cutthrough CA, "
+                     "part of the key's digest, and this host's name]")
+    one.add_argument("--days", type=lifetime, default=730, metavar="N",
+                     help="how long it is valid [730]")
+    one.add_argument("--permit", action="append", default=[], metavar="DOMAIN|NETWORK",
+                     help="what it may sign for: a domain with all names below it, an "
+                     "address or a network; repeatable [every name]")
+    one.add_argument("--key", metavar="URI", help="its key in a PKCS#11 token: "
+                     "pkcs11:token=…;object=…?module-path=…&pin-source=… [an ECDSA key "
+                     "is made]")
+    add_force(one)
+    add("show", "print subject, validity, fingerprint, constraints and the key's path")
+    one = add("export", "write the certificate, and never the key")
+    one.add_argument("--format", default="pem",
+                     choices=("pem", "der", "p12", "bundle"), help="p12: a truststore; "
+                     "bundle: together with the system's roots, and print lines for a "
+                     "shell [pem]")
+    one.add_argument("--output", metavar="FILE", help="[standard output; of a bundle: "
+                     "bundle.pem in the authority's directory]")
+    add_force(one)
+    one = add("trust", "print who trusts the certificate, and the command that adds "
+              "it; exit 1 if a store does not")
+    one.add_argument("--check", action="store_true", required=True,
+                     help="required: nothing is changed")
+    one = add("issue", "make the key and the certificate of a server")
+    one.add_argument("names", nargs="*", metavar="NAME",
+                     help="host name, *.NAME or address")
+    one.add_argument("--like", metavar="FILE", help="a certificate in PEM whose names "
+                     "are taken too")
+    one.add_argument("--days", type=lifetime, default=197, metavar="N",
+                     help="how long it is valid, 197 at most [197]")
+    one.add_argument("--output", metavar="PATH", help="path of both files without .pem "
+                     "and .key [the first name]")
+    add_force(one)
+
+
+def add_force(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--force", action="store_true", help="replace what exists")
+
+
+def lifetime(text: str) -> int:
+    """The days of a certificate: up to ten years, as mkcert has them."""
+    number = int(text)
+    if not 1 <= number <= 3650:
+        raise ValueError
+    return number
+
+
+def add_console(verb: argparse.ArgumentParser, name: str) -> None:
+    add_listener(verb, "admin")
+    if name == "top":
+        verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
+                          help="time between two updates [1]")
+        verb.add_argument("--count", type=updates, default=0, metavar="N",
+                          help="number of updates, 0: until stopped [0; without a "
+                          "terminal 1]")
+        return
+    for field, term in TERMS.items():
+        verb.add_argument(flag_name(field), metavar=term.metavar, help=term.help)
+    verb.add_argument("--all", action="store_const", const="true",
+                      help="every connection")
+    if name == "conns":
+        verb.add_argument("--json", action="store_true", help="print JSON, one "
+                          "connection a line")
+        verb.add_argument("--trace", metavar="ID", help="print the last events of the "
+                          "connection with this id")
+
+
+def add_listener(verb: argparse.ArgumentParser, name: str) -> None:
+    verb.add_argument("--admin", metavar="HOST:PORT|unix:PATH", dest=name,
+                      help="address of the admin listener [CUTTHROUGH_ADMIN]")
+    verb.add_argument("--token-file", metavar="FILE",
+                      help="file with its token [CUTTHROUGH_ADMIN_TOKEN_FILE, or the "
+                      "token in CUTTHROUGH_ADMIN_TOKEN]")
+
+
+def seconds(text: str) -> float:
+    """The time between two updates of `top`."""
+    number = float(text)
+    if not 0.01 <= number <= 86400:          # nor NaN
+        raise ValueError
+    return number
+
+
+def version() -> str:
+    return f"cutthrough {cutthrough.__version__}"

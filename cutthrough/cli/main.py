@@ -1,0 +1,364 @@
+"""The command line: `cutthrough serve | check | config | explain …`.
+
+Exit status: 0 after a clean stop, 2 for a configuration that cannot be used, 1 for
+anything else (`explain`: a refusal or a change; `doctor`: a failed check). Errors are
+printed on standard error, one line each.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cutthrough
+from cutthrough.cli.arguments import ASKING, CONSOLE, parse, version
+from cutthrough.cli.held import HELD
+from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import stop_waiting
+from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
+from cutthrough.config.settings import Setting, Settings, build, gather, render
+from cutthrough.config.values import show_address
+from cutthrough.exchange.visible import Shown
+from cutthrough.policy.source import Policy
+
+# `import proxy` forwards requests in origin form to the web server of this machine by
+# default, so that the usual benchmark command works without flags.
+DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
+
+
+class Sources:
+    """The sources of this command line's options; each reload reads them again.
+
+    `origin` is the default of that option. `listen` has the addresses that the service
+    manager has opened; they replace the option, and rows of `listeners` describe those
+    of the same address.
+    """
+
+    def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
+        self._given = given
+        self._origin = origin
+        self.listen: tuple[tuple[str, int], ...] = ()
+        self._ignored: Setting | None = None     # `listen`, of which a line was logged
+        self._via = ""
+        self.last: Settings = {}             # the last result of `settings`
+
+    @property
+    def file(self) -> str | None:
+        return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
+
+    def settings(self, mistakes: list[Mistake] | None = None) -> Settings:
+        """Raises ConfigError, or appends the mistakes to `mistakes`."""
+        settings = gather(vars(self._given), os.environ, self.file,
+                          not getattr(self._given, "without_secrets", False), mistakes)
+        if self._origin and settings["origin"].source == "default":
+            settings["origin"] = settings["origin"]._replace(value=self._origin)
+        if self.listen:
+            self._tell_ignored(settings["listen"])
+            rows = [one.address for one in settings["listeners"].value]
+            settings["listen"] = Setting(
+                tuple(one for one in self.listen if one not in rows), "LISTEN_FDS",
+                "listen")
+        self.last = settings
+        return settings
+
+    def _tell_ignored(self, setting: Setting) -> None:
+        """Logs, once for each value, that the operator's `listen` is not used."""
+        from cutthrough.log.stderr import say
+
+        if setting.source != "default" and setting != self._ignored:
+            say(f"{setting.source}: {setting.key} is ignored: the service manager has "
+                f"opened {' and '.join(map(show_address, self.listen))}")
+        self._ignored = setting
+
+    def blame(self, error: Mistake) -> Mistake:
+        """Adds the source to mistakes about options that this host cannot use."""
+        first, *others = [self._blame(one) for one in error.all]
+        return first.with_others(others)
+
+    def _blame(self, error: Mistake) -> Mistake:
+        setting = self.last.get(error.key)
+        if error.source or setting is None or not isinstance(error, ConfigError) or (
+                setting.source == "default"):
+            return error
+        return setting.blame(error.reason, error.path)
+
+    def read(self) -> tuple[Config, Policy]:
+        """Raises ConfigError, PolicyError or OSError. A generated value (the name in
+        Via) stays the same for the life of the program."""
+        from cutthrough.generation.policy_files import load_files, load_policy
+
+        mistakes: list[Mistake] = []
+        settings = self.settings(mistakes)
+        if not settings["via"].value:
+            settings["via"] = settings["via"]._replace(value=self._via)
+        if not mistakes:
+            with noting(mistakes):
+                config = build(settings)
+        if mistakes:                         # find those in the other files too
+            with noting(mistakes):
+                load_files(settings["policy"].value, settings["users_file"].value)
+            raise_all(mistakes)
+        self._via = config.via
+        policy = load_policy(config)
+        stop_waiting()
+        return config, policy
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    fill_standard()
+    with shown_errors():
+        return finish(argv)
+
+
+@contextlib.contextmanager
+def shown_errors() -> Iterator[None]:
+    """Within, what is said on standard error is visible (R83): paths, replies and names
+    in messages may come from strangers."""
+    before = sys.stderr
+    shown: Any = Shown(before)
+    sys.stderr = shown
+    try:
+        yield
+    finally:
+        sys.stderr = before
+
+
+def finish(argv: Sequence[str] | None) -> int:
+    try:
+        status = dispatch(argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except ModuleNotFoundError as error:
+        return tell_unbuilt(error)
+    except MemoryError:
+        print("cutthrough: not enough memory (ulimit -v, MemoryMax=)", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):           # a full disk
+            print(f"cutthrough: {error.filename or 'standard output'}: "
+                  f"{error.strerror or error}", file=sys.stderr)
+        # `| head`: the reader is gone, and the interpreter would write once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def tell_unbuilt(error: ModuleNotFoundError) -> int:
+    """Prints the remedy for a module that is not compiled; returns the exit status."""
+    text = cutthrough.why_unbuilt(error)
+    if not text:
+        raise error
+    print(f"cutthrough: {text}", file=sys.stderr)
+    return 1
+
+
+def fill_standard() -> None:
+    """Opens /dev/null for each of 0, 1 and 2 that the parent process has closed.
+
+    A socket or the workers' counters would get its number, and messages would go to
+    them.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):             # Latin-1 has no …
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def dispatch(argv: Sequence[str] | None) -> int:
+    given = parse(argv)
+    if given.verb is None:
+        return 2
+    if given.verb == "version":
+        print(version())
+        return 0
+    if given.verb == "init":
+        from cutthrough.tools.init import run as run_init
+
+        return run_init(given.directory)
+    if given.verb == "passwd":
+        from cutthrough.tools.passwd import run as run_passwd
+
+        return run_passwd(given.user, given.file, given.algorithm)
+    if given.verb == "ca":
+        from cutthrough.ca.verb import run as run_ca
+
+        return run_ca(given)
+    sources = Sources(given)
+    try:
+        if given.verb == "suggest":
+            from cutthrough.tools.suggest import run as run_suggest
+
+            return run_suggest(given.log)
+        if given.verb in ("mode", "recordings"):
+            from cutthrough.tools.recordings import run as run_recordings
+
+            return run_recordings(given)
+        if given.verb == "run":
+            from cutthrough.tools.run import run as run_command
+
+            return run_command(given)
+        if given.verb == "inspect":
+            from cutthrough.tools.inspection import run as run_inspection
+
+            return run_inspection(given)
+        if given.verb == "flows" and given.action in HELD:
+            from cutthrough.tools.held import run as run_held
+
+            return run_held(given)
+        if given.verb == "flows" and (
+                given.action == "open" or getattr(given, "admin", None)):
+            from cutthrough.tools.flows_admin import run as run_by_admin
+
+            return run_by_admin(given)
+        if given.verb == "flows":
+            from cutthrough.tools.flows import run as run_flows
+
+            return run_flows(given)
+        if given.verb == "mcp":
+            return serve_model(given, sources)
+        if given.verb in CONSOLE:
+            from cutthrough.tools.console import run as run_console
+
+            return run_console(given)
+        if given.verb == "config":
+            print_config(given, sources)
+        elif given.verb == "check":
+            for note in check(*sources.read()):
+                print(f"note: {note}")
+            print("the configuration is valid")
+        elif given.verb == "doctor" and given.kind == "host":
+            return examine_host(given, sources)
+        elif given.verb in ASKING:
+            return ask(given, *sources.read())
+        else:
+            return run(sources)
+    except Mistake as error:
+        return tell(error, sources)
+    return 0
+
+
+def serve_model(given: argparse.Namespace, sources: Sources) -> int:
+    try:
+        from cutthrough.tools.mcp_server import run as run_mcp
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise ConfigError("command line", "mcp", "needs a package that is not "
+                          "installed: pip install 'cutthrough[mcp]'") from None
+    return run_mcp(given, sources.read if sources.file else None)
+
+
+def tell(error: Mistake, sources: Sources) -> int:
+    """Prints all mistakes; returns the exit status."""
+    for text in show_all(sources.blame(error)):
+        print(f"cutthrough: {text}", file=sys.stderr)
+    return 2
+
+
+def print_config(given: argparse.Namespace, sources: Sources) -> None:
+    if given.markdown:
+        from cutthrough.tools.config_docs import render as render_manual
+
+        print(render_manual(), end="")
+        return
+    settings = sources.settings()
+    print(render(settings), end="")
+    if given.effective:
+        from cutthrough.generation.effective import open_trial_sockets, show_effective
+        from cutthrough.process.descriptors import raise_nofile
+
+        config = build(settings)
+        raise_nofile(0, 0)                   # as `serve` does
+        with open_trial_sockets(config) as groups:
+            print(show_effective(config, groups), end="")
+
+
+def examine_host(given: argparse.Namespace, sources: Sources) -> int:
+    from cutthrough.doctor.report import run as run_report
+
+    config, policy = sources.read()          # once: a pipe can be read only once
+    return run_report(config, policy, sources.last, sources.file or "", given.json)
+
+
+def check(config: Config, policy: Policy) -> list[str]:
+    """Makes the checks of `serve` before its first listener, and no log file. Returns
+    what is valid and worth knowing. Raises ConfigError, PolicyError."""
+    from cutthrough.generation.checks import check_log, complete, find_notes
+    from cutthrough.generation.generation import Generation
+    from cutthrough.process.loops import choose_loop
+
+    generation = Generation(1, config, policy)
+    mistakes: list[Mistake] = []
+    with noting(mistakes):
+        choose_loop(config.loop)
+    with noting(mistakes):
+        check_log(config.access_log, create=False)
+    with noting(mistakes):
+        complete(generation)
+    raise_all(mistakes)
+    return find_notes(generation)
+
+
+def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
+    """Runs a verb that tests a configuration; returns the exit status."""
+    if given.verb == "doctor":
+        from cutthrough.doctor.ssrf import run as run_doctor
+
+        return run_doctor(config, policy, given.who, given.host_network)
+    request = (given.method, given.target)
+    if given.verb == "route" and given.attempt:
+        from cutthrough.doctor.try_route import run as run_attempt
+
+        return run_attempt(config, policy, request, given.who, given.client,
+                           given.json)
+    if given.verb == "explain" and given.log:
+        from cutthrough.tools.explain_log import run as run_replay
+
+        return run_replay(config, policy, given.log, given.json)
+    from cutthrough.tools.explain import WAY, read_opening, read_tlvs
+    from cutthrough.tools.explain import run as run_explain
+
+    if given.verb == "route":
+        return run_explain(config, policy, request, given.who, given.client, given.json,
+                           words=WAY)
+    return run_explain(config, policy, request, given.who, given.client, given.json,
+                       read_opening(given.protocol, given.sni, given.ja4),
+                       read_tlvs(given.tlv))
+
+
+def demonstrate(argv: Sequence[str]) -> int:
+    """Serves for `python -c "import proxy"`; returns the exit status.
+
+    The same as `cutthrough serve` with these flags, except that `origin` has a default.
+    """
+    fill_standard()
+    sources = Sources(parse(["serve", *argv]), DEMONSTRATION_ORIGIN)
+    try:
+        return run(sources)
+    except ModuleNotFoundError as error:
+        return tell_unbuilt(error)
+    except Mistake as error:
+        return tell(error, sources)
+
+
+def run(sources: Sources) -> int:
+    # Imported here: the other verbs need neither asyncio nor the compiled modules.
+    from cutthrough.supervisor.run import run as run_supervisor
+
+    try:
+        return run_supervisor(sources)
+    except OSError as error:
+        print(f"cutthrough: {error.filename or 'cannot start'}: "
+              f"{error.strerror or error}", file=sys.stderr)
+    except KeyboardInterrupt:                # before the supervisor caught signals
+        pass
+    return 1

@@ -1,0 +1,1 @@
+"""Names: c-ares, the cache and the policy of questions."""

@@ -1,0 +1,434 @@
+"""Names to addresses, off the loop: c-ares through aiodns, a cache, single flight.
+
+/etc/hosts is honoured and localhost is this host (c-ares: RFC 6761 section 6.3). Names
+are queried as they are, never completed by resolv.conf's search list. The caller passes
+canonical host names, and a cache key is the canonical host name and nothing else.
+
+A frequently used answer is refreshed before it expires, and is served after its expiry
+while no name server answers (RFC 8767). See docs/dns.md.
+
+A question is open until c-ares releases it; its callers may have given up long before.
+So open questions are bounded in all and for each asker, and lost questions, those
+without a waiting caller, are dropped, a channel at a time:
+
+    resolve -> waited for -> answered, timed out -> passed to all waiting callers
+                  |  ^
+          abandon v  | resolve
+                 lost -> answered: cached | timed out | its channel cancelled: dropped
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import aiodns
+import pycares
+
+from cutthrough.net.address import Addresses
+from cutthrough.net.dns.cache import Cache
+from cutthrough.net.dns.cares import Names
+from cutthrough.net.shares import Shares
+
+log = logging.getLogger("cutthrough")
+
+# Seconds. A TTL of 0 (and every /etc/hosts line) is kept for MIN_TTL; no answer longer
+# than MAX_TTL, c-ares' own bound too. Squid: 6 h, Envoy's refresh rate: 60 s.
+MIN_TTL = 1.0
+MAX_TTL = 3600.0
+# pycares does not expose the SOA of a negative answer; c-ares itself honours the SOA's
+# minimum (RFC 2308 section 5), MAX_TTL at most. Here a negative answer is kept for
+# CoreDNS's least TTL of a denial; after that, c-ares is queried.
+NOT_FOUND_TTL = 5.0
+# RFC 9520 section 3.2: a failure is kept for a second at least
+FAILURE_TTL = 1.0
+# RFC 8767 section 5, the client response timer: after it, callers get the stale answer
+STALE_AFTER = 1.8
+# RFC 8767 section 5: the least time between two attempts to refresh a stale answer
+RECHECK = 30.0
+# An answer with a shorter time is not refreshed before it expires. BIND: 9 s
+PREFETCH = 10.0
+# Questions to one c-ares channel before it is replaced, at least. A channel's cache has
+# no bound, so the channel is replaced after as many questions as our cache has entries.
+MOST_ASKED = 1000
+# Open questions at a time, of two queries each. c-ares tries random 16-bit numbers
+# until one is free: near 65 536 queries it does not return. Unbound: 1024 for a thread
+MOST_OPEN = 2048
+# Lost questions that cause a channel to be cancelled, or replaced if callers still wait
+# for its other questions
+MOST_LOST = 128
+
+NOT_FOUND = "dns_not_found"
+TIMEOUT = "dns_timeout"
+ERROR = "dns_error"
+
+Answer = Addresses | str  # the addresses, or the label of a failure
+Callback = Callable[[Answer], None]
+
+_LABELS = {
+    pycares.errno.ARES_ENOTFOUND: NOT_FOUND,
+    pycares.errno.ARES_ENODATA: NOT_FOUND,
+    pycares.errno.ARES_EBADNAME: NOT_FOUND,
+    pycares.errno.ARES_ETIMEOUT: TIMEOUT,
+}
+
+# No search list, no HOSTALIASES: a name from a request is never an abbreviation
+_FLAGS = (
+    pycares.ARES_FLAG_NOSEARCH | pycares.ARES_FLAG_NOALIASES | pycares.ARES_FLAG_EDNS
+)
+
+
+class _Channel:
+    """A c-ares channel: its sockets, its thread, its cache."""
+
+    def __init__(self, dns: aiodns.DNSResolver) -> None:
+        self.dns = dns
+        self.asked = 0
+        self.waited_for = 0
+        # Questions without a waiting caller; c-ares cannot drop a single question
+        self.lost: set[_Question] = set()
+
+
+class _Question:
+    """A query for a name: open until c-ares releases it."""
+
+    __slots__ = ("asker", "channel", "host", "is_refresh", "patience", "timer", "turn",
+                 "waiting")
+
+    def __init__(self, host: bytes, asker: bytes, turn: int) -> None:
+        self.host = host
+        self.asker = asker              # the holder of the question's place
+        self.turn = turn
+        self.waiting: dict[object, Callback] = {}       # by token
+        self.is_refresh = False         # for the cache: not lost when no caller waits
+        self.channel: _Channel | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.patience: asyncio.TimerHandle | None = None
+
+
+class Resolver(Cache):
+    """Resolves host names for one worker.
+
+    `servers` are addresses of resolvers in their order (none: those of
+    /etc/resolv.conf), `timeout` is in seconds for the whole answer, `entries` bounds
+    the cache, `stale` is how many seconds an expired answer may be served, `overrides`
+    are (name, address): such a name is never queried. `recheck` and `prefetch`: see
+    Cache. `most_open` bounds the open questions.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        servers: Sequence[str] = (),
+        timeout: float = 5.0,
+        entries: int = 10_000,
+        stale: float = 3600.0,
+        overrides: Iterable[tuple[str, str]] = (),
+        *,
+        recheck: float = RECHECK,
+        prefetch: float = PREFETCH,
+        most_open: int = MOST_OPEN,
+    ) -> None:
+        super().__init__(entries, stale=stale, recheck=recheck, prefetch=prefetch)
+        self._loop = loop
+        self._timeout = timeout
+        self._most_asked = max(entries, MOST_ASKED)
+        self._servers = list(servers) or None
+        # Two, because c-ares' own cache would answer a prefetch with the answer about
+        # to expire: the channel that did not give that answer sends the query.
+        self._channels: list[_Channel | None] = [None, None]
+        self._retired: set[_Channel] = set()    # replaced, not closed yet
+        self._questions: dict[bytes, _Question] = {}
+        self._tokens: dict[object, _Question] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.shares = Shares(most_open)
+        self.queries = 0
+        self.answered = 0  # queries answered with addresses
+        self.dropped = 0  # queries given up by all their callers
+        self.outages = 0  # times that a stale answer replaced a missing one
+        self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR), 0)
+        fixed: dict[str, list[str]] = {}
+        for name, address in overrides:
+            fixed.setdefault(name, []).append(address)
+        for name, addresses in fixed.items():
+            self.pin(name.encode(), Addresses(addresses))
+
+    def resolve(self, host: bytes, callback: Callback, asker: bytes = b"",
+                token: object = None) -> None:
+        """Calls `callback(answer)` later; all callers for a name share one question.
+
+        The question takes a place in the share of `asker`. `token` is unique; a caller
+        that stops waiting passes it to `abandon`.
+        """
+        question = self._questions.get(host) or self._begin(host, asker)
+        if isinstance(question, str):
+            answer = self.revive(host) if self.has_outlived(host) else None
+            if answer is not None:
+                self.stale += 1
+            self._loop.call_soon(callback, question if answer is None else answer)
+            return
+        self._hold(question)
+        token = callback if token is None else token
+        question.waiting[token] = callback
+        self._tokens[token] = question
+
+    def abandon(self, token: object) -> None:
+        """Cancels the callback of this token. Idempotent."""
+        question = self._tokens.pop(token, None)
+        if question is None:
+            return
+        del question.waiting[token]
+        if not question.waiting and not question.is_refresh:
+            self.dropped += 1
+            self._lose(question)
+
+    def refresh(self, host: bytes) -> None:
+        """Queries `host`, unless a query is under way or no place is free."""
+        question = self._questions.get(host) or self._begin(host, b"")
+        if not isinstance(question, str):
+            self._hold(question)
+            question.is_refresh = True
+
+    def _begin(self, host: bytes, asker: bytes) -> "_Question | str":
+        """Starts a query. Returns the question, or the label of its refusal."""
+        label = self.shares.take(asker)
+        if label:
+            return label
+        question = _Question(host, asker, self.next_turn(host))
+        self._questions[host] = question
+        self.queries += 1
+        question.timer = self._loop.call_later(self._timeout, self._expire, question)
+        if self.has_outlived(host):
+            question.patience = self._loop.call_later(STALE_AFTER, self._stand_in, host)
+        try:
+            channel = question.channel = self._channel_of(question.turn)
+            channel.asked += 1
+            channel.waited_for += 1
+            channel.dns.getaddrinfo(
+                host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
+            ).add_done_callback(partial(self._on_answer, question))
+        except (OSError, UnicodeError, pycares.AresError):
+            self._loop.call_soon(self._give_up, question)
+        return question
+
+    def _channel_of(self, turn: int) -> _Channel:
+        channel = self._channels[turn]
+        if channel is not None and channel.asked >= self._most_asked:
+            self._retire(channel)
+            channel = None
+        if channel is None:
+            channel = self._channels[turn] = _Channel(self._open())
+        return channel
+
+    def _open(self) -> aiodns.DNSResolver:
+        # One server's time, short enough that the last server is queried, too;
+        # resolv.conf has three at most (MAXNS).
+        turns = max(3, len(self._servers or ()))
+        return Names(
+            nameservers=self._servers,
+            loop=self._loop,
+            flags=_FLAGS,
+            timeout=max(self._timeout / turns, 0.1),
+            tries=3,
+        )
+
+    # --- places: a question has one until c-ares releases it
+
+    def _hold(self, question: _Question) -> None:
+        """Marks the question as waited for."""
+        channel = question.channel
+        if channel is not None and question in channel.lost:
+            channel.lost.remove(question)
+            channel.waited_for += 1
+
+    def _lose(self, question: _Question) -> None:
+        """Marks the question as lost. If an answer still comes, it is cached."""
+        channel = question.channel
+        if channel is not None and question not in channel.lost:
+            channel.lost.add(question)
+            channel.waited_for -= 1
+            self._tidy(channel)
+
+    def _release(self, question: _Question) -> None:
+        """Called if c-ares has released the question."""
+        channel, question.channel = question.channel, None
+        self.shares.give(question.asker)
+        if channel is not None:
+            if question in channel.lost:
+                channel.lost.remove(question)
+            else:
+                channel.waited_for -= 1
+            self._tidy(channel)
+
+    def _tidy(self, channel: _Channel) -> None:
+        """Drops lost questions, which c-ares does for a whole channel only."""
+        is_used = channel in self._channels
+        if channel.waited_for:
+            if is_used and len(channel.lost) >= MOST_LOST:
+                self._retire(channel)
+        elif not is_used:
+            self._retired.discard(channel)
+            self._forget_lost(channel)
+            task = self._loop.create_task(channel.dns.close())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif len(channel.lost) >= MOST_LOST:
+            self._forget_lost(channel)
+            channel.dns.cancel()
+
+    def _retire(self, channel: _Channel) -> None:
+        """Sends the channel no more questions; closes it once no caller waits."""
+        self._channels[self._channels.index(channel)] = None
+        self._retired.add(channel)
+        if not channel.waited_for:
+            self._tidy(channel)
+
+    def _forget_lost(self, channel: _Channel) -> None:
+        lost, channel.lost = channel.lost, set()
+        for question in lost:
+            question.channel = None
+            self.shares.give(question.asker)
+            self._end(question)
+
+    # --- answers
+
+    def _on_answer(self, question: _Question,
+                   future: "asyncio.Future[pycares.AddrInfoResult]") -> None:
+        if future.cancelled():
+            return
+        answer, keep = _read(future)        # read always: else asyncio reports it
+        if question.channel is None or self._closed:
+            return                          # dropped
+        self._release(question)
+        if self._questions.get(question.host) is question:
+            self._settle(question, answer, keep)
+
+    def _expire(self, question: _Question) -> None:
+        """Ends a question at its timeout, though c-ares may go on."""
+        self._settle(question, TIMEOUT, FAILURE_TTL)
+        self._lose(question)
+
+    def _give_up(self, question: _Question) -> None:
+        """Ends a question that could not be sent."""
+        if self._questions.get(question.host) is question:
+            self._release(question)
+            self._settle(question, ERROR, FAILURE_TTL)
+
+    def _end(self, question: _Question) -> None:
+        if self._questions.get(question.host) is question:
+            del self._questions[question.host]
+        for timer in (question.timer, question.patience):
+            if timer is not None:
+                timer.cancel()
+
+    def _settle(self, question: _Question, answer: Answer, keep: float) -> None:
+        host = question.host
+        if isinstance(answer, str):
+            self.failures[answer] += 1
+            # RFC 8767 section 4: "no such name" is an answer, and replaces the old one
+            if answer != NOT_FOUND and self._stand_in(host):
+                self._end(question)
+                return
+        else:
+            self.answered += 1
+        self._end(question)
+        self.put(host, answer, keep, question.turn)
+        self._tell(question, answer)
+
+    def _tell(self, question: _Question, answer: Answer) -> int:
+        """Calls the waiting callers. Returns how many."""
+        waiting, question.waiting = question.waiting, {}
+        for token in waiting:
+            del self._tokens[token]
+        for callback in waiting.values():
+            callback(answer)
+        return len(waiting)
+
+    def _stand_in(self, host: bytes) -> bool:
+        """Gives the waiting callers the cached answer. False: there is none."""
+        outlived = self.has_outlived(host)
+        answer = self.revive(host)
+        if answer is None:
+            return False
+        question = self._questions[host]
+        question.is_refresh = True
+        if outlived:
+            self._note_outage(len(question.waiting))
+        self._tell(question, answer)
+        return True
+
+    def _note_outage(self, waiting: int) -> None:
+        self.stale += waiting
+        self.outages += 1
+        if self.outages & (self.outages - 1) == 0:  # the 1st, 2nd, 4th, 8th: no flood
+            log.warning(
+                "name servers do not answer: expired addresses are used "
+                "(%d times so far)",
+                self.outages,
+            )
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and current entries and open questions."""
+        return {
+            "queries": self.queries,
+            "answered": self.answered,
+            "hits": self.hits,
+            "stale": self.stale,
+            "prefetches": self.prefetches,
+            "evicted": self.evicted,
+            "entries": len(self),
+            "open": self.shares.taken,
+            "dropped": self.dropped,
+            "refused": self.shares.refused,
+            **self.failures,
+        }
+
+    async def close(self) -> None:
+        """Ends all questions, without calling their callers."""
+        self._closed = True
+        for question in list(self._questions.values()):
+            self._end(question)
+        self._tokens.clear()
+        for channel in (*self._channels, *self._retired):
+            if channel is not None:
+                await channel.dns.close()
+        self._channels = [None, None]
+        self._retired.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.clear()
+
+
+def _read(future: "asyncio.Future[pycares.AddrInfoResult]") -> tuple[Answer, float]:
+    """The answer of c-ares, and for how many seconds to keep it."""
+    error = future.exception()
+    if isinstance(error, aiodns.error.DNSError):
+        label = _LABELS.get(error.args[0], ERROR)
+        return label, NOT_FOUND_TTL if label == NOT_FOUND else FAILURE_TTL
+    if error is not None:
+        return ERROR, FAILURE_TTL
+    result = future.result()
+    addresses = Addresses(_interleave(result.nodes))
+    if not addresses:
+        return NOT_FOUND, NOT_FOUND_TTL
+    return addresses, min(max(_ttl(result), MIN_TTL), MAX_TTL)
+
+
+def _ttl(result: pycares.AddrInfoResult) -> float:
+    """The least TTL of the addresses and of the aliases that led to them."""
+    ttls = [alias.ttl for alias in result.cnames] + [node.ttl for node in result.nodes]
+    return float(min(ttls, default=0))
+
+
+def _interleave(nodes: Iterable[pycares.AddrInfoNode]) -> list[str]:
+    """Keeps the resolver's order (RFC 6724), and alternates families (RFC 8305)."""
+    families: dict[int, dict[str, None]] = {}
+    for node in nodes:
+        text = node.addr[0]
+        if isinstance(text, bytes):
+            text = text.decode()
+        families.setdefault(node.family, {})[text] = None
+    queues = [list(found) for found in families.values()]
+    longest = max(map(len, queues), default=0)
+    return [q[i] for i in range(longest) for q in queues if i < len(q)]

@@ -1,0 +1,1 @@
+"""TLS: libssl's handshake, records of our own, keys and certificates."""

@@ -1,0 +1,37 @@
+from collections.abc import Iterable
+from typing import Literal
+
+from cutthrough.net.tls.certificates import Certificate, Pair
+from cutthrough.net.tls.ticket_keys import TicketKeys
+
+class TlsContext:
+    requires_peer: bool
+    names_peer: bool
+    makes_leaves: bool
+    certificates: list[Certificate]
+
+class TlsServer(TlsContext):
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        min_version: str = "1.2",
+        ciphers: str = "",
+        client_ca: bytes = b"",
+        client_crl: bytes = b"",
+        client_certificate: str = "none",
+        keys: TicketKeys | None = None,
+        http2: bool = False,
+    ) -> None: ...
+
+class TlsClient(TlsContext):
+    def __init__(
+        self,
+        *,
+        ca: bytes = b"",
+        crl: bytes = b"",
+        pair: Pair | None = None,
+        min_version: str = "1.2",
+        alpn: str = "http/1.1",
+        resumes: Literal["", "server", "name"] = "",
+    ) -> None: ...

@@ -1,0 +1,377 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A connection's bytes behind its handshake, without libssl: from records, and into them.
+
+    kernel ──recv──> `sealed` ──open_record──> the caller's buffer
+    the caller's bytes ──seal_record──> `sealed` ──send──> kernel
+
+A call reads and sends several records at a time. Allocated are: the part of a record whose rest has
+not come (`held`), plain bytes of a record longer than the caller's buffer (`plain`), and the rest
+of one record behind bytes in the kernel (`out`). The caller offers the plain bytes of that record
+again (`begun`), as the transport's table demands.
+
+If the kernel has not begun to take a record, the record is sealed again, with the same number: it
+has left no trace outside this process.
+"""
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memmove, strcmp, strlen
+from cutthrough.net cimport linux
+from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
+from cutthrough.net.tls cimport openssl
+from cutthrough.net.tls.failures cimport errno_of_alert
+from cutthrough.net.tls.keys cimport take_keys
+from cutthrough.net.tls.openssl cimport SSL, SSL_CIPHER
+from cutthrough.net.tls.records cimport (
+    ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, INTERNAL_ERROR, MOST_OVERHEAD,
+    MOST_RECEIVED, NO_RENEGOTIATION, OPENED_BAD, OPENED_DATA, OPENED_END, OPENED_REFUSED, RECORD,
+    WARNING, Opened, Records, fault_of_header, needs_update, open_record, overhead, seal_record,
+    seal_update, sealed_at, start_records)
+from cutthrough.net.tls.ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
+from cutthrough.net.tls.wire cimport (
+    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl)
+from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
+
+cdef enum:
+    AT_ONCE = 4                                 # records: COPY_BYTES, and one syscall
+    SEALED = AT_ONCE * MOST_RECEIVED
+
+# libssl is at the begin of a record: it has no part of one (SSL_rstate_string(3)). With a part of
+# a message it is not finished either; AWS-LC does not tell of that
+cdef const char *READS_HEADER = b"RH"
+# Records of the call at hand
+cdef unsigned char sealed[SEALED]
+
+
+cdef bint take_over(Tls *t) noexcept nogil:
+    cdef Agreed *agreed
+    cdef Records *r = t.records
+    if r == NULL or t.begun or openssl.SSL_get_shutdown(t.ssl) or (
+            openssl.SSL_has_pending(t.ssl) or not openssl.SSL_is_init_finished(t.ssl)) or (
+            strcmp(openssl.SSL_rstate_string(t.ssl), READS_HEADER) != 0):
+        return False
+    agreed = copy_agreed(t)
+    if agreed == NULL or not take_keys(&r.keys, t.ssl):
+        free(agreed)
+        free_records(t)
+        openssl.SSL_set_read_ahead(t.ssl, 1)
+        return False
+    start_records(r)
+    t.agreed = agreed
+    # Else SSL_free makes the session unusable, which others may resume
+    openssl.SSL_set_shutdown(
+        t.ssl, openssl.SSL_SENT_SHUTDOWN | openssl.SSL_RECEIVED_SHUTDOWN)
+    free_ssl(t)
+    return True
+
+
+cdef Agreed *copy_agreed(Tls *t) noexcept nogil:
+    """What was agreed, with its texts behind it. NULL: no memory."""
+    cdef Agreed found
+    cdef Agreed *out
+    cdef char *text
+    cdef size_t name_n
+    describe_ssl(t.ssl, &found)
+    name_n = 0 if found.name == NULL else strlen(found.name) + 1
+    out = <Agreed *>malloc(sizeof(Agreed) + name_n + found.alpn_len)
+    if out == NULL:
+        return NULL
+    out[0] = found
+    text = <char *>(out + 1)
+    if name_n:
+        memcpy(text, found.name, name_n)
+        out.name = text
+    if found.alpn_len:
+        memcpy(text + name_n, found.alpn, found.alpn_len)
+        out.alpn = text + name_n
+    return out
+
+
+cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil:
+    cdef const SSL_CIPHER *cipher = openssl.SSL_get_current_cipher(ssl)
+    out.version = openssl.SSL_version(ssl)
+    out.cipher = NULL
+    if cipher != NULL:
+        out.cipher = openssl.SSL_CIPHER_standard_name(cipher)
+    out.name = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
+    openssl.SSL_get0_alpn_selected(ssl, <const unsigned char **>&out.alpn, &out.alpn_len)
+    out.resumed = openssl.SSL_session_reused(ssl)
+
+
+# --- receiving
+
+
+cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
+    cdef size_t filled = 0, at = 0, have = take_held(t), read = 0, fruitless = 0
+    cdef size_t size, got
+    cdef ssize_t more
+    cdef int fault
+    cdef bint whole = False
+    t.dry = False
+    while not (t.error or t.closed):
+        size = size_of_record(at, have)
+        whole = size != 0 and have - at >= size
+        if filled == n:
+            break
+        if size:
+            fault = fault_of_header(t.records, sealed + at)
+            if fault:
+                fail(s, t, fault)
+                break
+        if whole:
+            if filled and size > n - filled + overhead(t.records):
+                break                   # it might not fit
+            got = take_record(s, t, at, size, <unsigned char *>buf + filled, n - filled)
+            at += size
+            filled += got
+            fruitless = 0 if got else fruitless + size
+            if fruitless > MOST_FRUITLESS:
+                t.error = ECONNRESET
+        elif t.dry or read > MOST_READ:
+            break
+        else:
+            memmove(sealed, sealed + at, have - at)
+            have, at = have - at, 0
+            more = refill(s, t, have, size, n - filled)
+            if more <= 0:
+                break
+            have += more
+            read += more
+    keep_rest(t, at, have)
+    if filled < n:
+        t.kernel &= ~EXACT
+    if t.dry and not (whole or t.error or t.closed or t.plain != NULL):
+        s.ready &= ~CAN_READ
+    else:
+        # A caller may try before the event, which then finds the kernel's queue empty
+        s.ready |= CAN_READ
+    if filled:
+        return filled
+    if t.error:
+        return -t.error
+    return 0 if t.closed else -EAGAIN
+
+
+cdef inline size_t size_of_record(size_t at, size_t have) noexcept nogil:
+    """0: its header has not come."""
+    if have - at < HEADER:
+        return 0
+    return HEADER + (<size_t>sealed[at + 3] << 8 | sealed[at + 4])
+
+
+cdef ssize_t refill(Socket *s, Tls *t, size_t have, size_t size, size_t room) noexcept nogil:
+    """Reads behind the first bytes of a record that has `size` bytes (0: unknown). Returns bytes
+    read; 0: none, an end, or an error."""
+    # Whole records, if the peer fills them: a part would have to be kept
+    cdef size_t want = room + (room // RECORD + 1) * MOST_OVERHEAD
+    cdef ssize_t r
+    if t.kernel & EXACT:
+        want = (size if size else HEADER) - have
+    elif size and want < size - have:
+        want = size - have
+    want = min(want, <size_t>SEALED - have)
+    r = linux.recv(s.fd, sealed + have, want, 0)
+    if r > 0:
+        t.dry = <size_t>r < want and not s.ready & (PEER_DONE | BROKEN | URGENT)
+        return r
+    if r < 0:
+        t.dry = errno == EAGAIN
+        if not t.dry:
+            t.error = errno
+        return 0
+    t.peer_ended = True
+    t.error = errno_of_end(t)
+    if t.error:
+        return 0
+    # A server's end without close_notify may be a cut, and an end in a record is one
+    if t.connects or have:
+        t.error = ECONNRESET if have else UNFINISHED
+    else:
+        t.closed = True
+    return 0
+
+
+cdef size_t take_record(Socket *s, Tls *t, size_t at, size_t size, unsigned char *buf,
+                        size_t room) noexcept nogil:
+    """Opens one record. Returns plain bytes in `buf`."""
+    cdef Records *r = t.records
+    cdef unsigned char *out = buf if size - HEADER <= room else sealed + at + sealed_at(r)
+    cdef size_t n, got = 0
+    cdef Opened opened = open_record(r, sealed + at, size, out, &n)
+    if opened == OPENED_DATA:
+        got = min(n, room)
+        if out != buf:
+            memcpy(buf, out, got)
+        if n > got and not keep_plain(t, out + got, n - got):
+            t.error = ENOMEM
+    else:
+        obey(s, t, opened)
+    return got
+
+
+cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil:
+    cdef Records *r = t.records
+    if opened == OPENED_END:
+        t.closed = True
+    elif opened == OPENED_REFUSED:
+        t.error = errno_of_alert(t, r.alert)
+    elif opened == OPENED_BAD:
+        fail(s, t, r.alert)
+    elif r.renewed and t.kernel & RECEIVES or r.update_due and t.kernel & SENDS:
+        fail(s, t, INTERNAL_ERROR)      # the kernel keeps its first key
+    if r.refuse_due:
+        r.refuse_due = False
+        send_alert(s, t, WARNING, NO_RENEGOTIATION)
+
+
+cdef size_t take_held(Tls *t) noexcept nogil:
+    cdef size_t n = 0
+    if t.held != NULL:
+        n = t.held_n - t.held_at
+        memcpy(sealed, t.held + t.held_at, n)
+        free(t.held)
+        t.held = NULL
+    return n
+
+
+cdef bint keep_plain(Tls *t, const unsigned char *data, size_t n) noexcept nogil:
+    t.plain = <char *>malloc(n)
+    if t.plain == NULL:
+        return False
+    memcpy(t.plain, data, n)
+    t.plain_at, t.plain_n = 0, <uint32_t>n
+    return True
+
+
+cdef void keep_rest(Tls *t, size_t at, size_t have) noexcept nogil:
+    if at == have or t.error or t.closed:
+        return
+    t.held = <char *>malloc(have - at)
+    if t.held == NULL:
+        t.error = ENOMEM
+        return
+    memcpy(t.held, sealed + at, have - at)
+    t.held_at, t.held_n = 0, <uint32_t>(have - at)
+
+
+cdef void fail(Socket *s, Tls *t, int alert) noexcept nogil:
+    t.error = ECONNRESET
+    send_alert(s, t, FATAL, alert)
+
+
+# --- sending
+
+
+cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
+    cdef Records *r = t.records
+    cdef size_t taken, size, plain
+    cdef uint64_t first
+    cdef ssize_t sent
+    if t.send_error or not flush_records(s, t):
+        return -t.send_error
+    taken, t.begun = min(<size_t>t.begun, n), 0
+    while taken < n:
+        if needs_update(r):
+            size = seal_update(r, sealed)
+            if size == 0:
+                t.send_error = EPIPE
+            if size == 0 or not put(s, t, sealed, size):
+                break
+        first, size, plain = r.keys.tx.seq, 0, 0
+        while plain < n - taken and size <= SEALED - RECORD - MOST_OVERHEAD:
+            sent = seal_record(r, APPLICATION_DATA, data + taken + plain,
+                               min(n - taken - plain, <size_t>r.keys.most), sealed + size)
+            if sent == 0:
+                t.send_error = EPIPE
+                return taken if taken else -EPIPE
+            size += sent
+            plain += sent - overhead(r)
+        sent = linux.send(s.fd, sealed, size, MSG_NOSIGNAL)
+        if sent == <ssize_t>size:
+            taken += plain
+            continue
+        if sent >= 0 or errno == EAGAIN:
+            taken += keep_begun(t, first, max(sent, 0), size)
+            s.ready &= ~CAN_WRITE
+        else:
+            t.send_error = errno
+        break
+    return -t.send_error if t.send_error and taken == 0 else taken
+
+
+cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcept nogil:
+    """The kernel has taken `sent` of the sealed bytes, whose first record has this number. Returns
+    the plain bytes of whole records; the rest of a record that is begun is kept."""
+    cdef Records *r = t.records
+    cdef size_t each = r.keys.most + overhead(r)        # the last may have fewer
+    cdef size_t whole = sent // each
+    cdef size_t end = min(size, (whole + 1) * each)
+    r.keys.tx.seq = first + whole
+    if sent > whole * each:
+        r.keys.tx.seq += 1
+        t.begun = <uint32_t>(end - whole * each - overhead(r))
+        keep_out(t, sealed + sent, end - sent)
+    return whole * r.keys.most
+
+
+cdef void keep_out(Tls *t, const unsigned char *data, size_t n) noexcept nogil:
+    t.out = <char *>malloc(n)
+    if t.out == NULL:
+        t.send_error = ENOMEM
+        return
+    memcpy(t.out, data, n)
+    t.out_at, t.out_n = 0, <uint32_t>n
+
+
+cdef bint put(Socket *s, Tls *t, const unsigned char *record, size_t n) noexcept nogil:
+    """Sends one sealed record; its number is used. False: its rest, or all of it, is kept."""
+    cdef ssize_t sent = linux.send(s.fd, record, n, MSG_NOSIGNAL)
+    if sent == <ssize_t>n:
+        return True
+    if sent < 0 and errno != EAGAIN:
+        t.send_error = errno
+        return False
+    sent = max(sent, 0)
+    keep_out(t, record + sent, n - sent)
+    s.ready &= ~CAN_WRITE
+    return False
+
+
+cdef bint flush_records(Socket *s, Tls *t) noexcept nogil:
+    cdef ssize_t sent
+    if t.out == NULL or t.send_error:
+        return t.out == NULL
+    sent = linux.send(s.fd, t.out + t.out_at, t.out_n - t.out_at, MSG_NOSIGNAL)
+    if sent < 0 and errno != EAGAIN:
+        t.send_error = errno
+    t.out_at += <uint32_t>max(sent, 0)
+    if t.out_at < t.out_n:
+        s.ready &= ~CAN_WRITE
+        return False
+    free(t.out)
+    t.out = NULL
+    return True
+
+
+cdef void send_alert(Socket *s, Tls *t, int level, int alert) noexcept nogil:
+    """Never in the middle of a record: then it is not sent."""
+    cdef unsigned char data[2]
+    cdef unsigned char record[2 + MOST_OVERHEAD]
+    cdef size_t size
+    if t.out != NULL or t.notified or t.send_error:
+        return
+    t.notified = alert != NO_RENEGOTIATION
+    if t.kernel & SENDS:
+        sys_send_alert(s.fd, level, alert)
+        return
+    data[0], data[1] = <unsigned char>level, <unsigned char>alert
+    size = seal_record(t.records, ALERT, data, 2, record)
+    if size:
+        put(s, t, record, size)
+
+
+cdef bint end_records(Socket *s, Tls *t) noexcept nogil:
+    if flush_records(s, t) and not t.notified:
+        send_alert(s, t, WARNING, CLOSE_NOTIFY)
+    return t.out == NULL or t.send_error != 0
