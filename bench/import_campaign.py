@@ -23,7 +23,7 @@ from cutthrough.capture.imported import (
     make_row,
 )
 from cutthrough.capture.importing import read
-from cutthrough.recording.files import UNKNOWN, read_recordings
+from cutthrough.recording.formats.files import UNKNOWN, read_recordings
 
 # Percent of the entries: of the kind of import that is usual for a program
 GOALS = {"VCR.py": 99.0, "HAR": 97.0, "hoverfly": 95.0, "mitmproxy": 100.0}

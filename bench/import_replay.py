@@ -24,8 +24,8 @@ from pathlib import Path
 import httpx
 
 from cutthrough.capture.imported import NotImported
-from cutthrough.recording.files import read_recordings
-from cutthrough.recording.model import Recording
+from cutthrough.recording.formats.files import read_recordings
+from cutthrough.recording.model.recording import Recording
 
 PROXY = [sys.executable, "-m", "cutthrough"]
 # Fields of the connection, of the proxy, and of the time of the answer

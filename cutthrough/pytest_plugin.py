@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cutthrough.recording.model import Recording
-    from cutthrough.recording.model import Request as AskedRequest
+    from cutthrough.recording.model.recording import Recording
+    from cutthrough.recording.model.recording import Request as AskedRequest
 
 MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
@@ -85,7 +85,7 @@ class Cassette:
         * stands for anything in the method, the path and the query; the first that fits
         answers. With `template`, headers and body are templates of the request. Without
         a cassette whatever else is asked is refused."""
-        from cutthrough.recording.answers import make_answer
+        from cutthrough.recording.play.answers import make_answer
 
         self._running.respond(make_answer(
             url, method, status, json, text, content, dict(headers or {}), template))
@@ -97,8 +97,8 @@ class _Running:
     def __init__(self, folder: Path, config: str | None) -> None:
         from msgspec.structs import replace
 
-        from cutthrough.recording.session import Manifest
-        from cutthrough.recording.sessions import Sessions
+        from cutthrough.recording.sessions.directory import Sessions
+        from cutthrough.recording.sessions.session import Manifest
         from cutthrough.tools.behind import check_config, environment, make_bundle
         from cutthrough.tools.presets import presets
         from cutthrough.tools.run import OWN, Proxy
@@ -134,7 +134,7 @@ class _Running:
             failed.pop_all()
 
     def _begin(self, mode: str, cassette: Path | None, slug: str) -> None:
-        from cutthrough.recording.answers import write_answers
+        from cutthrough.recording.play.answers import write_answers
 
         before = self._name
         self._count += 1
@@ -164,7 +164,7 @@ class _Running:
     def _read_cassette(self, cassette: Path) -> "list[Recording] | None":
         """None: there is none. If the test may write it, other processes of this run
         wait until it has ended."""
-        from cutthrough.recording.folder import MANIFEST, hold, read_folder
+        from cutthrough.recording.sessions.folder import MANIFEST, hold, read_folder
 
         manifest = cassette / MANIFEST
         if self._mode in ("cache", "record") or not (self._mode or manifest.exists()):
@@ -178,7 +178,7 @@ class _Running:
             return read_folder(cassette)[1]
 
     def respond(self, answer: "Recording") -> None:
-        from cutthrough.recording.answers import write_answers
+        from cutthrough.recording.play.answers import write_answers
 
         self._answers.append(answer)
         name = f"{self._count}"
@@ -202,7 +202,7 @@ class _Running:
 
     def _asked(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
         """What recordings and answers were asked for, and what was recorded."""
-        from cutthrough.recording.answers import read_asked
+        from cutthrough.recording.play.answers import read_asked
         from cutthrough.tools.run import key_of
 
         found: dict[tuple[bool, str, str], list[AskedRequest]] = {}
@@ -241,7 +241,7 @@ class _Running:
 
     def _keep(self, cassette: Path, found: list[Request], has_passed: bool) -> None:
         """Warns of answers that could not be recorded, or are not kept."""
-        from cutthrough.recording.folder import write_folder
+        from cutthrough.recording.sessions.folder import write_folder
 
         recordings = self._recordings()
         made = len(recordings) - self._read

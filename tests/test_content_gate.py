@@ -81,28 +81,31 @@ KNOWN = {
     "exchange/redaction/spellings.py": {"regex _escaped": "re.escape",
                                         "regex _compile": "of names, possessive",
                                         "regex _end": "of classes"},
-    "recording/answers.py": {"parser read_asked": "our own workers'"},
-    "recording/folder.py": {
+    "recording/play/answers.py": {"parser read_asked": "our own workers'"},
+    "recording/sessions/folder.py": {
         "parser pack": "what json.dumps has written",
         "parser pack_bytes": "an operator exports; a body within the session's bound",
         "regex name_of": "one class"},
-    "recording/fresh.py": {"regex renew": "alternatives that are constants"},
-    "recording/handlebars.py": {"regex _literal": "2 characters",
+    "recording/model/fresh.py": {"regex renew": "alternatives that are constants"},
+    "recording/formats/handlebars.py": {"regex _literal": "2 characters",
                                 "regex _value": "33 digits",
                                 "regex _jsonpath": "classes that exclude"},
-    "recording/heads.py": {"growth _end_to_end": "a head, of 64 KiB at most"},
-    "recording/hoverfly.py": {"recursion read_matcher": "MOST_FILE_DEPTH"},
-    "recording/in_step.py": {"growth _go_on": "a bytearray"},
-    "recording/keys.py": {"recursion plain": "another function of this name"},
-    "recording/matcher.py": {"recursion is_costly": "another function of this name"},
-    "recording/modes.py": {"parser read_state": "our own file"},
-    "recording/session.py": {"parser read_manifest": "our own file"},
-    "recording/taping.py": {"growth read_chunks": "a bytearray, of MOST_LINE"},
-    "recording/templates.py": {"recursion pieces": "depth of the template, checked"},
-    "recording/xml_documents.py": {
+    "recording/model/heads.py": {"growth _end_to_end": "a head, of 64 KiB at most"},
+    "recording/formats/hoverfly.py": {"recursion read_matcher": "MOST_FILE_DEPTH"},
+    "recording/play/in_step.py": {"growth _go_on": "a bytearray"},
+    "recording/match/keys.py": {"recursion plain": "another function of this name"},
+    "recording/match/matcher.py": {
+        "recursion is_costly": "another function of this name"},
+    "recording/sessions/modes.py": {"parser read_state": "our own file"},
+    "recording/sessions/session.py": {"parser read_manifest": "our own file"},
+    "recording/record/taping.py": {"growth read_chunks": "a bytearray, of MOST_LINE"},
+    "recording/model/templates.py": {
+        "recursion pieces": "depth of the template, checked"},
+    "recording/model/xml_documents.py": {
         "charset decode_xml": "of _CHARSETS", "growth spell": "in place",
         "recursion is_like": "Steps, and the depth that libxml2 has"},
-    "recording/xpath_cost.py": {"recursion _call": "another function of this name"},
+    "recording/model/xpath_cost.py": {
+        "recursion _call": "another function of this name"},
 }
 
 

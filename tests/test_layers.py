@@ -54,6 +54,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proxy": {"cli"},
 }
 
+# Rooms within a package: each may import those before it, and itself. A package's own
+# modules are the room "".
+ROOMS = {
+    "net": ["", "tls", "dns"],
+    "recording": ["model", "match", "sessions", "formats", "play", "record"],
+}
+
 # Cython's import statements, several lines in parentheses included.
 FROM = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+c?import[ \t]+(\([^)]*\)|.+)", re.M)
 PLAIN = re.compile(r"^[ \t]*c?import[ \t]+(.+)", re.M)
@@ -130,6 +137,27 @@ def test_imports_run_one_way(path: Path) -> None:
         other = package_of(name)
         if other in MAY_IMPORT and other != package:
             assert other in MAY_IMPORT[package], f"{package} may not import {name}"
+
+
+def room_of(module: str) -> tuple[str, str]:
+    """Its package, and its room in it."""
+    parts = module.removeprefix("cutthrough.").split(".")
+    rooms = ROOMS.get(parts[0], [""])
+    return parts[0], parts[1] if len(parts) > 1 and parts[1] in rooms else ""
+
+
+def test_rooms_stand_one_above_the_other() -> None:
+    wrong = []
+    for module, others in import_graph(sources(), TREE).items():
+        package, room = room_of(module)
+        order = ROOMS.get(package)
+        if order is None or module == f"cutthrough.{package}":
+            continue
+        assert room in order, f"{module}: in no room of {package}"
+        wrong += [f"{module} imports {other}" for other in others
+                  if room_of(other)[0] == package and other != f"cutthrough.{package}"
+                  and order.index(room_of(other)[1]) > order.index(room)]
+    assert not wrong
 
 
 def import_graph(paths: list[Path], top: Path) -> dict[str, set[str]]:

@@ -12,10 +12,10 @@ import random
 import time
 
 from bench.micro import Micro
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match
-from cutthrough.recording.model import Recording, Request, Response
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match
+from cutthrough.recording.model.recording import Recording, Request, Response
 
 COUNT = 100_000
 ASKED = 20_000

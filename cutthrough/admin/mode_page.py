@@ -19,8 +19,8 @@ import msgspec
 from aiohttp import web
 
 from cutthrough.admin.recordings_page import Replays
-from cutthrough.recording.modes import MODES, State, read_state, write_state
-from cutthrough.recording.session import is_name
+from cutthrough.recording.sessions.modes import MODES, State, read_state, write_state
+from cutthrough.recording.sessions.session import is_name
 
 
 class ModePage:

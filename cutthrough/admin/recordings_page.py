@@ -32,13 +32,13 @@ from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
 from cutthrough.config.redaction import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
-from cutthrough.recording import edits
-from cutthrough.recording.book import manifest_of
-from cutthrough.recording.folder import pack
-from cutthrough.recording.masking import Redaction
-from cutthrough.recording.modes import read_state
-from cutthrough.recording.places import open_sessions
-from cutthrough.recording.session import (
+from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.record.book import manifest_of
+from cutthrough.recording.sessions import edits
+from cutthrough.recording.sessions.folder import pack
+from cutthrough.recording.sessions.modes import read_state
+from cutthrough.recording.sessions.places import open_sessions
+from cutthrough.recording.sessions.session import (
     AnySession,
     AnySessions,
     Manifest,

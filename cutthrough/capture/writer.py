@@ -179,7 +179,7 @@ class Writer:
         gc.collect(1 if self._turns else 2)
 
     def on_taped(self, taped: list[Taped], ring: Ring) -> None:
-        """Exchanges that rules record; see `recording.writer`."""
+        """Exchanges that rules record; see `recording.record.writer`."""
 
     def store(self, rows: Batch, ring: Ring) -> None:
         """Writes rows, as soon as the store can be used. Raises NotNow if the writer is

@@ -3,7 +3,7 @@ run`."""
 
 import argparse
 
-# As recording.modes has them
+# As recording.sessions.modes has them
 MODES = ("rules", "off", "record", "replay", "cache", "spy")
 # Of `cutthrough run`: VCR.py's, and those of a rule
 CASSETTE_MODES = ("once", "new_episodes", "none", "all", *MODES[2:])

@@ -24,7 +24,7 @@ from cutthrough.config.values import (
     parse_token,
 )
 
-# As in recording.keys and recording.sessions
+# As in recording.match.keys and recording.sessions.directory
 BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
           "xml", "xpath", "ignore")
 PARTS = ("method", "scheme", "host", "port", "path")

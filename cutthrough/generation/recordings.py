@@ -63,7 +63,7 @@ def check_directory(path: str) -> None:
 
 def check_expressions(key: str, texts: tuple[str, ...]) -> list[Mistake]:
     # Imported here, and below, because most configurations record nothing
-    from cutthrough.recording.documents import KeyMistake, compile_finder
+    from cutthrough.recording.model.documents import KeyMistake, compile_finder
 
     found: list[Mistake] = []
     for text in texts:
@@ -75,10 +75,14 @@ def check_expressions(key: str, texts: tuple[str, ...]) -> list[Mistake]:
 
 
 def check_route(row: RecordingRoute) -> list[Mistake]:
-    from cutthrough.recording.documents import KeyMistake, compile_path, compile_regex
-    from cutthrough.recording.keys import compile_path_of
-    from cutthrough.recording.matcher import Matcher
-    from cutthrough.recording.player import make_route
+    from cutthrough.recording.match.keys import compile_path_of
+    from cutthrough.recording.match.matcher import Matcher
+    from cutthrough.recording.model.documents import (
+        KeyMistake,
+        compile_path,
+        compile_regex,
+    )
+    from cutthrough.recording.play.player import make_route
 
     found: list[Mistake] = []
 

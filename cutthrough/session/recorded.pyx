@@ -8,7 +8,7 @@
 The player is Python, and takes some 12 us. If it would give the same answer again, the answer is
 kept here, by the bytes of the request that count, until recordings change. When the request comes
 again, and its body, if any, came with its head, the answer is sent without the player. Most answers
-are made before a request asks for them: see recording.at_hand.
+are made before a request asks for them: see recording.play.at_hand.
 
 Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters, so
 its head is read, judged and framed by the code of all responses. If a tunnel's TLS is to be opened,
@@ -66,7 +66,7 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 
 cdef int begin_replay(Client c) except -1:
-    # Of the mode `cache` not all may read all: see recording.sharing
+    # Of the mode `cache` not all may read all: see recording.model.sharing
     cdef Answer answer = known_answer(c) if recording_of(c) != CACHES else None
     if answer is not None:
         return send_known(c, answer)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # The writer's program; its module and its channel's descriptor follow
 COMMAND = (sys.executable, "-P", "-m")
 # Without and with recordings
-MODULES = ("cutthrough.capture.writer", "cutthrough.recording.writer")
+MODULES = ("cutthrough.capture.writer", "cutthrough.recording.record.writer")
 STOP, SETTLE = b"stop", b"settle"
 # For the writer's word that all is written
 SETTLE_S = 2.0

@@ -28,24 +28,29 @@ from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
 from cutthrough.exchange.visible import visible
-from cutthrough.recording import edits, key_file
-from cutthrough.recording.documents import KeyMistake, compile_finder
-from cutthrough.recording.exchanges import write_archive
-from cutthrough.recording.files import Contents, read_recordings
-from cutthrough.recording.folder import (
+from cutthrough.recording.formats.exchanges import write_archive
+from cutthrough.recording.formats.files import Contents, read_recordings
+from cutthrough.recording.formats.vcr import write_cassette
+from cutthrough.recording.model.documents import KeyMistake, compile_finder
+from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions import edits, key_file
+from cutthrough.recording.sessions.directory import SUFFIX
+from cutthrough.recording.sessions.folder import (
     pack,
     read_folder,
     read_key_check,
     write_folder,
 )
-from cutthrough.recording.masking import Redaction
-from cutthrough.recording.model import Recording
-from cutthrough.recording.modes import NAME as MODE
-from cutthrough.recording.modes import State, read_state, write_state
-from cutthrough.recording.places import open_sessions
-from cutthrough.recording.session import AnySession, AnySessions, Manifest, check_name
-from cutthrough.recording.sessions import SUFFIX
-from cutthrough.recording.vcr import write_cassette
+from cutthrough.recording.sessions.modes import NAME as MODE
+from cutthrough.recording.sessions.modes import State, read_state, write_state
+from cutthrough.recording.sessions.places import open_sessions
+from cutthrough.recording.sessions.session import (
+    AnySession,
+    AnySessions,
+    Manifest,
+    check_name,
+)
 from cutthrough.tools.database import find_recordings, state_directory
 
 DIRECTORY = variable_name("recording_directory")

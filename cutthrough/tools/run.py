@@ -25,9 +25,9 @@ from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load, variable_name
 from cutthrough.config.values import parse_admin
-from cutthrough.recording.masking import Redaction
-from cutthrough.recording.session import check_name
-from cutthrough.recording.sessions import SUFFIX, Sessions
+from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.sessions.directory import SUFFIX, Sessions
+from cutthrough.recording.sessions.session import check_name
 from cutthrough.tools.behind import (
     NOT_FOUND,
     START_S,

@@ -17,9 +17,9 @@ from cutthrough.session.recorded import Answers
 from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:
-    from cutthrough.recording.misses import Asker
-    from cutthrough.recording.nearest import Glance
-    from cutthrough.recording.player import Player
+    from cutthrough.recording.match.misses import Asker
+    from cutthrough.recording.match.nearest import Glance
+    from cutthrough.recording.play.player import Player
 
 # Exchanges may wait so long for the writer at the worker's end
 SETTLE_S = 5.0
@@ -48,9 +48,9 @@ class Recordings:
         if not generation.policy.records:
             prepared.on_commit(self._assign, None, None)
             return
-        from cutthrough.recording.choice import Choice
-        from cutthrough.recording.matcher import Matcher
-        from cutthrough.recording.player import Player, Settings, make_route
+        from cutthrough.recording.match.matcher import Matcher
+        from cutthrough.recording.play.player import Player, Settings, make_route
+        from cutthrough.recording.sessions.choice import Choice
 
         # The same object while its code is: an equal player keeps its places
         name = config.recording_hooks

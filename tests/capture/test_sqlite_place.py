@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cutthrough.capture.sqlite_place import Place
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
 from tests.recording.exchanges import taped
 from tests.recording.test_recorder import SETTINGS
 from tests.recording.test_sessions import recording, request
@@ -72,7 +72,7 @@ def test_the_book_of_a_replaced_session_takes_the_new_file(tmp_path, caplog):
     """It took the old one, as long as its name was there (R72)."""
     import msgspec
 
-    from cutthrough.recording.recorder import Recorder
+    from cutthrough.recording.record.recorder import Recorder
 
     recorder = Recorder(msgspec.structs.replace(SETTINGS, directory=str(tmp_path)))
     assert recorder.write([taped()]) == 0

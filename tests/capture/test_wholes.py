@@ -19,9 +19,9 @@ from cutthrough.capture.records import (
 )
 from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.ring_room import size_for
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.rows import RowMaker
-from cutthrough.recording.sessions import VALUES
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.sessions.directory import VALUES
 from tests.capture.test_records import HEAD, NOT_COUNTED, end, heads
 from tests.doors.capture import put
 from tests.exchange.test_redaction import redactor

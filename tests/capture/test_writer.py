@@ -16,7 +16,7 @@ from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.capture.ring_room import size_for
 from cutthrough.capture.settings import Settings, Start
 from cutthrough.capture.writer import STOP, Writer
-from cutthrough.recording.writer import NICE, RecordingWriter
+from cutthrough.recording.record.writer import NICE, RecordingWriter
 from tests.capture.test_records import end, heads
 from tests.doors.capture import put
 from tests.recording.test_recorder import SETTINGS as RECORDINGS

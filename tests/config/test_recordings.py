@@ -9,7 +9,7 @@ from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS
 from cutthrough.config.settings import load
 from cutthrough.config.values import parse_value, show_value
-from cutthrough.recording import xml_documents
+from cutthrough.recording.model import xml_documents
 
 POLICY = """
 [[rules]]

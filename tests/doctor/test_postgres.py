@@ -6,7 +6,7 @@ import pytest
 
 from cutthrough.capture.stores import open_store
 from cutthrough.doctor.postgres import check_database, is_local
-from cutthrough.recording.postgres_sessions import PostgresSessions
+from cutthrough.recording.sessions.postgres import PostgresSessions
 from tests.doctor.test_host import make_case
 from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
 

@@ -125,11 +125,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def is_whole(session: pytest.Session) -> bool:
-    """Whether every test of the part was run, on one event loop at the least."""
+    """Whether every test of the part was run, on one event loop at the least. CLIENTS are
+    no part: other tests reach all outcomes."""
     config, here = session.config, Path(__file__).parent
     files = {item.path for item in session.items}
     return not (
         config.option.collectonly
+        or config.getoption("clients")
         or files_of_part(config) - files
         or any("::" in name for name in config.args)
         or any(loop_of(item) != "asyncio" for item in _deselected

@@ -8,8 +8,8 @@ import signal
 import psutil
 import pytest
 
-from cutthrough.recording.modes import read_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import read_state
 from tests.e2e.test_recording import RULE, fill, made
 from tests.e2e.test_recording_bounds import writer
 from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator, administered

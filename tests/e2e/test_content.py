@@ -6,7 +6,7 @@ import json
 import pytest
 from websockets.frames import Opcode
 
-from cutthrough.recording.model import (
+from cutthrough.recording.model.recording import (
     Chunk,
     Message,
     Pattern,

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.recording.model import Chunk, Recording, Request, Response
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.support.certificates import client_context
 from tests.support.client import build_request
 from tests.support.http2 import Peer

@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import fill, made, run_verb, without_secrets
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
 from tests.e2e.test_recording import RULE, fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start
@@ -102,7 +102,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + b"a" * 20_000
 def writer(proxy):
     def find():
         return [one for one in proxy.workers()
-                if "cutthrough.recording.writer" in one.cmdline()]
+                if "cutthrough.recording.record.writer" in one.cmdline()]
     return wait_until(lambda: (found := find()) and found[0], "a writer")
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec import structs
 
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import recorded
 from tests.e2e.test_recording import start as start

@@ -3,7 +3,7 @@ the place where they were left. grpcio on both sides."""
 
 import pytest
 
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import recorded
 from tests.e2e.test_recording import start as start

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cutthrough.recording.choice import name_of_user
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.choice import name_of_user
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording_chosen import tell_who
 from tests.e2e.test_recording_postgres import ask as ask
 from tests.e2e.test_recording_postgres import postgres as postgres

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_browsers import KINDS, echo
 from tests.support import registries
 from tests.support.certificates import authority

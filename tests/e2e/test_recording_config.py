@@ -6,8 +6,8 @@ import time
 
 import msgspec
 
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.session import Manifest
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import made
 from tests.e2e.test_recording import start as start

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from cutthrough.recording.model import Chunk, Recording, Request, Response
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start

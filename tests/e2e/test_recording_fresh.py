@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from cutthrough.recording.model import Chunk, Recording, Request, Response
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
+from cutthrough.recording.sessions.directory import Sessions
 
 pytestmark = pytest.mark.any_loop
 

@@ -4,9 +4,9 @@ import textwrap
 
 import pytest
 
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.session import SessionError
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
+from cutthrough.recording.sessions.session import SessionError
 from tests.support.origin import answer
 from tests.support.proxy import ROOT
 from tests.support.wait import wait_until
@@ -24,7 +24,7 @@ BAD = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"
 # Requests are the secret; redaction must hold for what the hook returns, too
 CODE = """
 from msgspec.structs import replace
-from cutthrough.recording.model import Chunk
+from cutthrough.recording.model.recording import Chunk
 
 class Hooks:
     def on_record(self, one):

@@ -290,7 +290,7 @@ def test_a_writer_that_is_killed_is_replaced(start, ask, make_origin, dial):
     assert client.get(origin.url("/before")).status == 200
     wait_until(lambda: len(ask()) == 1, host.proxy.stderr)
     (writer,) = [one for one in host.proxy.workers()
-                 if "cutthrough.recording.writer" in one.cmdline()]
+                 if "cutthrough.recording.record.writer" in one.cmdline()]
     writer.kill()
     assert client.get(origin.url("/after")).status == 200
     wait_until(lambda: len(ask()) == 2, host.proxy.stderr)

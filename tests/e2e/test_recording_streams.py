@@ -8,15 +8,15 @@ import time
 import pytest
 from websockets.frames import Frame, Opcode
 
-from cutthrough.recording.model import (
+from cutthrough.recording.model.recording import (
     Chunk,
     Message,
     Recording,
     Request,
     Response,
 )
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import fill, made, recorded
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import start as start

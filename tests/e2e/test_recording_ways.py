@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.recording.modes import State, write_state
+from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording import folder as folder
 from tests.e2e.test_recording import recorded
 from tests.e2e.test_recording import start as start

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions.directory import Sessions
 from tests.e2e.test_recording import RULE, fill, made
 from tests.e2e.test_traffic_page import faults
 from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator

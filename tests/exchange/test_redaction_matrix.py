@@ -19,8 +19,8 @@ from cutthrough.capture.bodies import make_body
 from cutthrough.capture.echoed import find_echoes
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.model import Chunk, Recording, Request, Response
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 
 SECRET = "s3cr3t-c4fe"
 OPTIONS = {"query": ("token", "api key", "clé"), "json": ("$..password", "$.a.*.pin")}

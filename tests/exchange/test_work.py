@@ -24,9 +24,9 @@ from cutthrough.exchange.work import (
 )
 from cutthrough.process import work_process
 from cutthrough.process.work_pool import ProcessPool, ThreadPool, make_pool
-from cutthrough.recording.keys import Key, KeyReader
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.model import Request
+from cutthrough.recording.match.keys import Key, KeyReader
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Request
 from tests.support.wait import wait_until
 
 MIB = 1 << 20

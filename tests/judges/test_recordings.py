@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from cutthrough.recording.model import Chunk, Recording, Response
-from cutthrough.recording.vcr import write_cassette
+from cutthrough.recording.formats.vcr import write_cassette
+from cutthrough.recording.model.recording import Chunk, Recording, Response
 from tests.judges.test_har import HOME
 from tests.recording.answers import request
 from tests.support.proxy import ROOT, clean_environment

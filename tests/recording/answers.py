@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cutthrough.recording.model import Chunk, Recording, Request, Response
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 
 
 def request(path: str = "/", body: bytes | str = b"", **more: Any) -> Request:

@@ -8,10 +8,10 @@ import json
 import msgspec
 from hypothesis import strategies as st
 
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match
-from cutthrough.recording.model import Request
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match
+from cutthrough.recording.model.recording import Request
 from tests.recording.answers import recording
 
 LEAVES = st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, "", "1", "a", "{}", "[1]"])

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cutthrough.recording import player
-from cutthrough.recording.at_hand import prepare
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match
-from cutthrough.recording.model import Chunk, Pattern, Request, Response
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.player import Player, Settings
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match
+from cutthrough.recording.model.recording import Chunk, Pattern, Request, Response
+from cutthrough.recording.play import player
+from cutthrough.recording.play.at_hand import prepare
+from cutthrough.recording.play.player import Player, Settings
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.session.recorded import Answers
 from tests.recording.answers import recording, request
 

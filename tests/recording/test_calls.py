@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
-from cutthrough.recording.calls import (
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
+from cutthrough.recording.play.calls import (
     ALL,
     NEVER,
     Answering,
@@ -14,9 +17,6 @@ from cutthrough.recording.calls import (
     refusal_trailers,
     split,
 )
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.model import Chunk, Recording, Request, Response
 
 
 def message(data):

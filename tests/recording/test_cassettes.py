@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from cutthrough.capture.imported import Altered, NotImported
-from cutthrough.recording.model import (
+from cutthrough.recording.formats.vcr import read_cassette, write_cassette
+from cutthrough.recording.model.recording import (
     Chunk,
     Message,
     Pattern,
     Recording,
     Response,
 )
-from cutthrough.recording.vcr import read_cassette, write_cassette
 from tests.recording.answers import request
 
 CASSETTE = """\

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cutthrough.capture.store import StoreAway
-from cutthrough.recording import copies
-from cutthrough.recording.copies import open_copy
-from cutthrough.recording.postgres_sessions import PostgresSessions
-from cutthrough.recording.session import Manifest, NoSession, SessionError
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions import copies
+from cutthrough.recording.sessions.copies import open_copy
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.postgres import PostgresSessions
+from cutthrough.recording.sessions.session import Manifest, NoSession, SessionError
 from tests.recording.answers import recording, request
 
 
@@ -209,7 +209,7 @@ def test_another_key_is_noticed(hosts, url, tmp_path):
 
 
 def test_long_recordings_come_piece_by_piece(hosts, tmp_path, monkeypatch):
-    monkeypatch.setattr("cutthrough.recording.postgres_sessions.MOST_ANSWERED", 10_000)
+    monkeypatch.setattr("cutthrough.recording.sessions.postgres.MOST_ANSWERED", 10_000)
     session = hosts[0].create("s")
     session.put([recording(0, request(f"/{n}", "x" * size))
                  for n, size in enumerate((1, 30_000, 4000, 4000, 4000, 1))])

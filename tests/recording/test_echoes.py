@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from cutthrough.capture.messages import Piece
 from cutthrough.capture.settings import Recordings
-from cutthrough.recording.echoes import LEAST, Echoes
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.model import Chunk, Message, Recording, Response
-from cutthrough.recording.recorder import Recorder
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.model.echoes import LEAST, Echoes
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Chunk, Message, Recording, Response
+from cutthrough.recording.record.recorder import Recorder
+from cutthrough.recording.sessions.directory import Sessions
 from tests.recording.answers import request
 from tests.recording.exchanges import taped
 

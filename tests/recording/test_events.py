@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from cutthrough.recording import events as _events
-from cutthrough.recording.events import read_events
-from cutthrough.recording.model import Chunk, Message, Response
+from cutthrough.recording.model import events as _events
+from cutthrough.recording.model.events import read_events
+from cutthrough.recording.model.recording import Chunk, Message, Response
 
 STREAM = (("Content-Type", "text/event-stream; charset=utf-8"),)
 BODY = (b"\xef\xbb\xbf: hello\r\nid: 1\r\ndata: a\r\ndata:b\r\n\r\n"

@@ -9,8 +9,8 @@ import pytest
 from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
 from cutthrough.cli.main import main
-from cutthrough.recording.files import read_recordings
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.formats.files import read_recordings
+from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, state
 from tests.recording.test_cassettes import CASSETTE, cassette
 from tests.recording.test_import_values import BETAMAX, GO, RUBY

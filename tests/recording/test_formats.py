@@ -11,9 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
-from cutthrough.recording.exchanges import read_exchanges
-from cutthrough.recording.files import read_recordings
-from cutthrough.recording.folder import (
+from cutthrough.recording.formats.exchanges import read_exchanges
+from cutthrough.recording.formats.files import read_recordings
+from cutthrough.recording.formats.vcr import read_cassette, write_cassette
+from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.recording import (
+    Chunk,
+    Message,
+    Pattern,
+    Recording,
+    Response,
+)
+from cutthrough.recording.sessions.folder import (
     encode,
     pack,
     pack_bytes,
@@ -23,10 +32,7 @@ from cutthrough.recording.folder import (
     unpack_bytes,
     write_folder,
 )
-from cutthrough.recording.masking import Redaction
-from cutthrough.recording.model import Chunk, Message, Pattern, Recording, Response
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.vcr import read_cassette, write_cassette
+from cutthrough.recording.sessions.session import Manifest
 from tests.capture.dumps import dump, state
 from tests.recording.answers import request
 

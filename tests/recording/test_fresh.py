@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cutthrough.recording.fresh import make_id, move, refresh
-from cutthrough.recording.model import Chunk, Recording, Request, Response
+from cutthrough.recording.model.fresh import make_id, move, refresh
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ASKED = Request(method="GET", scheme="http", host="a.example", port=80, path="/")

@@ -13,12 +13,12 @@ from cutthrough.capture.har_reader import read_archive
 from cutthrough.capture.imported import NotImported
 from cutthrough.exchange import documents
 from cutthrough.exchange.documents import read_file
-from cutthrough.recording import hoverfly, hoverfly_delays
-from cutthrough.recording.folder import read_folder
-from cutthrough.recording.foreign import fit_coding
-from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.vcr import read_cassette
-from cutthrough.recording.yaml_documents import Loader, load
+from cutthrough.recording.formats import hoverfly, hoverfly_delays
+from cutthrough.recording.formats.foreign import fit_coding
+from cutthrough.recording.formats.hoverfly import read_simulation
+from cutthrough.recording.formats.vcr import read_cassette
+from cutthrough.recording.model.yaml_documents import Loader, load
+from cutthrough.recording.sessions.folder import read_folder
 
 INTERACTION = "{request: {method: GET, uri: 'http://a/', headers: {a: %s}}, " \
     "response: {status: {code: 200}, body: null}}"

@@ -10,10 +10,10 @@ import pytest
 from cutthrough.capture.dump_reader import read_dump
 from cutthrough.capture.imported import Altered, NotImported, Unlike, make_redactor
 from cutthrough.capture.importing import import_file
-from cutthrough.recording.exchanges import read_exchanges
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match, Miss
-from cutthrough.recording.vcr import read_cassette
+from cutthrough.recording.formats.exchanges import read_exchanges
+from cutthrough.recording.formats.vcr import read_cassette
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match, Miss
 from tests.capture.dumps import dump, state
 from tests.capture.dumps import request as sent
 from tests.capture.dumps import response as received

@@ -8,8 +8,8 @@ import pytest
 from cutthrough.capture.har_reader import read_archive
 from cutthrough.capture.imported import Altered, Exchange, NotImported
 from cutthrough.capture.importing import import_file
-from cutthrough.recording.exchanges import read_exchanges
-from cutthrough.recording.vcr import read_cassette
+from cutthrough.recording.formats.exchanges import read_exchanges
+from cutthrough.recording.formats.vcr import read_cassette
 
 
 def entry(number, request=None, response=None, **more):

@@ -7,17 +7,17 @@ from collections import Counter
 
 import pytest
 
-from cutthrough.recording import lanes as lanes_module
-from cutthrough.recording.keys import Route
-from cutthrough.recording.lanes import SharedLanes, path_of
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match
-from cutthrough.recording.model import Recording, Request, Response
+from cutthrough.recording.match import lanes as lanes_module
+from cutthrough.recording.match.keys import Route
+from cutthrough.recording.match.lanes import SharedLanes, path_of
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match
+from cutthrough.recording.model.recording import Recording, Request, Response
 
 TAKER = """
 import sys
 from pathlib import Path
-from cutthrough.recording.lanes import SharedLanes
+from cutthrough.recording.match.lanes import SharedLanes
 lanes = SharedLanes(Path(sys.argv[1]))
 for _ in range(300):
     with lanes.hold("r", "lane", [7]) as lane:

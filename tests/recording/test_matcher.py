@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load
 from cutthrough.exchange.bounds import KeyMistake
-from cutthrough.recording.index import FEW
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match, Miss
-from cutthrough.recording.model import Pattern
-from cutthrough.recording.player import make_route
+from cutthrough.recording.match.index import FEW
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.model.recording import Pattern
+from cutthrough.recording.play.player import make_route
 from tests.config.test_config import toml
 from tests.recording import twin
 from tests.recording.answers import recording, request

@@ -6,11 +6,11 @@ import tracemalloc
 
 import pytest
 
-from cutthrough.recording import nearest
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Miss
-from cutthrough.recording.model import Pattern
+from cutthrough.recording.match import nearest
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Miss
+from cutthrough.recording.model.recording import Pattern
 from tests.recording.answers import recording, request
 
 

@@ -10,13 +10,13 @@ from unittest import mock
 
 import pytest
 
-from cutthrough.recording import sessions
-from cutthrough.recording.keys import Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.player import Player, Settings
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.match.keys import Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.play.player import Player, Settings
+from cutthrough.recording.sessions import directory as sessions
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import State, write_state
+from cutthrough.recording.sessions.session import Manifest
 from cutthrough.session.recorded import Answers
 from tests.recording.answers import recording, request
 from tests.support.wait import wait_until

@@ -7,13 +7,13 @@ import pytest
 
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
-from cutthrough.recording import book as books
-from cutthrough.recording import recorder as recorders
-from cutthrough.recording import turns
-from cutthrough.recording.modes import State, write_state
-from cutthrough.recording.recorder import Recorder
-from cutthrough.recording.session import Turn
-from cutthrough.recording.sessions import Session, Sessions
+from cutthrough.recording.record import book as books
+from cutthrough.recording.record import recorder as recorders
+from cutthrough.recording.record.recorder import Recorder
+from cutthrough.recording.sessions import turns
+from cutthrough.recording.sessions.directory import Session, Sessions
+from cutthrough.recording.sessions.modes import State, write_state
+from cutthrough.recording.sessions.session import Turn
 from tests.recording.exchanges import taped
 
 GET = "GET /{} HTTP/1.1\r\nHost: a.example\r\nX-Session: {}\r\n\r\n"

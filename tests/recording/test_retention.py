@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from cutthrough.recording import retention as module
-from cutthrough.recording.retention import Retention
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.sessions import retention as module
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.retention import Retention
+from cutthrough.recording.sessions.session import Manifest
 from tests.recording.answers import recording, request
 
 
@@ -67,7 +67,7 @@ def test_recordings_beyond_a_bound_go_from_all_sessions(sessions, tmp_path):
 
 
 def test_many_more_than_one_transaction_takes_go(sessions, tmp_path, monkeypatch):
-    for place in ("cutthrough.recording.sessions", module.__name__):
+    for place in ("cutthrough.recording.sessions.directory", module.__name__):
         monkeypatch.setattr(f"{place}.MOST_PRUNED", 2)
     fill(sessions, "a", some(*range(60, 67), 1), age_s=30)
     made = Retention(str(tmp_path))

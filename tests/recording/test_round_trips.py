@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.exchange.targets import spell_octets
-from cutthrough.recording.exchanges import read_exchanges, write_archive
-from cutthrough.recording.folder import MANIFEST, read_folder, write_folder
-from cutthrough.recording.model import (
+from cutthrough.recording.formats.exchanges import read_exchanges, write_archive
+from cutthrough.recording.formats.vcr import read_cassette, write_cassette
+from cutthrough.recording.model.recording import (
     Chunk,
     Message,
     Pattern,
@@ -20,8 +20,8 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
-from cutthrough.recording.session import Manifest
-from cutthrough.recording.vcr import read_cassette, write_cassette
+from cutthrough.recording.sessions.folder import MANIFEST, read_folder, write_folder
+from cutthrough.recording.sessions.session import Manifest
 
 TOKENS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=8)
 # What a head may have: of latin-1, and no blank at either end

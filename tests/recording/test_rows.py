@@ -12,14 +12,14 @@ from cutthrough.capture.batch import Batch
 from cutthrough.capture.messages import Piece
 from cutthrough.capture.settings import Recordings
 from cutthrough.capture.store import StoreError
-from cutthrough.recording import log_size
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.model import Recording
-from cutthrough.recording.recorder import Recorder
-from cutthrough.recording.rows import RowMaker
-from cutthrough.recording.session import Turn, masked
-from cutthrough.recording.sessions import VALUES, Session
-from cutthrough.recording.taping import NotWhole, make_recording
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.record.recorder import Recorder
+from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.record.taping import NotWhole, make_recording
+from cutthrough.recording.sessions import log_size
+from cutthrough.recording.sessions.directory import VALUES, Session
+from cutthrough.recording.sessions.session import Turn, masked
 from tests.recording.exchanges import taped
 
 MASKER = Masker(Redaction(fields=("x-key",)), b"k" * 32)

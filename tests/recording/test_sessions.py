@@ -15,10 +15,10 @@ import pytest
 from cutthrough.capture.batch import Batch
 from cutthrough.capture.store import StoreError
 from cutthrough.exchange.bounds import KeyMistake
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.masking import Masker, Redaction
-from cutthrough.recording.matches import Match, Miss
-from cutthrough.recording.model import (
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import (
     Chunk,
     Message,
     Pattern,
@@ -26,9 +26,9 @@ from cutthrough.recording.model import (
     Request,
     Response,
 )
-from cutthrough.recording.places import open_sessions
-from cutthrough.recording.session import Manifest, SessionError
-from cutthrough.recording.sessions import VALUES, Sessions
+from cutthrough.recording.sessions.directory import VALUES, Sessions
+from cutthrough.recording.sessions.places import open_sessions
+from cutthrough.recording.sessions.session import Manifest, SessionError
 from tests.recording.answers import recording, request
 
 REDACTION = Redaction(fields=("x-key",), query=("token",), json=("password", "$..key"),

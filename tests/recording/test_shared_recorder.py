@@ -6,11 +6,11 @@ import logging
 import msgspec
 import pytest
 
-from cutthrough.recording import book as books
-from cutthrough.recording import shared_recorder
-from cutthrough.recording.postgres_sessions import PostgresSessions
-from cutthrough.recording.sessions import Sessions
-from cutthrough.recording.shared_recorder import SharedRecorder
+from cutthrough.recording.record import book as books
+from cutthrough.recording.record import shared_recorder
+from cutthrough.recording.record.shared_recorder import SharedRecorder
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.postgres import PostgresSessions
 from tests.recording.exchanges import taped
 from tests.recording.test_recorder import SETTINGS
 from tests.support.wait import wait_until

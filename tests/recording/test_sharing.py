@@ -3,10 +3,10 @@
 import pytest
 from msgspec import structs
 
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Match, Miss
-from cutthrough.recording.sharing import ANONYMOUS, Reader, mark_of, may_read
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match, Miss
+from cutthrough.recording.model.sharing import ANONYMOUS, Reader, mark_of, may_read
 from tests.recording.answers import recording, request
 
 ANN, EVE, NOBODY = (Reader(one, False) for one in ("ann", "eve", ANONYMOUS))

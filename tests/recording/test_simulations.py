@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from cutthrough.capture.imported import Altered, NotImported
-from cutthrough.recording import reading as apart
-from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.matches import Draw, Match, Miss, TooLong
-from cutthrough.recording.model import Pattern, Recording, Request
-from cutthrough.recording.patterns import Subject, make_predicate
-from cutthrough.recording.sessions import Sessions
-from cutthrough.recording.templates import render
+from cutthrough.recording.formats.hoverfly import read_simulation
+from cutthrough.recording.match import reading as apart
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Draw, Match, Miss, TooLong
+from cutthrough.recording.match.patterns import Subject, make_predicate
+from cutthrough.recording.model.recording import Pattern, Recording, Request
+from cutthrough.recording.model.templates import render
+from cutthrough.recording.sessions.directory import Sessions
 from tests.recording.answers import recording, request
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.capture.messages import Piece
-from cutthrough.recording.taping import NotWhole, make_recording
+from cutthrough.recording.record.taping import NotWhole, make_recording
 from tests.recording.exchanges import taped
 
 

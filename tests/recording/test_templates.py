@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
-from cutthrough.recording import template_values
-from cutthrough.recording.handlebars import translate
-from cutthrough.recording.model import Chunk, Recording, Request, Response
-from cutthrough.recording.templates import TemplateMistake, check, render
+from cutthrough.recording.formats.handlebars import translate
+from cutthrough.recording.model import template_values
+from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
+from cutthrough.recording.model.templates import TemplateMistake, check, render
 
 pytest.importorskip("jinja2")
 

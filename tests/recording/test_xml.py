@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from cutthrough.capture.imported import NotImported
 from cutthrough.exchange.bounds import KeyMistake, TooMuch
-from cutthrough.recording import xml_documents
-from cutthrough.recording.hoverfly import read_simulation
-from cutthrough.recording.keys import Key, KeyReader, Route
-from cutthrough.recording.matcher import Matcher
-from cutthrough.recording.xml_documents import (
+from cutthrough.recording.formats.hoverfly import read_simulation
+from cutthrough.recording.match.keys import Key, KeyReader, Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.model import xml_documents
+from cutthrough.recording.model.xml_documents import (
     MOST_ATTRIBUTES,
     MOST_MARKS,
     decode_xml,

@@ -5,8 +5,8 @@ import json
 import re
 from urllib.parse import parse_qsl
 
-from cutthrough.recording.keys import Key, Route
-from cutthrough.recording.model import Recording, Request
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.model.recording import Recording, Request
 
 NAMES = ("query", "variables", "operationName", "extensions")
 

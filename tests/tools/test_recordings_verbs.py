@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from cutthrough.cli.main import main
-from cutthrough.recording.model import Pattern, Request
-from cutthrough.recording.modes import read_state
-from cutthrough.recording.sessions import Sessions
+from cutthrough.recording.model.recording import Pattern, Request
+from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.recording.sessions.modes import read_state
 from cutthrough.tools.recordings import LEFT_OUT, tell_export
 from tests.e2e.test_recording import fill, made
 

@@ -1,0 +1,1 @@
+"""Recordings in other programs' files: read, and written."""

@@ -1,0 +1,214 @@
+"""HTTP Archives and dumps of mitmproxy -> recordings; recordings -> an archive.
+
+The readers and the writer also serve captures. Their bodies are content without
+codings, so the fields of a coding and of the length are left out. An archive has two
+times of an answer: of its head and of its end.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from cutthrough.capture.flow import Fields as Pairs
+from cutthrough.capture.flow import Flow
+from cutthrough.capture.har import make_archive
+from cutthrough.capture.imported import (
+    Altered,
+    Body,
+    Exchange,
+    Frame,
+    NotImported,
+    clean,
+    make_redactor,
+    make_row,
+)
+from cutthrough.capture.imported import Message as Side
+from cutthrough.capture.importing import read
+from cutthrough.capture.messages import KINDS, OPCODES
+from cutthrough.capture.records import COLUMNS
+from cutthrough.capture.tnetstring import Readable
+from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
+from cutthrough.recording.formats.foreign import (
+    clean_fields,
+    lost,
+    make_request,
+    why_not,
+)
+from cutthrough.recording.match.statuses import SWITCHED
+from cutthrough.recording.model.heads import has_body
+from cutthrough.recording.model.recording import (
+    Chunk,
+    Fields,
+    Message,
+    Recording,
+    Response,
+    find,
+)
+
+_FRAMING = ("content-encoding", "content-length", "transfer-encoding")
+
+
+def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
+    """Of an archive or a dump. The secrets are in them. Raises NotImported if it is
+    neither."""
+    yield from recordings_of(read(file, make_redactor(keep_credentials=True)))
+
+
+def recordings_of(exchanges: Iterable[Exchange | NotImported]
+                  ) -> Iterator[Recording | NotImported]:
+    for one in exchanges:
+        if isinstance(one, NotImported):
+            yield one
+            continue
+        try:
+            yield make_recording(one)
+        except NotImported as error:
+            error.args = (f"{one.name}: {error}",)
+            yield error
+            continue
+        for what in lost_of(one):
+            yield Altered(f"{one.name}: {what}")
+
+
+def lost_of(one: Exchange) -> Iterator[str]:
+    """The parts of an exchange missing in its recording."""
+    yield from one.notes
+    if one.request.trailers:
+        yield "without its request's trailers: a recording has no place for them"
+    cut = {frame.state for frame in one.frames or () if frame.state}
+    if one.frames_state:
+        yield f"without some of its messages: {clean(one.frames_state)}"
+    if cut:
+        yield f"with messages that are not whole: {clean(', '.join(sorted(cut)))}"
+
+
+def make_recording(one: Exchange) -> Recording:
+    """Raises NotImported."""
+    if not one.status:
+        raise NotImported("has no response")
+    for side in (one.request, one.response):
+        if side.state or side.body is None:
+            raise NotImported(f"a body is not whole: {side.state or 'absent'}")
+    phases = one.phases
+    head_us = (phases.get("wait") or 0) + (phases.get("send") or 0)
+    switched_us = one.begun_us + sum(
+        us or 0 for name, us in phases.items() if name != "receive")
+    request = one.request
+    body = to_bytes(one.response.body, one.response.fields)
+    return Recording(
+        request=make_request(one.method, one.url, plain(request.fields),
+                             to_bytes(request.body, request.fields)),
+        response=Response(
+            status=one.status, reason=clean(one.reason_phrase),
+            fields=plain(one.response.fields, has_content=body != b"" or has_body(
+                one.method.upper(), one.status)),
+            head_us=head_us,
+            chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
+            if body else (),
+            trailers=plain(one.response.trailers),
+            messages=tuple(read_frame(frame, switched_us)
+                           for frame in one.frames or ())),
+        created_us=one.begun_us)
+
+
+def read_frame(frame: Frame, switched_us: int) -> Message:
+    """`switched_us`: when the head came."""
+    kind, content, code = KINDS[frame.opcode], frame.content, None
+    if kind == "close" and len(content) >= 2:
+        code, content = int.from_bytes(content[:2]), content[2:]
+    return Message(max(0, frame.at_us - switched_us), frame.is_up, kind, content, code)
+
+
+def plain(fields: Pairs, has_content: bool = True) -> Fields:
+    """Browsers join the fields of one name by line ends. If an answer has no content,
+    such as to a HEAD request, its fields of length and coding are another answer's."""
+    return clean_fields(
+        (name, value) for name, joined in fields for value in joined.split("\n")
+        if not (has_content and name.lower() in _FRAMING) and not name.startswith(":"))
+
+
+def to_bytes(body: Body, fields: Iterable[tuple[str, str]]) -> bytes:
+    """The content; text is encoded by its type."""
+    if not body or isinstance(body, bytes):
+        return body or b""                   # "" would be a mark in UTF-16
+    kind = find(tuple(fields), "content-type")
+    try:
+        return body.encode(codec_of(kind) or "utf-8")
+    except (UnicodeError, LookupError):
+        return body.encode(errors="replace")
+
+
+def write_archive(file: TextIO, recordings: Iterable[Recording]
+                  ) -> list[tuple[int, str]]:
+    """HAR 1.2. Returns the numbers of recordings left out or not whole, with the
+    reasons. Raises OSError."""
+    redactor = make_redactor(keep_credentials=True)
+    left_out: list[tuple[int, str]] = []
+    flows = []
+    for one in recordings:
+        try:
+            reason = why_not(one)
+            if reason:
+                raise NotImported(reason)
+            flow = Flow(dict(zip(("id", *COLUMNS), (one.number, *make_row(
+                make_exchange(one), redactor)), strict=True)))
+            for name in ("request_body", "response_body", "messages"):
+                if getattr(flow, f"{name}_state"):
+                    what = name.replace("_", "'s ")
+                    raise NotImported(f"left out: its {what} cannot be in it whole")
+        except NotImported as error:
+            left_out.append((one.number, str(error)))
+            continue
+        flows.append(flow)
+        left_out += [(one.number, what) for what in lost(one)]
+        if find(one.response.fields, "content-encoding") and (
+                one.response.chunks or has_body(
+                    one.request.method, one.response.status)):
+            left_out.append((one.number, "without the coding of its content: a file "
+                             "has what is in it"))
+    json.dump(make_archive(flows), file, ensure_ascii=False)
+    return left_out
+
+
+def make_exchange(one: Recording) -> Exchange:
+    request, response = one.request, one.response
+    last = response.chunks[-1].at_us if response.chunks else response.head_us
+    is_websocket = response.status == SWITCHED
+    way = (("Upgrade", "websocket"),) if is_websocket else ()
+    return Exchange(
+        name=f"recording-{one.number}", begun_us=one.created_us, method=request.method,
+        url=request.ascii_url, request=make_side(
+            request.protocol, (*request.fields, *way), request.body),
+        response=make_side(
+            response.protocol, (*response.fields, *way), response.body),
+        status=response.status, reason_phrase=response.reason,
+        phases={"send": 0, "wait": response.head_us,
+                "receive": max(0, last - response.head_us)},
+        frames=[make_frame(message, one.created_us + response.head_us)
+                for message in response.messages] if is_websocket else None)
+
+
+def make_side(version: str, fields: Fields, body: bytes) -> Side:
+    """Raises NotImported if a coding cannot be undone."""
+    content = body
+    coding = find(fields, "content-encoding").lower()
+    if body and coding not in ("", "identity"):
+        found, is_whole = undo_coding(body, coding, MOST_COMPARED)
+        if found is None or not is_whole:
+            raise NotImported(f"left out: the coding {coding!r:.40} of its content "
+                              "cannot be undone")
+        content = found
+    text = as_text(content, find(fields, "content-type"), whole=True)
+    if text is not None and to_bytes(text, fields) != content:
+        text = None                          # such as UTF-16 with another mark
+    return Side(
+        version=version, fields=list(fields), body=content if text is None else text,
+        body_bytes=len(body), content_bytes=len(content))
+
+
+def make_frame(message: Message, switched_us: int) -> Frame:
+    content = message.data
+    if message.code is not None:
+        content = message.code.to_bytes(2) + content
+    return Frame(
+        message.is_up, switched_us + message.at_us, OPCODES[message.kind], content)

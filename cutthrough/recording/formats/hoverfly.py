@@ -1,0 +1,405 @@
+"""Simulations of hoverfly, schemas v1 to v5 -> recordings with patterns.
+
+Read are the matchers exact, glob, regex, json, jsonpartial, jsonpath, jwt, jwtjsonpath,
+xml, xmltemplated, xpath, negate, array and form, state, delays, templates, and bodies
+in files beside it. A pair with another matcher, or with a helper in its template that
+is not known here, is refused with the reason: it would answer as hoverfly does not.
+What is left out of a pair, such as an action behind its answer, is told.
+
+    {"path": "/a"}                                        v1
+    {"path": {"exactMatch": "/a"}}                        v2 to v4
+    {"path": [{"matcher": "exact", "value": "/a"}]}       v5
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cutthrough.capture.failures import reason_of
+from cutthrough.capture.har_bodies import decode
+from cutthrough.capture.har_values import Notes
+from cutthrough.capture.imported import Altered, NotImported
+from cutthrough.exchange.documents import read_file
+from cutthrough.recording.formats.foreign import (
+    MOST_FILE,
+    fit_coding,
+    part,
+    read_fields,
+)
+from cutthrough.recording.formats.handlebars import translate
+from cutthrough.recording.formats.hoverfly_delays import (
+    delayed,
+    milliseconds,
+    read_rules,
+)
+from cutthrough.recording.match.patterns import make_predicate
+from cutthrough.recording.model.documents import KeyMistake
+from cutthrough.recording.model.recording import (
+    DEFAULT_PORTS,
+    JWT,
+    Chunk,
+    How,
+    Part,
+    Pattern,
+    Recording,
+    Request,
+    Response,
+)
+
+Name = Callable[[str], None]
+
+_HOW: dict[str, How] = {
+    "exact": "exact", "glob": "glob", "regex": "regex", "json": "json",
+    "jsonpartial": "partial_json", "jsonpath": "jsonpath", "form": "form",
+    "negate": "negate", "array": "array", "jwt": "jwt", "jwtjsonpath": "jwt_jsonpath",
+    "xml": "xml", "xmltemplated": "xml_templated", "xpath": "xpath"}
+# The value that a matcher gives to its `doMatch`
+_STEPS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "jsonpath": lambda path: (path,), "jwt": lambda _value: (JWT,),
+    "jwt_jsonpath": lambda path: (JWT, path)}
+# Matchers of v2 to v4
+_OLD = {"exactMatch": "exact", "globMatch": "glob", "regexMatch": "regex",
+        "jsonMatch": "json", "jsonPathMatch": "jsonpath", "xmlMatch": "xml",
+        "xpathMatch": "xpath"}
+# Bytes of all bodies in files beside a simulation; of those of a pair that shares its
+# file with others, too
+MOST_BODIES = 4 * MOST_FILE
+_PARTS: dict[str, Part] = {"method": "method", "scheme": "scheme", "path": "path",
+                           "destination": "host", "body": "body"}
+
+
+def read_simulation(data: bytes, folder: Path | None = None
+                    ) -> list[Recording | NotImported]:
+    """The recordings in order, or the reason if one cannot be read. `folder`: of the
+    file; None: bodies in other files are not read. Raises NotImported if the file is no
+    simulation."""
+    if len(data) > MOST_FILE:
+        raise NotImported(f"is longer than {MOST_FILE} bytes")
+    try:
+        found = read_file(data)
+    except (ValueError, RecursionError) as error:
+        raise NotImported(f"is no JSON: {error}") from None
+    return read_pairs(found, folder)
+
+
+def read_pairs(found: Any, folder: Path | None) -> list[Recording | NotImported]:
+    """As read_simulation, of the document."""
+    version = part(found, "meta").get("schemaVersion")
+    schema = version.partition(".")[0] if isinstance(version, str) else ""
+    if schema not in _SCHEMAS:
+        raise NotImported(f"has schema {version!r:.20}, not v1 to v5")
+    data_part = part(found, "data")
+    pairs = data_part.get("pairs")
+    if not isinstance(pairs, list):
+        raise NotImported("has no `pairs`")
+    made: list[Recording | NotImported] = []
+    seen = set()
+    bodies = Bodies(folder, read_literals(data_part.get("literals")))
+    for number, one in enumerate(pairs):
+        notes = Notes()
+        try:
+            pair = read_pair(_SCHEMAS[schema](one), bodies, notes.add)
+            asked = pair.patterns, tuple(sorted(pair.requires.items()))
+            if asked in seen:
+                raise Altered("left out, as hoverfly does: a pair before it has the "
+                              "same request")
+            seen.add(asked)
+        except Altered as error:
+            made.append(Altered(f"pair {number}: {error}"))
+            continue
+        except NotImported as error:
+            made.append(NotImported(f"pair {number}: {error}"))
+            continue
+        except MemoryError:
+            raise
+        except Exception as error:           # whatever it is: of this pair (R71)
+            made.append(NotImported(f"pair {number}: {reason_of(error)}"))
+            continue
+        made.append(pair)
+        made += [Altered(f"pair {number}: {what}")
+                 for what in (*notes.lines(), *left_out(one))]
+    return with_global_delays(made, data_part.get("globalActions"))
+
+
+def with_global_delays(made: list[Recording | NotImported], actions: Any
+                       ) -> list[Recording | NotImported]:
+    """They apply to pairs without a delay of their own."""
+    if not isinstance(actions, dict):
+        return made
+    told = [one for one in made if isinstance(one, NotImported)]
+    pairs = [one for one in made if isinstance(one, Recording)]
+    try:
+        random = read_rules(actions.get("delaysLogNormal"), "median")
+        pairs = delayed(pairs, (read_rules(actions.get("delays"), "delay"), random))
+        if random:
+            told.append(Altered(f"globalActions: {RANDOM}"))
+    except NotImported as error:
+        told.append(Altered(f"globalActions: its delays are left out: {error}"))
+    return [*pairs, *told]
+
+
+RANDOM = "in place of random delays with this median there is always the median"
+
+
+def left_out(one: Any) -> list[str]:
+    """The parts of a pair that its recording lacks."""
+    found, response = [], part(one, "response")
+    if response.get("logNormalDelay"):
+        found.append(RANDOM)
+    if response.get("postServeAction"):
+        found.append(f"the action {response['postServeAction']!r:.60} behind its "
+                     "answer is left out")
+    return found
+
+
+def read_new(one: Any) -> Any:
+    return one
+
+
+def read_old(one: Any) -> Any:
+    """A pair of v2 to v4 as v5 has it."""
+    request = dict(part(one, "request"))
+    for name in (*_PARTS, "query"):
+        if request.get(name) is not None:
+            request[name] = old_matchers(request[name])
+    request["deprecatedQuery"] = request.pop("query", None)
+    fields = values_of(request.get("headers"))
+    for name, value in (request.get("headersWithMatchers") or {}).items():
+        fields[name] = [*fields.get(name, ()), *old_matchers(value)]
+    queries = request.get("queriesWithMatchers")
+    return {**one, "request": {
+        **request, "headers": fields, "query": None if queries is None else {
+            name: old_matchers(value) for name, value in queries.items()}}}
+
+
+def old_matchers(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, dict) or not value.keys() <= _OLD.keys():
+        raise NotImported(f"a matcher {value!r:.60} is not known")
+    return [{"matcher": _OLD[name], "value": found} for name, found in value.items()]
+
+
+def read_first(one: Any) -> Any:
+    """A pair of v1 as v5 has it: a request is a recorded one, or globs."""
+    request = part(one, "request")
+    name = "exact" if request.get("requestType") in (None, "", "recording") else "glob"
+    made: dict[str, Any] = {key: [{"matcher": name, "value": request[key]}] for key in (
+        *_PARTS, "query") if request.get(key) is not None}
+    made["deprecatedQuery"] = made.pop("query", None)
+    return {**one, "request": {**made, "headers": values_of(request.get("headers"))}}
+
+
+def values_of(fields: Any) -> dict[str, list[dict[str, Any]]]:
+    """Of fields with their values."""
+    return {name: [{"matcher": "glob", "value": ";".join(map(str, values))}]
+            for name, values in (fields or {}).items()}
+
+
+_SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
+            "v5": read_new}
+
+
+def read_pair(one: Any, bodies: "Bodies", note: Name) -> Recording:
+    """Raises NotImported."""
+    request, response = part(one, "request"), part(one, "response")
+    patterns = []
+    for name, part_name in _PARTS.items():
+        for matcher in matchers(request.get(name)):
+            patterns += read_matcher(part_name, "", matcher)
+    for matcher in matchers(request.get("deprecatedQuery")):
+        patterns += read_matcher("query", "", matcher)
+    for part_name, name in (("query", "query"), ("field", "headers")):
+        table = request.get(name)
+        if table is not None and not isinstance(table, dict):
+            raise NotImported(f"`{name}` is no table")
+        for key, values in (table or {}).items():
+            for matcher in matchers(values):
+                patterns += read_matcher(part_name, key, matcher)
+    if request.get("query") == {}:           # the request has none
+        patterns.append(Pattern(part="query"))
+    if not patterns:                         # it answers everything
+        patterns.append(Pattern(part="path", how="glob", value="*"))
+    try:
+        for pattern in patterns:
+            make_predicate(pattern)
+    except KeyMistake as error:
+        raise NotImported(str(error)) from None
+    random = response.get("logNormalDelay")
+    labels = one.get("labels")
+    return Recording(
+        request=example(patterns), response=read_answer(response, bodies, note),
+        template=bool(response.get("templated")),
+        tags=tuple(map(str, labels)) if isinstance(labels, list) else (),
+        patterns=tuple(patterns), requires=required(request.get("requiresState")),
+        sets=words(response.get("transitionsState")),
+        removes=tuple(map(str, response.get("removesState") or ())),
+        delay_us=milliseconds(response.get("fixedDelay")) + (milliseconds(
+            random.get("median")) if isinstance(random, dict) else 0))
+
+
+def matchers(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise NotImported("matchers are no list")
+    return value
+
+
+def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
+    """Raises NotImported if it has no meaning here."""
+    if not isinstance(matcher, dict):
+        raise NotImported("a matcher is no table")
+    name, value = str(matcher.get("matcher") or "exact").lower(), matcher.get("value")
+    how = _HOW.get(name)
+    if how is None:
+        raise NotImported(f"the matcher {name!r:.20} is not known")
+    more = []
+    if matcher.get("doMatch") is not None:   # the input of a second one
+        if how in ("form", "xpath"):
+            raise NotImported(f"`doMatch` of {name!r} is not known")
+        steps = _STEPS[how](str(value)) if how in _STEPS else ()
+        more = [msgspec.structs.replace(one, steps=(*steps, *one.steps))
+                for one in read_matcher(where, key, matcher["doMatch"])]
+    config = matcher.get("config")
+    if how == "array":
+        if not isinstance(value, list) or where not in ("query", "field", "form"):
+            raise NotImported("an array is not matched with a list of values")
+        value = json.dumps({"values": value, **(config or {})})
+    elif config is not None:
+        raise NotImported(f"`config` of {name!r} is not known")
+    return [*read_one(where, key, how, value), *more]
+
+
+def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
+    """Raises NotImported."""
+    if how == "form":
+        if not isinstance(value, dict):
+            raise NotImported("a form is no table")
+        return [pattern for inner, values in value.items()
+                for one in matchers(values)
+                for pattern in read_matcher("form", inner, one)]
+    if not isinstance(value, str):
+        raise NotImported("the value of a matcher is no text")
+    if where == "host" and how == "exact":
+        host, port = split_authority(value.lower())
+        made = [Pattern(part="host", value=host)]
+        return [*made, Pattern(part="port", value=port)] if port else made
+    if how in ("json", "xml") and not value.strip():
+        # Which is equal to itself alone
+        how = "exact"
+    if where == "host":                      # of which hoverfly has the port
+        where = "authority"
+    return [Pattern(part=where, how=how, value=value,
+                    key=key.lower() if where == "field" else key)]
+
+
+def split_authority(text: str) -> tuple[str, str]:
+    """Host without brackets, and port; "": absent."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        return host, rest.removeprefix(":")
+    host, _, port = text.partition(":")
+    return host, port
+
+
+def example(patterns: list[Pattern]) -> Request:
+    """A request from the patterns; the rest is made up, and not matched."""
+    found = {one.part: one.value for one in patterns
+             if one.how == "exact" and not one.key}
+    scheme = found.get("scheme", "http")
+    if scheme not in DEFAULT_PORTS:          # which no request has
+        scheme = "http"
+    port = found.get("port", "")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise NotImported(f"the port {port!r:.20} is none")
+    return Request(
+        method=found.get("method", "GET"), scheme=scheme, host=found.get("host", "*"),
+        port=int(port) if port else DEFAULT_PORTS[scheme], path=found.get("path", "/"),
+        query="&".join(f"{one.key}={one.value}" for one in patterns
+                       if one.part == "query" and one.how == "exact"),
+        body=found.get("body", "").encode(errors="replace"))
+
+
+def read_answer(response: dict[str, Any], bodies: "Bodies", note: Name) -> Response:
+    """Raises NotImported."""
+    status, text = response.get("status", 200), response.get("body") or ""
+    if not isinstance(status, int) or not 100 <= status <= 999:
+        raise NotImported(f"the status {status!r:.20} is none")
+    if not isinstance(text, str):
+        raise NotImported("the body is no text")
+    body = text.encode(errors="replace")
+    if response.get("bodyFile") and not text:
+        body = bodies.read(response["bodyFile"])
+    elif response.get("encodedBody"):
+        decoded = decode(text)
+        if decoded is None:
+            raise NotImported("the body is not base64")
+        body = decoded
+    fields = fit_coding(read_fields(response.get("headers"), "response", note), body)
+    if response.get("templated"):
+        body = translate(body.decode(errors="replace"), bodies.literals).encode()
+        fields = tuple(
+            (name, translate(value, bodies.literals)) for name, value in fields)
+    return Response(status=status, fields=fields,
+                    chunks=(Chunk(0, body),) if body else ())
+
+
+def read_body(name: Any, folder: Path | None, left: int) -> bytes:
+    """Of a file in the folder of the simulation, or below. Raises NotImported."""
+    if folder is None or not isinstance(name, str) or "\0" in name or "://" in name:
+        raise NotImported(f"its body is in another file, {name!r:.60}, which is not "
+                          "read")
+    try:
+        path = (folder / name).resolve(strict=True)
+        if not path.is_relative_to(folder.resolve()):
+            raise NotImported(f"its body is in {name!r:.60}, which is not in the "
+                              "directory of the simulation")
+        if not path.is_file():
+            raise NotImported(f"its body is in {name!r:.60}, which is no file")
+        with path.open("rb") as file:
+            data = file.read(min(MOST_FILE, left) + 1)
+    except OSError as error:
+        raise NotImported(f"its body is in {name!r:.60}: {error.strerror}") from None
+    if len(data) > MOST_FILE:
+        raise NotImported(f"its body, {name!r:.60}, is longer than {MOST_FILE} bytes")
+    if len(data) > left:
+        raise NotImported(f"with its body, {name!r:.60}, those in files would be "
+                          f"longer than {MOST_BODIES} bytes together")
+    return data
+
+
+def read_literals(value: Any) -> dict[str, str]:
+    """The literals of a simulation, for its templates."""
+    return {str(one.get("name")): str(one.get("value")) for one in value
+            if isinstance(one, dict)} if isinstance(value, list) else {}
+
+
+class Bodies:
+    """Those in files beside a simulation, which many pairs may share: a recording has
+    its own copy in a session, so all together are bounded (R70)."""
+
+    def __init__(self, folder: Path | None, literals: dict[str, str]) -> None:
+        self._folder = folder
+        self.literals = literals
+        self._left = MOST_BODIES
+
+    def read(self, name: Any) -> bytes:
+        """Raises NotImported."""
+        data = read_body(name, self._folder, self._left)
+        self._left -= len(data)
+        return data
+
+
+def required(value: Any) -> dict[str, str]:
+    """Sequences that hoverfly has captured begin with the state 1, which nothing sets.
+    Without that the first of a sequence answers unless a later one does, which requires
+    more."""
+    return {name: found for name, found in words(value).items()
+            if not ("sequence:" in name and found == "1")}
+
+
+def words(value: Any) -> dict[str, str]:
+    return {str(key): str(one) for key, one in value.items()} if isinstance(
+        value, dict) else {}

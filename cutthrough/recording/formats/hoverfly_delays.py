@@ -1,0 +1,133 @@
+"""The delays of a simulation of hoverfly that hold for all its pairs -> delays of
+recordings.
+
+    {"urlPattern": REGEX, "httpMethod": METHOD or "", "delay": MS}
+    {"urlPattern": REGEX, "httpMethod": METHOD or "", "min", "max", "mean", "median"}
+
+The first whose expression is found in host, port and path has effect. If the patterns
+of a recording do not say whether it is found, there are two of the recording: one with
+the delay, and with the expression as a further pattern. All others get further patterns
+then, which hold for any request: those with more patterns come first, and the order of
+the pairs is to stay.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.bounds import TooMuch
+from cutthrough.recording.model.documents import KeyMistake, compile_regex
+from cutthrough.recording.model.recording import DEFAULT_PORTS, Pattern, Recording
+
+# Recordings that one may become
+MOST_COPIES = 16
+# Rules of a simulation, and the rules times the patterns of the pairs: 3 s of work
+MOST_RULES, MOST_WORK = 256, 1 << 20
+# ms: an hour
+MOST_MS = 3_600_000
+# An expression with these depends on the text's begin or end
+_ANCHORS = re.compile(r"[$^]|\\[AbBzZ]|\(\?")
+_ANY = (Pattern(part="url", how="glob", value="*"),
+        Pattern(part="method", how="glob", value="*"))
+
+
+class Rule(NamedTuple):
+    pattern: str
+    method: str                              # upper case; "": any
+    delay_us: int
+
+
+def milliseconds(value: Any) -> int:
+    """In microseconds; 0 if it is none."""
+    is_one = isinstance(value, int) and not isinstance(value, bool)
+    return value * 1000 if is_one and 0 <= value <= MOST_MS else 0
+
+
+def read_rules(value: Any, key: str) -> list[Rule]:
+    """`key` has the delay. Raises NotImported."""
+    made = []
+    if not isinstance(value or [], list) or len(value or ()) > MOST_RULES:
+        raise NotImported(f"delays are no list, or more than {MOST_RULES}")
+    for one in value or ():
+        pattern = one.get("urlPattern") if isinstance(one, dict) else None
+        method = one.get("httpMethod") or "" if isinstance(one, dict) else ""
+        if not isinstance(pattern, str) or not isinstance(method, str):
+            raise NotImported("a delay has no `urlPattern`")
+        try:
+            compile_regex(pattern)
+        except KeyMistake as error:
+            raise NotImported(f"a delay: {error}") from None
+        made.append(Rule(pattern, method.upper(), milliseconds(one.get(key))))
+    return made
+
+
+def delayed(recordings: list[Recording], lists: Sequence[list[Rule]]
+            ) -> list[Recording]:
+    """Of each list a recording has the first delay that applies, unless it has one of
+    its own. Raises NotImported: there would be too many."""
+    copies: list[tuple[tuple[Pattern, ...], Recording]] = []
+    if sum(map(len, lists)) * sum(
+            1 + len(one.patterns) for one in recordings) > MOST_WORK:
+        raise NotImported("there are too many for the patterns of so many pairs")
+    for one in recordings:
+        found: list[tuple[tuple[Pattern, ...], Recording]] = [((), one)]
+        for rules in lists if not one.delay_us else ():
+            found = [((*patterns, *more), late) for patterns, early in found
+                     for more, late in spread(early, rules)]
+        if len(found) > MOST_COPIES:
+            raise NotImported(f"more than {MOST_COPIES} may apply to one pair")
+        copies += found
+    most = max([len(patterns) for patterns, _ in copies], default=0)
+    return [msgspec.structs.replace(one, patterns=(
+        *one.patterns, *patterns, *_ANY * ((most - len(patterns)) // len(_ANY))))
+        for patterns, one in copies]
+
+
+def spread(one: Recording, rules: list[Rule]
+           ) -> list[tuple[tuple[Pattern, ...], Recording]]:
+    """The recording with each delay that it may have, and the patterns that tell when
+    it has it; the last has none of them."""
+    found: list[tuple[tuple[Pattern, ...], Recording]] = []
+    for rule in rules:
+        applies = holds(rule, one.patterns)
+        if applies is False:
+            continue
+        if len(found) > MOST_COPIES:
+            break
+        late = msgspec.structs.replace(one, delay_us=one.delay_us + rule.delay_us)
+        if applies:
+            return [*found, ((), late)]
+        method = Pattern(part="method", value=rule.method) if rule.method else _ANY[1]
+        found.append((
+            (Pattern(part="url", how="regex", value=rule.pattern), method), late))
+    return [*found, ((), one)]
+
+
+def holds(rule: Rule, patterns: tuple[Pattern, ...]) -> bool | None:
+    """Whether the delay applies to each request that the patterns match; None: it does
+    to some, perhaps."""
+    known = {one.part: one.value for one in patterns if one.how == "exact"}
+    if rule.method and known.get("method", rule.method).upper() != rule.method:
+        return False
+    search = compile_regex(rule.pattern)
+    host, path = known.get("host", ""), known.get("path", "")
+    authority = with_port(host, known.get("port", "80"), "http") if host else ""
+    found: bool | None
+    try:
+        if host and path:
+            found = search(authority + path) is not None
+        else:                                # a path begins with a slash
+            found = (not _ANCHORS.search(rule.pattern) and (
+                search(path or f"{authority}/") is not None)) or None
+    except TooMuch as error:
+        raise NotImported(f"a path {error}") from None
+    if found and rule.method and "method" not in known:
+        return None
+    return found
+
+
+def with_port(host: str, port: str, scheme: str) -> str:
+    return host if DEFAULT_PORTS.get(scheme) == int(port) else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""Which recording answers a request, and why none does."""

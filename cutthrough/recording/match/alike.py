@@ -1,0 +1,153 @@
+"""Messages of a client, compared with recorded ones by the key of their route.
+
+A message is compared as if it were the body of its request. A value ignored by the key,
+such as an identifier, is the client's own: in answers it takes the place of the
+recorded value at the same path.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from cutthrough.exchange.bounds import TooMuch
+from cutthrough.exchange.documents import compile_path, read_file, read_json
+from cutthrough.exchange.jsonpath_nodes import Node
+from cutthrough.recording.match.keys import KeyReader, Route
+from cutthrough.recording.match.nearest import Asked, differences
+from cutthrough.recording.model.recording import Request
+
+# Of GraphQL over WebSocket; its operation is in `payload`
+ID, PAYLOAD = "$.id", "payload"
+# Values put in place of recorded values, and characters of each
+MOST_OWN, MOST_VALUE = 1000, 256
+
+# The client's values, by path and recorded value
+Own = dict[tuple[str, str], str | int]
+
+
+class Alike:
+    """For one conversation. `request`: the recorded request."""
+
+    def __init__(self, route: Route, request: Request) -> None:
+        """Raises KeyMistake."""
+        self._reader = KeyReader(route.key)
+        self._request = msgspec.structs.replace(request, query="")
+        self._is_graphql = route.key.body == "graphql"
+        self._paths = route.key.ignored_paths
+        self._plain: KeyReader | None = None
+        if self._is_graphql:
+            self._paths = (ID,)
+            self._plain = KeyReader(msgspec.structs.replace(
+                route.key, body="json", ignored_paths=(ID,)))
+        self.own: Own = {}
+
+    def compare(self, masked: bytes, here: bytes, there: bytes) -> str | None:
+        """The difference, in words; None if they are the same, and the client's
+        values are known. `masked`: the client's message without its secrets."""
+        if not self.same(masked, there):
+            return self.tell(masked, there)
+        self.take(here, there)
+        return None
+
+    def same(self, here: bytes, there: bytes) -> bool:
+        """`there` is the recorded message."""
+        return here == there or (
+            self._reader.key.body != "raw" and self._is_same(here, there))
+
+    def _is_same(self, here: bytes, there: bytes) -> bool:
+        reader, (one, two) = self._read(here, there)
+        base, parts = reader.read(one, recorded=False)
+        wanted, least = reader.read(two, recorded=True)
+        return base == wanted and least.items() <= parts.items()
+
+    def _read(self, here: bytes, there: bytes
+              ) -> tuple[KeyReader, tuple[Request, Request]]:
+        """Their reader, and a request in place of each message."""
+        if self._plain is not None:
+            one, two = operation(here), operation(there)
+            if one is None or two is None or one[0] != two[0]:
+                return self._plain, (self._as_request(here), self._as_request(there))
+            here, there = one[1], two[1]
+        return self._reader, (self._as_request(here), self._as_request(there))
+
+    def _as_request(self, data: bytes) -> Request:
+        return msgspec.structs.replace(self._request, method="POST", body=data)
+
+    def tell(self, here: bytes, there: bytes) -> str:
+        """The differences, in words."""
+        reader, (one, two) = self._read(here, there)
+        return "; ".join(list(differences(
+            one, Asked(request=two), reader, {}, (one, two)))[:3])
+
+    def take(self, here: bytes, there: bytes) -> None:
+        """If they are the same: keeps the client's values ignored by the key."""
+        if not self._paths or here == there:
+            return
+        one, two = document(here), document(there)
+        for path in self._paths if one is not None and two is not None else ():
+            for mine, recorded in zip(values_at(one, path), values_at(two, path),
+                                      strict=False):
+                if is_identifier(mine) and is_identifier(recorded) and (
+                        len(self.own) < MOST_OWN):
+                    self.own[path, as_key(recorded)] = mine
+
+    def answer(self, data: bytes) -> bytes:
+        """A recorded message of the origin's, with the client's values."""
+        if not self.own:
+            return data
+        found = document(data)
+        if found is None:
+            return data
+        changed = False
+        for path in self._paths:
+            for node in nodes_at(found, path):
+                own = self.own.get((path, as_key(node.value)))
+                if own is not None and node.parent is not None:
+                    node.parent.value[node.key] = own
+                    changed = True
+        return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode(
+            errors="surrogatepass") if changed else data
+
+
+def document(data: bytes) -> Any:
+    """None if it is no object or list of JSON."""
+    if data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        read_json(data)                      # within its bounds
+        return read_file(data)               # 1.0 stays 1.0
+    except (ValueError, RecursionError):
+        return None
+
+
+def nodes_at(document: Any, path: str) -> list[Node]:
+    """[] if there are too many nodes to look at."""
+    try:
+        return compile_path(path).find(document)
+    except TooMuch:
+        return []
+
+
+def values_at(document: Any, path: str) -> list[Any]:
+    return [node.value for node in nodes_at(document, path)]
+
+
+def operation(data: bytes) -> tuple[Any, bytes] | None:
+    """The type of a message, and the request of GraphQL in it; None if it is absent."""
+    found = document(data)
+    payload = found.get(PAYLOAD) if isinstance(found, dict) else None
+    if not isinstance(payload, dict) or not ("query" in payload
+                                             or "extensions" in payload):
+        return None
+    return found.get("type"), json.dumps(payload).encode()
+
+
+def is_identifier(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and len(value) <= MOST_VALUE)
+
+
+def as_key(value: Any) -> str:
+    """1 and "1" differ."""
+    return json.dumps(value) if isinstance(value, int | str) else ""

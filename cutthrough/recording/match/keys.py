@@ -1,0 +1,274 @@
+"""A request's parts that must be equal, by route: a request -> a base and its parts.
+
+The base of two requests is compared as a whole. Of the parts a request may have more
+than the recording: query keys with "subset", values of a document with "partial_json".
+A body that is not compared octet by octet is read without its Content-Encoding.
+
+A route is chosen by host, path and method, for recordings and requests alike; the first
+that applies counts. Without any of them `Key()` does.
+"""
+
+from collections.abc import Callable, Hashable
+from fnmatch import fnmatchcase
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+
+from cutthrough.codings import CodingError
+from cutthrough.exchange.content import inflate
+from cutthrough.exchange.targets import spell_path
+from cutthrough.recording.model.documents import (
+    KeyMistake,
+    as_text,
+    canonical,
+    captured,
+    compile_path,
+    compile_regex,
+    digest,
+    flatten,
+    read_form,
+    read_json,
+    read_operations,
+    remove,
+    select,
+)
+from cutthrough.recording.model.recording import Pairs, Request, split_pairs
+from cutthrough.recording.model.xml_documents import (
+    compile_xpath,
+    decode_xml,
+    read_xml,
+    select_xml,
+    spell,
+)
+
+Query = Literal["exact", "subset", "ignore"]
+Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
+               "xml", "xpath", "ignore"]
+# After the last recording of a sequence
+After = Literal["repeat", "cycle", "miss"]
+PLAIN = ("method", "scheme", "host", "port", "path")
+# Keys of a query that are an operation's
+OF_GRAPHQL = ("query", "variables", "operationName", "extensions")
+
+Base = tuple[Hashable, ...]
+Parts = dict[Hashable, Hashable]
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of fields are lower case. `ignored_query` may have *."""
+
+    method: bool = True
+    scheme: bool = True
+    host: bool = True
+    port: bool = True
+    path: bool = True
+    query: Query = "exact"
+    ignored_query: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    body: Body = "raw"
+    paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": compared parts
+    regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
+    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON
+    ignored_form: tuple[str, ...] = ()
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Hosts and paths may have *; () stands for all. `lane` names a field of requests:
+    those with other values of it have sequences and state of their own. `refresh_ids`:
+    fields and JSONPaths with values to be made anew."""
+
+    name: str = ""
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    key: Key = Key()
+    after: After = "repeat"
+    lane: str = ""
+    refresh: tuple[str, ...] = ()            # "dates", "cookies"
+    refresh_ids: tuple[str, ...] = ()
+
+    def applies(self, request: Request) -> bool:
+        return (
+            (not self.methods or request.method in self.methods)
+            and (not self.hosts or any(
+                fnmatchcase(request.host, one) for one in self.hosts))
+            and (not self.paths or any(
+                fnmatchcase(request.path, one) for one in self.paths)))
+
+
+class KeyReader:
+    """Reads requests by one key."""
+
+    def __init__(self, key: Key) -> None:
+        """Raises KeyMistake."""
+        self.key = key
+        for path in key.ignored_paths:
+            compile_path(path)
+        for path in key.paths:
+            compile_path_of(key.body)(path)
+        for pattern in key.regexes:
+            compile_regex(pattern)
+        if key.body == "xml":
+            read_xml("<a/>")                 # is the library there?
+        for name, kinds, values in (("paths", ("jsonpath", "xpath"), key.paths),
+                                    ("regexes", ("regex",), key.regexes)):
+            if (key.body in kinds) != bool(values):
+                raise KeyMistake(f"`{name}` and body = {' or '.join(map(repr, kinds))} "
+                                 "need each other")
+        self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
+        self._globs = tuple(one for one in key.ignored_query if "*" in one)
+        self._leaves_out = bool(key.ignored_query or key.body == "graphql")
+        names = [name for name in PLAIN if name != "path" and getattr(key, name)]
+        # Of two names or more it returns a tuple
+        self._plain: Callable[[Request], tuple[Hashable, ...]] = (
+            attrgetter(*names) if len(names) > 1 else
+            lambda request: tuple(getattr(request, name) for name in names))
+        self._body: Callable[[Request], Hashable] | None = {
+            "json": self._json, "jsonpath": self._jsonpath, "form": self._form,
+            "regex": self._regex, "graphql": self._graphql, "xml": self._xml,
+            "xpath": self._xpath}.get(key.body)
+
+    def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
+        """`recorded`: others must have these parts."""
+        key = self.key
+        base: list[Hashable] = [*self._plain(request)]
+        if key.path:
+            base.append(spell_path(request.path))
+        parts: Parts = {}
+        whole = None if key.body in ("ignore", "partial_json") else self._whole(request)
+        if request.query and key.query != "ignore":
+            pairs = split_pairs(request.query)
+            if self._leaves_out:
+                pairs = self._counting(pairs, request, whole)
+            if key.query == "exact":
+                base.append(tuple(sorted(pairs, key=_first)))
+            else:
+                for name, value in pairs:
+                    at = ("query", name)
+                    before = parts.get(at)
+                    parts[at] = (value,) if before is None else (*before, value)  # type: ignore[misc]
+        elif key.query == "exact":
+            base.append(())
+        for name in key.fields:
+            base.append(request.field(name))
+        if key.body == "partial_json":
+            base.append(self._partial(request, parts, recorded))
+        else:
+            base.append(whole)
+        return tuple(base), parts
+
+    def pairs(self, request: Request) -> Pairs:
+        """Those of the query that count."""
+        return self._counting(
+            split_pairs(request.query), request,
+            self._whole(request) if self.key.body == "graphql" else None)
+
+    def _counting(self, pairs: Pairs, request: Request, whole: Hashable) -> Pairs:
+        if self._ignored or self._globs:
+            pairs = [pair for pair in pairs if pair[0] not in self._ignored and not any(
+                fnmatchcase(pair[0], one) for one in self._globs)]
+        if self.key.body == "graphql" and request.method == "GET" and (
+                isinstance(whole, tuple)):
+            pairs = [pair for pair in pairs if pair[0] not in OF_GRAPHQL]
+        return pairs
+
+    def plain(self, request: Request) -> Request:
+        """As `plain`, if this key reads bodies; the same if it cannot be undone."""
+        if self.key.body in ("raw", "ignore"):
+            return request
+        try:
+            return plain(request)
+        except ValueError:
+            return request
+
+    def document(self, request: Request) -> Any:
+        """The body without ignored values. Raises ValueError."""
+        try:
+            found = read_json(request.body)
+        except ValueError:                   # few have a coding: nobody else looks
+            one = plain(request)
+            if one is request:
+                raise
+            found = read_json(one.body)
+        for path in self.key.ignored_paths:
+            remove(found, path)
+        return found
+
+    def _whole(self, request: Request) -> Hashable:
+        if self._body is not None:
+            try:
+                return self._body(request)
+            except KeyMistake:
+                raise
+            except ValueError:
+                pass
+        body = self.plain(request).body
+        return body if len(body) < 16 else digest(body)
+
+    def _partial(self, request: Request, parts: Parts, recorded: bool) -> Hashable:
+        try:
+            found = flatten(self.document(request), whole=not recorded)
+        except ValueError:
+            return digest(self.plain(request).body)
+        for path, value in found.items():
+            parts["body", path] = value
+        return "json"
+
+    def _json(self, request: Request) -> Hashable:
+        return "json", digest(canonical(self.document(request)).encode())
+
+    def _jsonpath(self, request: Request) -> Hashable:
+        document = self.document(request)
+        return "jsonpath", *(canonical(select(document, path))
+                             for path in self.key.paths)
+
+    def _form(self, request: Request) -> Hashable:
+        found = read_form(plain(request))
+        if isinstance(found, bytes):
+            return "multipart", digest(found)
+        return "form", as_text([
+            pair for pair in found if pair[0] not in self.key.ignored_form])
+
+    def _regex(self, request: Request) -> Hashable:
+        body = plain(request).body
+        return "regex", *(captured(body, one) for one in self.key.regexes)
+
+    def _graphql(self, request: Request) -> Hashable:
+        return "graphql", *read_operations(plain(request))
+
+    def _xml(self, request: Request) -> Hashable:
+        return "xml", digest(repr([*spell(root_of(request))]).encode())
+
+    def _xpath(self, request: Request) -> Hashable:
+        root = root_of(request)
+        return "xpath", digest(repr([
+            select_xml(root, path) for path in self.key.paths]).encode())
+
+
+def compile_path_of(body: str) -> Callable[[str], Any]:
+    """The reader of `paths` of this kind. It raises KeyMistake."""
+    return compile_xpath if body == "xpath" else compile_path
+
+
+def root_of(request: Request) -> Any:
+    """The element of its body. Raises ValueError."""
+    return read_xml(decode_xml(plain(request).body))
+
+
+def plain(request: Request) -> Request:
+    """Without a Content-Encoding; the same if it has none. Raises ValueError if it
+    cannot be undone."""
+    coding = request.field("content-encoding").lower() if request.body else ""
+    if coding in ("", "identity"):
+        return request
+    try:
+        body = inflate(request.body, coding)
+    except CodingError:
+        raise ValueError("its coding cannot be undone") from None
+    return msgspec.structs.replace(request, body=body, fields=tuple(
+        pair for pair in request.fields if pair[0].lower() != "content-encoding"))
+
+
+def _first(pair: tuple[str, str]) -> str:
+    return pair[0]

@@ -1,0 +1,380 @@
+"""The recording that is nearest to a request, and the differences, in words (R60).
+
+It is asked for on a miss only, and bounded, because the process waits for it: of
+MOST_CANDIDATES recordings (of the same host and path, else of the host, else of the
+path, else of anything) those MOST_COMPARED are compared that look most alike. Of the
+recordings of other users only those are compared whose requests the rules admit for
+this user, and the words have no hash of a secret (R74): a client could compare the
+hash of a guess with it.
+"""
+
+import heapq
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from cutthrough.recording.match.keys import PLAIN, Key, KeyReader, Route, plain, root_of
+from cutthrough.recording.match.patterns import Subject, make_predicate
+from cutthrough.recording.model.documents import (
+    canonical,
+    flatten,
+    read_form,
+    read_json,
+    read_operations,
+    select,
+    show_path,
+)
+from cutthrough.recording.model.recording import OF_TOKENS, Pattern, Request
+from cutthrough.recording.model.xml_documents import select_xml
+
+MOST_CANDIDATES = 2000
+MOST_COMPARED = 40
+MOST_PATHS = 200
+# Questions to the rules in one search; one takes some 10 us
+MOST_ASKED = 200
+# Of bodies, after which the nearest so far is taken: 40 of 27 KB took 1.3 s
+MOST_BYTES = 128 << 10
+# Differences that are said, and characters of a value
+MOST_SAID = 8
+MOST_VALUE = 60
+
+# By host, by path, the numbers of recordings; an int is the only one
+Places = dict[str, dict[str, "int | array[int]"]]
+# The stand-in for a secret: see masking
+_STAND_IN = re.compile(
+    r"(?:\[|%5[Bb])redacted(?::|%3[Aa])[0-9a-f]{16}(?:\]|%5[Dd])")
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """The first parts of a recorded request to compare; without a copy of the body."""
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str = ""
+    body: memoryview = memoryview(b"")
+
+
+# Whether the rules let the asking user make this request
+Admits = Callable[[Glance], bool]
+
+
+class Glanced(msgspec.Struct, frozen=True):
+    request: Glance
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording without its answer."""
+
+    request: Request
+    number: int = 0
+    patterns: tuple[Pattern, ...] = ()
+    requires: dict[str, str] = {}
+
+
+_GLANCE = msgspec.msgpack.Decoder(Glanced).decode
+_DECODE = msgspec.msgpack.Decoder(Asked).decode
+
+
+class Nearest(msgspec.Struct, frozen=True):
+    recording: Asked
+    differences: tuple[str, ...]             # MOST_SAID, and how many more
+
+
+def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
+                places: Places, admits: Admits | None = None) -> list[Asked]:
+    """Those that are compared. `recordings` are MessagePack. `admits`: None means that
+    the user may see all."""
+    numbers = list(islice(candidates(request, places, key), MOST_CANDIDATES))
+    if admits is not None:
+        numbers = list(admitted(numbers, recordings, admits))
+    if len(numbers) > MOST_COMPARED:
+        # Stable: among those alike, the likeliest path stays first
+        numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
+            request, _GLANCE(recordings[number]).request, key))
+    found: list[Asked] = []
+    left = MOST_BYTES
+    for number in numbers:
+        if left <= 0:
+            break
+        found.append(asked := _DECODE(recordings[number]))
+        left -= len(request.body) + len(asked.request.body)
+    return found
+
+
+def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
+            state: Mapping[str, str], route_of: Callable[[Request], Route]
+            ) -> Nearest | None:
+    """`route_of` is asked for both sides."""
+    best: tuple[int, Asked, list[str]] | None = None
+    route = route_of(request)
+    here = reader.plain(request)
+    left = MOST_BYTES
+    for asked in likely:
+        if left <= 0:                        # of what codings stand for
+            break
+        there = reader.plain(asked.request)
+        left -= len(here.body) + len(there.body)
+        found = list(differences(request, asked, reader, state, (here, there)))
+        if not asked.patterns and (other := route_of(asked.request)) is not route:
+            found.insert(0, f"route: {_named(route)}, of the recording {_named(other)}")
+        if best is None or len(found) < best[0]:
+            best = len(found), asked, found
+    if best is None:
+        return None
+    _, asked, found = best
+    if len(found) > MOST_SAID:
+        found[MOST_SAID:] = [f"{len(found) - MOST_SAID} more"]
+    return Nearest(asked, tuple(found))
+
+
+def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
+             ) -> Iterator[int]:
+    """Those that the user might request; beyond MOST_ASKED questions, none."""
+    known: dict[tuple[str, str, str, int, str], bool] = {}
+    for number in numbers:
+        one = _GLANCE(recordings[number]).request
+        place = one.method, one.scheme, one.host, one.port, one.path
+        if place not in known and len(known) < MOST_ASKED:
+            known[place] = admits(one)
+        if known.get(place):
+            yield number
+
+
+def veil(text: str) -> str:
+    """Without the hashes of secrets."""
+    return _STAND_IN.sub("[redacted]", text) if "redacted" in text else text
+
+
+def _named(route: Route) -> str:
+    return route.name or "none"
+
+
+def unlike(request: Request, other: Glance, key: Key) -> int:
+    """The result of a glance."""
+    return (4 * (key.path and request.path != other.path)
+            + 2 * (key.method and request.method != other.method)
+            + (request.query != other.query) + (request.body != other.body))
+
+
+def candidates(request: Request, places: Places, key: Key) -> Iterator[int]:
+    paths = places.get(request.host) if key.host else None
+    if paths is not None:
+        if key.path and request.path in paths:
+            yield from numbers_of(paths[request.path])
+        else:
+            ratio = SequenceMatcher(b=request.path[:MOST_VALUE * 4], autojunk=False)
+
+            def likeness(path: str) -> float:
+                ratio.set_seq1(path[:MOST_VALUE * 4])
+                return ratio.quick_ratio()
+
+            for path in sorted(islice(paths, MOST_PATHS), key=likeness, reverse=True):
+                yield from numbers_of(paths[path])
+        return
+    hosts = list(islice(places.values(), MOST_PATHS))
+    for found in hosts:
+        if request.path in found:
+            yield from numbers_of(found[request.path])
+    for found in hosts:
+        for numbers in found.values():
+            yield from numbers_of(numbers)
+
+
+def numbers_of(known: "int | Iterable[int]") -> Iterable[int]:
+    return (known,) if isinstance(known, int) else known
+
+
+def differences(request: Request, recording: Asked, reader: KeyReader,
+                state: Mapping[str, str], bodies: tuple[Request, Request]
+                ) -> Iterator[str]:
+    """Each as `what: here, recorded there`. `bodies`: both requests, as
+    `KeyReader.plain` returns them."""
+    if recording.patterns:
+        yield from _patterns(request, recording.patterns)
+    else:
+        yield from _by_key(request, recording.request, reader)
+        if reader.key.body != "ignore":
+            yield from _body(*bodies, reader)
+    for name, value in recording.requires.items():
+        if state.get(name) != value:
+            yield f"state {name}: {show(state.get(name))}, required {show(value)}"
+
+
+def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
+    subject = Subject(request)
+    for one in patterns:
+        if one.how not in OF_TOKENS and not make_predicate(one)(subject):
+            name = f"{one.part} {one.key}".rstrip()
+            found = subject.text(one)
+            text = None if found is None else found.text
+            here = (f"{len(request.body)} bytes" if one.part == "body" and text and not
+                    _is_text(text) else show(text))
+            yield f"{name}: {here}, wanted {one.how} {show(one.value)}"
+
+
+def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    key = reader.key
+    for name in PLAIN:
+        here, there = getattr(request, name), getattr(other, name)
+        if getattr(key, name) and here != there:
+            yield f"{name}: {veil(str(here))}, recorded {veil(str(there))}"
+    if key.query != "ignore":
+        yield from _query(request, other, reader)
+    for name in key.fields:
+        if request.field(name) != other.field(name):
+            yield (f"field {name}: {show(request.field(name) or None)}, "
+                   f"recorded {show(other.field(name) or None)}")
+
+
+def _values(request: Request, reader: KeyReader) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in reader.pairs(request):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _query(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    here, there = _values(request, reader), _values(other, reader)
+    names = there if reader.key.query == "subset" else {**there, **here}
+    for name in names:
+        if here.get(name) != there.get(name):
+            yield (f"query key {_name(name)}: {_joined(here.get(name))}, "
+                   f"recorded {_joined(there.get(name))}")
+
+
+def _joined(values: list[str] | None) -> str:
+    return "absent" if values is None else ", ".join(map(show, values))
+
+
+def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
+    key = reader.key
+    partial = key.body == "partial_json"
+    here, parts = reader.read(request, recorded=False)
+    there, wanted = reader.read(other, recorded=True)
+    if partial:
+        same = here[-1] == there[-1] and all(
+            parts.get(name) == value for name, value in wanted.items()
+            if isinstance(name, tuple) and name[0] == "body")
+    else:
+        same = here[-1] == there[-1]
+    if same:
+        return
+    found = None
+    try:
+        if key.body in ("json", "partial_json"):
+            found = list(_documents(reader.document(request), reader.document(other),
+                                    partial))
+        elif key.body == "graphql":
+            found = list(_operations(_read_operations(request),
+                                     _read_operations(other)))
+        elif key.body == "jsonpath":
+            one, two = reader.document(request), reader.document(other)
+            found = [f"body {path}: {show(canonical(select(one, path)), quoted=True)}, "
+                     f"recorded {show(canonical(select(two, path)), quoted=True)}"
+                     for path in key.paths if select(one, path) != select(two, path)]
+        elif key.body == "xpath":
+            roots = root_of(request), root_of(other)
+            found = [f"body {path}: {show(str(one))}, recorded {show(str(two))}"
+                     for path in key.paths for one, two in [
+                         [select_xml(root, path) for root in roots]] if one != two]
+        elif key.body == "form":
+            found = list(_forms(plain(request), plain(other), key.ignored_form))
+    except ValueError:
+        pass
+    yield from found or [_bytes(request, other)]
+
+
+def _read_operations(request: Request) -> list[tuple[str, str, str]]:
+    try:
+        return read_operations(plain(request))
+    except ValueError:
+        return []
+
+
+def _operations(here: list[tuple[str, str, str]], there: list[tuple[str, str, str]]
+                ) -> Iterator[str]:
+    if len(here) != len(there):
+        yield f"operations: {len(here)}, recorded {len(there)}"
+        return
+    for (name, values, document), other in zip(here, there, strict=True):
+        if name != other[0]:
+            yield f"operation: {show(name)}, recorded {show(other[0])}"
+        if values != other[1]:
+            yield from _documents(
+                read_json(values.encode()), read_json(other[1].encode()), False,
+                "variables")
+        if document != other[2]:
+            yield f"document: {show(document)}, recorded {show(other[2])}"
+
+
+def _documents(here: Any, there: Any, partial: bool, of: str = "body"
+               ) -> Iterator[str]:
+    one, two = (flatten(document, whole=True) for document in (here, there))
+    for path in two if partial else {**two, **one}:
+        if one.get(path) != two.get(path):
+            # The content of an absent list or object need not be named
+            if path and not (path[:-1] in one and path[:-1] in two):
+                continue
+            yield (f"{of} {show_path(path)}: {show(one.get(path), quoted=True)}, "
+                   f"recorded {show(two.get(path), quoted=True)}")
+
+
+def _forms(request: Request, other: Request, ignored: tuple[str, ...]
+           ) -> Iterator[str]:
+    one, two = read_form(request), read_form(other)
+    if isinstance(one, bytes) or isinstance(two, bytes) or not all(
+            _is_text(each.body.decode(errors="replace")) for each in (request, other)):
+        return
+    here: dict[str, list[str]] = {}
+    there: dict[str, list[str]] = {}
+    for pairs, found in ((one, here), (two, there)):
+        for name, value in pairs:
+            if name not in ignored:
+                found.setdefault(name, []).append(value)
+    for name in {**there, **here}:
+        if here.get(name) != there.get(name):
+            yield (f"form key {_name(name)}: {_joined(here.get(name))}, "
+                   f"recorded {_joined(there.get(name))}")
+
+
+def _bytes(request: Request, other: Request) -> str:
+    here, there = request.body, other.body
+    if here == there:                        # it is read by the type
+        name = "content-type"
+        return (f"body: as {show(request.field(name) or None)}, recorded as "
+                f"{show(other.field(name) or None)}")
+    sizes = f"body: {len(here)} bytes, recorded {len(there)}"
+    if b"[redacted:" in here or b"[redacted:" in there:
+        return sizes                         # where hashes differ is not said either
+    at = next((number for number, (one, two) in enumerate(
+        zip(here, there, strict=False)) if one != two), min(len(here), len(there)))
+    return f"{sizes}, which differ at byte {at}"
+
+
+def _is_text(text: str) -> bool:
+    return all((one.isprintable() and one != "\ufffd") or one in "\t\r\n"
+               for one in text[:MOST_VALUE])
+
+
+def _name(text: str) -> str:
+    """A key of a client's, in one line."""
+    text = veil(text)
+    return text if text.isprintable() and len(text) <= MOST_VALUE else show(text)
+
+
+def show(value: str | None, *, quoted: bool = False) -> str:
+    """A value in one line; `quoted`: it is JSON already."""
+    if value is None:
+        return "absent"
+    value = veil(value)
+    if len(value) > MOST_VALUE:
+        value = f"{value[:MOST_VALUE]}…"
+    return value if quoted else repr(value)

@@ -1,0 +1,1 @@
+"""A recording, and what is made of its parts: heads, bodies, templates, secrets."""

@@ -1,0 +1,293 @@
+"""Removes secrets from recordings before they are written, and from requests before
+they are compared with recordings (R59).
+
+A secret becomes `[redacted:…]` with a keyed hash of it, so that the same secret still
+matches, and another one does not. The key is not in the recordings. If they go to where
+the key is not, it is `[redacted]` alone, and any secret matches. What is removed:
+credentials' fields always; fields, keys of URLs and forms, paths in JSON and matches of
+expressions as configured. A body in which such a value cannot be looked for, because
+its coding or form is unknown, goes as a whole. What was removed from a request is
+removed from its answer, too.
+"""
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from cutthrough.codings import CodingError
+from cutthrough.exchange.content import inflate
+from cutthrough.exchange.redaction.redactor import (
+    CREDENTIALS,
+    REDACTED,
+    Options,
+    Redactor,
+    Unreadable,
+)
+from cutthrough.exchange.redaction.spellings import name_of
+from cutthrough.recording.model.echoes import Echoes, secrets_of
+from cutthrough.recording.model.recording import (
+    OF_TOKENS,
+    Chunk,
+    Fields,
+    Message,
+    Pattern,
+    Recording,
+    Request,
+    Response,
+    find,
+)
+
+_DONE = re.compile(r"\[redacted(:[0-9a-f]{16})?\]")
+_OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "samesite",
+               "partitioned")
+CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
+
+
+class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of fields and keys are lower case. `json`: as in `capture_redact_json`."""
+
+    fields: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()              # and of forms
+    json: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()               # expressions: their groups, or the match
+    hashed: bool = True                      # else all stand-ins are alike
+
+
+class Masker:
+    def __init__(self, redaction: Redaction, key: bytes) -> None:
+        """Raises KeyMistake if an expression is malformed."""
+        self._key = key if redaction.hashed else b""
+        self._names = frozenset((*CREDENTIALS, *redaction.fields))
+        self._keys = frozenset(redaction.query)
+        self._redactor = Redactor(
+            Options(query=redaction.query, json=redaction.json, body=redaction.body),
+            self.value, keeps_octets=True)
+        self._known: dict[Fields, Fields] | None = None
+        self._known_echoes: dict[tuple[str, ...], Echoes] = {}
+        self.reads_bodies = self._redactor.reads_bodies
+
+    def value(self, text: str) -> str:
+        """The stand-in of a secret; of a stand-in itself, or that without a hash."""
+        if not text or (self._key and _DONE.fullmatch(text)):
+            return text
+        if not self._key:
+            return REDACTED
+        found = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
+                                digest_size=8)
+        return f"[redacted:{found.hexdigest()}]"
+
+    def request(self, request: Request) -> Request:
+        fields = self.fields(request.fields)
+        query = self._redactor.query(request.query)
+        body = request.body
+        if body and self.reads_bodies:
+            body, fields = self._coded(body, fields)
+        if fields is request.fields and query == request.query and body == request.body:
+            return request
+        return msgspec.structs.replace(request, fields=fields, query=query, body=body)
+
+    def _request(self, request: Request) -> tuple[Request, Echoes | None]:
+        """With the values that its answer may repeat; None: nothing."""
+        self._redactor.heard = heard = list[str]()
+        try:
+            made = self.request(request)
+        finally:
+            self._redactor.heard = None
+        return made, None if made is request else self._echoes(request.fields, heard)
+
+    def echoes(self, fields: Fields) -> Echoes | None:
+        """Values that an answer to these fields may repeat; None: nothing."""
+        return self._echoes(fields, [])
+
+    def _echoes(self, fields: Fields, heard: list[str]) -> Echoes | None:
+        for name, value in fields:
+            if (kind := name.lower()) in CREDENTIALS:
+                heard += secrets_of(kind, value)
+            elif kind in self._names:
+                heard.append(value)
+        if not heard:
+            return None
+        key = tuple(heard)
+        found = self._known_echoes.get(key)
+        if found is None:
+            found = Echoes(heard, self.value)
+            if self._known is not None:
+                self._known_echoes[key] = found
+        return found or None
+
+    def response(self, response: Response) -> Response:
+        fields, chunks = self.fields(response.fields), response.chunks
+        if chunks and self.reads_bodies:
+            whole = response.body
+            body, fields = self._coded(whole, fields)
+            if body != whole:
+                chunks = spread(chunks, body, find(fields, "content-type"))
+        messages = response.messages
+        if messages and self.reads_bodies:
+            messages = tuple(map(self.message, messages))
+        trailers = self.fields(response.trailers) if response.trailers else ()
+        if fields is response.fields and chunks is response.chunks and (
+                messages is response.messages and trailers == response.trailers):
+            return response
+        return msgspec.structs.replace(
+            response, fields=fields, chunks=chunks, messages=messages,
+            trailers=trailers)
+
+    def _without(self, response: Response, echoes: Echoes) -> Response:
+        """The same object if nothing is removed."""
+        fields, chunks = echoes.fields(response.fields), response.chunks
+        coding = find(fields, "content-encoding").lower()
+        plain = whole = response.body
+        if coding not in ("", "identity"):
+            with contextlib.suppress(CodingError):
+                plain = inflate(whole, coding)
+        if echoes.has_wide(plain):
+            chunks = spread(chunks, self._stand_in(plain), "")
+        elif plain is whole:
+            chunks = echoes.chunks(chunks)
+        elif (body := echoes.cut(plain)) is not plain:
+            chunks = spread(chunks, body, find(fields, "content-type"))
+        if chunks is not response.chunks:
+            fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
+        made = msgspec.structs.replace(
+            response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
+            messages=tuple(map(echoes.message, response.messages)),
+            trailers=echoes.fields(response.trailers))
+        return response if made == response else made
+
+    def recording(self, one: Recording) -> Recording:
+        request, echoes = self._request(one.request)
+        response = self.response(one.response)
+        if echoes is not None:
+            response = self._without(response, echoes)
+        if request is one.request and response is one.response and not one.patterns:
+            return one
+        return msgspec.structs.replace(
+            one, request=request, response=response,
+            patterns=tuple(map(self._pattern, one.patterns)))
+
+    def _pattern(self, one: Pattern) -> Pattern:
+        if one.how in OF_TOKENS:             # claims, and not the token
+            return one
+        names = {"field": self._names, "query": self._keys, "body": self._keys}
+        if one.key and name_of(one.key) in names.get(one.part, ()):
+            if one.how in ("exact", "form"):
+                return msgspec.structs.replace(one, value=self.value(one.value))
+            return msgspec.structs.replace(one, how="glob", value="*")
+        if one.part not in ("query", "body") or (
+                one.how in ("jsonpath", "xpath")):
+            return one
+        text = self._redactor.pairs(one.value)
+        if one.part == "body":
+            made = self._redactor.body(text, "", True)
+            text = self.value(text) if made is None else made
+        return msgspec.structs.replace(one, value=text)
+
+    def message(self, message: Message) -> Message:
+        """The same object if nothing is removed."""
+        if not self.reads_bodies:
+            return message
+        made = self._plain(message.data, "")
+        return msgspec.structs.replace(message, data=made)
+
+    def messages(self, request: Request) -> Callable[[Message], Message]:
+        """As `message`, of the WebSocket of this request."""
+        echoes = self._request(request)[1]
+        if echoes is None:
+            return self.message
+        return lambda message: echoes.message(self.message(message))
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Within, equal fields are masked once: `fields` keeps them, and drops them at
+        the end, because they have secrets."""
+        self._known = {}
+        try:
+            yield
+        finally:
+            self._known = None
+            self._known_echoes.clear()
+
+    def fields(self, fields: Fields) -> Fields:
+        """The same object if nothing is removed."""
+        if not fields:
+            return fields
+        if self._known is None:
+            return self._fields(fields)
+        made = self._known.get(fields)
+        if made is None:
+            made = self._known[fields] = self._fields(fields)
+        return made
+
+    def _fields(self, fields: Fields) -> Fields:
+        made = tuple(
+            (name, self._secret(name, value) if name.lower() in self._names else
+             self._redactor.pairs(value)) for name, value in fields)
+        return fields if made == fields else made
+
+    def _secret(self, name: str, value: str) -> str:
+        """Of a cookie its name stays, with its lifetime and scope."""
+        if name.lower() != "set-cookie":
+            return self.value(value)
+        pair, *attributes = value.split(";")
+        name, equals, text = pair.partition("=") if "=" in pair else ("", "", pair)
+        kept = [one for one in attributes
+                if one.partition("=")[0].strip().lower() in _OF_COOKIES]
+        return ";".join([f"{name}{equals}{self.value(text.strip())}", *kept])
+
+    def _coded(self, body: bytes, fields: Fields) -> tuple[bytes, Fields]:
+        """The body and the fields, without a coding if the body has changed."""
+        coding = find(fields, "content-encoding").lower()
+        try:
+            plain = body if coding in ("", "identity") else inflate(body, coding)
+        except CodingError:
+            made = self._stand_in(body)
+        else:
+            made = self._plain(plain, find(fields, "content-type"))
+            if made == plain:
+                return body, fields
+        if made == body:
+            return body, fields
+        return made, tuple(pair for pair in fields if pair[0].lower() not in CODED)
+
+    def _stand_in(self, body: bytes) -> bytes:
+        """Of a body as a whole."""
+        return self.value(body.decode("latin-1")).encode()
+
+    def _plain(self, data: bytes, kind: str) -> bytes:
+        """A body without codings."""
+        try:
+            return self._redactor.content(data, kind)
+        except Unreadable:
+            return self._stand_in(data)
+
+
+def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:
+    """Whether an answer has any of these. `head`: masked. The body is read without its
+    coding, if that can be undone."""
+    if echoes.has(head):
+        return True
+    if coding not in ("", "identity"):
+        with contextlib.suppress(CodingError):
+            body = inflate(body, coding)
+    return echoes.has(body) or echoes.has_wide(body)
+
+
+def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ...]:
+    """A changed body in place of these chunks. A stream of events keeps its pace: each
+    line comes when the same line came. Another body comes when its last byte came."""
+    last = chunks[-1].at_us
+    if not kind.lower().startswith("text/event-stream"):
+        return (Chunk(last, body),)
+    times = [chunk.at_us for chunk in chunks for _ in range(chunk.data.count(b"\n"))]
+    made: list[Chunk] = []
+    for number, line in enumerate(body.splitlines(keepends=True)):
+        at_us = times[number] if number < len(times) else last
+        if made and made[-1].at_us == at_us:
+            made[-1] = Chunk(at_us, made[-1].data + line)
+        else:
+            made.append(Chunk(at_us, line))
+    return tuple(made)

@@ -1,0 +1,55 @@
+"""A recording's owner, and the requests that it may answer in mode `cache` (R75).
+
+Beside its key, what a request has is unknown to the cache: the answer may be for its
+sender alone. So a recording answers the user who made it, as a private cache does
+(RFC 9111 section 1). A rule with `shared` is a shared cache: there, too, an answer
+stays its user's if the request had credentials (section 3.5; squid), if it sets a
+cookie (Varnish), or if it says so (`private`, `no-store`). What was imported is
+everybody's.
+"""
+
+from typing import NamedTuple
+
+from cutthrough.exchange.redaction.redactor import CREDENTIALS
+from cutthrough.recording.model.recording import Recording, find
+
+# Of requests without a user: no name has a colon
+ANONYMOUS = ":"
+# Before the owner's name: nobody else's, whatever the rule says
+PRIVATE = "!"
+_PRIVATE = {"private", "no-store"}
+
+
+class Reader(NamedTuple):
+    """The asker, and whether the rule is a shared cache."""
+
+    owner: str
+    shares: bool
+
+
+def owner_of(user: str) -> str:
+    return user or ANONYMOUS
+
+
+def is_private(recording: Recording) -> bool:
+    """Whether the answer may be meant for its user alone."""
+    response = recording.response
+    if any(name.lower() in CREDENTIALS for name, _ in recording.request.fields) or (
+            find(response.fields, "set-cookie")):
+        return True
+    said = find(response.fields, "cache-control").lower()
+    return any(one.partition("=")[0].strip() in _PRIVATE for one in said.split(","))
+
+
+def mark_of(recording: Recording) -> str:
+    """The owner for `may_read`; "": it is everybody's."""
+    owner = recording.owner
+    return PRIVATE + owner if owner and is_private(recording) else owner
+
+
+def may_read(mark: str, reader: Reader) -> bool:
+    is_kept = mark.startswith(PRIVATE)
+    owner = mark.removeprefix(PRIVATE)
+    if is_kept and owner == ANONYMOUS:       # there is no telling who it was
+        return False
+    return not mark or owner == reader.owner or (reader.shares and not is_kept)

@@ -1,0 +1,107 @@
+"""A test's own answers: they come before all recordings, in the modes
+`replay`, `cache`, `spy` and `record`, and are in no session.
+
+    DIRECTORY/NAME.answers      MessagePack, written by the test, 0600
+    DIRECTORY/NAME.asked        requests since then, for them and for recordings
+
+They are recordings with patterns. Several for the same requests are a sequence.
+Requests are redacted like recordings.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.formats.foreign import make_request
+from cutthrough.recording.model.recording import (
+    Chunk,
+    Part,
+    Pattern,
+    Recording,
+    Request,
+    Response,
+)
+from cutthrough.recording.model.templates import check
+from cutthrough.recording.sessions.aside import aside, leave_aside
+
+SUFFIX = ".answers"
+ASKED = ".asked"
+_DECODE = msgspec.msgpack.Decoder(list[Recording]).decode
+
+
+def make_answer(url: str, method: str, status: int, document: Any, text: str,
+                content: bytes, headers: Mapping[str, str], template: bool = False
+                ) -> Recording:
+    """* in `method`, and in path and query of `url`, stands for anything. Raises
+    NotImported if the URL is malformed, and TemplateMistake."""
+    if "*" in "/".join(url.split("/", 3)[:3]):
+        raise NotImported(f"{url}: * may be in path and query alone")
+    asked = make_request(method, url, (), b"")
+    body, kind = content, ""
+    if document is not None:
+        body, kind = json.dumps(document).encode(), "application/json"
+    elif text:
+        body, kind = text.encode(), "text/plain; charset=utf-8"
+    fields = {"Content-Type": kind} if kind else {}
+    fields |= {**headers, **({} if template else {"Content-Length": str(len(body))})}
+    wanted: dict[Part, str] = {
+        "method": method, "scheme": asked.scheme, "host": asked.host,
+        "port": str(asked.port), "path": asked.path, "query": asked.query}
+    made = Recording(
+        request=asked, patterns=tuple(
+            Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
+            for part, value in wanted.items()),
+        response=Response(status=status, fields=tuple(fields.items()),
+                          chunks=(Chunk(0, body),) if body else ()),
+        template=template)
+    if template:
+        check(made)
+    return made
+
+
+def write_answers(directory: Path, name: str, answers: Sequence[Recording]) -> None:
+    """Raises OSError."""
+    new = directory / f".{name}{SUFFIX}"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                 | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.msgpack.encode([
+            msgspec.structs.replace(one, number=number)
+            for number, one in enumerate(answers, 1)]))
+    new.replace(directory / f"{name}{SUFFIX}")
+
+
+class Asked:
+    """Writes requests into a file. Raises OSError."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._fd = os.open(directory / f"{name}{ASKED}", os.O_WRONLY | os.O_APPEND
+                           | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    async def note(self, request: Request) -> None:
+        data = msgspec.msgpack.encode(request)
+        await aside(os.write, self._fd, len(data).to_bytes(4) + data)
+
+    def close(self) -> None:
+        leave_aside(os.close, self._fd)      # after all writes
+
+
+def read_asked(directory: Path, name: str) -> list[Request]:
+    """In order. Raises OSError."""
+    path, found, at = directory / f"{name}{ASKED}", list[Request](), 0
+    data = path.read_bytes() if path.exists() else b""
+    while at < len(data):
+        behind = at + 4 + int.from_bytes(data[at:at + 4])
+        found.append(msgspec.msgpack.decode(data[at + 4:behind], type=Request))
+        at = behind
+    return found
+
+
+def read_answers(directory: Path, name: str) -> list[Recording]:
+    """With their numbers. Raises OSError, and ValueError if the file is malformed."""
+    return _DECODE((directory / f"{name}{SUFFIX}").read_bytes())

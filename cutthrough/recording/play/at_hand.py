@@ -1,0 +1,47 @@
+"""Answers made before their first request, while a session comes into force.
+
+Each equals a Play's answer, the first time and later, to any request with this line.
+The session finds it by the bytes of such a request (session.recorded), so the first of
+these requests costs as little as the next. An answer is left to the Play if it depends
+on more (a body, fields, a sequence, state), takes time or is changed.
+"""
+
+from collections.abc import Iterable
+
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Match
+from cutthrough.recording.model.heads import build_body, build_head
+from cutthrough.recording.model.sluices import PIECE
+from cutthrough.recording.play.alter import changes
+from cutthrough.recording.play.request import takes_time
+from cutthrough.recording.play.shared import Answers
+
+# Bytes; a longer recording is not read, because at most PIECE is sent at once
+MOST_PACKED = 2 * PIECE
+
+
+def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
+    """False if there is no room for more."""
+    if answers.by_fields:
+        return True
+    return all(_put(found, packed, answers) for number in numbers
+               if number in matcher
+               and len(packed := matcher.packed(number)) < MOST_PACKED
+               and (found := matcher.own_match(number)) is not None)
+
+
+def _put(found: Match, packed: bytes, answers: Answers) -> bool:
+    recording = found.recording
+    request, response = recording.request, recording.response
+    if changes(found, None) or takes_time(recording, speed=0):
+        return True
+    query = f"?{request.query}" if request.query else ""
+    line = f"{request.method} {request.path}{query} HTTP/1.1\r"
+    try:
+        host, asked = request.host.encode("ascii"), line.encode("ascii")
+    except UnicodeEncodeError:               # of an imported file
+        return True
+    head, chunked = build_head(response, request.method, minor=1)
+    return answers.prepare(
+        request.scheme == "https", request.port, host, asked, head,
+        build_body(response, request.method, chunked), recording.number, packed)

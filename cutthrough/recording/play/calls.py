@@ -1,0 +1,293 @@
+"""Calls of gRPC, if the sides talk in turn: a recorded answer in step with its request.
+
+    the client's messages ──> Call: the recordings with the same beginning
+                                └─ the first with an answer to these: Answering
+
+A message is five bytes and its data (gRPC over HTTP/2, "Length-Prefixed-Message"). The
+origin's data behind the recorded nth message is sent behind the client's nth message.
+If the client goes on in another way, another recording with the same beginning, both of
+messages and answers, takes over. If there is no such recording, the call ends with a
+status and the reason.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from cutthrough.exchange.work import is_costly
+from cutthrough.recording.match.alike import Alike
+from cutthrough.recording.match.begins import PREFIX
+from cutthrough.recording.match.keys import KeyReader
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Miss
+from cutthrough.recording.model.recording import Recording, Request, Response
+from cutthrough.recording.model.sharing import Reader
+
+# FAILED_PRECONDITION: clients do not try again
+STATUS = "9"
+MOST_TEXT = 1000                             # of a status' message
+_PLAIN = " !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+# In `asked`, and in steps: all messages, and their end
+ALL = -1
+# In steps: the client has left before
+NEVER = sys.maxsize
+# Kinds of a key's body: they need the whole body, not each message
+_OF_WHOLE = ("regex",)
+
+
+class Differs(Exception):
+    """No recording goes on as the client does, with the reason."""
+
+    def __init__(self, reason: str, details: str = "") -> None:
+        super().__init__(reason)
+        self.miss = Miss(reason, details=details)
+
+
+class Step(NamedTuple):
+    """Data due when the client has sent so many messages; ALL: when it has ended."""
+
+    messages: int
+    at_us: int
+    data: bytes
+
+
+class Frames:
+    """Messages out of pieces of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._held, self._most = bytearray(), most
+
+    @property
+    def is_amid(self) -> bool:
+        return bool(self._held)
+
+    def take(self, piece: bytes) -> Iterator[bytes]:
+        """The messages now whole, each with its prefix. Raises Differs."""
+        held = self._held
+        held += piece
+        while len(held) >= PREFIX:
+            end = PREFIX + int.from_bytes(held[1:PREFIX])
+            if end > self._most:
+                raise Differs(f"a message is longer than {self._most} bytes "
+                              "(recording_body)")
+            if len(held) < end:
+                return
+            yield bytes(held[:end])
+            del held[:end]
+
+
+def split(body: bytes) -> list[bytes] | None:
+    """The messages of a body; None if it is not made of whole messages."""
+    frames = Frames(len(body) + 1)
+    try:
+        found = list(frames.take(body))
+    except Differs:
+        return None
+    return None if frames.is_amid else found
+
+
+class _Candidate:
+    def __init__(self, recording: Recording, messages: list[bytes], alike: Alike
+                 ) -> None:
+        self.recording, self.messages, self.alike = recording, messages, alike
+        self.steps = make_steps(recording)
+
+    def same(self, number: int, message: bytes) -> bool:
+        if number >= len(self.messages):
+            return False
+        other = self.messages[number]
+        return message == other or (
+            message[0] == other[0] and are_cheap(message, other)
+            and self.alike.same(message[PREFIX:], other[PREFIX:]))
+
+    def tell(self, number: int, message: bytes) -> str:
+        other = self.messages[number]
+        if not are_cheap(message, other):
+            return "its octets"
+        return self.alike.tell(message[PREFIX:], other[PREFIX:]) or "its flags"
+
+
+def are_cheap(*messages: bytes) -> bool:
+    """If not, compared as octets, because many candidates are compared in the loop."""
+    return not any(is_costly(one[PREFIX:]) for one in messages)
+
+
+def make_steps(one: Recording) -> list[Step]:
+    """The head without data, the pieces of the body, and the trailers without data."""
+    response = one.response
+    if not response.status:
+        return [Step(NEVER, 0, b"")] * 2
+    ends = list(accumulate(map(len, split(one.request.body) or ())))
+
+    def messages(asked: int) -> int:
+        return ALL if asked < 0 else bisect_right(ends, asked)
+
+    last = response.chunks[-1].at_us if response.chunks else response.head_us
+    steps = [Step(messages(response.head_asked), response.head_us, b""),
+             *(Step(messages(one.asked), one.at_us, one.data)
+               for one in response.chunks),
+             Step(messages(response.end_asked), last, b"")]
+    if response.cut_by_client:
+        steps[-1] = Step(NEVER, last, b"")
+    # The head is not after its messages
+    least = min((one.messages for one in steps if one.messages >= 0), default=ALL)
+    if steps[0].messages == ALL:
+        steps[0] = steps[0]._replace(messages=least)
+    return steps
+
+
+class Call:
+    """The possible recordings of a call, as its messages come."""
+
+    def __init__(self, matcher: Matcher, request: Request, most: int,
+                 reader: Reader | None = None) -> None:
+        """`request`: without its body. `most`: bytes of a message. `reader`: as of
+        Matcher.match."""
+        self._for = reader
+        self._matcher, self._request = matcher, matcher.masked(request)
+        self._frames = Frames(most)
+        self._route = matcher.route(request)
+        key = self._route.key
+        self._reader = KeyReader(msgspec.structs.replace(
+            key, body="ignore", paths=(), regexes=()))
+        self._untold: list[bytes] = []       # messages not compared yet
+        self.told = 0                        # how many were compared
+        self._alive: list[_Candidate] | None = None
+        # If not, a recording of another path may answer, or an unread recording
+        self._knows_all = (key.host and key.path and key.body not in _OF_WHOLE
+                           and not matcher.has_patterns)
+
+    @property
+    def is_unknown(self) -> bool:
+        """No recording could answer it, with any messages."""
+        return self._knows_all and not self._matcher.has_place(self._request)
+
+    @property
+    def is_silent(self) -> bool:
+        return not (self.told or self._untold or self._frames.is_amid)
+
+    def take(self, piece: bytes) -> None:
+        """Bytes of the body. Raises Differs."""
+        self._untold.extend(self._frames.take(piece))
+
+    def look(self) -> Recording | None:
+        """A recording with an answer to the messages so far; None if there is no such
+        recording yet. Raises Differs."""
+        before = self._alive
+        if before is None:
+            if not self._untold and self._frames.is_amid:
+                return None
+            before, is_all = self._load()
+            if self._untold:
+                self._alive, self._knows_all = before, self._knows_all and is_all
+        untold, self._untold = self._untold, []
+        for message in untold:
+            alive = [one for one in before if one.same(self.told, message)]
+            if not alive and self._knows_all:
+                raise Differs(*self._tell(before, message))
+            before = self._alive = alive
+            self.told += 1
+        return next((one.recording for one in before
+                     if 0 <= one.steps[0].messages <= self.told), None)
+
+    def end(self) -> None:
+        """The client sends no more. Raises Differs."""
+        before = self._alive or []
+        if self._frames.is_amid:
+            raise Differs(f"the request ends amid message {self.told + 1}")
+        self._alive = [one for one in before if len(one.messages) == self.told]
+        if not self._alive:
+            raise Differs(f"the request ends behind message {self.told} of "
+                          f"{len(before[0].messages)} of recording "
+                          f"{before[0].recording.number}" if before else "no message")
+
+    def follow(self, recording: Recording) -> None:
+        """It answers the call from now on."""
+        self._knows_all = True
+        if self._alive is None:              # nothing has come yet
+            self._alive, _ = self._load()
+        alive = self._alive
+        if not self.follows(recording):
+            messages = split(recording.request.body) or []
+            alive.append(self._candidate(recording, messages))
+
+    def follows(self, recording: Recording) -> bool:
+        """Whether the client goes on like this recording."""
+        return any(one.recording.number == recording.number
+                   for one in self._alive or ())
+
+    def _load(self) -> tuple[list[_Candidate], bool]:
+        """Recordings different in messages alone, with the same first message if it has
+        come; whether these are all."""
+        found: list[_Candidate] = []
+        wanted, _ = self._reader.read(self._request, recorded=False)
+        begin = self._untold[0] if self._untold and (
+            self._route.key.body == "raw") else b""
+        recordings, is_all = self._matcher.recordings_at(
+            self._request, begin, self._for)
+        for one in recordings:
+            if one.patterns or self._reader.read(
+                    one.request, recorded=True)[0] != wanted:
+                continue
+            messages = split(one.request.body)
+            if messages is None:
+                is_all = False
+            else:
+                found.append(self._candidate(one, messages))
+        return found, is_all
+
+    def _candidate(self, one: Recording, messages: list[bytes]) -> _Candidate:
+        return _Candidate(one, messages, Alike(self._route, one.request))
+
+    def _tell(self, before: list[_Candidate], message: bytes) -> tuple[str, ...]:
+        """The reason, and the details."""
+        number = self.told
+        for one in before:
+            if number < len(one.messages):
+                return (f"message {number + 1} differs from recording "
+                        f"{one.recording.number}", one.tell(number, message))
+        if before:
+            return (f"message {number + 1} comes behind the last one of recording "
+                    f"{before[0].recording.number}",)
+        return (f"no recording of the call has its message {number + 1}",)
+
+    def instead(self, sent: bytes) -> Recording | None:
+        """Another recording, if it fits the client and its body begins with `sent`."""
+        return next((one.recording for one in self._alive or ()
+                     if one.recording.response.status
+                     and one.recording.response.body.startswith(sent)), None)
+
+
+class Answering:
+    """The rest of a recording, to be sent."""
+
+    def __init__(self, recording: Recording, has_head: bool = False, sent: int = 0
+                 ) -> None:
+        """`has_head`: the head is out, and `sent` bytes of the body."""
+        self.recording = recording
+        self.left = steps = make_steps(recording)
+        if has_head:
+            del steps[0]
+        while sent and len(steps) > 1:
+            data = steps[0].data
+            if len(data) > sent:
+                steps[0] = steps[0]._replace(data=data[sent:])
+            else:
+                del steps[0]
+            sent -= min(sent, len(data))
+
+
+def refusal(text: str) -> Response:
+    """The answer to a call without a recording."""
+    return Response(status=200, fields=(("content-type", "application/grpc"),),
+                    trailers=refusal_trailers(text))
+
+
+def refusal_trailers(text: str) -> tuple[tuple[str, str], ...]:
+    return (("grpc-status", STATUS),
+            ("grpc-message", quote(f"recording_missed: {text}"[:MOST_TEXT], _PLAIN)))

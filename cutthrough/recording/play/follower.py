@@ -1,0 +1,277 @@
+"""One session, as a worker replays it: its file, followed while others write.
+
+    session's file ── look: new rows ──> Matcher <── Play
+
+A recording of another process is replayed after the next look, and a change other than
+an addition counts when the whole session has been read. The session is read in pieces,
+so the worker goes on meanwhile; until then the earlier rows count.
+
+All work on the file is done in a thread, because its disk may be slow, and another
+program may have locked it (R64).
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from cutthrough.capture.store import StoreError
+from cutthrough.exchange.work import Busy, Unread
+from cutthrough.recording.match import reading as apart
+from cutthrough.recording.match.keys import Route
+from cutthrough.recording.match.lanes import Lane
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Reading
+from cutthrough.recording.model.recording import Request
+from cutthrough.recording.play import at_hand
+from cutthrough.recording.play.alter import OnReplay
+from cutthrough.recording.play.shared import Shared
+from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
+from cutthrough.recording.sessions.modes import mark_of
+
+log = logging.getLogger("cutthrough")
+
+# Most recordings of one read: some 5 ms
+STEP = 100
+T = TypeVar("T")
+# After so long other work of the worker has its turn
+TURN_S = 0.005
+OURSELVES = "the session"                    # as an asker; a user's name has no blank
+Hold = Callable[[str, str, list[int]], AbstractContextManager[Lane]]
+FindHold = Callable[[], Awaitable[Hold | None]]
+
+
+class Rules(Protocol):
+    """Of the settings: the common parts of requests, and how they are answered."""
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def routes(self) -> tuple[Route, ...]: ...
+    @property
+    def speed(self) -> float: ...
+    @property
+    def most_body(self) -> int: ...
+    @property
+    def tells_nearest(self) -> bool: ...
+    @property
+    def on_replay(self) -> OnReplay | None: ...
+
+
+class Follower:
+    """Until `close`. `shared` belongs to its Plays."""
+
+    def __init__(self, shared: Shared, on_other: Callable[[], None] | None = None
+                 ) -> None:
+        """`on_other` is called when another file takes the place of the last file."""
+        self.shared = shared
+        self._on_other = on_other
+        self.failed = ""                     # the last error in the log
+        self._rules: Rules | None = None
+        self._loaded = Matcher()
+        self._packed = b""                   # its rules, for other processes
+        self._session: Session | None = None
+        self._mark: tuple[int, ...] = (-1,)
+        self._name = ""
+        self._last = self._version = self._edits = self._run = 0
+        self._counted_in: tuple[Path, tuple[int, ...]] = (Path(), ())
+        self._in_use = threading.Lock()      # the session is, by a thread
+
+    @property
+    def matcher(self) -> Matcher:
+        found = self.shared.matcher
+        return self._loaded if found is None else found
+
+    @property
+    def is_gone(self) -> bool:
+        """Its file was not there at the last look."""
+        return self._mark == ()
+
+    def configure(self, rules: Rules, *, is_elsewhere: bool) -> None:
+        """All is read again. `is_elsewhere`: the directory has changed."""
+        if is_elsewhere:
+            self._loaded = self.shared.matcher = Matcher(rules.routes)
+            self.shared.rules = apart.pack_rules(rules.routes, None, b"")
+        self._rules = rules
+        self.shared.speed = rules.speed
+        self.shared.most_body = rules.most_body
+        self.shared.tells_nearest = rules.tells_nearest
+        self.shared.on_replay = rules.on_replay
+        self.shared.answers.clear()
+        self._mark = (-1,)
+
+    async def look(self, rules: Rules, name: str, run: int, hold: FindHold, *,
+                   plays: bool, anew: bool) -> bool:
+        """Takes the rows of session `name`. `anew`: all of it; sequences begin
+        again if `run` differs. `hold` opens the processes' shared places.
+        Returns whether all was read. Raises OSError, ValueError and StoreError."""
+        path = Path(rules.directory) / f"{name}{SUFFIX}"
+        found = mark_of(path)[:1]
+        if not anew and found == self._mark:
+            if self._session is not None:
+                await self._read_changes(rules, hold)
+            return False
+        if self._on_other is not None and (
+                name != self._name or self._mark not in ((), found)):
+            self._on_other()
+        await self.leave()
+        self._name, self._mark, self._run = name, found, run
+        if not plays and self.shared.first is None:
+            self.shared.answers.clear()      # Plays under way have their own
+            self.shared.be_ready()
+        elif found and plays:
+            self._session = await self._aside(open_session, rules.directory, name)
+            self._counted_in = path, found
+            await self._load(rules, hold)
+        else:
+            self._packed = apart.pack_rules(rules.routes, None, b"")
+            self._loaded = Matcher(rules.routes)
+            if found:
+                session = await self._aside(open_session, rules.directory, name)
+                self._packed = apart.pack_rules(
+                    rules.routes, session.manifest.redaction, session.key)
+                self._loaded = Matcher(rules.routes, session.masker.request,
+                                       reads_bodies=session.masker.reads_bodies)
+                await self._aside(session.close)
+            self._take(rules)
+        return True
+
+    async def prepare(self, rules: Rules) -> None:
+        """Has answers at hand, as far as there is room and the file stays the same."""
+        matcher = self.matcher
+        if not self.shared.keeps or rules.speed or rules.on_replay is not None:
+            return
+        numbers = matcher.numbers()
+        for at in range(0, len(numbers), STEP):
+            if self.matcher is not matcher or self._rules is not rules:
+                return
+            if not at_hand.prepare(
+                    matcher, numbers[at:at + STEP], self.shared.answers):
+                return
+            await asyncio.sleep(0)
+
+    async def _load(self, rules: Rules, hold: FindHold) -> None:
+        """Reads the whole session; the earlier rows count until the end."""
+        session = self._session
+        assert session is not None
+        self._version, self._edits = await self._aside(
+            lambda: (session.version(), session.edits()))
+        self._last = 0
+        run = f"{self._name} {session.manifest.created_us} {self._run}"
+
+        shared = await hold()
+        self._packed = apart.pack_rules(
+            rules.routes, session.manifest.redaction, session.key)
+        self._loaded = Matcher(rules.routes, session.masker.request,
+                               None if shared is None else partial(shared, run),
+                               reads_bodies=session.masker.reads_bodies)
+        while await self._read_more(session):
+            pass
+        self._take(rules)
+
+    async def _read_changes(self, rules: Rules, hold: FindHold) -> None:
+        session = self._session
+        assert session is not None
+        version = await self._aside(session.version)
+        if version == self._version:
+            return
+        self._version = version
+        while await self._read_more(session):
+            pass
+        self._see_fields(rules)
+        oldest, edits = await self._aside(lambda: (session.oldest(), session.edits()))
+        if edits != self._edits:
+            await self._load(rules, hold)
+        elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
+            self.shared.answers.clear()
+
+    async def _read_more(self, session: Session) -> bool:
+        found = await self._aside(session.read_behind, self._last, STEP)
+        loaded, turn = self._loaded, time.monotonic()
+        for one in found:
+            self._last = one.number
+            try:
+                changes = loaded.add(one, await self._read_apart(one.request))
+            except (ValueError, Busy, Unread) as error:
+                # A pattern cannot be used, or a body takes too long
+                log.error("recording %d: %s", one.number, error or "it is not read")
+                continue
+            if changes and loaded is self.matcher:
+                self.shared.answers.clear()
+            if time.monotonic() - turn > TURN_S:
+                await asyncio.sleep(0)
+                turn = time.monotonic()
+        await asyncio.sleep(0)
+        return found != []
+
+    async def _read_apart(self, request: Request) -> Reading | None:
+        """None if it is read in the loop. Raises Busy and Unread."""
+        gate = self.shared.gate
+        if not gate.is_apart or not self._loaded.is_costly(request, recorded=True):
+            return None
+        return cast(Reading, (await gate.run(
+            OURSELVES, apart.read, self._packed, request, True))[1])
+
+    def _take(self, rules: Rules) -> None:
+        self.shared.matcher, self.shared.rules = self._loaded, self._packed
+        self.shared.answers.clear()
+        self.shared.answers.take_hits()      # numbers of the earlier rows
+        if self._session is not None:
+            self.shared.mask = self._session.masker.messages
+        self._see_fields(rules)
+        self.shared.be_ready()
+
+    def _see_fields(self, rules: Rules) -> None:
+        """Do fields of requests count?"""
+        wants = self._loaded.reads_fields or any(
+            route.lane or route.key.fields for route in rules.routes)
+        self.shared.wants_fields = self.shared.answers.by_fields = wants
+
+    async def count_hits(self) -> None:
+        """Replays are in the session's file some time later."""
+        if self._session is not None and (hits := self.shared.answers.take_hits()):
+            await asyncio.to_thread(write_hits, *self._counted_in, hits)
+
+    async def leave(self) -> None:
+        """The file, after hits were counted in it; the rows stay."""
+        await self.count_hits()
+        if (session := self._session) is not None:
+            self._session = None
+            await self._aside(session.close)
+
+    async def _aside(self, work: Callable[..., T], *given: object) -> T:
+        return await asyncio.to_thread(self._use, work, *given)
+
+    def _use(self, work: Callable[..., T], *given: object) -> T:
+        with self._in_use:
+            return work(*given)
+
+    def count_last_hits(self) -> None:
+        if hits := self.shared.answers.take_hits():
+            write_hits(*self._counted_in, hits)
+
+    def close(self) -> None:
+        """As `leave`, when the worker ends."""
+        if self._session is not None:
+            self._use(self._session.close)
+            self._session = None
+
+
+def open_session(directory: str, name: str) -> Session:
+    return Sessions(directory).open(name)
+
+
+def write_hits(path: Path, mark: tuple[int, ...], hits: dict[int, int]) -> None:
+    """Into this file, if it has this mark still. Takes 130 ms for 20 000, and waits for
+    other programs writing there."""
+    with contextlib.suppress(OSError, ValueError, StoreError):   # it may be read only
+        if mark_of(path)[:1] == mark:
+            session = Sessions(path.parent).open(path.name.removesuffix(SUFFIX))
+            with contextlib.closing(session):
+                session.hit(hits)

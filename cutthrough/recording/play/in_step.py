@@ -1,0 +1,213 @@
+"""A call of gRPC in replay: answered behind its body's end, or before, in step with it.
+
+    run ─> the end of the body ───────> Play.decide           as any request
+      ├─> an answer is due before ────> _answer ─> _go_on     in step
+      └─> no recording begins like it > Play.miss
+
+Which recordings there are, and what of them is due, is in `calls`.
+"""
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+import msgspec
+
+from cutthrough.exchange.work import Body
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Draw, Match, Miss
+from cutthrough.recording.model.heads import build_head, build_trailers
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.model.sharing import Reader
+from cutthrough.recording.model.sluices import Sluice, comes, take, write
+from cutthrough.recording.play.alter import ReplayFailed, alter, changes
+from cutthrough.recording.play.calls import Answering, Call, Differs, refusal_trailers
+from cutthrough.recording.sessions.aside import aside
+
+log = logging.getLogger("cutthrough")
+
+# A client that has sent nothing for so long waits for the answer's begin
+SILENCE_S = 0.1
+
+
+class Asked(Protocol):
+    """A Play."""
+
+    body: bytes
+    exchange: Any
+    host: str
+    minor: int
+    shared: Any
+    wants_upload: bool
+
+    def collect(self) -> Body: ...
+    def drop_body(self) -> None: ...
+    @property
+    def reader(self) -> Reader | None: ...
+    def request(self, fields: bool) -> Any: ...
+    def decide(self) -> None: ...
+    def miss(self, found: Miss) -> None: ...
+    def go_unread(self) -> None: ...
+    def note(self, found: Miss) -> str: ...
+    def refuse(self, text: str) -> None: ...
+
+
+class InStep:
+    """One call."""
+
+    def __init__(self, play: Asked) -> None:
+        self._play = play
+        self._exchange, self._shared = play.exchange, play.shared
+        self._call = Call(self._shared.matcher, play.request(True),
+                          self._shared.most_body, play.reader)
+
+    async def run(self) -> None:
+        exchange, play, call = self._exchange, self._play, self._call
+        most = self._shared.most_body
+        if call.is_unknown:                  # not even its first message is awaited
+            play.wants_upload = False
+            play.decide()
+            return
+        sluice = exchange.collect_request()
+        if sluice is None:
+            return
+        exchange.send_continue()
+        body = play.collect()
+        while True:
+            try:
+                piece = sluice.take()
+                if piece is None:
+                    if call.is_silent and await comes(sluice, SILENCE_S):
+                        continue
+                    found = call.look()
+                    if found is not None:
+                        play.body = body.whole()
+                        await self._answer(found, sluice)
+                        return
+                    piece = await take(sluice)
+                if not piece:
+                    break
+                if not body.add(piece):
+                    play.body = body.whole() + piece
+                    exchange.keep_rest()
+                    play.go_unread()
+                    return
+                if len(body) > most:
+                    raise Differs("the request's body is longer than "
+                                  f"{most} bytes (recording_body)")
+                call.take(piece)
+            except Differs as error:
+                play.body = body.whole()
+                exchange.keep_rest()
+                play.miss(error.miss)
+                return
+        play.body = body.whole()
+        exchange.end_of_request()
+        play.decide()
+
+    async def _answer(self, one: Recording, sluice: Sluice) -> None:
+        """One of the recordings that have begun in the same way: the next of those with
+        the same messages."""
+        shared, exchange, play = self._shared, self._exchange, self._play
+        found = await self._next_like(one)
+        if isinstance(found, Miss):
+            exchange.keep_rest()
+            play.miss(found)
+            return
+        try:
+            recording = found.recording
+            if changes(found, shared.on_replay):
+                recording = alter(found, play.request(True), shared.on_replay)
+        except ReplayFailed as error:
+            exchange.refuse("replay_failed", str(error))
+            return
+        shared.answers.count(recording.number)
+        self._call.follow(recording)
+        if recording.delay_us:
+            await asyncio.sleep(recording.delay_us / 1e6)
+        play.drop_body()
+        await self._go_on(Answering(recording), sluice)
+
+    async def _next_like(self, one: Recording) -> Match | Miss:
+        matcher: Matcher = self._shared.matcher
+        request = msgspec.structs.replace(
+            self._play.request(True), body=one.request.body)
+        reading = matcher.read(request)
+        while True:
+            found = matcher.draw(request, reading, reader=self._play.reader)
+            if not isinstance(found, Draw):
+                return found
+            if not matcher.is_shared:
+                return matcher.take(found)
+            try:
+                return await aside(matcher.take, found)
+            except KeyError:                 # a recording was deleted meanwhile
+                continue
+
+    async def _go_on(self, answering: Answering, up: Sluice) -> None:
+        exchange, speed, call = self._exchange, self._shared.speed, self._call
+        head, chunked = build_head(
+            answering.recording.response, "POST", self._play.minor)
+        down: Sluice | None = None
+        sent, ended, before_us = bytearray(), False, 0
+        while answering.left:
+            step = answering.left[0]
+            comes_behind = False
+            try:
+                while not ended and not 0 <= step.messages <= call.told:
+                    comes_behind = True
+                    piece = await take(up)
+                    if piece:
+                        call.take(piece)
+                        call.look()
+                    else:
+                        ended = True
+                        exchange.end_of_request()
+                        call.end()
+                    if not call.follows(answering.recording):
+                        answering = await self._instead(bytes(sent), down is not None)
+                        step = answering.left[0]
+            except Differs as error:
+                self._end(error.miss, down, chunked)
+                return
+            if speed and not comes_behind:
+                await asyncio.sleep(max(0, step.at_us - before_us) / 1e6 / speed)
+            before_us = step.at_us
+            del answering.left[0]
+            if down is None:
+                down = exchange.answer_meanwhile(head)
+            elif answering.left:
+                await write(down, step.data, chunked)
+                sent += step.data
+            else:
+                if answering.recording.response.is_cut:
+                    exchange.end_short()
+                elif chunked:
+                    down.write(build_trailers(answering.recording.response.trailers))
+                down.finish()
+
+    async def _instead(self, sent: bytes, has_head: bool) -> Answering:
+        """Another recording that has begun in the same way. Raises Differs."""
+        call = self._call
+        one = call.instead(sent)
+        found = None if one is None else await self._next_like(one)
+        if not isinstance(found, Match) or changes(found, self._shared.on_replay) or (
+                not found.recording.response.body.startswith(sent)):
+            raise Differs(f"the call goes on as another recording behind message "
+                          f"{call.told}, and has another answer already")
+        self._shared.answers.count(found.recording.number)
+        call.follow(found.recording)
+        return Answering(found.recording, has_head, len(sent))
+
+    def _end(self, found: Miss, down: Sluice | None, chunked: bool) -> None:
+        text = self._play.note(found)
+        log.warning("recordings: a call of %s ended: %s", self._play.host, text)
+        exchange = self._exchange
+        if down is None:
+            self._play.refuse(text)
+        elif chunked:
+            exchange.end_as("recording_missed", text)
+            down.write(build_trailers(refusal_trailers(text)))
+            down.finish()
+        else:
+            exchange.refuse("recording_missed", text)

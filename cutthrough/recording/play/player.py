@@ -1,0 +1,386 @@
+"""Replays, in a worker: which session answers a request, and the mode in force.
+
+    mode's file ── every POLL_S, and when told ──> the mode in place of the rules'
+    request ── begin ──> its session's Follower ──> Play
+
+The session in force is followed always; a session that requests choose (choice.py),
+from the first of them on. If a worker follows MOST_FOLLOWED of those, the one that was
+asked longest ago is given up, and is read again when it is asked next.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from cutthrough.capture.store import StoreError
+from cutthrough.exchange.work import Gate
+from cutthrough.recording.match.keys import Key, Route
+from cutthrough.recording.match.lanes import SharedLanes, path_of
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.misses import Asker, Missed, Told
+from cutthrough.recording.match.nearest import Glance, veil
+from cutthrough.recording.play.alter import OnReplay
+from cutthrough.recording.play.answers import Asked, read_answers
+from cutthrough.recording.play.follower import Follower, Hold
+from cutthrough.recording.play.misnamed import Absent, Misnamed
+from cutthrough.recording.play.request import Play
+from cutthrough.recording.play.shared import Answers, Exchange, Hits, Shared
+from cutthrough.recording.sessions.aside import aside, leave_aside
+from cutthrough.recording.sessions.choice import Choice
+from cutthrough.recording.sessions.directory import SUFFIX
+from cutthrough.recording.sessions.modes import NAME, POLL_S, State, mark_of, read_state
+from cutthrough.recording.sessions.session import SessionError
+
+log = logging.getLogger("cutthrough")
+
+# Modes in which nothing recorded is read; the next mode begins when all is
+_PLAYS_NONE = ("off", "record")
+# Between two writes of how often recordings were replayed
+HITS_S = 2.0
+MOST_FOLLOWED = 32
+# An operator who switches the mode waits so long for answers at hand at most; an
+# inquiry takes 2 s, reading included
+MAKING_S = 0.25
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str
+    session: str
+    choice: Choice = Choice()
+    program: int = 0                         # its workers share sequences
+    routes: tuple[Route, ...] = ()
+    speed: float = 0.0                       # of recorded times; 0: at once
+    most_body: int = 4 << 20
+    tells_nearest: bool = False              # to a client that missed
+    on_replay: OnReplay | None = None
+    plays: bool = True                       # does any rule, in the mode `rules`?
+
+
+def make_route(row: Any) -> Route:
+    """Of a row of `recording_routes`. Raises KeyMistake."""
+    key = Key(query=row.query, ignored_query=row.ignored_query, fields=row.fields,
+              body=row.body, paths=row.body_paths, regexes=row.body_regexes,
+              ignored_paths=row.ignored_paths, ignored_form=row.ignored_form,
+              **dict.fromkeys(row.ignored, False))
+    return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
+                 key=key, after=row.after, lane=row.lane,
+                 refresh=row.refresh, refresh_ids=row.refresh_ids)
+
+
+class Player:
+    """Until `close`. `on_state` is called with each mode that comes into force.
+    `answers` are those of the session in force; unused if requests choose theirs."""
+
+    def __init__(self, on_state: "OnState", answers: Answers, gate: Gate | None = None,
+                 worker: int = 0) -> None:
+        self._gate = gate or Gate()
+        self.worker = worker                 # its number in identifiers of requests
+        self._on_state = on_state
+        self._answers = answers
+        self._settings: Settings | None = None
+        self._state = State()
+        self._state_mark: tuple[int, ...] = (-1,)
+        self._name = ""
+        self._told = Told()
+        self._in_force = Follower(
+            Shared(answers, self._told, self._gate), self._told.forget)
+        self._chosen: dict[str, Follower] = {}          # the last asked is the last
+        self._given_up: list[Follower] = []
+        self._nothing = Shared(Hits(), self._told, self._gate)
+        self._nothing.matcher = Matcher()
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._making: asyncio.Task[None] | None = None  # of answers at hand
+        self._held: dict[int, Far] = {}
+        self._lanes: SharedLanes | None = None
+        self._counted = 0.0
+        self._looks = asyncio.Lock()
+        self._failed = ""
+        self._first = "", 0                  # the name of the answers, and their number
+        self._asked: Asked | None = None
+
+    def set_rules(self, admits: Callable[[Asker, Glance], bool]) -> None:
+        """Whether the rules let a client make a request: of the snapshot in force."""
+        self._told.admits = admits
+
+    @property
+    def matcher(self) -> Matcher:
+        """Of the session in force."""
+        return self._in_force.matcher
+
+    def configure(self, settings: Settings) -> None:
+        """Raises KeyMistake if a route cannot be used, and then nothing has changed."""
+        before = self._settings
+        if settings == before:
+            return
+        Matcher(settings.routes)
+        is_elsewhere = before is not None and settings.directory != before.directory
+        if is_elsewhere:
+            self._close_lanes()
+        self._settings = settings
+        shared = self._in_force.shared
+        if settings.choice.is_free != (shared.answers is not self._answers):
+            shared.answers = Hits() if settings.choice.is_free else self._answers
+            self._answers.clear()
+        for one in self._followers():
+            one.configure(settings, is_elsewhere=is_elsewhere)
+        self._state_mark = (-1,)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._stop_making()
+        for one in [*self._followers(), *self._given_up]:
+            one.count_last_hits()
+            one.close()
+            one.shared.close()
+        self._close_lanes()
+        self._close_asked()
+        self._nothing.close()
+        for far in list(self._held.values()):
+            far.close()
+        self._held.clear()
+
+    def _followers(self) -> list[Follower]:
+        return [self._in_force, *self._chosen.values()]
+
+    # Called by the session.
+
+    def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
+              scheme: str, minor: int, has_body: bool, offers: bool, client: str,
+              user: str, shares: bool = False) -> Play:
+        request = (exchange, mode, head, host, port, scheme, minor, has_body, offers,
+                   Asker(user, client, shares))
+        settings = self._settings
+        assert settings is not None
+        if not settings.choice.is_free:
+            return Play(self._in_force.shared, *request)
+        try:
+            name = settings.choice.of(head.decode("latin-1"), user)
+        except SessionError as error:
+            return Misnamed(str(error), self._nothing, *request)
+        shared = self._choose(settings, name)
+        return Absent(name, self._nothing, *request) if shared is None else Play(
+            shared, *request)
+
+    def _choose(self, settings: Settings, name: str) -> Shared | None:
+        """None: there is no such session."""
+        if name in ("", self._name):
+            return self._in_force.shared
+        found = self._chosen.pop(name, None)
+        if found is None:
+            # Not for each name that a client makes up
+            if not (Path(settings.directory) / f"{name}{SUFFIX}").exists():
+                return None
+            found = Follower(Shared(Hits(), self._told, self._gate))
+            found.configure(settings, is_elsewhere=False)
+            self._wanted.set()
+        self._chosen[name] = found
+        if len(self._chosen) > MOST_FOLLOWED:
+            self._give_up(next(iter(self._chosen)))
+        return found.shared
+
+    def _give_up(self, name: str) -> None:
+        """Its answers of now stay."""
+        self._given_up.append(self._chosen.pop(name))
+        self._wanted.set()
+
+    def hold(self, far: "Far") -> None:
+        """The other end of a tunnel that has no origin: silent until that is closed."""
+        loop = asyncio.get_running_loop()
+        number = far.fileno()
+
+        def on_end() -> None:
+            with contextlib.suppress(OSError):
+                if far.recv(4096):
+                    return
+            loop.remove_reader(number)
+            self._held.pop(number, None)
+            far.close()
+
+        self._held[number] = far
+        loop.add_reader(number, on_end)
+
+    # Called for operators.
+
+    def tell(self) -> dict[str, Any]:
+        """The misses since the session came into force."""
+        return {"missed": self._told.missed,
+                "misses": list(map(describe, self._told.misses))}
+
+    # The files.
+
+    async def _watch(self) -> None:
+        while True:
+            await self._try_look(False)
+            if time.monotonic() - self._counted >= HITS_S:
+                self._counted = time.monotonic()
+                for one in self._followers():
+                    await one.count_hits()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), POLL_S)
+            self._wanted.clear()
+
+    async def look(self) -> str:
+        """Puts the files' content in force; returns why it cannot, or ""."""
+        return "" if self._task is None else await self._try_look(True)
+
+    async def _try_look(self, is_told: bool) -> str:
+        async with self._looks:
+            try:
+                await self._look(is_told)
+                self._failed = ""
+            except (OSError, ValueError, StoreError) as error:
+                if self._failed != str(error):
+                    self._failed = str(error)
+                    log.error("recordings: %s", error)
+                self._in_force.shared.be_ready()
+            return self._failed
+
+    async def _look(self, is_told: bool) -> None:
+        settings = self._settings
+        if settings is None:
+            return
+        folder = Path(settings.directory)
+        mark = mark_of(folder / NAME)
+        changed = mark != self._state_mark
+        if is_told and not changed:          # by files of the same time and number
+            changed = read_state(folder) != self._state
+        if changed:
+            self._stop_making()
+            state = read_state(folder)
+            self._state_mark, self._state = mark, state
+            self._name = state.session or settings.session
+            self._read_first(folder)
+        is_new = await self._follow(self._in_force, settings, self._name, changed)
+        await self._follow_chosen(settings, changed)
+        if changed:
+            # To record, beside answers: to find nothing but these
+            is_beside = self._state.mode == "record" and self._state.answers
+            self._on_state("cache" if is_beside else self._state.mode)
+        if is_new and self._plays(settings):
+            await self._make(settings)
+        if changed:
+            # Repeats of one message are not logged: of one session's, then
+            told = "recordings: mode %s, session " + self._name
+            if self._plays(settings):
+                log.info(told + ", %d recordings", self._state.mode, len(self.matcher))
+            else:
+                log.info(told, self._state.mode)
+
+    async def _make(self, settings: Settings) -> None:
+        """The rest is made meanwhile, or at the first use."""
+        self._stop_making()
+        task = self._making = asyncio.get_running_loop().create_task(
+            self._in_force.prepare(settings))
+        await asyncio.wait([task], timeout=MAKING_S)
+        if task.done():
+            task.result()
+
+    def _stop_making(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
+            self._making = None
+
+    async def _follow(self, one: Follower, settings: Settings, name: str, anew: bool
+                      ) -> bool:
+        return await one.look(settings, name, self._state.run, self._find_hold,
+                              plays=self._plays(settings), anew=anew)
+
+    async def _follow_chosen(self, settings: Settings, anew: bool) -> None:
+        """One that cannot be read is asked for in vain, and the others are not."""
+        for name, one in list(self._chosen.items()):
+            try:
+                await self._follow(one, settings, name, anew)
+                one.failed = ""
+            except (OSError, ValueError, StoreError) as error:
+                if one.failed != str(error):
+                    one.failed = str(error)
+                    log.error("recordings: %s", error)
+                one.shared.be_ready()
+            if one.is_gone and self._chosen.get(name) is one:
+                self._give_up(name)
+        given_up, self._given_up = self._given_up, []
+        for one in given_up:
+            await one.leave()
+            one.shared.be_ready()
+
+    def _read_first(self, folder: Path) -> None:
+        """Those that were there before keep their places."""
+        name, count = self._first
+        shared = self._in_force.shared
+        if name != self._state.answers:
+            self._close_asked()
+            name, count = self._state.answers, 0
+            shared.first = Matcher() if name else None
+            if name:
+                self._asked = Asked(folder, name)
+                shared.note = self._asked.note
+        if shared.first is not None:
+            answers = read_answers(folder, name)
+            for one in answers[count:]:
+                shared.first.add(one)
+            count = len(answers)
+        self._first = name, count
+
+    def _close_asked(self) -> None:
+        self._in_force.shared.note = None
+        if self._asked is not None:
+            self._asked.close()
+            self._asked = None
+
+    def _plays(self, settings: Settings) -> bool:
+        mode = self._state.mode
+        return settings.plays if mode == "rules" else mode not in _PLAYS_NONE
+
+    async def _find_hold(self) -> Hold | None:
+        settings = self._settings
+        if self._lanes is None and settings is not None and settings.program:
+            try:
+                self._lanes = await aside(
+                    SharedLanes, path_of(settings.directory, settings.program))
+            except (OSError, sqlite3.Error) as error:
+                log.error("recordings: each worker has places of its own: %s", error)
+        return None if self._lanes is None else self._lanes.hold
+
+    def _close_lanes(self) -> None:
+        if self._lanes is not None:
+            self._lanes.stop()
+            leave_aside(self._lanes.close)
+            self._lanes = None
+
+
+def describe(one: Missed) -> dict[str, Any]:
+    nearest = one.miss.nearest
+    details = one.miss.details
+    found = {"id": one.id, "at": one.at_s, "method": one.request.method,
+             "url": veil(one.request.url), "reason": one.miss.reason,
+             "differences": (details,) if details else ()}
+    if nearest is not None:
+        asked = nearest.recording
+        found |= {"nearest": asked.number, "nearest_method": asked.request.method,
+                  "nearest_url": veil(asked.request.url),
+                  "differences": nearest.differences}
+    return found
+
+
+class OnState(Protocol):
+    def __call__(self, mode: str, /) -> None: ...
+
+
+class Far(Protocol):
+    """A socket."""
+
+    def fileno(self) -> int: ...
+    def recv(self, most: int, /) -> bytes: ...
+    def close(self) -> None: ...

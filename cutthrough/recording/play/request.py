@@ -1,0 +1,450 @@
+"""One request that is replayed: its recording is found, and sent as its answer.
+
+    start ─> (the body) ─> the matcher ─> answer        with its chunks and trailers
+                                └─> pass_on, refuse     no recording answers it (R60)
+
+If nothing has to be waited for, all of that happens within `start`. A body counts in
+the worker's bound while it is here, and is read elsewhere if that is costly (R64, R69):
+exchange.work.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+import time
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from cutthrough.exchange.work import MOST_US, SMALL, Body, Busy, Unread, is_costly
+from cutthrough.recording.match import reading as apart
+from cutthrough.recording.match.conversing import Setting
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.matches import Draw, Match, Miss, Reading, TooLong
+from cutthrough.recording.match.misses import Asker, Missed
+from cutthrough.recording.model.heads import (
+    build_body,
+    build_head,
+    build_trailers,
+    has_body,
+    is_call,
+    read_request,
+    size_sent,
+)
+from cutthrough.recording.model.recording import Pattern, Recording, Request
+from cutthrough.recording.model.sharing import Reader, owner_of
+from cutthrough.recording.model.sluices import PIECE, Sluice, take, until_left, write
+from cutthrough.recording.play.alter import OnReplay, ReplayFailed, alter, changes
+from cutthrough.recording.play.calls import refusal
+from cutthrough.recording.play.in_step import InStep
+from cutthrough.recording.play.shared import Exchange, Shared
+from cutthrough.recording.play.websocket import play_websocket
+from cutthrough.recording.sessions.aside import aside
+
+log = logging.getLogger("cutthrough")
+
+# As policy's Recording has it
+REPLAYS, CACHES = 2, 3
+
+
+class Play:
+    wants_response = False                   # of filters: read by the session
+    __slots__ = ("_asker", "_collected", "_has_body", "_head", "_mode", "_offers",
+                 "_port", "_scheme", "_task", "body", "exchange", "host", "minor",
+                 "shared", "wants_upload")
+
+    def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
+                 host: str, port: int, scheme: str, minor: int, has_body: bool,
+                 offers: bool, asker: Asker) -> None:
+        """`offers`: an upgrade. Its body counts in the bounds of `asker`."""
+        self._offers, self._asker = offers, asker
+        self.shared, self.exchange, self._mode = shared, exchange, mode
+        self._head, self.host, self._port = head.decode("latin-1"), host, port
+        self._scheme, self.minor = scheme, minor
+        self._has_body = self.wants_upload = has_body
+        self.body = b""
+        self._collected: Body | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._has_body or self.shared.matcher is None:
+            self._begin(self._prepare())
+        else:
+            self._contain_decide()
+
+    def on_upload(self, sluice: Sluice) -> None:
+        """No recording answers it, and the origin is there."""
+        self._begin(self._send_body(sluice))
+
+    def end(self, label: str) -> None:
+        """The exchange has ended. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        self.drop_body()
+
+    def collect(self) -> Body:
+        """For the request's body, until the exchange ends."""
+        self._collected = self.shared.gate.memory.open(self._asker.name)
+        return self._collected
+
+    def drop_body(self) -> None:
+        self.body = b""
+        if self._collected is not None:
+            self._collected.close()
+            self._collected = None
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._contain(coroutine))
+        self._task = task
+        self.shared.tasks.add(task)
+        task.add_done_callback(self.shared.tasks.discard)
+
+    async def _contain(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except Exception:
+            log.exception("a request could not be replayed")
+            self.exchange.refuse("internal_error", "")
+
+    def _contain_decide(self) -> None:
+        try:
+            self.decide()
+        except Exception:
+            log.exception("a request could not be replayed")
+            self.exchange.refuse("internal_error", "")
+
+    async def _prepare(self) -> None:
+        shared = self.shared
+        if shared.matcher is None:
+            waiter = asyncio.get_running_loop().create_future()
+            shared.waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                shared.waiting.discard(waiter)
+        if not self._has_body:
+            self.decide()
+        elif is_call(self._head):
+            await InStep(self).run()
+        elif await self._collect():
+            self.decide()
+
+    async def _collect(self) -> bool:
+        """Reads the request's body. False: it is too long, or there is no room for it,
+        and the request has gone its way."""
+        exchange, most = self.exchange, self.shared.most_body
+        body = self.collect()
+        sluice = exchange.collect_request()
+        if sluice is None:
+            return False
+        exchange.send_continue()
+        while (piece := await take(sluice)) != b"":
+            if len(body) + len(piece) > most:
+                exchange.refuse("recording_missed", "the request's body is longer than "
+                                f"{most} bytes (recording_body): it is not compared")
+                return False
+            if not body.add(piece):
+                self.body = body.whole() + piece
+                exchange.keep_rest()
+                self.go_unread()
+                return False
+        self.body = body.whole()
+        exchange.end_of_request()
+        return True
+
+    def decide(self) -> None:
+        shared = self.shared
+        matcher = shared.matcher
+        assert matcher is not None
+        if shared.first is not None and self._answer_first(shared.first):
+            return
+        request = self.request(shared.wants_fields or self._has_body)
+        if (self._has_body or len(self._head) > SMALL) and (
+                shared.gate.is_apart and matcher.is_costly(request)):
+            self._begin(self._read_apart(matcher, request))
+        else:
+            self._settle(matcher, request, matcher.read(request))
+
+    async def _read_apart(self, matcher: Matcher, request: Request) -> None:
+        shared = self.shared
+        gate, rules = shared.gate, shared.rules
+        try:
+            changed, reading = await gate.run(
+                self._asker.name, apart.read, rules, request, False)
+            reading = reading._replace(request=changed or request)
+            patterns, holds = matcher.asks(reading), dict[Pattern, bool]()
+            if patterns:
+                holds = await gate.run(
+                    self._asker.name, apart.ask, patterns, reading.request, request)
+        except Busy:
+            self.go_unread()
+        except Unread as error:
+            self.miss(Miss(f"the request's body is not compared: {error}"))
+        else:
+            self._settle(matcher, request, reading, holds)
+
+    def _settle(self, matcher: Matcher, request: Request, reading: Reading,
+                known: dict[Pattern, bool] | None = None) -> None:
+        shared, holds = self.shared, known or {}
+        is_bounded = known is None and shared.gate.is_apart
+        found: Match | Miss | Draw
+        try:
+            found = matcher.draw(
+                request, reading, offers=self._offers, holds=holds, reader=self.reader,
+                seconds=MOST_US / 1e6 if is_bounded else math.inf)
+        except TooLong:
+            self._begin(self._read_apart(matcher, request))
+            return
+        if isinstance(found, Draw) and not matcher.is_shared:
+            found = matcher.take(found)
+        if isinstance(found, Draw) or shared.note is not None:
+            self._begin(self._settle_apart(matcher, request, reading, holds, found))
+        else:
+            self._follow(matcher, request, reading, found)
+
+    async def _settle_apart(self, matcher: Matcher, request: Request, reading: Reading,
+                            holds: dict[Pattern, bool], found: Match | Miss | Draw
+                            ) -> None:
+        shared = self.shared
+        while isinstance(found, Draw):
+            try:
+                found = await aside(matcher.take, found)
+            except KeyError:                 # a recording was deleted meanwhile
+                found = matcher.draw(request, reading, offers=self._offers, holds=holds,
+                                     reader=self.reader)
+        if shared.note is not None and (
+                isinstance(found, Match) or self._mode == REPLAYS):
+            await self._tell_asked(reading.request)
+        self._follow(matcher, request, reading, found)
+
+    def _follow(self, matcher: Matcher, request: Request, reading: Reading,
+                found: Match | Miss) -> None:
+        shared = self.shared
+        if isinstance(found, Match) and found.recording.response.status == 101 and (
+                not self._offers):          # by its patterns
+            found = Miss(f"recording {found.recording.number} is a WebSocket, which "
+                         "the request does not offer")
+        if isinstance(found, Miss):
+            if self._mode == REPLAYS:
+                self._explain(matcher, request, reading, found)
+            else:
+                self.miss(found)
+            return
+        shared.answers.count(found.recording.number)
+        if found.recording.response.status == 101:
+            self.exchange.switch(partial(self._converse, found))
+        elif changes(found, shared.on_replay):
+            self._answer_changed(found, shared.on_replay)
+        else:
+            self._answer(found.recording, found.is_last)
+
+    def _explain(self, matcher: Matcher, request: Request, reading: Reading,
+                 miss: Miss) -> None:
+        told, begun = self.shared.told, time.monotonic()
+        if not told.may_explain():
+            self.miss(Miss(miss.reason, details="so many requests are missed that the "
+                           "nearest recording is not looked for"))
+            return
+        if self.shared.first is not None and not len(matcher):
+            matcher = self.shared.first
+        found = matcher.explain(request, reading, miss, offers=self._offers,
+                                admits=told.admitted_to(self._asker))
+        likely = found.likely
+        if likely is None:
+            self.miss(found)
+        elif self.shared.gate.is_apart and any(
+                is_costly(one.body, one.field("content-encoding"))
+                for one in (reading.request, *(one.request for one in likely.asked))
+                if one.body):
+            self._begin(self._explain_apart(reading, found))
+        else:
+            found = Miss(found.reason, matcher.nearest(reading.request, likely))
+            told.explained(time.monotonic() - begun)
+            self.miss(found)
+
+    async def _explain_apart(self, reading: Reading, miss: Miss) -> None:
+        shared, begun = self.shared, time.monotonic()
+        try:
+            nearest = await shared.gate.run(
+                self._asker.name, apart.find_nearest, shared.rules, reading.request,
+                miss.likely)
+        except (Busy, Unread):
+            nearest = None
+        shared.told.explained(time.monotonic() - begun)
+        self.miss(Miss(miss.reason, nearest))
+
+    def miss(self, found: Miss) -> None:
+        if self._mode == REPLAYS:
+            self.refuse(self.note(found))
+        else:
+            self.shared.told.missed += 1
+            self.exchange.pass_on()
+
+    def go_unread(self) -> None:
+        """Without room or time for its body it goes on, if its rule allows that."""
+        if self._mode == REPLAYS:
+            self.exchange.refuse("content_limit", "")
+        else:
+            self.exchange.pass_on()
+
+    def note(self, found: Miss, number: str = "") -> str:
+        """Keeps it for operators, without the body. Returns the reply's text:
+        the reason, and the number under which they find the rest (R74)."""
+        shared = self.shared
+        assert shared.matcher is not None
+        number = number or self.exchange.id
+        shared.told.missed += 1
+        request = msgspec.structs.replace(self.request(True), body=b"")
+        shared.told.misses.append(Missed(
+            number, time.time(), shared.matcher.masked(request), found))
+        return str(found) if shared.tells_nearest else (
+            f"{found.reason} (request {number})")
+
+    def refuse(self, text: str) -> None:
+        """In the form that the client reads."""
+        if not is_call(self._head):
+            self.exchange.refuse("recording_missed", text)
+            return
+        self.exchange.end_as("recording_missed", text)
+        response = refusal(text)
+        head, chunked = build_head(response, "POST", self.minor)
+        body = build_body(response, "POST", chunked)
+        if not self.exchange.answer_whole(head, body):
+            sluice = self.exchange.answer(head)
+            sluice.write(body)
+            sluice.finish()
+
+    async def _tell_asked(self, masked: Request | None) -> None:
+        """`masked`: without its secrets, and perhaps without its fields."""
+        shared = self.shared
+        if shared.note is not None and shared.matcher is not None:
+            await shared.note(masked if masked is not None and masked.fields else
+                        shared.matcher.masked(self.request(True)))
+
+    def _answer_first(self, first: Matcher) -> bool:
+        """False: there is no such answer."""
+        found = first.match(self.request(True), explain=False)
+        if isinstance(found, Match):
+            self._begin(self._tell_and_answer(found))
+        return isinstance(found, Match)
+
+    async def _tell_and_answer(self, found: Match) -> None:
+        await self._tell_asked(None)
+        self._answer_changed(found, None)
+
+    def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
+        request = self.request(True)
+        if found.recording.template and self.shared.gate.is_apart and is_costly(
+                self.body, request.field("content-encoding")):
+            self._begin(self._fill_apart(found, request, hook))
+        else:
+            self._alter(found, request, hook)
+
+    async def _fill_apart(self, found: Match, request: Request, hook: OnReplay | None
+                          ) -> None:
+        try:
+            made = await self.shared.gate.run(
+                self._asker.name, apart.fill, found.recording, request, found.state)
+        except Busy:
+            self.exchange.refuse("content_limit", "")
+        except (Unread, ValueError) as error:
+            self.exchange.refuse("replay_failed", f"recording {found.recording.number},"
+                                 f" its template: {error}")
+        else:
+            self._alter(msgspec.structs.replace(
+                found, recording=msgspec.structs.replace(made, template=False)),
+                request, hook)
+
+    def _alter(self, found: Match, request: Request, hook: OnReplay | None) -> None:
+        try:
+            made = alter(found, request, hook)
+        except ReplayFailed as error:
+            self.exchange.refuse("replay_failed", str(error))
+        else:
+            self._answer(made, is_last=False)
+
+    def _converse(self, found: Match, far: socket.socket) -> None:
+        shared, asked = self.shared, self.request(True)
+        task = asyncio.get_running_loop().create_task(play_websocket(
+            far, found.recording, found.route, shared.speed, shared.most_body,
+            Setting(asked, shared.mask(asked), shared.rules, shared.gate,
+                    self._asker.name), partial(self.note, number=self.exchange.id)))
+        shared.tasks.add(task)
+        task.add_done_callback(shared.tasks.discard)
+
+    @property
+    def reader(self) -> Reader | None:
+        """None: it may be answered with all that is recorded."""
+        return Reader(owner_of(self._asker.user), self._asker.shares) if (
+            self._mode == CACHES) else None
+
+    def request(self, fields: bool) -> Any:
+        return read_request(self._head, self._scheme, self.host, self._port,
+                            self.body, fields=fields)
+
+    def _answer(self, recording: Recording, is_last: bool) -> None:
+        response = recording.response
+        method = self._head[:self._head.index(" ")]
+        head, chunked = build_head(response, method, self.minor)
+        if takes_time(recording, self.shared.speed):
+            self._begin(self._send(recording, head, chunked, method))
+            return
+        body = build_body(response, method, chunked)
+        matcher = self.shared.matcher
+        if is_last and self.shared.keeps and matcher is not None and (
+                self._mode != CACHES):       # where not all may read it
+            number = recording.number
+            self.exchange.keep(head, body, self.body, number, matcher.packed(number))
+        if self.exchange.answer_whole(head, body):
+            return
+        sluice = self.exchange.answer(head)
+        if body:
+            sluice.write(body)
+        sluice.finish()
+
+    async def _send(self, recording: Recording, head: bytes, chunked: bool, method: str
+                    ) -> None:
+        loop = asyncio.get_running_loop()
+        response, speed = recording.response, self.shared.speed
+        begun = loop.time() + recording.delay_us / 1e6
+        await asyncio.sleep(begun - loop.time()
+                            + (response.head_us / 1e6 / speed if speed else 0))
+        if not response.status:
+            await until_left()
+        sluice = self.exchange.answer(head)
+        if has_body(method, response.status):
+            for chunk in response.chunks:
+                if speed:
+                    wait_s = begun + chunk.at_us / 1e6 / speed - loop.time()
+                    if wait_s > 0:
+                        await asyncio.sleep(wait_s)
+                if chunk.data:
+                    await write(sluice, chunk.data, chunked)
+            if response.cut_by_client:
+                await until_left()
+            elif response.is_cut:
+                self.exchange.end_short()
+            elif chunked:
+                sluice.write(build_trailers(response.trailers))
+        sluice.finish()
+
+    async def _send_body(self, sluice: Sluice) -> None:
+        chunked = self.exchange.send_collected()
+        await write(sluice, self.body, chunked)
+        self.drop_body()
+        while piece := await take(sluice):   # if it was collected in part
+            await write(sluice, piece, chunked)
+        if chunked:
+            sluice.write(b"0\r\n\r\n")
+        sluice.finish()
+
+
+def takes_time(recording: Recording, speed: float) -> bool:
+    """Its answer is not sent at once, or not in one piece, or not whole."""
+    response = recording.response
+    return bool(speed or recording.delay_us or response.is_cut
+                or size_sent(response) > PIECE)

@@ -1,0 +1,111 @@
+"""The common parts of all replays of a session, and its calls for each of them."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from cutthrough.exchange.work import Gate
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.match.misses import Told
+from cutthrough.recording.model.recording import Message, Request
+from cutthrough.recording.model.sluices import Sluice
+from cutthrough.recording.play.alter import OnReplay
+
+
+class Exchange(Protocol):
+    """The session's services; none after the exchange's end."""
+
+    @property
+    def id(self) -> str: ...                 # as the access log has it
+    def answer(self, head: bytes) -> Sluice: ...
+    def answer_whole(self, head: bytes, body: bytes) -> bool: ...
+    def refuse(self, label: str, text: str) -> None: ...
+    def collect_request(self) -> Sluice | None: ...
+    def end_of_request(self) -> None: ...
+    def keep_rest(self) -> None: ...
+    def answer_meanwhile(self, head: bytes) -> Sluice: ...
+    def end_short(self) -> None: ...
+    def end_as(self, label: str, text: str) -> None: ...
+    def send_continue(self) -> None: ...
+    def keep(self, head: bytes, body: bytes, sent: bytes, number: int, packed: bytes
+             ) -> None: ...
+    def switch(self, function: Callable[[socket.socket], None]) -> None: ...
+    def pass_on(self) -> None: ...
+    def send_collected(self) -> bool: ...
+
+
+class Answers(Protocol):
+    """The answers that the session sends without a Play, and each one's replays."""
+
+    by_fields: bool
+
+    def clear(self) -> None: ...
+    def prepare(self, is_inside: bool, port: int, host: bytes, line: bytes, head: bytes,
+                body: bytes, number: int, packed: bytes) -> bool: ...
+    def count(self, number: int) -> None: ...
+    def take_hits(self) -> dict[int, int]: ...
+
+
+def no_mask(request: Request) -> Callable[[Message], Message]:
+    return lambda message: message
+
+
+class Hits:
+    """Of a session by the requests' choice: none of its answers are at hand."""
+
+    by_fields = False
+
+    def __init__(self) -> None:
+        self._hits: dict[int, int] = {}
+
+    def clear(self) -> None: ...
+
+    def prepare(self, *_answer: object) -> bool:
+        return False
+
+    def count(self, number: int) -> None:
+        self._hits[number] = self._hits.get(number, 0) + 1
+
+    def take_hits(self) -> dict[int, int]:
+        hits, self._hits = self._hits, {}
+        return hits
+
+
+class Shared:
+    """The common state of a session's plays."""
+
+    def __init__(self, answers: Answers, told: Told, gate: Gate | None = None) -> None:
+        self.answers, self.told = answers, told
+        self.gate = gate or Gate()
+        self.matcher: Matcher | None = None  # None: the session is being read
+        self.rules = b""                     # of the matcher, for other processes
+        self.waiting: set[asyncio.Future[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.speed = 0.0                     # of recorded times; 0: at once
+        self.wants_fields = False
+        self.most_body = 4 << 20
+        self.tells_nearest = False           # to clients (R74)
+        # Of the messages of a request's WebSocket
+        self.mask: Callable[[Request], Callable[[Message], Message]] = no_mask
+        self.on_replay: OnReplay | None = None
+        self.first: Matcher | None = None    # answers before recordings
+        # With them: writes requests down
+        self.note: Callable[[Request], Awaitable[None]] | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Answers are kept at hand."""
+        return self.first is None and not isinstance(self.answers, Hits)
+
+    def be_ready(self) -> None:
+        if self.matcher is None:
+            self.matcher = Matcher()
+        for one in self.waiting:
+            if not one.done():
+                one.set_result(None)
+        self.waiting.clear()
+
+    def close(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()

@@ -1,0 +1,1 @@
+"""Exchanges that become recordings."""

@@ -1,0 +1,258 @@
+"""The file of one session, in the process for writing recordings.
+
+If the file cannot be written, some recordings wait for it; more are lost and counted.
+"""
+
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from cutthrough.capture.batch import Batch
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.store import Refused, StoreError
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.model.heads import Known
+from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.record.making import Maker
+from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.record.taping import make_recording
+from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
+from cutthrough.recording.sessions.session import Manifest, NoSession, Turn
+
+log = logging.getLogger("cutthrough")
+
+# Between two looks at the bounds of the session
+PRUNE_S = 10.0
+SETTLE_S = 0.5
+# Between two attempts to write, and how many wait for that
+AGAIN_S = 0.5
+# The writer waits so long for a lock: captures wait for it, too
+LOCK_S = 1.0
+LOOK_S = 0.1                                 # … at the end
+MOST_WAITING, MOST_BYTES = 10_000, 32 << 20
+PART_ROWS = 64
+
+
+class NotMade(ValueError):
+    """There are too many sessions: nothing waits for this session."""
+
+
+class Book:
+    """`may_be_made` raises NotMade if the file must not be made."""
+
+    def __init__(self, name: str, settings: Recordings, maker: Maker,
+                 may_be_made: Callable[[], None]) -> None:
+        self._path = Path(settings.directory) / f"{name}{SUFFIX}"
+        self._name, self._settings, self._maker = name, settings, maker
+        self._may_be_made = may_be_made
+        self._session: Session | None = None
+        self._rows = Batch(len(VALUES))
+        self._failed = ""
+        self.waiting: list[Recording] = []   # until they can be written
+        self._tried = 0.0
+        self._written = 0.0                  # 0: the session's file has all of it
+        self._pruned = time.monotonic()
+
+    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
+        """Returns how many could not be written."""
+        if not (self._maker.has_hook or self.waiting or self._failed):
+            return self._write_rows(taped, turn)
+        known: Known = {}
+        made = [found for one in taped if (found := self._maker.make(one, known))]
+        return self._put(made, turn) if made or self.waiting else 0
+
+    def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
+        """As `write`: only rare and waiting exchanges become Recordings."""
+        known: Known = {}
+        try:
+            session = self.open()
+        except NotMade as error:
+            return self._lose(len(taped), error)
+        except (OSError, ValueError, StoreError) as error:
+            return self._wait([
+                made for one in taped if (made := self._maker.make(one, known))], error)
+        kept, left = list[Taped | Recording](), iter(taped)
+        try:
+            session.put_rows(self._make_rows(session, left, known, kept), turn)
+        except Exception as error:
+            waiting = [one if isinstance(one, Recording) else make_recording(one, known)
+                       for one in kept]
+            waiting += [made for one in left if (made := self._maker.make(one, known))]
+            if is_of_file(error):
+                return self._wait(waiting, error)
+            return self._put_alone(session, waiting)
+        if kept:
+            self._written = time.monotonic()
+        return 0
+
+    def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
+                   kept: list[Taped | Recording]) -> Iterator[Batch]:
+        """In parts small enough for a CPU's cache until SQLite has them; in one part if
+        bodies are read, because the file is locked while the next parts are made.
+        `kept` has the recordings of the exchanges taken."""
+        rows = self._rows
+        maker = RowMaker(session.masker, rows)
+        most = None if session.masker.reads_bodies else PART_ROWS
+        while part := list(itertools.islice(taped, most)):
+            rows.clear()
+            for one in part:
+                if maker.add(one):
+                    kept.append(one)
+                elif (made := self._maker.make(one, known)) and (
+                        row := self._row(session, made)):
+                    rows.append(row)
+                    kept.append(made)
+            if len(rows):
+                yield rows
+
+    def _row(self, session: Session, one: Recording) -> tuple[object, ...] | None:
+        """None if it cannot be redacted: it is lost, and counted (R71)."""
+        try:
+            return session.row(one)
+        except Exception as error:
+            self._maker.failures.add(error)
+            return None
+
+    def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
+        """Writes them behind the waiting recordings. Returns how many are lost."""
+        if self.waiting:                     # they are of no turn
+            turn = None
+        waiting, self.waiting = self.waiting + made, []
+        if self._failed and time.monotonic() - self._tried < AGAIN_S:
+            return self._keep(waiting)
+        try:
+            session = self.open()
+        except NotMade as error:
+            return self._lose(len(waiting), error)
+        except (OSError, ValueError, StoreError) as error:
+            return self._wait(waiting, error)
+        rows = [row for one in waiting if (row := self._row(session, one))]
+        try:
+            session.put_rows([Batch.of(rows, len(VALUES))], turn)
+        except Exception as error:
+            return self._wait(waiting, error) if is_of_file(error) else (
+                self._put_alone(session, waiting))
+        self._written = time.monotonic()
+        if self._failed:
+            log.warning("recordings are written again")
+        self._failed = ""
+        return 0
+
+    def _put_alone(self, session: Session, waiting: list[Recording]) -> int:
+        """Each alone, if a recording keeps them from being written together (R71)."""
+        for number, one in enumerate(waiting):
+            try:
+                if row := self._row(session, one):
+                    session.put_rows([Batch.of([row], len(VALUES))])
+            except Exception as error:
+                if is_of_file(error):
+                    return self._wait(waiting[number:], error)
+                self._maker.failures.add(error)
+        return 0
+
+    def _wait(self, waiting: list[Recording], error: Exception) -> int:
+        self._note(error)
+        self._tried = time.monotonic()
+        return self._keep(waiting)
+
+    def _lose(self, count: int, error: Exception) -> int:
+        self._note(error)
+        return count
+
+    def _keep(self, waiting: list[Recording]) -> int:
+        self.waiting = waiting[:count_fitting(waiting)]
+        return len(waiting) - len(self.waiting)
+
+    def _note(self, error: Exception) -> None:
+        if self._failed != str(error):
+            self._failed = str(error)
+            log.error("recordings cannot be written: %s", error)
+        self.close()
+
+    def open(self) -> Session:
+        """The session; if it is missing, it is made, with the configured redaction and
+        bounds. Raises OSError, ValueError and StoreError."""
+        if self._session is not None:
+            if self._session.is_there:
+                return self._session
+            log.warning("recordings: %s was deleted or moved; it is made again",
+                        self._path)
+        self.close()
+        sessions = Sessions(self._settings.directory)
+        try:
+            self._session = sessions.open(self._name)
+        except NoSession:
+            self._may_be_made()
+            self._session = sessions.create(self._name, manifest_of(self._settings))
+        self._session.wait_for_lock(LOCK_S)
+        return self._session
+
+    def move(self) -> None:
+        if self._session is not None and self._session.log_size.is_long:
+            with contextlib.suppress(StoreError):
+                self._session.settle()
+
+    def prune(self) -> None:
+        """When nothing is to be written."""
+        now = time.monotonic()
+        if self.waiting and now - self._tried >= AGAIN_S:
+            self._put([])
+        if self._session is not None and self._written and (
+                now - self._written >= SETTLE_S):
+            self._written = 0.0
+            with contextlib.suppress(StoreError):
+                self._session.settle()
+        if self._session is not None and now - self._pruned >= PRUNE_S:
+            self._pruned = now
+            with contextlib.suppress(StoreError):
+                self._session.read_bounds()
+
+    def finish(self, until: float) -> int:
+        """Writes the waiting recordings, tried until then. Returns how many are
+        lost."""
+        while self.waiting:
+            self._tried = 0.0
+            self._put([])
+            if self.waiting and time.monotonic() >= until:
+                log.error("%d recordings are lost: %s", len(self.waiting), self._failed)
+                break
+            if self.waiting:
+                time.sleep(LOOK_S)
+        lost, self.waiting = len(self.waiting), []
+        self.close()
+        return lost
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def is_of_file(error: Exception) -> bool:
+    """If not, it is perhaps of a recording."""
+    return isinstance(error, StoreError) and not isinstance(error, Refused)
+
+
+def count_fitting(waiting: Iterable[Recording]) -> int:
+    """How many, from the first on, may wait."""
+    left, count = MOST_BYTES, 0
+    for one in waiting:
+        left -= len(one.request.body)
+        left -= sum([len(chunk.data) for chunk in one.response.chunks])
+        left -= sum([len(message.data) for message in one.response.messages])
+        if left < 0 or count == MOST_WAITING:
+            break
+        count += 1
+    return count
+
+
+def manifest_of(settings: Recordings) -> Manifest:
+    """Of a new session."""
+    return Manifest(
+        redaction=Redaction(fields=settings.fields, query=settings.query,
+                            json=settings.json, body=settings.body),
+        count=settings.count, age_s=settings.age)

@@ -1,0 +1,73 @@
+"""A recording of an exchange from the ring, after the operator's hook."""
+
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from cutthrough.capture.failures import Failures
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.model.heads import Known
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.record.taping import NotWhole, make_recording
+
+log = logging.getLogger("cutthrough")
+
+OnRecord = Callable[[Recording], Recording | None]
+
+
+class Maker:
+    def __init__(self, hooks: str, cuts: str, failures: Failures | None = None
+                 ) -> None:
+        """`hooks`: module:class; "": there are none. `cuts`: as of make_recording.
+        `failures`: counts failures without a fault of the exchange."""
+        self.failures = failures or Failures("recorded")
+        self._on_record = find_hook(hooks)
+        self._cuts = cuts
+        self._partial = 0
+
+    @property
+    def has_hook(self) -> bool:
+        return self._on_record is not None
+
+    def make(self, one: Taped, known: Known) -> Recording | None:
+        """None: it is not recorded."""
+        try:
+            found: Any = make_recording(one, known, self._cuts)
+            if self._on_record is not None:
+                found = self._on_record(found)
+            if found is None or isinstance(found, Recording):
+                return found
+            raise TypeError(f"on_record returned {type(found).__name__}")
+        except NotWhole as error:
+            self.leave_out(one, error)
+        except (Exception, SystemExit) as error:         # the operator's code may
+            self.failures.add(error)
+            self.leave_out(one, error)
+        return None
+
+    def leave_out(self, one: Taped, error: BaseException) -> None:
+        self._partial += 1
+        if self._partial & (self._partial - 1) == 0:
+            log.warning("an answer of %s is not recorded: %s (%d so far)",
+                        one.host, error, self._partial)
+
+
+def find_hook(name: str) -> OnRecord | None:
+    """The method on_record of `module:Class`, or None. If it cannot be had, nothing is
+    recorded: it may be there to remove secrets."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+        found: OnRecord | None = getattr(made, "on_record", None)
+        return found
+    except (Exception, SystemExit) as error:
+        reason = f"{name}: {type(error).__name__}: {error}"
+        log.error("nothing is recorded: %s", reason)
+
+        def refuse(one: Recording) -> Recording | None:
+            raise NotWhole(reason)
+
+        return refuse

@@ -1,0 +1,148 @@
+"""Recordings of exchanges that rules record, in files: each in the session it is of.
+
+    exchanges ──> the session in force, or the one that a request chooses ──> its Book
+
+The session in force is read from the mode's file for each batch.
+"""
+
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+from cutthrough.capture.failures import Failures
+from cutthrough.capture.settings import Recordings
+from cutthrough.capture.taped import Taped
+from cutthrough.recording.record.book import Book, NotMade, count_fitting
+from cutthrough.recording.record.making import Maker
+from cutthrough.recording.sessions.choice import Choice
+from cutthrough.recording.sessions.directory import SUFFIX
+from cutthrough.recording.sessions.modes import read_state
+from cutthrough.recording.sessions.retention import Retention
+from cutthrough.recording.sessions.session import SessionError, Turn
+
+log = logging.getLogger("cutthrough")
+
+# Files that are open, the last used ones
+MOST_OPEN = 32
+# For files that are locked when the writer ends
+END_S = 5.0
+# Files of a directory in which requests may make a new one
+MOST_SESSIONS = 1000
+
+
+class Recorder:
+    def __init__(self, settings: Recordings, failures: Failures | None = None
+                 ) -> None:
+        """`failures`: counts exchanges that fail for a reason of this program."""
+        self._settings = settings
+        self._choice = Choice(settings.session_field, settings.session_user)
+        self._maker = Maker(settings.hooks, settings.cuts, failures)
+        self._retention = Retention(settings.directory)
+        self._books: dict[str, Book] = {}    # the last used is the last
+        self._name = settings.session
+        self._unread = ""
+        self._lost = 0
+
+    def write(self, taped: list[Taped], turn: Turn | None = None) -> int:
+        """Returns how many could not be written. `turn`: of which `taped` is all."""
+        if not self._choice.is_free:
+            return self.book().write(taped, turn) + self._cut()
+        groups: dict[str, list[Taped]] = {}
+        for one in taped:
+            try:
+                groups.setdefault(
+                    self._choice.of(one.up_head, one.user), []).append(one)
+            except SessionError as error:
+                self._maker.leave_out(one, error)
+        lost = sum(self.book(name).write(group, turn) for name, group in groups.items())
+        return lost + self._cut()
+
+    def _cut(self) -> int:
+        """Of all books together, no more may wait than of one."""
+        waiting = [one for book in self._books.values() for one in book.waiting]
+        if not waiting:
+            return 0
+        left = fitting = count_fitting(waiting)
+        for book in self._books.values():
+            del book.waiting[left:]
+            left -= len(book.waiting)
+        return len(waiting) - fitting
+
+    def book(self, name: str = "") -> Book:
+        """"": of the session in force."""
+        is_chosen = name != ""
+        name = name or self._in_force()
+        found = self._books.pop(name, None)
+        if found is None:
+            if len(self._books) >= MOST_OPEN:
+                self._drop()
+            found = Book(name, self._settings, self._maker,
+                         self._check_number if is_chosen else _may_always)
+        self._books[name] = found
+        return found
+
+    def _in_force(self) -> str:
+        """If the mode's file cannot be read, its former content counts."""
+        try:
+            state = read_state(self._settings.directory)
+        except (OSError, ValueError) as error:
+            if self._unread != str(error):
+                self._unread = str(error)
+                log.error("recordings go into session %s: the mode cannot be read: %s",
+                          self._name, error)
+        else:
+            self._unread, self._name = "", state.session or self._settings.session
+        return self._name
+
+    def _drop(self) -> None:
+        """The book that was used longest ago, of those without waiting recordings."""
+        name = next((name for name, one in self._books.items() if not one.waiting),
+                    next(iter(self._books)))
+        dropped = self._books.pop(name)
+        self._lost += len(dropped.waiting)
+        dropped.close()
+
+    def _check_number(self) -> None:
+        directory = Path(self._settings.directory)
+        if sum(1 for _ in directory.glob(f"*{SUFFIX}")) >= MOST_SESSIONS:
+            raise NotMade(f"{directory} has {MOST_SESSIONS} sessions, and requests "
+                          "make no more")
+
+    def take_lost(self) -> int:
+        """How many were lost since the last call, beside those that `write` tells."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    @property
+    def fails(self) -> bool:
+        """Some recordings wait until they can be written: of the session in force, or
+        of any if requests choose."""
+        return any(one.waiting for name, one in self._books.items()
+                   if self._choice.is_free or name == self._name)
+
+    def move(self) -> None:
+        """Between two batches: SQLite's log goes to the file, if it is long."""
+        for one in self._books.values():
+            one.move()
+
+    def prune(self) -> None:
+        """When nothing is to be written."""
+        for one in self._books.values():
+            one.prune()
+        with contextlib.suppress(OSError):
+            self._retention.prune()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait until they can be written."""
+        return sum(len(one.waiting) for one in self._books.values())
+
+    def close(self) -> int:
+        """Returns how many are lost; it has been logged."""
+        until = time.monotonic() + END_S
+        return self.take_lost() + sum(
+            one.finish(until) for one in self._books.values())
+
+
+def _may_always() -> None: ...

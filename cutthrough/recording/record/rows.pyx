@@ -1,0 +1,389 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Exchanges out of the ring -> rows of a session: what `make_recording`, `Masker.recording` and
+the encoder make of most exchanges, in a tenth of the time.
+
+A row's data is a Recording in MessagePack. Of a batch, equal heads are read, redacted and encoded
+once. What is rare, or must be looked at as a whole, makes no row, and goes the long way.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy
+from msgspec.msgpack import Encoder
+
+from cutthrough.exchange.content import join_chunks
+from cutthrough.capture.batch cimport BLOB, TEXT, Batch
+from cutthrough.capture.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
+from cutthrough.capture.taped cimport Taped
+from cutthrough.capture.texts cimport Text, is_ascii, latin1_of
+from cutthrough.recording.model.heads import read_request, read_response
+from cutthrough.recording.model.masking import repeats
+from cutthrough.recording.model.recording import find
+from cutthrough.recording.record.taping import CONDITIONAL, field_of, unframe
+
+cdef enum:
+    # Bytes of a row beside its texts, and of a chunk beside its data: at most
+    MOST_WORDS = 256
+    MOST_OF_CHUNK = 40
+    MOST_BESIDE_HOST = 32       # scheme, brackets and port of a URL
+
+cdef object encode = Encoder().encode
+
+
+cdef class _Known:
+    """The reading of a head, as entries of a map."""
+    cdef bytes entries
+    cdef int count
+    cdef int status
+    cdef bint is_chunked
+    cdef str coding                         # of a response
+    cdef object echoes                      # of a request: values that its answer may repeat, or None
+
+
+cdef class RowMaker:
+    """Adds rows to one batch, and has secrets of heads: only as long as the batch is made."""
+    cdef object _masker
+    cdef Batch _batch
+    cdef _Heads _requests, _responses
+    cdef Text *_pieces                      # of an answer, each behind its time
+    cdef size_t _n_pieces, _most_pieces
+
+    def __cinit__(self, masker, Batch batch not None):
+        self._masker, self._batch = masker, batch
+        self._requests, self._responses = _Heads.__new__(_Heads), _Heads.__new__(_Heads)
+
+    def __dealloc__(self):
+        free(self._pieces)
+
+    def add(self, Taped one not None):
+        """Adds the same row as Session.row. False: it needs a Recording, or cannot be
+        one."""
+        cdef size_t n_cells = self._batch.n_cells
+        try:
+            return self._add(one)
+        except Exception:                   # make_recording says why
+            self._batch.drop_from(n_cells)
+            return False
+
+    cdef bint _add(self, Taped one) except -1:
+        cdef const char *head = one.up_text.data
+        cdef const char *target
+        cdef const char *protocol
+        cdef const char *query
+        cdef size_t n, n_target, n_query = 0, n_path, n_protocol
+        cdef bytes up = one.up
+        cdef list unframed = None               # keeps the pieces
+        cdef _Known request, response
+        if self._masker.reads_bodies or one.pieces or one.was_cut or one.begun_us <= 0 or (
+                one.asked is not None) or (
+                not one.up_text.n or not one.down_text.n or one.reason != "ok"):
+            return False
+        if <uint64_t>PyBytes_GET_SIZE(up) != one.up_bytes or self._take(one) != one.down_bytes:
+            return False
+        response = self._response(one.down_text)
+        if response.status in CONDITIONAL:
+            return False
+        protocol = <const char *>memchr(head, b"\r", one.up_text.n)
+        if protocol == NULL or protocol + 1 == head + one.up_text.n or protocol[1] != b"\n":
+            return False
+        n = protocol - head
+        target = <const char *>memchr(head, b" ", n)
+        if target == NULL:
+            return False
+        target += 1
+        protocol = <const char *>memchr(target, b" ", head + n - target)
+        if protocol == NULL or memchr(protocol + 1, b" ", head + n - protocol - 1) != NULL:
+            return False
+        n_target = protocol - target
+        protocol += 1
+        n_protocol = head + n - protocol
+        if not (is_ascii(head, n) and is_ascii(one.host_text.data, one.host_text.n)
+                and is_ascii(one.user_text.data, one.user_text.n)):
+            return False
+        request = self._request(one.up_text, n)
+        query = <const char *>memchr(target, b"?", n_target)
+        n_path = n_target
+        if query != NULL:
+            n_path = query - target
+            query += 1
+            n_query = n_target - n_path - 1
+            if n_query == 0:
+                n_target -= 1
+        if up and (one.up_chunked or request.is_chunked):
+            up, ended = join_chunks(up)
+            if not ended:
+                return False
+        if one.down_chunked:
+            unframed = contents(one)
+            if unframed is None:
+                return False
+            self._take_list(unframed)
+        if request.echoes is not None and repeats(
+                request.echoes, response.entries, response.coding, self._joined()):
+            return False
+        self._batch.number(one.begun_us)
+        self._batch.number(0)
+        self._batch.text(head, target - head - 1)
+        put_url(self._batch, one, target, n_target)
+        self._batch.number(response.status)
+        self._batch.text(b"", 0)
+        put_data_of(self._batch, one, request, response, head, target, n_path, query, n_query,
+                    protocol, n_protocol, up, self._pieces, self._n_pieces)
+        return True
+
+    cdef uint64_t _take(self, Taped one) except? 0:
+        """Its pieces. Returns how many bytes they have without their times."""
+        cdef const Record *record = one.first
+        cdef uint64_t moved = 0
+        if one.timed is not None:
+            return self._take_list(one.timed)
+        self._n_pieces = 0
+        while record != one.end:
+            if record.kind == TIMED_DOWN:
+                moved += self._take_piece(payload_of(record), record.length)
+            record = behind(record)
+        return moved
+
+    cdef uint64_t _take_list(self, list timed) except? 0:
+        cdef bytes piece
+        cdef uint64_t moved = 0
+        self._n_pieces = 0
+        for piece in timed:
+            moved += self._take_piece(PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+        return moved
+
+    cdef inline uint64_t _take_piece(self, const char *data, size_t n) except? 0:
+        cdef void *grown
+        if self._n_pieces == self._most_pieces:
+            grown = realloc(self._pieces, 2 * (self._most_pieces + 8) * sizeof(Text))
+            if grown == NULL:
+                raise MemoryError
+            self._pieces, self._most_pieces = <Text *>grown, 2 * (self._most_pieces + 8)
+        self._pieces[self._n_pieces].data = data
+        self._pieces[self._n_pieces].n = n
+        self._n_pieces += 1
+        return n - TIME_BYTES
+
+    cdef bytes _joined(self):
+        cdef size_t i
+        return b"".join([PyBytes_FromStringAndSize(
+            self._pieces[i].data + TIME_BYTES, self._pieces[i].n - TIME_BYTES)
+            for i in range(self._n_pieces)])
+
+    cdef _Known _response(self, Text head):
+        cdef _Known made = self._responses.known(head)
+        if made is None:
+            status, reason, protocol, fields = read_response(latin1_of(head))
+            made = _Known.__new__(_Known)
+            made.status = status
+            made.coding = find(fields, "content-encoding").lower()
+            fill_in(made, {"status": status, "reason": reason, "protocol": protocol,
+                           "fields": self._masker.fields(fields)})
+            self._responses.keep(made)
+        return made
+
+    cdef _Known _request(self, Text head, size_t begin):
+        """Of the fields, which begin there."""
+        cdef Text lines
+        cdef _Known made
+        lines.data, lines.n = head.data + begin, head.n - begin
+        made = self._requests.known(lines)
+        if made is None:
+            text = latin1_of(head)
+            fields = read_request(text, "", "", 0).fields
+            made = _Known.__new__(_Known)
+            made.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            made.echoes = self._masker.echoes(fields)
+            fill_in(made, {"fields": self._masker.fields(fields)})
+            self._requests.keep(made)
+        return made
+
+
+cdef class _Heads:
+    """Those of a batch. Most have the same lines as the one before."""
+    cdef dict _known
+    cdef bytes _last
+    cdef _Known _last_known
+
+    def __cinit__(self):
+        self._known = {}
+
+    cdef _Known known(self, Text head):
+        """None: it has to be read, and `keep` keeps the reading."""
+        if self._last is None or <size_t>PyBytes_GET_SIZE(self._last) != head.n or (
+                memcmp(PyBytes_AS_STRING(self._last), head.data, head.n) != 0):
+            self._last = PyBytes_FromStringAndSize(head.data, head.n)
+            self._last_known = self._known.get(self._last)
+        return self._last_known
+
+    cdef int keep(self, _Known made) except -1:
+        self._last_known = self._known[self._last] = made
+        return 0
+
+
+cdef int fill_in(_Known made, dict entries) except -1:
+    cdef list parts = []
+    for name, value in entries.items():
+        if value and not (name == "protocol" and value == "HTTP/1.1"):
+            parts += [encode(name), encode(value)]
+    made.entries, made.count = b"".join(parts), len(parts) // 2
+    return 0
+
+
+cdef list contents(Taped one):
+    """The pieces without the framing of chunks; None: trailers follow."""
+    found, trailers = unframe(zip(one.times, one.down, strict=True))
+    if trailers:
+        return None
+    return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in found]
+
+
+cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
+                     const char *method, const char *target, size_t n_path, const char *query,
+                     size_t n_query, const char *protocol, size_t n_protocol, bytes up,
+                     const Text *pieces, size_t n_pieces) except -1:
+    cdef size_t n_up = PyBytes_GET_SIZE(up), i
+    cdef size_t size = MOST_WORDS + one.host_text.n + one.user_text.n
+    size += (protocol + n_protocol - method) + n_up
+    cdef bint has_protocol = n_protocol != 8 or memcmp(protocol, b"HTTP/1.1", 8) != 0
+    cdef int64_t head_us = max(<int64_t>0, one.wait_us), at_us
+    cdef uint32_t n_chunks = 0
+    cdef char *at
+    size += PyBytes_GET_SIZE(request.entries) + PyBytes_GET_SIZE(response.entries)
+    for i in range(n_pieces):
+        n_chunks += pieces[i].n > TIME_BYTES
+        size += pieces[i].n + MOST_OF_CHUNK
+    at = put_map(batch.begin_of(BLOB, size), 4)
+    at = put_text(at, b"request", 7)
+    at = put_map(at, 5 + (n_query > 0) + (n_up > 0) + has_protocol + request.count)
+    at = put_text(at, b"method", 6)
+    at = put_text(at, method, target - method - 1)
+    at = put_text(at, b"scheme", 6)
+    at = put_text(at, b"https", 5) if one.is_intercepted else put_text(at, b"http", 4)
+    at = put_text(at, b"host", 4)
+    at = put_text(at, one.host_text.data, one.host_text.n)
+    at = put_text(at, b"port", 4)
+    at = put_number(at, one.port)
+    at = put_text(at, b"path", 4)
+    at = put_text(at, target, n_path)
+    if n_query:
+        at = put_text(at, b"query", 5)
+        at = put_text(at, query, n_query)
+    at = put_bytes(at, request.entries)
+    if n_up:
+        at = put_text(at, b"body", 4)
+        at = put_data(at, PyBytes_AS_STRING(up), n_up)
+    if has_protocol:
+        at = put_text(at, b"protocol", 8)
+        at = put_text(at, protocol, n_protocol)
+    at = put_text(at, b"response", 8)
+    at = put_map(at, response.count + (head_us > 0) + (n_chunks > 0))
+    at = put_bytes(at, response.entries)
+    if head_us:
+        at = put_text(at, b"head_us", 7)
+        at = put_number(at, head_us)
+    if n_chunks:
+        at = put_text(at, b"chunks", 6)
+        at = put_array(at, n_chunks)
+        for i in range(n_pieces):
+            if pieces[i].n == TIME_BYTES:
+                continue
+            memcpy(&at_us, pieces[i].data, TIME_BYTES)
+            at = put_map(at, 2)
+            at = put_text(at, b"at_us", 5)
+            at = put_number(at, head_us + max(<int64_t>0, at_us - one.head_at_us))
+            at = put_text(at, b"data", 4)
+            at = put_data(at, pieces[i].data + TIME_BYTES, pieces[i].n - TIME_BYTES)
+    at = put_text(at, b"created_us", 10)
+    at = put_number(at, one.begun_us)
+    at = put_text(at, b"owner", 5)          # as sharing.owner_of
+    at = put_text(at, one.user_text.data, one.user_text.n) if one.user_text.n else (
+        put_text(at, b":", 1))
+    return batch.end_at(at)
+
+
+cdef int put_url(Batch batch, Taped one, const char *target, size_t n_target) except -1:
+    """As Request.url."""
+    cdef const char *host = one.host_text.data
+    cdef size_t n_host = one.host_text.n
+    cdef bint is_v6 = memchr(host, b":", n_host) != NULL
+    cdef char *at = batch.begin_of(TEXT, n_host + n_target + MOST_BESIDE_HOST)
+    at = copied(at, b"https://", 8) if one.is_intercepted else copied(at, b"http://", 7)
+    if is_v6:
+        at = copied(at, b"[", 1)
+    at = copied(at, host, n_host)
+    if is_v6:
+        at = copied(at, b"]", 1)
+    if one.port != (443 if one.is_intercepted else 80):
+        at += snprintf(at, 7, b":%d", one.port)
+    return batch.end_at(copied(at, target, n_target))
+
+
+cdef inline char *copied(char *at, const char *data, Py_ssize_t n) noexcept nogil:
+    memcpy(at, data, n)
+    return at + n
+
+
+cdef inline char *put_bytes(char *at, bytes data) noexcept:
+    return copied(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+# MessagePack: the shortest form of each.
+
+cdef inline char *put_big(char *at, uint8_t mark, uint64_t number, int n) noexcept nogil:
+    """A mark, and n bytes of a number."""
+    cdef int i
+    at[0] = <char>mark
+    for i in range(n):
+        at[n - i] = <char>(number >> 8 * i)
+    return at + 1 + n
+
+
+cdef inline char *put_number(char *at, uint64_t number) noexcept nogil:
+    if number < 0x80:
+        at[0] = <char>number
+        return at + 1
+    if number < 0x100:
+        return put_big(at, 0xcc, number, 1)
+    if number < 0x10000:
+        return put_big(at, 0xcd, number, 2)
+    if number >> 32 == 0:
+        return put_big(at, 0xce, number, 4)
+    return put_big(at, 0xcf, number, 8)
+
+
+cdef inline char *put_map(char *at, int n) noexcept nogil:
+    at[0] = <char>(0x80 | n)                # all have fewer than 16 entries
+    return at + 1
+
+
+cdef inline char *put_array(char *at, uint32_t n) noexcept nogil:
+    if n < 16:
+        at[0] = <char>(0x90 | n)
+        return at + 1
+    return put_big(at, 0xdc, n, 2) if n < 0x10000 else put_big(at, 0xdd, n, 4)
+
+
+cdef inline char *put_text(char *at, const char *data, Py_ssize_t n) noexcept nogil:
+    if n < 32:
+        at[0] = <char>(0xa0 | n)
+        at += 1
+    elif n < 0x100:
+        at = put_big(at, 0xd9, n, 1)
+    elif n < 0x10000:
+        at = put_big(at, 0xda, n, 2)
+    else:
+        at = put_big(at, 0xdb, n, 4)
+    return copied(at, data, n)
+
+
+cdef inline char *put_data(char *at, const char *data, Py_ssize_t n) noexcept nogil:
+    if n < 0x100:
+        at = put_big(at, 0xc4, n, 1)
+    elif n < 0x10000:
+        at = put_big(at, 0xc5, n, 2)
+    else:
+        at = put_big(at, 0xc6, n, 4)
+    return copied(at, data, n)

@@ -1,0 +1,262 @@
+"""An exchange out of the ring -> a recording. Only whole ones are recorded, except
+a stream, or a call of gRPC, whose client, or origin, has left: it is recorded as cut.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+from cutthrough.capture.messages import Message as Passed
+from cutthrough.capture.messages import read_messages
+from cutthrough.capture.taped import Taped
+from cutthrough.exchange.content import join_chunks
+from cutthrough.recording.match.begins import whole_messages
+from cutthrough.recording.model.heads import Known, is_call, read_request, read_response
+from cutthrough.recording.model.recording import (
+    Chunk,
+    Fields,
+    Message,
+    Recording,
+    Response,
+    find,
+)
+from cutthrough.recording.model.sharing import owner_of
+
+MOST_LINE = 65536
+# Another client asks without a condition, or for another range
+CONDITIONAL = (206, 304)
+# The endings of an exchange that is left before its end, by any side
+LEFT = ("client_closed", "client_reset", "origin_reset", "response_truncated",
+        "idle_timeout", "write_timeout", "lifetime", "drained", "stopped", "cut")
+BY_CLIENT = ("client_closed", "client_reset")
+# A stream's units by its media type: the end of the last one that is whole
+_LINE = re.compile(rb".*\n", re.S)
+_STREAMS = {
+    "text/event-stream": re.compile(rb".*(?:\r\n\r\n|\n\n|\r\r)", re.S),
+    "application/x-ndjson": _LINE, "application/ndjson": _LINE,
+    "application/jsonl": _LINE, "application/stream+json": _LINE}
+
+_NO_HEAD: tuple[int, str, str, Fields] = 0, "", "", ()
+
+Pieces = list[tuple[int, bytes]]             # each with its number
+
+
+class NotWhole(ValueError):
+    """It cannot be played again, with the reason."""
+
+
+def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
+                   ) -> Recording:
+    """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
+    recorded as cut (recording_cut). Raises NotWhole."""
+    if one.pieces:
+        return _of_websocket(one)
+    is_rpc = is_call(one.up_head)
+    # Its type is unknown
+    is_silent = (is_rpc and cuts == "any" and one.is_unanswered
+                 and one.reason in BY_CLIENT)
+    if one.reason != "ok" and (one.reason not in LEFT or not one.down_head) and (
+            not is_silent):
+        raise NotWhole(f"it ended as {one.reason}")
+    if one.was_cut or not one.up_head or not (one.down_head or is_silent):
+        raise NotWhole("the ring had no room for all of it")
+    down_bytes = sum([len(piece) for piece in one.down])
+    # Of an answer without a head nothing is counted
+    if (len(one.up), down_bytes) != (one.up_bytes, 0 if is_silent else one.down_bytes):
+        raise NotWhole("a body is longer than recording_body")
+    up, places = one.up, None
+    is_chunked = one.up_chunked or (
+        up != b"" and "chunked" in field_of(one.up_head, "transfer-encoding"))
+    head_at, asked_at = one.head_asked, one.asked
+    ended = True
+    if up and is_chunked:
+        up, ended = join_chunks(up)
+    if is_rpc and (one.asked is not None or not ended):
+        if asked_at is None:
+            head_at, asked_at = len(one.up), [len(one.up)] * len(one.down)
+        up, places = find_places(one, {head_at, *asked_at}, is_chunked)
+    elif not ended:
+        raise NotWhole("the request's last chunk is missing")
+    status, reason, protocol, fields = (
+        _NO_HEAD if is_silent else read_response(one.down_head, known))
+    left = one.reason != "ok"
+    if left and not is_silent:
+        _judge_left(one, fields, cuts)
+    if status in CONDITIONAL:
+        raise NotWhole(f"{status} answers a client that has a part of it")
+    pieces, times = list(enumerate(one.down)), one.times
+    trailers: Fields = ()
+    head_asked, asked, end_asked = -1, [-1] * len(pieces), -1
+    if places is not None and asked_at is not None:
+        head_asked = places[head_at]
+        asked = [places[at] for at in asked_at]
+        end_asked = asked[-1] if asked else head_asked
+    if one.down_chunked:
+        pieces, trailers, is_whole = read_chunks(pieces)
+        left = left and not is_whole
+        if not (left or is_whole):
+            raise NotWhole("the last chunk is missing")
+    if left:
+        pieces = _whole_part(pieces, _kind(fields), is_rpc)
+    if left and is_rpc:
+        # What was asked, and not answered, was asked before somebody left
+        up, end_asked = up[:whole_messages(up)], places[len(one.up)] if places else -1
+    head_us = max(0, one.wait_us)
+    return Recording(
+        request=read_request(
+            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port,
+            up, known=known),
+        response=Response(
+            status=status, reason=reason, protocol=protocol, fields=fields,
+            head_us=head_us, trailers=trailers, chunks=tuple([
+                Chunk(head_us + max(0, times[n] - one.head_at_us), data, asked[n])
+                for n, data in pieces if data]),
+            head_asked=head_asked, end_asked=end_asked, is_cut=left,
+            cut_by_client=left and is_rpc and one.reason in BY_CLIENT),
+        created_us=one.begun_us, owner=owner_of(one.user))
+
+
+def _judge_left(one: Taped, fields: Fields, cuts: str) -> None:
+    """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
+    that is not found there."""
+    is_stream = _kind(fields) in _STREAMS or is_call(one.up_head)
+    length = field_of(one.up_head, "content-length")
+    if cuts == "none" or (cuts == "streams" and not is_stream) or (
+            find(fields, "content-length")) or (
+            length and length != str(len(one.up))):
+        raise NotWhole(f"it ended as {one.reason}")
+    if find(fields, "content-encoding").lower() not in ("", "identity"):
+        raise NotWhole(f"it ended as {one.reason}, and what came of it has a coding")
+
+
+def _kind(fields: Fields) -> str:
+    return find(fields, "content-type").partition(";")[0].strip().lower()
+
+
+def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
+    """Without the event, the line or the message that is not whole: it is none to its
+    client."""
+    body = b"".join([data for _, data in pieces])
+    if is_rpc:
+        left = whole_messages(body)
+    elif kind in _STREAMS:
+        match = _STREAMS[kind].match(body)
+        left = match.end() if match else 0
+    else:
+        return pieces
+    kept = Pieces()
+    for number, data in pieces:
+        kept.append((number, data[:left]))
+        left -= len(kept[-1][1])
+    return kept
+
+
+def find_places(one: Taped, wanted: set[int], is_chunked: bool
+                ) -> tuple[bytes, dict[int, int]]:
+    """The content of the request's body, and how much of it is in the first so many
+    bytes: -1 for all, and its end. An answer may come before that end, which is not
+    there then."""
+    bounds = sorted(wanted | {0, len(one.up)})
+    pieces = [(end, one.up[begin:end]) for begin, end in pairwise(bounds)]
+    ended = field_of(one.up_head, "content-length") == str(len(one.up))
+    if is_chunked:
+        pieces, _, ended = read_chunks(pieces)
+    places, at = dict.fromkeys(bounds, 0), 0
+    for end, data in pieces:
+        at += len(data)
+        places[end] = at
+    at = 0
+    for end in bounds:                       # a piece may have framing alone
+        at = places[end] = max(at, places[end])
+    if ended:
+        places[len(one.up)] = -1
+    return b"".join([data for _, data in pieces]), places
+
+
+def _of_websocket(one: Taped) -> Recording:
+    """However it ended. Extensions are undone, pings and pongs left out."""
+    moved = [sum([len(piece.data) for piece in one.pieces if piece.is_up == is_up])
+             for is_up in (True, False)]
+    if one.was_cut or not one.up_head or not one.down_head:
+        raise NotWhole("the ring had no room for all of it")
+    if moved != [one.up_bytes, one.down_bytes]:
+        raise NotWhole("its messages are longer than recording_body")
+    found, state = read_messages(one.pieces, one.down_head)
+    if state is not None or any(message.state for message in found):
+        raise NotWhole("its messages cannot be read")
+    status, reason, protocol, fields = read_response(one.down_head)
+    return Recording(
+        request=read_request(
+            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port),
+        response=Response(
+            status=status, reason=reason, protocol=protocol, fields=fields,
+            head_us=max(0, one.wait_us), messages=tuple(
+                _message(message, max(0, one.pieces[message.piece].at_us
+                                      - one.head_at_us))
+                for message in found if message.kind not in ("ping", "pong"))),
+        created_us=one.begun_us, owner=owner_of(one.user))
+
+
+def _message(message: Passed, at_us: int) -> Message:
+    data, code = message.content, None
+    if message.kind == "close":
+        code = int.from_bytes(data[:2]) if len(data) >= 2 else None
+        data = data[2:]
+    return Message(at_us, message.is_up, message.kind, data, code)
+
+
+def field_of(head: str, name: str) -> str:
+    """In lower case."""
+    pairs = [line.partition(":")[::2] for line in head.split("\r\n")[1:]]
+    return find(tuple(pairs), name).lower()
+
+
+def unframe(pieces: Iterable[tuple[int, bytes]]
+            ) -> tuple[list[tuple[int, bytes]], Fields]:
+    """The content of a body in chunks, each piece with its number, and its trailers.
+    Raises NotWhole."""
+    found, trailers, ended = read_chunks(pieces)
+    if not ended:
+        raise NotWhole("the last chunk is missing")
+    return found, trailers
+
+
+def read_chunks(pieces: Iterable[tuple[int, bytes]]
+                ) -> tuple[list[tuple[int, bytes]], Fields, bool]:
+    """As `unframe`, and whether the last chunk is there."""
+    found: list[tuple[int, bytes]] = []
+    line = bytearray()                       # of a size, or of the trailers
+    left, behind, trailers = 0, 0, list[tuple[str, str]]()
+    is_last = ended = False
+    for number, piece in pieces:
+        at = 0
+        while at < len(piece):
+            if ended:
+                raise NotWhole("bytes follow the last chunk")
+            if left:
+                data = piece[at:at + left]
+                found.append((number, data))
+                at += len(data)
+                left -= len(data)
+                behind = 0 if left else 1    # its line's end
+                continue
+            end = piece.find(b"\n", at)
+            line += piece[at:end + 1 if end >= 0 else len(piece)]
+            at = end + 1 if end >= 0 else len(piece)
+            if len(line) > MOST_LINE:
+                raise NotWhole("a chunk's line is too long")
+            if end < 0:
+                continue
+            text = line.strip(b"\r\n").decode("latin-1")
+            line.clear()
+            if behind:
+                behind = 0
+            elif not is_last:
+                left = int(text.partition(";")[0].strip(), 16)
+                is_last = left == 0
+            elif text:
+                name, _, value = text.partition(":")
+                trailers.append((name, value.strip(" \t")))
+            else:
+                ended = True
+    return found, tuple(trailers), ended

@@ -1,0 +1,1 @@
+"""Where recordings are: sessions in files, directories and PostgreSQL."""

@@ -1,0 +1,141 @@
+"""Files as copies of a database's sessions, so each worker has them at hand.
+
+    database ── changes ──> DIRECTORY/NAME.session ──> players of all workers
+
+A copy has the numbers of its session, and no bounds, because a recording deleted there
+is deleted here. Counts of replays go the other way. A copy is whole when it appears,
+and while the database is away its last state is replayed. Two programs may follow into
+one file: each change is made once.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from cutthrough.capture.sqlite_store import transaction
+from cutthrough.recording.model.key import read_key
+from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
+from cutthrough.recording.sessions.postgres import Changes, PostgresSession
+from cutthrough.recording.sessions.session import SessionError, encode
+
+# Recordings of one transaction
+STEP = 200
+# Hits of one transaction
+MOST_HITS = 1000
+
+_TAKE = """
+INSERT INTO recordings (number, created_us, hits, method, url, status, tags, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
+    created_us = excluded.created_us, method = excluded.method, url = excluded.url,
+    status = excluded.status, tags = excluded.tags, data = excluded.data
+"""
+
+
+class Copy(Session):
+    """A file following a session."""
+
+    def __init__(self, path: Path, key: bytes, identity: str = "",
+                 session: PostgresSession | None = None) -> None:
+        """`session`: of a new file. Raises OSError and StoreError."""
+        made = None if session is None else msgspec.structs.replace(
+            session.manifest, count=0, age_s=0, copy_of=identity, copied=(0, 0))
+        super().__init__(path, key, made)
+        # Deletions in the middle are a transaction of their own
+        self._is_sure = False
+        with transaction(self._base, self._path):
+            self._base.execute("CREATE INDEX IF NOT EXISTS recordings_hit "
+                               "ON recordings (number) WHERE hits > 0")
+
+    def follow(self, session: PostgresSession) -> bool:
+        """Takes some of the changes. False: it has all. Raises StoreError."""
+        found = session.changes_behind(self.manifest.copied, STEP)
+        is_new = found.at != self.manifest.copied
+        if is_new:
+            self._take(found)
+        if found.is_all and (is_new or not self._is_sure):
+            if len(self) != found.total:     # some in the middle were deleted
+                self._keep(session.numbers())
+            self._is_sure = True
+        return not found.is_all
+
+    def _take(self, found: Changes) -> None:
+        before = self.manifest.copied
+        self._is_sure = False
+        with transaction(self._base, self._path):
+            self.manifest = self._read_manifest()
+            if self.manifest.copied != before:
+                return                       # another program has done it
+            ((last,),) = self._select("SELECT max(number) FROM recordings", ())
+            if last and any(one.number <= last for one in found.recordings):
+                self._note_edit()
+            self._base.executemany(_TAKE, [
+                (one.number, *self._values(msgspec.structs.replace(
+                    one, number=0, hits=0))) for one in found.recordings])
+            self._base.execute(
+                "DELETE FROM recordings WHERE number < ?", (found.first,))
+            made = msgspec.structs.replace(self.manifest, copied=found.at)
+            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
+        self.manifest = made
+
+    def _keep(self, numbers: list[int]) -> None:
+        with transaction(self._base, self._path):
+            here = {number for (number,) in self._select(
+                "SELECT number FROM recordings", ())}
+            self._delete(here.difference(numbers))
+
+    def tell_hits(self, session: PostgresSession) -> None:
+        """Adds the hits of this host to the session's. Raises StoreError."""
+        while rows := self._select("SELECT number, hits FROM recordings WHERE hits > 0 "
+                                   "LIMIT ?", (MOST_HITS,)):
+            session.hit(dict(rows))
+            with transaction(self._base, self._path):
+                self._base.executemany(
+                    "UPDATE recordings SET hits = hits - ? WHERE number = ?",
+                    [(hits, number) for number, hits in rows])
+
+
+def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Copy:
+    """The copy of this session; if it is missing, it is made whole. Raises OSError and
+    StoreError, and SessionError if the file is no copy."""
+    folder = Path(directory)
+    path, key = folder / f"{name}{SUFFIX}", read_key(folder / "key")
+    if path.exists():
+        if not is_copy(path, key):
+            raise SessionError(
+                f"{path}: is a session of this host alone; to have it in the database, "
+                "export it, delete it, and import it with --url-file")
+        found = Copy(path, key)
+        if found.manifest.copy_of == session.identity:
+            return found
+        found.close()
+        Sessions(folder).delete(name)        # its session was deleted
+    new = folder / f".new-{secrets.token_hex(8)}"
+    try:
+        made = Copy(new, key, session.identity, session)
+        try:
+            while made.follow(session):
+                pass
+        finally:
+            made.close()
+        with contextlib.suppress(FileExistsError):   # of another program
+            path.hardlink_to(new)
+    finally:
+        new.unlink(missing_ok=True)
+    return Copy(path, key)
+
+
+def drop_copy(directory: str | Path, name: str) -> None:
+    """Drops the copy when its session no longer exists. A session of this host alone
+    stays. Raises OSError and StoreError."""
+    folder = Path(directory)
+    path = folder / f"{name}{SUFFIX}"
+    if path.exists() and is_copy(path, read_key(folder / "key")):
+        Sessions(folder).delete(name)
+
+
+def is_copy(path: Path, key: bytes) -> bool:
+    found = Session(path, key)
+    found.close()
+    return found.manifest.copy_of != ""

@@ -1,0 +1,443 @@
+"""Sessions in files: a directory of them, each with the recordings of one session.
+
+    DIRECTORY/            0700
+      key                 of the hashes that stand for secrets; not in any session
+      NAME.session        SQLite, 0600
+
+A file that follows a session of a database (`copies.py`) may only be read: what is
+changed here would be changed on this host alone.
+"""
+
+import contextlib
+import itertools
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import cutthrough
+from cutthrough.capture.batch import Batch
+from cutthrough.capture.sqlite_insert import Inserter
+from cutthrough.capture.sqlite_place import Place
+from cutthrough.capture.sqlite_store import (
+    BUSY_MS,
+    MOST_WAL_BYTES,
+    PAGE_BYTES,
+    explained,
+    make_file,
+    transaction,
+    use_wal,
+)
+from cutthrough.capture.store import split_words
+from cutthrough.recording.model.key import read_key
+from cutthrough.recording.model.masking import Masker
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions.log_size import MOST_LOG_BYTES, LogSize, pages_of
+from cutthrough.recording.sessions.session import (
+    MOST_PRUNED,
+    MOST_READS,
+    VERSION,
+    AnySession,
+    AnySessions,
+    Manifest,
+    NoSession,
+    Read,
+    Row,
+    SessionError,
+    Turn,
+    check_name,
+    encode,
+    masked,
+    read,
+    read_manifest,
+)
+from cutthrough.recording.sessions.turns import take
+
+SUFFIX = ".session"
+# Of recordings that are read at a time, and one more: some 2 ms
+READ_BYTES = 1 << 20
+# Of SQLite, between two looks at the clock
+STEPS_TO_LOOK = 10_000
+
+_SCHEMA = f"""
+CREATE TABLE manifest (data BLOB NOT NULL);
+CREATE TABLE recordings (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, created_us INTEGER NOT NULL,
+    hits INTEGER NOT NULL, method TEXT NOT NULL, url TEXT NOT NULL,
+    status INTEGER NOT NULL, tags TEXT NOT NULL, data BLOB NOT NULL);
+PRAGMA user_version = {VERSION};
+"""
+# Of operators, made with the first
+_READS = ("CREATE TABLE IF NOT EXISTS reads (at_ms INTEGER NOT NULL, uid INTEGER NOT "
+          "NULL, verb TEXT NOT NULL, what TEXT NOT NULL, found INTEGER NOT NULL)")
+# Of a recording, without its number
+VALUES = ("created_us", "hits", "method", "url", "status", "tags", "data")
+_INSERT = (f"INSERT INTO recordings ({', '.join(VALUES)}) "
+           f"VALUES ({', '.join('?' * len(VALUES))})")
+_ROW = "number, created_us, hits, data"
+# A failure ends the transaction, so SQLite needs no file with which to undo a statement
+_VERB = "INSERT OR FAIL INTO"
+
+
+class Session(AnySession):
+    """One file."""
+
+    def __init__(self, path: Path, key: bytes, made: Manifest | None = None) -> None:
+        """`made`: of a new file. Raises OSError, StoreError and KeyMistake."""
+        self._path = str(path)
+        if made is not None:
+            Masker(made.redaction, key)      # a mistake in it leaves no file
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                             | os.O_CLOEXEC, 0o600))
+        make_file(self._path)
+        self._place = Place(self._path)
+        self._count, self._counted_at = 0, -1        # recordings, and at which version
+        self.log_size = LogSize()
+        self._base = self._connect(made)
+        self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
+        self.manifest = self._read_manifest()
+        self.key, self.masker = key, Masker(self.manifest.redaction, key)
+
+    def _connect(self, made: Manifest | None) -> sqlite3.Connection:
+        with explained(self._path):
+            base = sqlite3.connect(          # one thread after the other
+                self._path, timeout=BUSY_MS / 1000, isolation_level=None,
+                check_same_thread=False)
+            base.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            use_wal(base)
+            base.execute("PRAGMA synchronous = NORMAL")
+            base.execute("PRAGMA secure_delete = ON")
+            base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+            base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
+            (version,) = base.execute("PRAGMA user_version").fetchone()
+            if made is not None and version == 0:
+                base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+                base.execute("INSERT INTO manifest VALUES (?)", (encode(made),))
+            elif version != VERSION:
+                base.close()
+                raise SessionError(
+                    f"{self._path}: has version {version} of the tables, and this "
+                    f"program has {VERSION}" if version else
+                    f"{self._path}: is no session")
+        return base
+
+    def _read_manifest(self) -> Manifest:
+        with explained(self._path):
+            row = self._base.execute("SELECT data FROM manifest").fetchone()
+        try:
+            return read_manifest(row[0] if row else b"")
+        except SessionError as error:
+            raise SessionError(f"{self._path}: {error}") from None
+
+    @contextlib.contextmanager
+    def _changed(self) -> Iterator[None]:
+        if self.manifest.copy_of:
+            raise SessionError(
+                f"{self._path}: follows a session in PostgreSQL: change that one "
+                "(--url-file), or delete this file and make a session")
+        try:
+            with transaction(self._base, self._path):
+                yield
+        except BaseException:
+            self._counted_at = -1
+            raise
+
+    def read_bounds(self) -> None:
+        """Another program may have set them."""
+        self.manifest = self._read_manifest()
+
+    def set_bounds(self, count: int, age_s: float) -> None:
+        made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
+        with self._changed():
+            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
+        self.manifest = made
+
+    def add(self, recordings: Iterable[Recording]) -> list[Recording]:
+        made = masked(self.masker, recordings)
+        kept = []
+        with self._changed():
+            for one in made:
+                number = self._base.execute(_INSERT, self._values(one)).lastrowid
+                kept.append(msgspec.structs.replace(one, number=number or 0))
+            self._count += len(kept)
+            self._prune(MOST_PRUNED + len(kept))
+        return kept
+
+    def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
+        self.put_rows([Batch.of(map(self._values, masked(self.masker, recordings)),
+                                len(VALUES))], turn)
+
+    def row(self, one: Recording) -> tuple[object, ...]:
+        """Redacted, for `put_rows`."""
+        return self._values(*masked(self.masker, [one]))
+
+    def put_rows(self, batches: Iterable[Batch], turn: Turn | None = None) -> None:
+        """Adds recordings of which rows were made, redacted, for this session, in one
+        transaction. `turn`: of which they are all that this session gets; if a writer
+        that was killed has added them, nothing is added."""
+        batches = filter(len, batches)
+        first = next(batches, None)
+        if first is None:
+            return
+        with self._changed():
+            if turn is not None and not take(self._base, turn):
+                return
+            before, pages = self._count, 0
+            for rows in itertools.chain([first], batches):
+                self._count += self._inserter.insert(rows)
+                pages += pages_of(rows)
+            pruned = self._prune_first(MOST_PRUNED + self._count - before)
+            self.log_size.add(pages, pruned > 0)
+
+    def settle(self) -> None:
+        """Moves writes from SQLite's log to the file, unless it is read."""
+        self.log_size.clear()
+        with explained(self._path):
+            self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    @staticmethod
+    def _values(one: Recording) -> tuple[object, ...]:
+        return (one.created_us, one.hits, one.request.method, one.request.url,
+                one.response.status, " ".join(one.tags), encode(one))
+
+    def prune(self) -> int:
+        with self._changed():
+            return self._prune(MOST_PRUNED)
+
+    def _prune(self, most: int) -> int:
+        found = self._prune_first(most)
+        if self.manifest.age_s:              # others may be older: they were imported
+            found += self._delete([number for (number,) in self._base.execute(
+                "SELECT number FROM recordings WHERE created_us < ? "
+                "ORDER BY number LIMIT ?", (self._oldest_us(), most))])
+        return found
+
+    def _prune_first(self, most: int) -> int:
+        """Deletes from the first recording on, until one is within the bounds: without
+        reading all of the file."""
+        bound, last = self.manifest.count, 0
+        if bound and (over := min(self._number() - bound, most)) > 0:
+            ((last,),) = self._base.execute(
+                "SELECT number FROM recordings ORDER BY number LIMIT 1 OFFSET ?",
+                (over - 1,))
+        if self.manifest.age_s:
+            oldest_us = self._oldest_us()
+            for number, created_us in self._base.execute(
+                    "SELECT number, created_us FROM recordings WHERE number > ? "
+                    "ORDER BY number LIMIT ?", (last, most)):
+                if created_us >= oldest_us:
+                    break
+                last = number
+        found = self._base.execute(
+            "DELETE FROM recordings WHERE number <= ?", (last,)).rowcount if last else 0
+        self._count -= found
+        return found
+
+    def _number(self) -> int:
+        """As len(), which reads all of the file: only if another connection has
+        changed it, or a change has failed."""
+        version = self.version()
+        if version != self._counted_at:
+            self._count, self._counted_at = len(self), version
+        return self._count
+
+    def _oldest_us(self) -> int:
+        return time.time_ns() // 1000 - int(self.manifest.age_s * 1e6)
+
+    def _delete(self, numbers: Iterable[int]) -> int:
+        """Readers read the whole session again."""
+        found = sum(self._base.execute(
+            "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
+            for number in numbers)
+        self._count -= found
+        if found:
+            self._note_edit()
+        return found
+
+    def _note_edit(self) -> None:
+        self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
+
+    def read_behind(self, number: int, most: int) -> list[Recording]:
+        found, size = list[Recording](), 0
+        with explained(self._path):
+            for row in self._base.execute(
+                    f"SELECT {_ROW} FROM recordings WHERE number > ? "
+                    "ORDER BY number LIMIT ?", (number, most)):
+                found.append(self._read(row))
+                size += len(row[-1])
+                if size >= READ_BYTES:
+                    break
+        return found
+
+    def version(self) -> int:
+        """Differs from the last one if another program has changed the file."""
+        return int(self._select("PRAGMA data_version", ())[0][0])
+
+    def oldest(self) -> int | None:
+        """The lowest number. Those below it were deleted, the oldest first."""
+        found: int | None = self._select("SELECT min(number) FROM recordings", ())[0][0]
+        return found
+
+    def oldest_us(self) -> int | None:
+        """When the first of those that are left was recorded. Reads the whole file."""
+        found: int | None = self._select(
+            "SELECT min(created_us) FROM recordings", ())[0][0]
+        return found
+
+    def get(self, number: int) -> Recording | None:
+        rows = self._select(
+            f"SELECT {_ROW} FROM recordings WHERE number = ?", (number,))
+        return self._read(rows[0]) if rows else None
+
+    def search(self, words: str, most: int = 100, before: int = 0) -> list[Recording]:
+        return [self._read(row) for row in self._search(_ROW, words, before, most)]
+
+    def rows(self, words: str, most: int, before: int = 0) -> list[Row]:
+        columns = ", ".join(Row._fields).replace("size", "length(data)")
+        return [Row(*row) for row in self._search(columns, words, before, most)]
+
+    def _search(self, columns: str, words: str, before: int, most: int
+                ) -> list[tuple[Any, ...]]:
+        where, values = ["1"], list[object]()
+        if before:
+            where.append("number < ?")
+            values.append(before)
+        for word in split_words(words):
+            where.append("(method || ' ' || url || ' ' || tags LIKE ? OR "
+                         "instr(data, ?))")
+            values += [f"%{word}%", word.encode()]
+        return self._select(
+            f"SELECT {columns} FROM recordings WHERE {' AND '.join(where)} "
+            "ORDER BY number DESC LIMIT ?", (*values, most))
+
+    def stop_at(self, deadline: float) -> None:
+        self._base.set_progress_handler(
+            lambda: time.monotonic() > deadline, STEPS_TO_LOOK)
+
+    def edit(self, one: Recording) -> bool:
+        made = self.masker.recording(one)
+        with self._changed():
+            self._note_edit()
+            return self._base.execute(
+                "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
+                "status = ?, tags = ?, data = ? WHERE number = ?",
+                (*self._values(made), one.number)).rowcount == 1
+
+    def edits(self) -> int:
+        """How often recordings were changed, or deleted while older ones stayed. It is
+        the file's application_id."""
+        return int(self._select("PRAGMA application_id", ())[0][0])
+
+    def delete(self, numbers: Iterable[int]) -> int:
+        with self._changed():
+            return self._delete(numbers)
+
+    def hit(self, hits: dict[int, int]) -> None:
+        rows = msgspec.json.encode(hits).decode()
+        # One statement: other threads have Python meanwhile
+        with transaction(self._base, self._path):
+            self._base.execute(
+                "UPDATE recordings SET hits = hits + new.value FROM json_each(?) new "
+                "WHERE number = CAST(new.key AS INTEGER)", (rows,))
+
+    def log(self, verb: str, what: str, found: int) -> None:
+        with transaction(self._base, self._path):
+            self._base.execute(_READS)
+            self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?)", (
+                time.time_ns() // 1_000_000, os.getuid(), verb, what, found))
+            self._base.execute("DELETE FROM reads WHERE rowid <= (SELECT max(rowid) "
+                               "FROM reads) - ?", (MOST_READS,))
+
+    def reads(self) -> list[Read]:
+        with transaction(self._base, self._path):
+            self._base.execute(_READS)
+        return [Read(*row) for row in self._select(
+            "SELECT at_ms, uid, '', verb, what, found FROM reads ORDER BY rowid DESC",
+            ())]
+
+    def __len__(self) -> int:
+        return int(self._select("SELECT count(*) FROM recordings", ())[0][0])
+
+    def size(self) -> int:
+        with explained(self._path):
+            return os.stat(self._path).st_size
+
+    def _select(self, statement: str, values: Sequence[object]
+                ) -> list[tuple[Any, ...]]:
+        with explained(self._path):
+            return self._base.execute(statement, values).fetchall()
+
+    def _read(self, row: tuple[int, ...]) -> Recording:
+        try:
+            return read(*row)                # type: ignore[arg-type]
+        except SessionError as error:
+            raise SessionError(f"{self._path}: {error}") from None
+
+    def wait_for_lock(self, seconds: float) -> None:
+        """At most so long, from now on."""
+        with explained(self._path):
+            self._base.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
+    @property
+    def is_there(self) -> bool:
+        """False: its file was deleted, or another has its name."""
+        return self._place.is_there
+
+    def close(self) -> None:
+        self._place.close(self._base)
+
+
+class Sessions(AnySessions):
+    """The sessions of a directory, which is made if it does not exist."""
+
+    def __init__(self, directory: str | Path) -> None:
+        """Raises OSError."""
+        self._directory = Path(directory)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._key = read_key(self._directory / "key")
+
+    def names(self) -> list[str]:
+        return sorted(path.name.removesuffix(SUFFIX)
+                      for path in self._directory.glob(f"*{SUFFIX}"))
+
+    def create(self, name: str, manifest: Manifest | None = None) -> Session:
+        path = self._path(name)
+        made = msgspec.structs.replace(
+            manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
+            program=f"cutthrough {cutthrough.__version__}")
+        # Under another name until its tables are there: other programs look for it
+        new = self._directory / f".new-{secrets.token_hex(8)}"
+        try:
+            Session(new, self._key, made).close()
+            os.link(new, path)
+        except FileExistsError:
+            raise SessionError(f"there is a session {name!r} already") from None
+        finally:
+            new.unlink(missing_ok=True)
+        return Session(path, self._key)
+
+    def open(self, name: str) -> Session:
+        path = self._path(name)
+        if not path.exists():
+            raise NoSession(f"there is no session {name!r}")
+        return Session(path, self._key)
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise NoSession(f"there is no session {name!r}") from None
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+
+    def close(self) -> None: ...
+
+    def _path(self, name: str) -> Path:
+        check_name(name)
+        return self._directory / f"{name}{SUFFIX}"

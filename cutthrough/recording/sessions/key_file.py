@@ -1,0 +1,71 @@
+"""The key of a directory's hashes, on its way to another machine.
+
+Hashes stand for secrets, and only the same key makes the same ones, so recordings that
+were exported match requests with secrets only where their key is. Whoever has both can
+guess a short secret, so the key is never in an export: it is a file of its own, if it
+is asked for.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from cutthrough.capture.imported import NotImported
+from cutthrough.recording.model.key import KEY_BYTES, read_key
+from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.sessions.directory import SUFFIX
+
+NAME = "key"
+_MARK = b"[redacted:"
+
+
+def check_of(key: bytes) -> bytes:
+    """Tells two keys apart, and nothing else of them."""
+    return hashlib.blake2b(b"recordings", key=key, digest_size=16).digest()
+
+
+def check_of_directory(directory: str | Path) -> str:
+    """Raises OSError."""
+    return check_of(read_key(Path(directory) / NAME)).hex()
+
+
+def write_key(directory: str | Path, target: Path) -> None:
+    """Into a new file, which its owner alone can read. Raises OSError and NotImported.
+    """
+    key = read_key(Path(directory) / NAME)
+    try:
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise NotImported(f"{target}: is there already, and no key is written over it"
+                          ) from None
+    with os.fdopen(fd, "wb") as file:
+        file.write(key)
+
+
+def take_key(directory: str | Path, source: Path) -> None:
+    """Has the directory make hashes by the key in this file. Raises OSError, and
+    NotImported if the recordings there have another one."""
+    key = source.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise NotImported(f"{source}: has not {KEY_BYTES} bytes, so it is no key")
+    folder = Path(directory)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / NAME
+    if path.exists() and path.read_bytes() == key:
+        return
+    if any(folder.glob(f"*{SUFFIX}")):
+        raise NotImported(
+            f"{folder} has sessions with another key, whose hashes would match no "
+            "longer: import into another directory (--directory)")
+    new = folder / f".{NAME}-{os.getpid()}"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(key)
+    new.replace(path)
+
+
+def has_hashes(recordings: Iterable[Recording]) -> bool:
+    return any(_MARK in msgspec.msgpack.encode(one) for one in recordings)

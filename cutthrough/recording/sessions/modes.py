@@ -1,0 +1,67 @@
+"""The mode and the session that hold in place of the configured ones.
+
+They are in a file of the directory of sessions, so that they outlive a reload and a
+restart, and all workers find them: each looks every POLL_S.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from cutthrough.recording.sessions.session import is_name
+
+Mode = Literal["rules", "off", "record", "replay", "cache", "spy"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+POLL_S = 0.1
+NAME = "mode"
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`rules`: the mode of each rule. "": the configured session. `run`: differs with
+    each change; sequences begin anew with it. `answers`: the name of those that come
+    before recordings (see answers.py); "": none."""
+
+    mode: Mode = "rules"
+    session: str = ""
+    run: int = 0
+    answers: str = ""
+
+
+def read_state(directory: str | Path) -> State:
+    """Raises OSError, and ValueError if the file is malformed."""
+    path = Path(directory) / NAME
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=State)
+    except FileNotFoundError:
+        return State()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    for name in (found.session, found.answers):
+        if name and not is_name(name):
+            raise ValueError(f"{path}: {name!r:.110} is no name of a session")
+    return found
+
+
+def write_state(directory: str | Path, state: State, is_new_run: bool = True) -> None:
+    """Raises OSError."""
+    folder = Path(directory)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = folder / f".{NAME}-{os.getpid()}"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                 | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(msgspec.structs.replace(
+            state, run=time.time_ns() if is_new_run else state.run)) + b"\n")
+    new.replace(folder / NAME)
+
+
+def mark_of(path: Path) -> tuple[int, ...]:
+    """Differs if the file is another one; (): there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,222 @@
+"""A session of recordings, in a file or in PostgreSQL.
+
+    sessions.py            a directory of files, of one host
+    postgres_sessions.py   a database, of several hosts
+    places.py              opens what the configuration, or an operator, names
+    copies.py              files that follow sessions of a database
+
+A session has bounds in recordings and age. Recordings beyond them are deleted, oldest
+first, in the transaction that adds others. Everything is redacted before it is written,
+and so are edited recordings.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from cutthrough.capture.store import StoreError
+from cutthrough.recording.match.keys import Route
+from cutthrough.recording.match.matcher import Matcher
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.recording import Recording
+
+# Of the tables
+VERSION = 1
+# Deleted in one transaction, beside as many as are added
+MOST_PRUNED = 2000
+# Recordings that are read at a time
+PAGE = 100
+# That are kept in the log of reads
+MOST_READS = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+encode = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Recording).decode
+
+
+class SessionError(StoreError):
+    """A session that cannot be used, with the reason."""
+
+
+class NoSession(SessionError):
+    """There is none of this name."""
+
+
+class Row(NamedTuple):
+    """A recording in a list; `size`: bytes of the whole."""
+
+    number: int
+    created_us: int
+    hits: int
+    method: str
+    url: str
+    status: int
+    tags: str
+    size: int
+
+
+class Turn(NamedTuple):
+    """A writer's share of a ring at once. `end`: in bytes since the ring was
+    made. `is_again`: a writer that was killed had taken the same."""
+
+    ring: int
+    end: int
+    is_again: bool
+
+
+class Read(NamedTuple):
+    """A read that was logged. `host`: "" if the session is a file."""
+
+    at_ms: int
+    uid: int
+    host: str
+    verb: str
+    what: str
+    found: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of a whole session. Bounds of 0 are none. `copy_of`: the session of
+    a database that a file follows, and `copied`: the last change of it that is here,
+    and the last recording of this change."""
+
+    version: int = VERSION
+    program: str = ""                        # that made it
+    created_us: int = 0
+    redaction: Redaction = Redaction()
+    count: int = 0
+    age_s: float = 0
+    comment: str = ""
+    copy_of: str = ""
+    copied: tuple[int, int] = (0, 0)
+
+
+class AnySession(Protocol):
+    """Every method may raise StoreError, and then nothing has changed."""
+
+    manifest: Manifest
+    masker: Masker
+
+    def set_bounds(self, count: int, age_s: float) -> None: ...
+
+    def add(self, recordings: Iterable[Recording]) -> list[Recording]:
+        """Redacts and adds them; returns them as they are kept, with their numbers."""
+
+    def put(self, recordings: Iterable[Recording]) -> None:
+        """As `add`, and returns nothing."""
+
+    def prune(self) -> int:
+        """Deletes those that have become too old; returns how many."""
+
+    def read_behind(self, number: int, most: int) -> list[Recording]:
+        """At most as many recordings behind this number, in order; at least one, if
+        there is one."""
+
+    def get(self, number: int) -> Recording | None: ...
+
+    def search(self, words: str, most: int = 100, before: int = 0) -> list[Recording]:
+        """The newest with all these words in method, URL, tags, fields or bodies, and
+        with lower numbers than `before`, if it is not 0. Of bodies upper and lower case
+        differ, and content with a coding is not read."""
+
+    def rows(self, words: str, most: int, before: int = 0) -> list[Row]:
+        """As `search`, without fields and bodies."""
+
+    def stop_at(self, deadline: float) -> None:
+        """A statement that runs at this time of time.monotonic fails."""
+
+    def edit(self, one: Recording) -> bool:
+        """Replaces the recording of its number. False: there is none."""
+
+    def delete(self, numbers: Iterable[int]) -> int:
+        """Returns how many there were."""
+
+    def hit(self, hits: dict[int, int]) -> None:
+        """Adds to the hits of these numbers."""
+
+    def size(self) -> int:
+        """Bytes of the whole."""
+
+    def log(self, verb: str, what: str, found: int) -> None:
+        """Logs, in the session, that this program's user has read so many."""
+
+    def reads(self) -> list[Read]:
+        """The logged reads, newest first; MOST_READS at most."""
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+    # The same for all.
+
+    def recordings(self) -> Iterator[Recording]:
+        """All, in order; those that are added meanwhile may be among them."""
+        last = 0
+        while found := self.read_behind(last, PAGE):
+            last = found[-1].number
+            yield from found
+
+    def matcher(self, routes: Iterable[Route] = ()) -> Matcher:
+        """With all recordings, and the session's redaction. Raises KeyMistake."""
+        made = Matcher(routes, self.masker.request)
+        for one in self.recordings():
+            made.add(one)
+        return made
+
+
+class AnySessions(Protocol):
+    def names(self) -> list[str]: ...
+
+    def create(self, name: str, manifest: Manifest | None = None) -> AnySession:
+        """Raises SessionError if there is one of this name, and KeyMistake."""
+
+    def open(self, name: str) -> AnySession: ...
+
+    def delete(self, name: str) -> None:
+        """Programs that have it open keep their copies."""
+
+    def close(self) -> None: ...
+
+
+def masked(masker: Masker, recordings: Iterable[Recording]) -> list[Recording]:
+    """Redacted recordings without numbers, as they are added."""
+    now_us = time.time_ns() // 1000
+    with masker.batch():
+        made = map(masker.recording, recordings)
+        return [one if one.created_us and not one.number else
+                msgspec.structs.replace(
+                    one, number=0, created_us=one.created_us or now_us)
+                for one in made]
+
+
+def read(number: int, created_us: int, hits: int, data: bytes) -> Recording:
+    """A recording of its columns. Raises SessionError."""
+    try:
+        one = _DECODE(data)
+    except msgspec.DecodeError as error:
+        raise SessionError(f"recording {number}: {error}") from None
+    return msgspec.structs.replace(
+        one, number=number, created_us=created_us, hits=hits)
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Raises SessionError."""
+    try:
+        return msgspec.msgpack.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise SessionError(f"its manifest: {error}") from None
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def check_name(text: str) -> str:
+    """Raises SessionError."""
+    if not is_name(text):
+        raise SessionError(f"{text!r:.110} is no name of a session: letters, digits, "
+                           "dot, dash and underscore, at most 100")
+    return text

@@ -1,0 +1,30 @@
+"""A session's place in each ring, so that nothing is added twice: a writer that is
+killed between its transaction and the release of a ring's records leaves both.
+
+Its successor first takes the same records out of the ring (capture/ring.pyx), perhaps
+in smaller turns.
+"""
+
+import sqlite3
+
+from cutthrough.recording.sessions.session import Turn
+
+_TABLE = ("CREATE TABLE IF NOT EXISTS turns (ring INTEGER PRIMARY KEY, "
+          "upto INTEGER NOT NULL)")
+# Rings that are remembered: each program has one for each worker
+MOST = 256
+
+
+def take(base: sqlite3.Connection, turn: Turn) -> bool:
+    """Notes this turn, in the transaction that adds its recordings. False: it was noted
+    already."""
+    base.execute(_TABLE)
+    if turn.is_again and base.execute(
+            "SELECT 1 FROM turns WHERE ring = ? AND upto >= ?", turn[:2]).fetchone():
+        return False
+    if base.execute("UPDATE turns SET upto = ? WHERE ring = ?",
+                    (turn.end, turn.ring)).rowcount == 0:
+        base.execute("DELETE FROM turns WHERE (SELECT count(*) FROM turns) >= ?",
+                     (MOST,))
+        base.execute("INSERT INTO turns VALUES (?, ?)", turn[:2])
+    return True
