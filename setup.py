@@ -120,7 +120,7 @@ NGHTTP2 = """
 #endif
 """
 # Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
-OF_SQLITE = {"cutthrough/capture/sqlite_batch.pyx"}
+OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
 

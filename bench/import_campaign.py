@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cutthrough.capture.imported import (
+from cutthrough.exchange.formats.imported import (
     Altered,
     NotImported,
     Unlike,
     make_redactor,
     make_row,
 )
-from cutthrough.capture.importing import read
+from cutthrough.exchange.formats.reader import read
 from cutthrough.recording.formats.files import UNKNOWN, read_recordings
 
 # Percent of the entries: of the kind of import that is usual for a program

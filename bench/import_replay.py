@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.model.recording import Recording
 

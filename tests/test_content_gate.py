@@ -20,7 +20,7 @@ import pytest
 import cutthrough
 
 ROOT = Path(cutthrough.__file__).parent
-PACKAGES = ("exchange", "capture", "recording", "filters", "admin")
+PACKAGES = ("exchange", "tape", "storage", "capture", "recording", "filters", "admin")
 PARSERS = {"json.loads", "json.load", "msgspec.json.decode", "msgspec.json.Decoder",
            "msgspec.msgpack.decode", "yaml.load", "yaml.safe_load"}
 
@@ -34,34 +34,37 @@ KNOWN = {
     "admin/open_flows.py": {"parser _last": "our own workers'",
                             "parser rows": "our own workers'"},
     "capture/copies.py": {"parser copy_as": "what json.dumps has written"},
-    "capture/dump_reader.py": {"regex make_exchange": "anchored, classes that exclude"},
+    "exchange/formats/dump_reader.py": {
+        "regex make_exchange": "anchored, classes that exclude"},
     "capture/filters.py": {
         "recursion read_not": "an operator's filter",
         "regex _compile": "repeats nothing",
         "regex _split": "an operator's filter", "regex read_term": "the same"},
-    "capture/flow.py": {"parser messages": "what the writer has written"},
-    "capture/forms.py": {"regex parameter": "a field; run on hostile text below"},
-    "capture/har.py": {"regex make_response": "3 digits", "regex body_size": "18",
-                       "regex read_query": "one character"},
-    "capture/imported.py": {"regex split_url": "classes of one character",
-                            "regex number_of": "8 characters"},
-    "capture/packed.py": {"growth read": "a bytearray, of what is asked for"},
+    "exchange/flow.py": {"parser messages": "what the writer has written"},
+    "exchange/forms.py": {"regex parameter": "a field; run on hostile text below"},
+    "exchange/formats/har.py": {
+        "regex make_response": "3 digits", "regex body_size": "18",
+        "regex read_query": "one character"},
+    "exchange/formats/imported.py": {
+        "regex split_url": "classes of one character",
+        "regex number_of": "8 characters"},
+    "exchange/formats/packed.py": {"growth read": "a bytearray, of what is asked for"},
     "capture/importing.py": {"recursion add": "twice: a batch, then a row"},
     "capture/markup.py": {"regex read_tokens": "a name's end",
                           "regex end_of_other": "2 characters"},
-    "capture/messages.py": {"regex read_messages": "a field of a head",
+    "exchange/messages.py": {"regex read_messages": "a field of a head",
                             "regex read_events": "line ends"},
-    "capture/open_parts.py": {"parser decode": "our own workers'"},
-    "capture/postgres_rows.py": {"parser words_of_row": "what the writer has written"},
+    "tape/open_parts.py": {"parser decode": "our own workers'"},
+    "storage/postgres_rows.py": {"parser words_of_row": "what the writer has written"},
     "capture/query_process.py": {"growth read_exactly": "a bytearray",
                                  "parser main": "our own supervisor's"},
     "capture/send.py": {"regex check": "classes of one character"},
-    "capture/store.py": {"regex split_words": "one class"},
+    "storage/store.py": {"regex split_words": "one class"},
     "capture/views.py": {
         "growth indent_json": "a text of one reference, which grows in place",
         "parser show_msgpack": "64 KiB, and the nesting that msgspec has",
         "recursion plain": "nesting that msgspec has"},
-    "capture/writer.py": {"parser serve": "our own supervisor's"},
+    "storage/writer.py": {"parser serve": "our own supervisor's"},
     "exchange/content.py": {"charset read_text": "of CODECS, which are linear",
                             "charset _decode": "of CODECS"},
     "exchange/documents.py": {

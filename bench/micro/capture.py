@@ -27,10 +27,10 @@ import psutil
 
 from bench.children import BenchError
 from bench.micro import load_compiled
-from cutthrough.capture.ring import RING_BYTES, Ring
-from cutthrough.capture.settings import Settings, Start
 from cutthrough.process.environment import worker_environment
+from cutthrough.storage.settings import Settings, Start
 from cutthrough.supervisor.capture_writer import COMMAND, MODULES, STOP
+from cutthrough.tape.ring import RING_BYTES, Ring
 
 SECONDS = 5.0
 RATE = 50_000
@@ -99,7 +99,7 @@ def payloads(body: int) -> tuple[bytes, bytes, bytes]:
     content = (line * (body // len(line) + 1))[:body]
     texts = (b"ann", b"static.example.com", b"browsers", b"", b"192.0.2.7",
              b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, b"")
-    # An EndRecord of capture/end_record.pxd: times in microseconds, sizes, phases,
+    # An EndRecord of tape/end_record.pxd: times in microseconds, sizes, phases,
     # lengths of texts, then status, ports, flags, the numbers of outcome and method
     end = struct.pack(
         "=4q4Q6I3I13I8H6B2x", 0, 15_700, 15_000, 500, 500, 400 + body,

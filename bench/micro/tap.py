@@ -13,10 +13,10 @@ from types import ModuleType
 
 from bench.micro import Micro, load_compiled
 from bench.micro.capture import REQUEST, RESPONSE
-from cutthrough.capture.ring import RING_BYTES, Ring
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.snapshot import Snapshot
+from cutthrough.tape.ring import RING_BYTES, Ring
 
 POLICY = """
 [[rules]]
@@ -32,7 +32,7 @@ def _loops() -> ModuleType:
 
 
 def tap_heads(n: int) -> float:
-    from cutthrough.capture.observer import Capture
+    from cutthrough.tape.observer import Capture
 
     ring = Ring(mmap.mmap(-1, RING_BYTES))
     acl = Acl(read_policy(POLICY, "policy.toml", lambda file: b""))

@@ -3,7 +3,7 @@
 
 from time import perf_counter
 
-from cutthrough.capture.ring cimport Ring
+from cutthrough.tape.ring cimport Ring
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport clock_us

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from cutthrough.admin.streams import HEARTBEAT_S, Streams, is_there, write
 from cutthrough.capture.query import Answer, Query, QueryError
-from cutthrough.capture.settings import Settings
+from cutthrough.storage.settings import Settings
 
 # Between two looks at the list, and at one
 LIST_S, ONE_S = 1.0, 0.3

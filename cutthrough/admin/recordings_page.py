@@ -27,11 +27,9 @@ from aiohttp import web
 from cutthrough.admin.flows_page import decode, number_of, read_body
 from cutthrough.admin.rights import asker
 from cutthrough.admin.traffic_page import make_page
-from cutthrough.capture.imported import NotImported
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreError
 from cutthrough.config.redaction import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.masking import Redaction
 from cutthrough.recording.record.book import manifest_of
 from cutthrough.recording.sessions import edits
@@ -45,6 +43,8 @@ from cutthrough.recording.sessions.session import (
     SessionError,
     is_name,
 )
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.store import StoreError
 
 log = logging.getLogger("cutthrough")
 

@@ -48,11 +48,11 @@ from cutthrough.admin.parents import describe as describe_parents
 from cutthrough.admin.recordings_page import RecordingsPage, Replays
 from cutthrough.admin.rights import Tokens
 from cutthrough.capture.query import QueryError
-from cutthrough.capture.settings import Recordings
 from cutthrough.config.administration import AdminToken
 from cutthrough.config.values import show_address, split_address
 from cutthrough.net.unix_listener import is_answered
 from cutthrough.process.selector import Selector
+from cutthrough.storage.settings import Recordings
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -16,10 +16,6 @@ import msgspec
 
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
-from cutthrough.capture.flow import Flow, read_fields
-from cutthrough.capture.flow import find as flow_find
-from cutthrough.capture.har import LeftOut, has_entry, make_archive, try_entry
-from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file, show_result
 from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
 from cutthrough.capture.preview import make_preview
@@ -33,13 +29,17 @@ from cutthrough.capture.shown import (
     show_read,
     show_row,
 )
-from cutthrough.capture.store import NoStore, Reader, StoreError
-from cutthrough.capture.stores import open_reader
 from cutthrough.capture.summaries import by_host, slowest
 from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
+from cutthrough.exchange.flow import Flow, read_fields
+from cutthrough.exchange.flow import find as flow_find
+from cutthrough.exchange.formats.har import LeftOut, has_entry, make_archive, try_entry
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.redaction.redactor import Redactor
+from cutthrough.storage.store import NoStore, Reader, StoreError
+from cutthrough.storage.stores import open_reader
 
 # Seconds after which a page, or a summary, ends with its results so far
 PAGE_S, SUMMARY_S = 0.5, 5.0

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.flow import Fields, Flow, find
 from cutthrough.capture.query import QueryError, Request
 from cutthrough.capture.send import replay_of
 from cutthrough.capture.views import show_body
+from cutthrough.exchange.flow import Fields, Flow, find
 from cutthrough.exchange.visible import shell_format, shell_word, visible
 
 # Octets of a body in an argument or a format: Linux gives an argument 128 KiB

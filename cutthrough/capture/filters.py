@@ -20,10 +20,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from cutthrough.capture.flow import Fields, Flow
 from cutthrough.capture.measures import compare
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.exchange.expressions import NoRE2, compile_expression
+from cutthrough.exchange.flow import Fields, Flow
 
 Test = Callable[[Flow], bool]
 

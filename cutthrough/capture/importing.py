@@ -15,21 +15,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cutthrough.capture.dump_reader import read_dump
-from cutthrough.capture.failures import reason_of
-from cutthrough.capture.har_reader import MOST_FILE, read_archive
-from cutthrough.capture.imported import (
+from cutthrough.exchange.failures import reason_of
+from cutthrough.exchange.formats.imported import (
     Exchange,
     NotImported,
     Unlike,
     make_redactor,
     make_row,
 )
-from cutthrough.capture.packed import unpacked
-from cutthrough.capture.store import NoRoom, NotNow, Store, StoreError
-from cutthrough.capture.stores import open_reader, open_store
-from cutthrough.capture.tnetstring import Readable
+from cutthrough.exchange.formats.reader import read
+from cutthrough.exchange.formats.tnetstring import Readable
 from cutthrough.exchange.redaction.redactor import Redactor
+from cutthrough.storage.store import NoRoom, NotNow, Store, StoreError
+from cutthrough.storage.stores import open_reader, open_store
 
 # Rows of a transaction: the writer of a running proxy waits for its end
 BATCH = 100
@@ -162,22 +160,3 @@ def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
                 if len(result.notes) < result.most_reasons:
                     result.notes.append(f"exchange {number}: {note}")
             yield row
-
-
-def read(file: Readable, redactor: Redactor) -> Iterator[Exchange | NotImported]:
-    """Raises NotImported if it is of neither kind."""
-    file, start = unpacked(file)
-    if start in (b"{", b"\xef", b"\xff", b"\xfe"):     # a mark may come first
-        yield from read_archive(read_whole(file))
-    elif start.isdigit():
-        yield from read_dump(file, redactor)
-    else:
-        raise NotImported("is neither an HTTP Archive nor a dump of mitmproxy")
-
-
-def read_whole(file: Readable) -> bytes:
-    """Raises NotImported."""
-    data = file.read(MOST_FILE + 1)
-    if len(data) > MOST_FILE:
-        raise NotImported(f"is longer than {MOST_FILE} bytes")
-    return data

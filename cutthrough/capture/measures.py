@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from cutthrough.capture.flow import Flow
 from cutthrough.config.values import parse_duration, parse_size
+from cutthrough.exchange.flow import Flow
 
 _SECOND = 1_000_000
 _TIME = re.compile(r"(?:(?P<year>\d{4})-(?P<month>\d\d)(?:-(?P<day>\d\d)"

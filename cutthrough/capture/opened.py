@@ -8,12 +8,13 @@ one, with the same redaction. Such a row has no number, and is not written.
 from collections.abc import Sequence
 from typing import Any
 
-from cutthrough.capture.flow import Flow, Row
-from cutthrough.capture.open_parts import Opened, decode, split_name
-from cutthrough.capture.records import COLUMNS, END, Assembly
-from cutthrough.capture.settings import Settings
-from cutthrough.capture.store import BODIES, Reader
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Flow, Row
 from cutthrough.exchange.redaction.redactor import Redactor
+from cutthrough.storage.settings import Settings
+from cutthrough.storage.store import BODIES, Reader
+from cutthrough.tape.open_parts import Opened, decode, split_name
+from cutthrough.tape.records import END, Assembly
 
 _STATES = ("request_body_state", "response_body_state", "messages_state")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutthrough.capture.settings import Settings
+from cutthrough.storage.settings import Settings
 
 # Bytes of a frame: a request's body in base64 is the longest query
 MOST_FRAME = 16 << 20

@@ -16,8 +16,8 @@ import msgspec
 from cutthrough.capture.answers import Result, answer
 from cutthrough.capture.importing import bound_memory
 from cutthrough.capture.query import MOST_FRAME, MOST_MEMORY, Query
-from cutthrough.capture.store import StoreError
-from cutthrough.capture.stores import close_kept
+from cutthrough.storage.store import StoreError
+from cutthrough.storage.stores import close_kept
 
 
 def read_frame(channel: socket.socket) -> bytes | None:

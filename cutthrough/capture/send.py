@@ -15,9 +15,9 @@ from base64 import b64decode, b64encode
 from typing import Any
 from urllib.parse import urlsplit
 
-from cutthrough.capture.bodies import make_body
-from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import QueryError, Request
+from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.flow import Flow
 from cutthrough.exchange.redaction.redactor import REDACTED, Redactor
 
 TIMEOUT_S = 30.0

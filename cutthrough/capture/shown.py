@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cutthrough.capture.filters import address_of
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.store import BODIES, Reader
 from cutthrough.capture.views import indent_json
+from cutthrough.exchange.flow import Flow
+from cutthrough.storage.store import BODIES, Reader
 
 # Characters of a view: a hostile body of 1 MiB can be indented to many times its length
 MOST_SHOWN = 4 << 20

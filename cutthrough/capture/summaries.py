@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Any
 
-from cutthrough.capture.flow import Flow
+from cutthrough.exchange.flow import Flow
 
 
 def by_host(flows: Iterable[Flow]) -> list[dict[str, Any]]:

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.forms import is_multipart, show_form
 from cutthrough.capture.markup import show_markup
-from cutthrough.capture.protobuf import Malformed, show_message
+from cutthrough.exchange.forms import is_multipart, show_form
+from cutthrough.exchange.protobuf import Malformed, show_message
 
 VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
          "msgpack")

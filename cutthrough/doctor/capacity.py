@@ -9,7 +9,6 @@ import resource
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from cutthrough.capture.settings import settings_of
 from cutthrough.config.config import ConfigError
 from cutthrough.config.values import show_cpus, show_size
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
@@ -17,6 +16,7 @@ from cutthrough.doctor.sysctls import NOFILE
 from cutthrough.generation.effective import show_slots
 from cutthrough.process.cpus import online, pinned_cpus, usable
 from cutthrough.process.descriptors import RESERVED_FDS
+from cutthrough.storage.settings import settings_of
 
 MIB = 1 << 20
 # Resident, measured on x86-64 with Python 3.11: worker 34 MiB, supervisor 27 MiB
@@ -188,7 +188,7 @@ def ring_bytes(case: Case) -> int:
     if settings_of(case.config, case.policy) is None:
         return 0
     # Imported here, because it is compiled, and most hosts capture nothing
-    from cutthrough.capture.ring_room import size_for
+    from cutthrough.tape.ring_room import size_for
 
     return PROCESS_BYTES + case.workers * size_for(case.workers)
 

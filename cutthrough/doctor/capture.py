@@ -10,8 +10,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from cutthrough.capture.sqlite_store import MOST_WAL_BYTES, VERSION
 from cutthrough.doctor.finding import Case, Finding
+from cutthrough.storage.sqlite_store import MOST_WAL_BYTES, VERSION
 
 NAME, ROOM = "capture_file", "room for captures"
 # sqlite.org/fileformat2.html: the first bytes, and where the user version is

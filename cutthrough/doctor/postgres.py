@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from urllib.parse import parse_qs, urlsplit
 
-from cutthrough.capture.store import NoStore, StoreAway, StoreError
-from cutthrough.capture.stores import open_reader
 from cutthrough.doctor.finding import Case, Finding
 from cutthrough.doctor.redis import is_near
 from cutthrough.recording.sessions.places import open_sessions
+from cutthrough.storage.store import NoStore, StoreAway, StoreError
+from cutthrough.storage.stores import open_reader
 
 # A batch of rows takes five answers, and gathers for 20 ms, or 50
 SLOW_S = 0.02

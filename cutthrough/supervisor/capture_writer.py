@@ -23,18 +23,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cutthrough.capture.open_parts import (
-    PARTS,
-    Parts,
-    Wanted,
-    decode,
-    encode,
-    from_memory,
-)
-from cutthrough.capture.settings import Settings, Start, settings_of
 from cutthrough.generation.generation import Generation
 from cutthrough.log.stderr import say
 from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.storage.settings import Settings, Start, settings_of
 from cutthrough.supervisor.children import (
     BACKOFF_S,
     EARLY_S,
@@ -42,14 +34,22 @@ from cutthrough.supervisor.children import (
     report_failure,
 )
 from cutthrough.supervisor.writer_watch import WriterWatch
+from cutthrough.tape.open_parts import (
+    PARTS,
+    Parts,
+    Wanted,
+    decode,
+    encode,
+    from_memory,
+)
 
 if TYPE_CHECKING:
-    from cutthrough.capture.ring import Ring
+    from cutthrough.tape.ring import Ring
 
 # The writer's program; its module and its channel's descriptor follow
 COMMAND = (sys.executable, "-P", "-m")
 # Without and with recordings
-MODULES = ("cutthrough.capture.writer", "cutthrough.recording.record.writer")
+MODULES = ("cutthrough.storage.writer", "cutthrough.recording.record.writer")
 STOP, SETTLE = b"stop", b"settle"
 # For the writer's word that all is written
 SETTLE_S = 2.0
@@ -96,7 +96,7 @@ class CaptureWriter:
         """The descriptors for the worker with this counters page, by their names in
         Hello; its ring has the same number. Raises OSError."""
         # Imported here, so that importing the supervisor loads no compiled module
-        from cutthrough.capture.ring import RING_BYTES
+        from cutthrough.tape.ring import RING_BYTES
 
         if os.fstat(self._rings).st_size < (page + 1) * RING_BYTES:
             os.ftruncate(self._rings, (page + 1) * RING_BYTES)
@@ -280,7 +280,7 @@ class CaptureWriter:
 
     def _mapped(self) -> Iterator["Ring"]:
         """The rings. None may be kept."""
-        from cutthrough.capture.ring import RING_BYTES, Ring
+        from cutthrough.tape.ring import RING_BYTES, Ring
 
         for number in range(os.fstat(self._rings).st_size // RING_BYTES):
             with mmap.mmap(self._rings, RING_BYTES, offset=number * RING_BYTES) as view:

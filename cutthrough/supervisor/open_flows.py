@@ -8,7 +8,10 @@ is not asked.
 from base64 import b64decode
 from itertools import zip_longest
 
-from cutthrough.capture.open_parts import (
+from cutthrough.process.channel import ListOpen
+from cutthrough.storage.settings import Settings
+from cutthrough.supervisor.replays import Ask, Processes
+from cutthrough.tape.open_parts import (
     MOST_OPEN,
     Opened,
     Parts,
@@ -16,9 +19,6 @@ from cutthrough.capture.open_parts import (
     encode,
     split_name,
 )
-from cutthrough.capture.settings import Settings
-from cutthrough.process.channel import ListOpen
-from cutthrough.supervisor.replays import Ask, Processes
 
 
 class OpenFlows:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cutthrough.capture.settings import Recordings, recordings_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_count
@@ -24,6 +23,7 @@ from cutthrough.generation.interception import authority_expiry, client_certific
 from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
+from cutthrough.storage.settings import Recordings, recordings_of
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inquiry import Inquiry

@@ -1,7 +1,7 @@
 """Notices that the writer of captured exchanges hangs: neither its loop nor its disk
 moves.
 
-Its loop counts its turns in a ring (capture/ring.pyx), some each second. A turn may
+Its loop counts its turns in a ring (tape/ring.pyx), some each second. A turn may
 take long on a slow disk, so the bytes that the process reads and writes count as well.
 A writer that is stopped, that waits for a disk which does not answer, or that never
 comes to an end of its work, moves neither.

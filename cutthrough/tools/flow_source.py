@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import MOST_FRAME, Answer, Query, Request
 from cutthrough.config.database import is_url, show_database
+from cutthrough.exchange.flow import Flow
 from cutthrough.process.environment import worker_environment
 from cutthrough.tools.console import Listener, Unanswered
 

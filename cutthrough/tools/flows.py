@@ -15,9 +15,6 @@ from typing import Any
 from cutthrough.capture.answers import read_rows, select
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
-from cutthrough.capture.flow import Fields, Flow, find
-from cutthrough.capture.har import make_archive
-from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import (
     MOST_MEMORY,
     bound_memory,
@@ -27,12 +24,15 @@ from cutthrough.capture.importing import (
 )
 from cutthrough.capture.query import MOST_ROWS, Query, QueryError
 from cutthrough.capture.shown import LightRow, show_read
-from cutthrough.capture.store import Reader, StoreError
-from cutthrough.capture.stores import open_reader
 from cutthrough.capture.summaries import by_host, slowest
 from cutthrough.capture.views import line_of, show_body
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.flow import Fields, Flow, find
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.visible import visible
+from cutthrough.storage.store import Reader, StoreError
+from cutthrough.storage.stores import open_reader
 from cutthrough.tools.database import find_database
 from cutthrough.tools.replay import replay_flow, send_new
 

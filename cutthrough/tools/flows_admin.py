@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from cutthrough.capture.flow import Flow
 from cutthrough.capture.query import MOST_IMPORT, MOST_ROWS
 from cutthrough.capture.views import line_of
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.flow import Flow
 from cutthrough.exchange.visible import visible
 from cutthrough.tools.console import Listener, Unanswered, find_listener
 from cutthrough.tools.flow_source import ANSWER_S, ByListener, read_flow

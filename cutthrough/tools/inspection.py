@@ -21,11 +21,11 @@ from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
-from cutthrough.capture.store import StoreError
-from cutthrough.capture.stores import open_reader
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import variable_name
 from cutthrough.config.values import parse_listen, show_address
+from cutthrough.storage.store import StoreError
+from cutthrough.storage.stores import open_reader
 from cutthrough.tools.behind import (
     NOT_FOUND,
     NotReady,

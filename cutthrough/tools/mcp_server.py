@@ -24,21 +24,21 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 import cutthrough
-from cutthrough.capture.bodies import make_body
-from cutthrough.capture.flow import Flow, find
 from cutthrough.capture.query import Request
 from cutthrough.capture.send import replay_of
-from cutthrough.capture.settings import redaction_of
 from cutthrough.capture.views import VIEWS, line_of, show_body
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
+from cutthrough.exchange.bodies import make_body
 from cutthrough.exchange.content import octets_codec
+from cutthrough.exchange.flow import Flow, find
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.visible import visible
 from cutthrough.policy.source import Policy
 from cutthrough.process.selector import Selector
+from cutthrough.storage.settings import redaction_of
 from cutthrough.tools.authorities import find_authorities
 from cutthrough.tools.console import Listener, Unanswered, find_listener, query_of
 from cutthrough.tools.database import read_url_file

@@ -21,12 +21,11 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.imported import Altered, NotImported, Unlike
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, show_others
-from cutthrough.capture.store import StoreError
 from cutthrough.config.config import OPTIONS, ConfigError
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
+from cutthrough.exchange.formats.imported import Altered, NotImported, Unlike
 from cutthrough.exchange.visible import visible
 from cutthrough.recording.formats.exchanges import write_archive
 from cutthrough.recording.formats.files import Contents, read_recordings
@@ -51,6 +50,7 @@ from cutthrough.recording.sessions.session import (
     Manifest,
     check_name,
 )
+from cutthrough.storage.store import StoreError
 from cutthrough.tools.database import find_recordings, state_directory
 
 DIRECTORY = variable_name("recording_directory")

@@ -15,15 +15,15 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cutthrough.capture.bodies import make_body
-from cutthrough.capture.flow import Flow, find
-from cutthrough.capture.imported import make_redactor
 from cutthrough.capture.query import QueryError, Request
 from cutthrough.capture.send import OURS, replay_of, send
 from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
+from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.flow import Flow, find
+from cutthrough.exchange.formats.imported import make_redactor
 from cutthrough.exchange.visible import visible
 from cutthrough.tools.authorities import find_authorities
 from cutthrough.tools.console import Listener

@@ -21,13 +21,13 @@ from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import default_directory
-from cutthrough.capture.store import StoreError
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import load, variable_name
 from cutthrough.config.values import parse_admin
 from cutthrough.recording.model.masking import Redaction
 from cutthrough.recording.sessions.directory import SUFFIX, Sessions
 from cutthrough.recording.sessions.session import check_name
+from cutthrough.storage.store import StoreError
 from cutthrough.tools.behind import (
     NOT_FOUND,
     START_S,

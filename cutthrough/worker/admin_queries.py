@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.observer import Capture
-from cutthrough.capture.open_parts import MOST_OPEN
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.process.breakpoints import Decision
 from cutthrough.process.channel import (
@@ -38,6 +36,8 @@ from cutthrough.process.channel import (
 from cutthrough.process.selector import Selector
 from cutthrough.session.client import Client
 from cutthrough.session.describe import clients, cut, describe, trace
+from cutthrough.tape.observer import Capture
+from cutthrough.tape.open_parts import MOST_OPEN
 from cutthrough.worker.journals import Tee
 from cutthrough.worker.worker import Worker
 

@@ -237,13 +237,13 @@ def reason_of(error: Exception) -> str:
 def make_worker(hello: Hello, generation: Generation,
                 listeners: list[socket.socket]) -> "Worker":
     # Imported here: the process is pinned and logs before the data plane is loaded
-    from cutthrough.capture.ring import RING_BYTES, Ring
-    from cutthrough.capture.ring_room import size_for
     from cutthrough.net.tls.ticket_keys import TicketKeys
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.process.checks_page import ChecksPage
     from cutthrough.session.counters import PAGE_BYTES
+    from cutthrough.tape.ring import RING_BYTES, Ring
+    from cutthrough.tape.ring_room import size_for
     from cutthrough.worker.worker import Worker
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)

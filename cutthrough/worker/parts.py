@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cutthrough.capture.observer import Capture
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.config.log_format import peeked_codes
@@ -25,6 +24,7 @@ from cutthrough.session.accept import SessionSink
 from cutthrough.session.context import Context
 from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.origin_streams import Carriers
+from cutthrough.tape.observer import Capture
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.parent_checks import ParentChecks
 from cutthrough.worker.parent_rows import ParentRows

@@ -5,8 +5,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cutthrough.capture.ring import Ring
-from cutthrough.capture.ring_room import RingRoom
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
@@ -14,6 +12,8 @@ from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import RECORDINGS, Code, Policy
 from cutthrough.session.context import Context
 from cutthrough.session.recorded import Answers
+from cutthrough.tape.ring import Ring
+from cutthrough.tape.ring_room import RingRoom
 from cutthrough.worker.prepared import Prepared
 
 if TYPE_CHECKING:

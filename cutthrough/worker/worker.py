@@ -12,8 +12,6 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cutthrough.capture.observer import Capture
-from cutthrough.capture.ring import Ring
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
 from cutthrough.exchange.work import Gate
@@ -47,6 +45,8 @@ from cutthrough.session.idle_pool import IdlePool
 from cutthrough.session.local import LocalOrigin, set_local_origins
 from cutthrough.session.origin_streams import Carriers
 from cutthrough.session.shed import count_listed
+from cutthrough.tape.observer import Capture
+from cutthrough.tape.ring import Ring
 from cutthrough.verify.hash_pool import HelperPool, ThreadPool
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.gauges import Gauges

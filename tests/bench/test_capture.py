@@ -1,8 +1,9 @@
 """The benchmark of the writer of captured exchanges."""
 
 from bench.micro.capture import Load, payloads, run_load
-from cutthrough.capture.records import COLUMNS, DOWN, END, HEADS, Assembly
+from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.redaction.redactor import Options, Redactor
+from cutthrough.tape.records import DOWN, END, HEADS, Assembly
 from tests.test_bench import needs_compiler
 
 

@@ -1,7 +1,7 @@
 """Rows of the store as a worker's records would make them, and flows of them."""
 
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.records import COLUMNS
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Flow
 
 HEAD = "GET /a?b=c%20d HTTP/1.1\r\nHost: a.test\r\nAccept: */*\r\n\r\n"
 REPLY = ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n"

@@ -9,12 +9,12 @@ import pytest
 
 from cutthrough.capture import answers
 from cutthrough.capture.importing import import_file
-from cutthrough.capture.postgres_store import PostgresReader
 from cutthrough.capture.query import Query
-from cutthrough.capture.sqlite_store import SqliteReader
-from cutthrough.capture.store import BODIES, LIGHT
-from cutthrough.capture.stores import close_kept, open_reader, open_store
 from cutthrough.config.database import is_url
+from cutthrough.storage.postgres_store import PostgresReader
+from cutthrough.storage.sqlite_store import SqliteReader
+from cutthrough.storage.store import BODIES, LIGHT
+from cutthrough.storage.stores import close_kept, open_reader, open_store
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
 from tests.capture.test_importing import archive, entry

@@ -6,11 +6,11 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive
-from cutthrough.capture.har_reader import read_archive
-from cutthrough.capture.imported import make_redactor, make_row
-from cutthrough.capture.records import COLUMNS
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Flow
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.exchange.formats.har_reader import read_archive
+from cutthrough.exchange.formats.imported import make_redactor, make_row
 from tests.capture.flows import flow
 from tests.capture.test_har import UPGRADED
 

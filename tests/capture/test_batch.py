@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture import sqlite_insert
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.sqlite_batch import Given
-from cutthrough.capture.sqlite_insert import Inserter, given_of
+from cutthrough.storage import sqlite_insert
+from cutthrough.storage.sqlite_batch import Given
+from cutthrough.storage.sqlite_insert import Inserter, given_of
+from cutthrough.tape.batch import Batch
 
 VALUES = st.one_of(
     st.none(), st.integers(-2**63, 2**63 - 1), st.binary(max_size=40),

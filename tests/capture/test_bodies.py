@@ -8,7 +8,7 @@ import brotli
 import pytest
 
 from cutthrough import codings
-from cutthrough.capture.bodies import Body, make_body
+from cutthrough.exchange.bodies import Body, make_body
 from cutthrough.exchange.content import MOST_CAPTURED
 from tests.exchange.test_redaction import redactor
 from tests.support.stream import chunked

@@ -8,7 +8,6 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from cutthrough.capture.bodies import make_content
 from cutthrough.capture.copies import (
     FORMS,
     MOST_LINES,
@@ -19,6 +18,7 @@ from cutthrough.capture.copies import (
 )
 from cutthrough.capture.query import QueryError, Request
 from cutthrough.capture.send import check, replay_of
+from cutthrough.exchange.bodies import make_content
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from tests.capture.flows import flow
 

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture.dump_reader import read_dump
-from cutthrough.capture.imported import Exchange, NotImported, make_redactor, make_row
-from cutthrough.capture.records import COLUMNS
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.formats.dump_reader import read_dump
+from cutthrough.exchange.formats.imported import (
+    Exchange,
+    NotImported,
+    make_redactor,
+    make_row,
+)
 from tests.capture.dumps import dump, request, response, state
 
 REDACTOR = make_redactor(keep_credentials=False)

@@ -6,10 +6,10 @@ import zlib
 
 import pytest
 
-from cutthrough.capture import records
-from cutthrough.capture.echoed import find_echoes, without
-from cutthrough.capture.records import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
+from cutthrough.exchange.echoed import find_echoes, without
 from cutthrough.exchange.redaction.redactor import Unreadable
+from cutthrough.tape import records
+from cutthrough.tape.records import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
 from tests.capture.test_records import end, heads, rows
 
 SECRET = "s3cr3t-c4fe-0123456789"

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from cutthrough.capture.filters import FilterError, parse_filter
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.stores import open_store
 from cutthrough.exchange import expressions
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Flow
 from cutthrough.outcome import TABLE
+from cutthrough.storage.stores import open_store
 from cutthrough.tools.flow_source import ByDatabase
 from tests.capture.flows import flow, row
 from tests.capture.test_har import WEBSOCKET

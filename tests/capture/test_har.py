@@ -6,8 +6,8 @@ import json
 import jsonschema
 import pytest
 
-from cutthrough.capture import har
-from cutthrough.capture.har import make_archive, make_entry
+from cutthrough.exchange.formats import har
+from cutthrough.exchange.formats.har import make_archive, make_entry
 from tests.capture.flows import flow
 from tests.capture.har_schema import SCHEMA
 

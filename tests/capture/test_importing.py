@@ -9,16 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture import har_reader, imported, importing
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive
-from cutthrough.capture.har_reader import read_archive
-from cutthrough.capture.imported import Exchange, NotImported, make_redactor, make_row
+from cutthrough.capture import importing
 from cutthrough.capture.importing import Result, import_file
-from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.sqlite_store import SqliteStore
-from cutthrough.capture.store import StoreError
-from cutthrough.capture.stores import open_reader
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Flow
+from cutthrough.exchange.formats import har_reader, imported
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.exchange.formats.har_reader import read_archive
+from cutthrough.exchange.formats.imported import (
+    Exchange,
+    NotImported,
+    make_redactor,
+    make_row,
+)
+from cutthrough.storage.sqlite_store import SqliteStore
+from cutthrough.storage.store import StoreError
+from cutthrough.storage.stores import open_reader
 from tests.capture.dumps import dump, state
 from tests.capture.flows import flow
 from tests.capture.test_har import ALL
@@ -336,7 +342,7 @@ def test_a_long_body_is_cut_and_a_long_file_refused(path, monkeypatch):
     monkeypatch.setattr(imported, "MOST_BODY", 4)
     one = row(entry())
     assert (one["response_body"], one["response_body_state"]) == ("hell", "truncated")
-    monkeypatch.setattr("cutthrough.capture.importing.MOST_FILE", 100)
+    monkeypatch.setattr("cutthrough.exchange.formats.reader.MOST_FILE", 100)
     with pytest.raises(NotImported, match="longer"):
         import_file(io.BytesIO(archive(entry())), path)
     assert har_reader.MOST_FILE > 1 << 20

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 
-from cutthrough.capture import messages
-from cutthrough.capture.messages import Piece, read_events, read_websocket
+from cutthrough.exchange import messages
+from cutthrough.exchange.messages import Piece, read_events, read_websocket
 from tests.capture.twin_messages import same_messages
 from tests.exchange.test_redaction import redactor
 

@@ -8,14 +8,14 @@ import threading
 import msgspec
 import pytest
 
-from cutthrough.capture import outlet as outlets
-from cutthrough.capture import sqlite_store
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.failures import Failures
-from cutthrough.capture.outlet import Outlet, Queue
-from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.sqlite_store import SqliteReader, SqliteStore
-from cutthrough.capture.store import NotNow
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.failures import Failures
+from cutthrough.storage import outlet as outlets
+from cutthrough.storage import sqlite_store
+from cutthrough.storage.outlet import Outlet, Queue
+from cutthrough.storage.sqlite_store import SqliteReader, SqliteStore
+from cutthrough.storage.store import NotNow
+from cutthrough.tape.batch import Batch
 from tests.capture.flows import row
 from tests.capture.test_writer import SETTINGS
 from tests.support.wait import wait_until

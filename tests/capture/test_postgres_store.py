@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from cutthrough.capture import postgres as connections
-from cutthrough.capture import postgres_store
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive
 from cutthrough.capture.importing import import_file
-from cutthrough.capture.runs import MOST_PAIRED
-from cutthrough.capture.store import NoStore, StoreAway, StoreError
-from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.config.config import ConfigError
+from cutthrough.exchange.flow import Flow
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.storage import postgres as connections
+from cutthrough.storage import postgres_store
+from cutthrough.storage.runs import MOST_PAIRED
+from cutthrough.storage.store import NoStore, StoreAway, StoreError
+from cutthrough.storage.stores import open_reader, open_store
 from cutthrough.tools.console import Unanswered
 from cutthrough.tools.database import FILE, URL, URL_FILE, find_database
 from cutthrough.tools.flow_source import ByDatabase

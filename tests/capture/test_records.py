@@ -5,8 +5,10 @@ import struct
 
 import pytest
 
-from cutthrough.capture import records
-from cutthrough.capture.records import (
+from cutthrough.outcome import NAMES
+from cutthrough.session.counters import METHODS
+from cutthrough.tape import records
+from cutthrough.tape.records import (
     COLUMNS,
     DOWN,
     END,
@@ -16,8 +18,6 @@ from cutthrough.capture.records import (
     UP,
     Assembly,
 )
-from cutthrough.outcome import NAMES
-from cutthrough.session.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
 from tests.exchange.test_redaction import redactor
 

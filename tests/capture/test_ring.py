@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cutthrough.capture.ring import RING_BYTES, Ring
+from cutthrough.tape.ring import RING_BYTES, Ring
 from tests.doors.capture import put
 
 UP, END = 2, 4

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from cutthrough.capture.sqlite_place import Place
 from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.storage.sqlite_place import Place
 from tests.recording.exchanges import taped
 from tests.recording.test_recorder import SETTINGS
 from tests.recording.test_sessions import recording, request

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.capture.store import MOST_PRUNED, StoreError
-from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.config.database import is_url
+from cutthrough.storage.store import MOST_PRUNED, StoreError
+from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import row
 
 NOW = 4_000_000_000_000_000         # microseconds, far ahead: nothing is too old

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture import tnetstring
-from cutthrough.capture.tnetstring import TnetstringError, parse, read_item
+from cutthrough.exchange.formats import tnetstring
+from cutthrough.exchange.formats.tnetstring import TnetstringError, parse, read_item
 from tests.capture.dumps import dump
 
 VALUES = st.recursive(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture.protobuf import MOST_DEPTH, Malformed, show_message
 from cutthrough.capture.views import VIEWS, show_body
+from cutthrough.exchange.protobuf import MOST_DEPTH, Malformed, show_message
 
 
 def show(body, kind="", view="auto", coding=""):

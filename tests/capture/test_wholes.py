@@ -6,9 +6,12 @@ import random
 
 import pytest
 
-from cutthrough.capture import records
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.records import (
+from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.sessions.directory import VALUES
+from cutthrough.tape import records
+from cutthrough.tape.batch import Batch
+from cutthrough.tape.records import (
     DOWN,
     END,
     FRAMES_DOWN,
@@ -17,11 +20,8 @@ from cutthrough.capture.records import (
     UP,
     Assembly,
 )
-from cutthrough.capture.ring import RING_BYTES, Ring
-from cutthrough.capture.ring_room import size_for
-from cutthrough.recording.model.masking import Masker, Redaction
-from cutthrough.recording.record.rows import RowMaker
-from cutthrough.recording.sessions.directory import VALUES
+from cutthrough.tape.ring import RING_BYTES, Ring
+from cutthrough.tape.ring_room import size_for
 from tests.capture.test_records import HEAD, NOT_COUNTED, end, heads
 from tests.doors.capture import put
 from tests.exchange.test_redaction import redactor

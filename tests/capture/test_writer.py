@@ -10,13 +10,13 @@ import time
 import msgspec
 import pytest
 
-from cutthrough.capture import writer as writers
-from cutthrough.capture.records import END, HEADS
-from cutthrough.capture.ring import RING_BYTES, Ring
-from cutthrough.capture.ring_room import size_for
-from cutthrough.capture.settings import Settings, Start
-from cutthrough.capture.writer import STOP, Writer
 from cutthrough.recording.record.writer import NICE, RecordingWriter
+from cutthrough.storage import writer as writers
+from cutthrough.storage.settings import Settings, Start
+from cutthrough.storage.writer import STOP, Writer
+from cutthrough.tape.records import END, HEADS
+from cutthrough.tape.ring import RING_BYTES, Ring
+from cutthrough.tape.ring_room import size_for
 from tests.capture.test_records import end, heads
 from tests.doors.capture import put
 from tests.recording.test_recorder import SETTINGS as RECORDINGS

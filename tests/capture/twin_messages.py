@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Iterator
 
-from cutthrough.capture.messages import Piece, read_websocket
+from cutthrough.exchange.messages import Piece, read_websocket
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 
 HEAD = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutthrough.capture.stores import open_store
 from cutthrough.doctor import capture
 from cutthrough.doctor.capture import MIB, check_capture_file
 from cutthrough.doctor.report import SECTIONS, examine
+from cutthrough.storage.stores import open_store
 from tests.capture.flows import row
 from tests.doctor.test_host import make_case
 

@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from cutthrough.capture.stores import open_store
 from cutthrough.doctor.postgres import check_database, is_local
 from cutthrough.recording.sessions.postgres import PostgresSessions
+from cutthrough.storage.stores import open_store
 from tests.doctor.test_host import make_case
 from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
 

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
-from cutthrough.capture.ring cimport Kind, Ring, publish, reserve, reserve_or_hold
+from cutthrough.tape.ring cimport Kind, Ring, publish, reserve, reserve_or_hold
 
 
 def put(Ring ring, int kind, uint16_t worker, uint64_t request, bytes payload, bint holds=False):

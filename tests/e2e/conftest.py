@@ -125,8 +125,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def is_whole(session: pytest.Session) -> bool:
-    """Whether every test of the part was run, on one event loop at the least. CLIENTS are
-    no part: other tests reach all outcomes."""
+    """Whether every test of the part was run, on one event loop at the least. CLIENTS
+    are no part: other tests reach all outcomes."""
     config, here = session.config, Path(__file__).parent
     files = {item.path for item in session.items}
     return not (

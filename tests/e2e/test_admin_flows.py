@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from cutthrough.capture.stores import open_reader, open_store
+from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import row
 from tests.e2e.test_capture import wait_rows
 from tests.support.admin import AUTHORIZED, TOKEN, administered

@@ -39,7 +39,7 @@ POLICY = """
     addresses = ["127.0.0.0/8"]
     capture = "{mode}"
 """
-SEEN = re.compile(r"cutthrough/capture/writer|cutthrough\.capture\.writer")
+SEEN = re.compile(r"cutthrough/storage/writer|cutthrough\.storage\.writer")
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ for done in (libc.unshare(NEWNS), libc.mount(None, b"/", None, PRIVATE | REC, No
 sys.argv[0] = "cutthrough"
 runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
 """
-WRITER = "cutthrough.capture.writer"
+WRITER = "cutthrough.storage.writer"
 
 
 @pytest.fixture

@@ -228,7 +228,7 @@ def test_a_writer_that_is_killed_leaves_each_row_once(
         assert client.get(origin.url(f"/{n}")).status == 200
         if n % 20 == 10:
             for one in proxy.workers():
-                if "cutthrough.capture.writer" in one.cmdline():
+                if "cutthrough.storage.writer" in one.cmdline():
                     one.kill()
     wait_until(lambda: len(ask()) + counted(proxy)["dropped"] >= 60,
                lambda: f"{len(ask())} {counted(proxy)}")

@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.capture.filters import _BARE, _TEXTS
-from cutthrough.capture.stores import open_reader
+from cutthrough.storage.stores import open_reader
 from tests.capture.flows import row
 from tests.e2e.test_traffic_page import page as page
 from tests.support.browser import PROGRAM

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.capture.stores import open_store
+from cutthrough.storage.stores import open_store
 from tests.capture.flows import row
 from tests.e2e.test_capture import writer
 from tests.support.admin import TOKEN

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from cutthrough.capture.bodies import make_body
-from cutthrough.capture.echoed import find_echoes
+from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.echoed import find_echoes
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
 from cutthrough.recording.model.masking import Masker, Redaction

@@ -8,9 +8,9 @@ accepted must also survive what happens to it next.
 import json
 import zlib
 
-from cutthrough.capture.har import make_message
-from cutthrough.capture.messages import Piece, read_websocket
 from cutthrough.exchange.content import MOST_CAPTURED
+from cutthrough.exchange.formats.har import make_message
+from cutthrough.exchange.messages import Piece, read_websocket
 from cutthrough.policy.globs import parse_glob
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.target import read_authority, read_request_target

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from cutthrough.capture.ring import RING_BYTES, Ring
-from cutthrough.capture.ring_room import size_for
 from cutthrough.config.settings import load
 from cutthrough.generation import operator_code
 from cutthrough.generation.checks import complete
@@ -22,6 +20,8 @@ from cutthrough.generation.policy_files import load_policy
 from cutthrough.net.listener import listen
 from cutthrough.net.tls import transport as tls
 from cutthrough.net.tls.context import TlsContext
+from cutthrough.tape.ring import RING_BYTES, Ring
+from cutthrough.tape.ring_room import size_for
 from cutthrough.worker import parent_checks as checks
 from cutthrough.worker import (
     parts,

@@ -12,10 +12,10 @@ import subprocess
 
 import pytest
 
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive
 from cutthrough.capture.importing import Result, import_file
-from cutthrough.capture.stores import open_reader
+from cutthrough.exchange.flow import Flow
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.storage.stores import open_reader
 from tests.capture.flows import flow
 from tests.capture.test_har import ALL, BINARY
 from tests.support.firefox import PROGRAM, Firefox

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cutthrough.capture.taped import Taped
+from cutthrough.tape.taped import Taped
 
 
 def taped(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"hello",),

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from cutthrough.capture.imported import Altered, NotImported
+from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.vcr import read_cassette, write_cassette
 from cutthrough.recording.model.recording import (
     Chunk,

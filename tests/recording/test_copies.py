@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from cutthrough.capture.store import StoreAway
 from cutthrough.recording.sessions import copies
 from cutthrough.recording.sessions.copies import open_copy
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.recording.sessions.session import Manifest, NoSession, SessionError
+from cutthrough.storage.store import StoreAway
 from tests.recording.answers import recording, request
 
 

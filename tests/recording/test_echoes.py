@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.capture.messages import Piece
-from cutthrough.capture.settings import Recordings
+from cutthrough.exchange.messages import Piece
 from cutthrough.recording.model.echoes import LEAST, Echoes
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Chunk, Message, Recording, Response
 from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions.directory import Sessions
+from cutthrough.storage.settings import Recordings
 from tests.recording.answers import request
 from tests.recording.exchanges import taped
 

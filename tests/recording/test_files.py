@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from cutthrough.capture.imported import NotImported
 from cutthrough.capture.importing import import_file
 from cutthrough.cli.main import main
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, state
@@ -89,7 +89,7 @@ def test_captures_are_read_from_compressed_files(tmp_path):
 
 
 def test_what_is_inflated_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutthrough.capture.importing.MOST_FILE", 1 << 20)
+    monkeypatch.setattr("cutthrough.exchange.formats.reader.MOST_FILE", 1 << 20)
     (tmp_path / "bomb").write_bytes(gzip.compress(
         json.dumps({"log": " " * (8 << 20)}).encode()))
     with pytest.raises(NotImported, match="longer than"):

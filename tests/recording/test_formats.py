@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.exchanges import read_exchanges
 from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.formats.vcr import read_cassette, write_cassette

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.capture.har_reader import read_archive
-from cutthrough.capture.imported import NotImported
 from cutthrough.exchange import documents
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.formats.har_reader import read_archive
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats import hoverfly, hoverfly_delays
 from cutthrough.recording.formats.foreign import fit_coding
 from cutthrough.recording.formats.hoverfly import read_simulation

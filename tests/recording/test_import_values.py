@@ -7,9 +7,14 @@ import json
 import msgspec
 import pytest
 
-from cutthrough.capture.dump_reader import read_dump
-from cutthrough.capture.imported import Altered, NotImported, Unlike, make_redactor
 from cutthrough.capture.importing import import_file
+from cutthrough.exchange.formats.dump_reader import read_dump
+from cutthrough.exchange.formats.imported import (
+    Altered,
+    NotImported,
+    Unlike,
+    make_redactor,
+)
 from cutthrough.recording.formats.exchanges import read_exchanges
 from cutthrough.recording.formats.vcr import read_cassette
 from cutthrough.recording.match.matcher import Matcher

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from cutthrough.capture.har_reader import read_archive
-from cutthrough.capture.imported import Altered, Exchange, NotImported
 from cutthrough.capture.importing import import_file
+from cutthrough.exchange.formats.har_reader import read_archive
+from cutthrough.exchange.formats.imported import Altered, Exchange, NotImported
 from cutthrough.recording.formats.exchanges import read_exchanges
 from cutthrough.recording.formats.vcr import read_cassette
 

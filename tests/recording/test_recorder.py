@@ -5,8 +5,6 @@ import sqlite3
 import msgspec
 import pytest
 
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreError
 from cutthrough.recording.record import book as books
 from cutthrough.recording.record import recorder as recorders
 from cutthrough.recording.record.recorder import Recorder
@@ -14,6 +12,8 @@ from cutthrough.recording.sessions import turns
 from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.session import Turn
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.store import StoreError
 from tests.recording.exchanges import taped
 
 GET = "GET /{} HTTP/1.1\r\nHost: a.example\r\nX-Session: {}\r\n\r\n"

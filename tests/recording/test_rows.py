@@ -8,10 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.messages import Piece
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import StoreError
+from cutthrough.exchange.messages import Piece
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.recorder import Recorder
@@ -20,6 +17,9 @@ from cutthrough.recording.record.taping import NotWhole, make_recording
 from cutthrough.recording.sessions import log_size
 from cutthrough.recording.sessions.directory import VALUES, Session
 from cutthrough.recording.sessions.session import Turn, masked
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.store import StoreError
+from cutthrough.tape.batch import Batch
 from tests.recording.exchanges import taped
 
 MASKER = Masker(Redaction(fields=("x-key",)), b"k" * 32)

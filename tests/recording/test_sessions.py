@@ -12,8 +12,6 @@ import time
 import msgspec
 import pytest
 
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.store import StoreError
 from cutthrough.exchange.bounds import KeyMistake
 from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.matches import Match, Miss
@@ -29,6 +27,8 @@ from cutthrough.recording.model.recording import (
 from cutthrough.recording.sessions.directory import VALUES, Sessions
 from cutthrough.recording.sessions.places import open_sessions
 from cutthrough.recording.sessions.session import Manifest, SessionError
+from cutthrough.storage.store import StoreError
+from cutthrough.tape.batch import Batch
 from tests.recording.answers import recording, request
 
 REDACTION = Redaction(fields=("x-key",), query=("token",), json=("password", "$..key"),

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 import msgspec
 import pytest
 
-from cutthrough.capture.imported import Altered, NotImported
+from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.hoverfly import read_simulation
 from cutthrough.recording.match import reading as apart
 from cutthrough.recording.match.matcher import Matcher

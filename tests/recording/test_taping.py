@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.capture.messages import Piece
+from cutthrough.exchange.messages import Piece
 from cutthrough.recording.record.taping import NotWhole, make_recording
 from tests.recording.exchanges import taped
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.handlebars import translate
 from cutthrough.recording.model import template_values
 from cutthrough.recording.model.recording import Chunk, Recording, Request, Response

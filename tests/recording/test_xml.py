@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutthrough.capture.imported import NotImported
 from cutthrough.exchange.bounds import KeyMistake, TooMuch
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.hoverfly import read_simulation
 from cutthrough.recording.match.keys import Key, KeyReader, Route
 from cutthrough.recording.match.matcher import Matcher

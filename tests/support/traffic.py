@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from cutthrough.capture.stores import open_store
+from cutthrough.storage.stores import open_store
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import Browser
 from tests.support.wait import wait_until

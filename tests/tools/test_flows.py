@@ -5,9 +5,9 @@ import json
 import pytest
 
 from cutthrough.capture import copies, views
-from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.cli import flows as arguments_flows
 from cutthrough.cli import main as cli
+from cutthrough.storage.stores import open_reader, open_store
 from cutthrough.tools.flow_source import ByDatabase, read_flow
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row

@@ -8,8 +8,8 @@ import psutil
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from cutthrough.capture.stores import open_reader, open_store
 from cutthrough.cli import main as cli
+from cutthrough.storage.stores import open_reader, open_store
 from cutthrough.tools.console import Unanswered
 from cutthrough.tools.flow_source import ByDatabase
 from cutthrough.tools.mcp_server import MOST_ROWS, MOST_TEXT, UNTRUSTED

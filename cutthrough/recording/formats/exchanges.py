@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from cutthrough.capture.flow import Fields as Pairs
-from cutthrough.capture.flow import Flow
-from cutthrough.capture.har import make_archive
-from cutthrough.capture.imported import (
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
+from cutthrough.exchange.flow import Fields as Pairs
+from cutthrough.exchange.flow import Flow
+from cutthrough.exchange.formats.har import make_archive
+from cutthrough.exchange.formats.imported import (
     Altered,
     Body,
     Exchange,
@@ -22,12 +24,10 @@ from cutthrough.capture.imported import (
     make_redactor,
     make_row,
 )
-from cutthrough.capture.imported import Message as Side
-from cutthrough.capture.importing import read
-from cutthrough.capture.messages import KINDS, OPCODES
-from cutthrough.capture.records import COLUMNS
-from cutthrough.capture.tnetstring import Readable
-from cutthrough.exchange.content import MOST_COMPARED, as_text, codec_of, undo_coding
+from cutthrough.exchange.formats.imported import Message as Side
+from cutthrough.exchange.formats.reader import read
+from cutthrough.exchange.formats.tnetstring import Readable
+from cutthrough.exchange.messages import KINDS, OPCODES
 from cutthrough.recording.formats.foreign import (
     clean_fields,
     lost,

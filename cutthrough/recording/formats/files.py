@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cutthrough.capture.har_reader import read_log
-from cutthrough.capture.imported import NotImported
-from cutthrough.capture.importing import read_whole
-from cutthrough.capture.packed import unpacked
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.formats.har_reader import read_log
+from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.exchange.formats.packed import unpacked
+from cutthrough.exchange.formats.reader import read_whole
 from cutthrough.recording.formats.exchanges import read_exchanges, recordings_of
 from cutthrough.recording.formats.foreign import MOST_FILE
 from cutthrough.recording.formats.hoverfly import read_pairs

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cutthrough.capture.imported import (
+from cutthrough.codings import DECODERS
+from cutthrough.exchange.content import undo_coding
+from cutthrough.exchange.formats.imported import (
     CONNECTS,
     NotImported,
     Unlike,
@@ -18,8 +20,6 @@ from cutthrough.capture.imported import (
     sound_fields,
     split_url,
 )
-from cutthrough.codings import DECODERS
-from cutthrough.exchange.content import undo_coding
 from cutthrough.recording.model.heads import end_to_end
 from cutthrough.recording.model.recording import (
     DEFAULT_PORTS,

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.xml_documents import is_plain_path
 
 # Characters of a tag with its braces, and of all literals in a template

@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.failures import reason_of
-from cutthrough.capture.har_bodies import decode
-from cutthrough.capture.har_values import Notes
-from cutthrough.capture.imported import Altered, NotImported
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.failures import reason_of
+from cutthrough.exchange.formats.har_bodies import decode
+from cutthrough.exchange.formats.har_values import Notes
+from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.foreign import (
     MOST_FILE,
     fit_coding,

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cutthrough.capture.imported import NotImported
 from cutthrough.exchange.bounds import TooMuch
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.documents import KeyMistake, compile_regex
 from cutthrough.recording.model.recording import DEFAULT_PORTS, Pattern, Recording
 

@@ -26,9 +26,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from cutthrough.capture.har_bodies import decode
-from cutthrough.capture.imported import NotImported, clean
 from cutthrough.exchange.content import CODECS
+from cutthrough.exchange.formats.har_bodies import decode
+from cutthrough.exchange.formats.imported import NotImported, clean
 from cutthrough.recording.formats.foreign import (
     fit_coding,
     make_request,

@@ -13,10 +13,10 @@ from typing import Any, TextIO
 
 import yaml
 
-from cutthrough.capture.failures import reason_of
-from cutthrough.capture.har_values import Notes
-from cutthrough.capture.imported import Altered, NotImported
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.failures import reason_of
+from cutthrough.exchange.formats.har_values import Notes
+from cutthrough.exchange.formats.imported import Altered, NotImported
 from cutthrough.recording.formats.foreign import MOST_FILE, lost, why_not
 from cutthrough.recording.formats.interactions import read_interaction
 from cutthrough.recording.match.statuses import SWITCHED

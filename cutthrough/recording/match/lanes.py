@@ -25,7 +25,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
-from cutthrough.capture.sqlite_store import use_wal
+from cutthrough.storage.sqlite_store import use_wal
 
 log = logging.getLogger("cutthrough")
 

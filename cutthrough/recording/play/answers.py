@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.formats.foreign import make_request
 from cutthrough.recording.model.recording import (
     Chunk,

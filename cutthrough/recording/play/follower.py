@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
-from cutthrough.capture.store import StoreError
 from cutthrough.exchange.work import Busy, Unread
 from cutthrough.recording.match import reading as apart
 from cutthrough.recording.match.keys import Route
@@ -34,6 +33,7 @@ from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.shared import Shared
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.modes import mark_of
+from cutthrough.storage.store import StoreError
 
 log = logging.getLogger("cutthrough")
 

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cutthrough.capture.store import StoreError
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.keys import Key, Route
 from cutthrough.recording.match.lanes import SharedLanes, path_of
@@ -37,6 +36,7 @@ from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import NAME, POLL_S, State, mark_of, read_state
 from cutthrough.recording.sessions.session import SessionError
+from cutthrough.storage.store import StoreError
 
 log = logging.getLogger("cutthrough")
 

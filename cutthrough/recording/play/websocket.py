@@ -17,7 +17,7 @@ import socket
 from collections.abc import Callable
 from http import HTTPStatus
 
-from cutthrough.capture.messages import OPCODES
+from cutthrough.exchange.messages import OPCODES
 from cutthrough.recording.match.conversing import Conversing, Setting
 from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.matches import Miss

@@ -10,10 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import Refused, StoreError
-from cutthrough.capture.taped import Taped
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.masking import Redaction
 from cutthrough.recording.model.recording import Recording
@@ -22,6 +18,10 @@ from cutthrough.recording.record.rows import RowMaker
 from cutthrough.recording.record.taping import make_recording
 from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
 from cutthrough.recording.sessions.session import Manifest, NoSession, Turn
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.store import Refused, StoreError
+from cutthrough.tape.batch import Batch
+from cutthrough.tape.taped import Taped
 
 log = logging.getLogger("cutthrough")
 

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from cutthrough.capture.failures import Failures
-from cutthrough.capture.taped import Taped
+from cutthrough.exchange.failures import Failures
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.taping import NotWhole, make_recording
+from cutthrough.tape.taped import Taped
 
 log = logging.getLogger("cutthrough")
 

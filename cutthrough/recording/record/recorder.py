@@ -10,9 +10,7 @@ import logging
 import time
 from pathlib import Path
 
-from cutthrough.capture.failures import Failures
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.taped import Taped
+from cutthrough.exchange.failures import Failures
 from cutthrough.recording.record.book import Book, NotMade, count_fitting
 from cutthrough.recording.record.making import Maker
 from cutthrough.recording.sessions.choice import Choice
@@ -20,6 +18,8 @@ from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import read_state
 from cutthrough.recording.sessions.retention import Retention
 from cutthrough.recording.sessions.session import SessionError, Turn
+from cutthrough.storage.settings import Recordings
+from cutthrough.tape.taped import Taped
 
 log = logging.getLogger("cutthrough")
 

@@ -1,8 +1,8 @@
 from typing import Self
 
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.taped import Taped
 from cutthrough.recording.model.masking import Masker
+from cutthrough.tape.batch import Batch
+from cutthrough.tape.taped import Taped
 
 class RowMaker:
     def __new__(cls, masker: Masker, batch: Batch) -> Self: ...

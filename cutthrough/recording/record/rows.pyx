@@ -14,10 +14,10 @@ from libc.string cimport memchr, memcmp, memcpy
 from msgspec.msgpack import Encoder
 
 from cutthrough.exchange.content import join_chunks
-from cutthrough.capture.batch cimport BLOB, TEXT, Batch
-from cutthrough.capture.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
-from cutthrough.capture.taped cimport Taped
-from cutthrough.capture.texts cimport Text, is_ascii, latin1_of
+from cutthrough.tape.batch cimport BLOB, TEXT, Batch
+from cutthrough.tape.ring cimport TIME_BYTES, TIMED_DOWN, Record, behind, payload_of
+from cutthrough.tape.taped cimport Taped
+from cutthrough.tape.texts cimport Text, is_ascii, latin1_of
 from cutthrough.recording.model.heads import read_request, read_response
 from cutthrough.recording.model.masking import repeats
 from cutthrough.recording.model.recording import find

@@ -16,10 +16,7 @@ import time
 from collections.abc import Callable
 from operator import itemgetter
 
-from cutthrough.capture.failures import Failures
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.store import NotNow, StoreAway, StoreError
-from cutthrough.capture.taped import Taped
+from cutthrough.exchange.failures import Failures
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.book import (
@@ -37,6 +34,9 @@ from cutthrough.recording.sessions.copies import Copy, drop_copy, open_copy
 from cutthrough.recording.sessions.modes import read_state
 from cutthrough.recording.sessions.postgres import PostgresSession, PostgresSessions
 from cutthrough.recording.sessions.session import NoSession, SessionError
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.store import NotNow, StoreAway, StoreError
+from cutthrough.tape.taped import Taped
 
 log = logging.getLogger("cutthrough")
 

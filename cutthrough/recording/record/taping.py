@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cutthrough.capture.messages import Message as Passed
-from cutthrough.capture.messages import read_messages
-from cutthrough.capture.taped import Taped
 from cutthrough.exchange.content import join_chunks
+from cutthrough.exchange.messages import Message as Passed
+from cutthrough.exchange.messages import read_messages
 from cutthrough.recording.match.begins import whole_messages
 from cutthrough.recording.model.heads import Known, is_call, read_request, read_response
 from cutthrough.recording.model.recording import (
@@ -21,6 +20,7 @@ from cutthrough.recording.model.recording import (
     find,
 )
 from cutthrough.recording.model.sharing import owner_of
+from cutthrough.tape.taped import Taped
 
 MOST_LINE = 65536
 # Another client asks without a condition, or for another range

@@ -1,4 +1,4 @@
-"""The writer of captures that also writes recordings: as `capture.writer`, with them.
+"""The writer of captures that also writes recordings: as `storage.writer`, with them.
 
     rings ──> exchanges that rules record ──> redacted ──> the session in force
 
@@ -13,14 +13,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cutthrough.capture.failures import Failures
-from cutthrough.capture.outlet import Queue
-from cutthrough.capture.ring import Ring
-from cutthrough.capture.settings import Recordings
-from cutthrough.capture.taped import Taped
-from cutthrough.capture.writer import Writer, serve
+from cutthrough.exchange.failures import Failures
 from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions.session import Turn
+from cutthrough.storage.outlet import Queue
+from cutthrough.storage.settings import Recordings
+from cutthrough.storage.writer import Writer, serve
+from cutthrough.tape.ring import Ring
+from cutthrough.tape.taped import Taped
 
 if TYPE_CHECKING:
     from cutthrough.recording.record.shared_recorder import SharedRecorder

@@ -11,12 +11,12 @@ import logging
 import time
 from pathlib import Path
 
-from cutthrough.capture.store import StoreAway, StoreError
 from cutthrough.recording.sessions.copies import drop_copy, open_copy
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import mark_of
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.recording.sessions.session import NoSession
+from cutthrough.storage.store import StoreAway, StoreError
 
 log = logging.getLogger("cutthrough")
 

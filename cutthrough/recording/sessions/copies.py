@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from cutthrough.capture.sqlite_store import transaction
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.postgres import Changes, PostgresSession
 from cutthrough.recording.sessions.session import SessionError, encode
+from cutthrough.storage.sqlite_store import transaction
 
 # Recordings of one transaction
 STEP = 200

@@ -21,19 +21,6 @@ from typing import Any
 import msgspec
 
 import cutthrough
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.sqlite_insert import Inserter
-from cutthrough.capture.sqlite_place import Place
-from cutthrough.capture.sqlite_store import (
-    BUSY_MS,
-    MOST_WAL_BYTES,
-    PAGE_BYTES,
-    explained,
-    make_file,
-    transaction,
-    use_wal,
-)
-from cutthrough.capture.store import split_words
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.model.masking import Masker
 from cutthrough.recording.model.recording import Recording
@@ -57,6 +44,19 @@ from cutthrough.recording.sessions.session import (
     read_manifest,
 )
 from cutthrough.recording.sessions.turns import take
+from cutthrough.storage.sqlite_insert import Inserter
+from cutthrough.storage.sqlite_place import Place
+from cutthrough.storage.sqlite_store import (
+    BUSY_MS,
+    MOST_WAL_BYTES,
+    PAGE_BYTES,
+    explained,
+    make_file,
+    transaction,
+    use_wal,
+)
+from cutthrough.storage.store import split_words
+from cutthrough.tape.batch import Batch
 
 SUFFIX = ".session"
 # Of recordings that are read at a time, and one more: some 2 ms

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.model.documents import KeyMistake
 from cutthrough.recording.sessions.folder import unpack

@@ -24,8 +24,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from cutthrough.capture.imported import NotImported
 from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.templates import check
 from cutthrough.recording.model.yaml_documents import WithoutAliases, load

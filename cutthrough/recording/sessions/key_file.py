@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from cutthrough.capture.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.key import KEY_BYTES, read_key
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.directory import SUFFIX

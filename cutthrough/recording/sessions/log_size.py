@@ -1,8 +1,8 @@
 """How long SQLite's log of changes has become since it was moved to the file. It is
 estimated, because Python's sqlite3 does not say it."""
 
-from cutthrough.capture.batch import Batch
-from cutthrough.capture.sqlite_store import PAGE_BYTES
+from cutthrough.storage.sqlite_store import PAGE_BYTES
+from cutthrough.tape.batch import Batch
 
 # The writer moves the log to the file when it is so long; if it does not come to that,
 # SQLite does, in a transaction

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from cutthrough.capture.store import StoreError
-from cutthrough.capture.stores import MISSING
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.session import AnySessions
+from cutthrough.storage.store import StoreError
+from cutthrough.storage.stores import MISSING
 
 
 def open_sessions(directory: str | Path, url: str = "", *, may_make: bool = True

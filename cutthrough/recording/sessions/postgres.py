@@ -23,9 +23,6 @@ import msgspec
 import psycopg
 
 import cutthrough
-from cutthrough.capture.postgres import ANSWER_S, Base, Tables
-from cutthrough.capture.postgres_rows import clean
-from cutthrough.capture.store import split_words
 from cutthrough.recording.model.key import read_key
 from cutthrough.recording.model.masking import Masker
 from cutthrough.recording.model.recording import Recording
@@ -47,6 +44,9 @@ from cutthrough.recording.sessions.session import (
     read,
     read_manifest,
 )
+from cutthrough.storage.postgres import ANSWER_S, Base, Tables
+from cutthrough.storage.postgres_rows import clean
+from cutthrough.storage.store import split_words
 
 # Bytes of recordings that one answer has, beside one that is longer
 MOST_ANSWERED = 8 << 20

@@ -10,9 +10,9 @@ import os
 import time
 from pathlib import Path
 
-from cutthrough.capture.store import StoreError
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
 from cutthrough.recording.sessions.session import MOST_PRUNED
+from cutthrough.storage.store import StoreError
 
 # Between two looks at the directory: 1000 files take 4 ms
 LOOK_S = 2.0

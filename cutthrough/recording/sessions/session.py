@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from cutthrough.capture.store import StoreError
 from cutthrough.recording.match.keys import Route
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Recording
+from cutthrough.storage.store import StoreError
 
 # Of the tables
 VERSION = 1

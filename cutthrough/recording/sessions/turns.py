@@ -1,7 +1,7 @@
 """A session's place in each ring, so that nothing is added twice: a writer that is
 killed between its transaction and the release of a ring's records leaves both.
 
-Its successor first takes the same records out of the ring (capture/ring.pyx), perhaps
+Its successor first takes the same records out of the ring (tape/ring.pyx), perhaps
 in smaller turns.
 """
 

@@ -1,0 +1,15 @@
+"""The columns of a stored exchange, in order; `storage.store` has their types."""
+
+COLUMNS: tuple[str, ...] = (
+    "request", "begun_us", "ended_us", "kind", "method", "host", "port", "url",
+    "status", "reason", "detail", "rule", "reported", "user", "client", "client_port",
+    "peer", "peer_port", "parent", "reused", "retried", "bytes_up", "bytes_down",
+    "head_us", "auth_us", "hook_us", "dns_us", "connect_us", "origin_tls_us", "send_us",
+    "wait_us", "receive_us", "held_us", "total_us", "client_tls_us", "protocol", "sni",
+    "alpn", "ja4", "tls_version", "ech", "intercepted", "pinned", "client_tls_version",
+    "client_cipher", "peer_tls_version", "peer_cipher", "client_http", "origin_http",
+    "request_head_bytes", "response_head_bytes", "request_body_bytes",
+    "response_body_bytes", "request_content_bytes", "response_content_bytes",
+    "request_body_state", "response_body_state", "bytes", "request_head",
+    "response_head", "request_body", "response_body", "messages", "messages_state",
+    "request_trailers", "response_trailers")

@@ -1,0 +1,1 @@
+"""Exchanges in other programs' files: HTTP Archives and dumps of mitmproxy."""

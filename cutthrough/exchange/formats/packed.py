@@ -1,0 +1,80 @@
+"""Files of other programs, without the compression that they may have.
+
+gzip (`.har.gz`, `.yaml.gz`) and zlib (`.zhar` of mitmproxy) are seen from their first
+bytes, whatever the name says. A file is read as it is inflated, so that its reader
+bounds what it becomes.
+"""
+
+import zlib
+
+from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.exchange.formats.tnetstring import Readable
+
+PIECE = 64 << 10
+_BLANKS = (b" ", b"\t", b"\r", b"\n")
+_GZIP = b"\x1f\x8b"
+
+
+def unpacked(file: Readable) -> tuple[Readable, bytes]:
+    """The content from its first byte that is no blank, and this byte; b"": there is
+    none."""
+    front = file.read(2)
+    if front == _GZIP or is_zlib(front):
+        file, front = Inflated(Pushed(front, file)), b""
+    start = b""
+    while not start:
+        byte, front = front[:1], front[1:]
+        byte = byte or file.read(1)
+        if not byte:
+            break
+        start = b"" if byte in _BLANKS else byte
+    return Pushed(start + front, file), start
+
+
+def is_zlib(front: bytes) -> bool:
+    """A header of zlib (RFC 1950) with a right check. No file of text begins so: it
+    is `x` and a control character, `^`, or a byte beyond ASCII."""
+    return (len(front) == 2 and front[:1] == b"x" and front[1:] in b"\x01\x5e\x9c\xda"
+            and int.from_bytes(front) % 31 == 0)
+
+
+class Inflated:
+    """Reads the content of a file of gzip or zlib. Raises NotImported."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj(47)           # 15, and either header
+        self._left = b""
+
+    def read(self, size: int, /) -> bytes:
+        made = bytearray()
+        while len(made) < size and (piece := self._piece(size - len(made))):
+            made += piece
+        return bytes(made)
+
+    def _piece(self, most: int) -> bytes:
+        """b"": it has ended."""
+        while not self._inflate.eof:
+            data = self._left or self._file.read(PIECE)
+            try:
+                piece = self._inflate.decompress(data, most)
+            except zlib.error as error:
+                raise NotImported(f"its compression is damaged: {error}") from None
+            self._left = self._inflate.unconsumed_tail
+            if piece:
+                return piece
+            if not data:
+                raise NotImported("its compression has no end")
+        return b""
+
+
+class Pushed:
+    """A file with bytes in front that were read already."""
+
+    def __init__(self, front: bytes, file: Readable) -> None:
+        self._front = front
+        self._file = file
+
+    def read(self, size: int, /) -> bytes:
+        front, self._front = self._front[:size], self._front[size:]
+        return front + self._file.read(size - len(front))

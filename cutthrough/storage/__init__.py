@@ -1,0 +1,1 @@
+"""The writer of exchanges, and its stores: SQLite and PostgreSQL."""

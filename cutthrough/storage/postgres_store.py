@@ -1,0 +1,287 @@
+"""The store in a PostgreSQL database, to which several programs write.
+
+    write:  lock the row of totals ── COPY ── delete beyond bounds ── commit
+
+The lock puts the writers in line, so numbers rise in the order of commits, and a reader
+of the rows above a number misses none. Totals and bounds are of all programs' rows.
+"""
+
+import contextlib
+import functools
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.storage.postgres import (
+    ANSWER_S,
+    READER_ANSWER_S,
+    REFUSED,
+    Base,
+    KnownRow,
+)
+from cutthrough.storage.postgres_rows import (
+    OWN,
+    TABLES,
+    clean,
+    join_bodies,
+    query_of,
+    quote,
+    select_list,
+    values_of,
+)
+from cutthrough.storage.store import (
+    BODIES,
+    BYTES,
+    LIGHT,
+    MOST_PRUNED,
+    MOST_PRUNED_BYTES,
+    MOST_READS,
+    Rows,
+    StoreAway,
+)
+
+# Whole rows of one SELECT: 20 MiB with bodies of the usual bound
+WHOLE_ROWS = 20
+
+_BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
+_LIGHT = f"SELECT {quote(LIGHT)}, program, tag, comment FROM cutthrough.flows WHERE "
+_WHOLE = (f"SELECT {select_list(('id', *COLUMNS))}, program, tag, comment "
+          "FROM cutthrough.flows WHERE ")
+_PRUNE = """
+DELETE FROM cutthrough.flows WHERE id IN (
+    SELECT id FROM (
+        SELECT id, bytes, ended_us, row_number() OVER run AS n,
+            sum(bytes) OVER run AS size
+        FROM (SELECT id, bytes, ended_us FROM cutthrough.flows ORDER BY id
+            LIMIT %(most)s) AS oldest
+        WINDOW run AS (ORDER BY id)) AS sums
+    WHERE size - bytes < %(most_bytes)s AND (n <= %(rows_over)s
+        OR size - bytes < %(bytes_over)s OR ended_us < %(oldest_us)s))
+RETURNING bytes"""
+
+
+class PostgresStore:
+    """Implements Store. It connects at the first call. `program`: the origin of the
+    rows; "": they are imported, and the same exchange of any program is not added."""
+
+    def __init__(self, url: str, count: int, most_bytes: int, age_s: float,
+                 program: str) -> None:
+        self._base = Base(url, TABLES, ANSWER_S, may_make=True)
+        self._program = program
+        self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
+        self.is_over = False
+
+    def open(self) -> None:
+        with self._base.cursor():
+            pass
+
+    @property
+    def is_there(self) -> bool:
+        return True
+
+    def write(self, given: Rows) -> int:
+        rows = list(given)
+        if self._count:
+            rows = rows[-self._count:]
+        made = [values_of(row, self._program) for row in rows]
+        if self._program:
+            with contextlib.suppress(KnownRow):
+                return self._write(rows, made, anew=True)
+        return self._write(rows, made, anew=False)
+
+    def _write(self, rows: Sequence[tuple[Any, ...]], made: list[list[Any]], *,
+               anew: bool) -> int:
+        """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
+        text is none that PostgreSQL can hold."""
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "SELECT flows, bytes, (SELECT ended_us FROM cutthrough.flows "
+                "ORDER BY id LIMIT 1) AS oldest FROM cutthrough.state FOR UPDATE")
+            totals = cursor.fetchone()
+            assert totals is not None
+            if anew:
+                try:
+                    _copy(cursor, made)
+                except REFUSED:
+                    raise KnownRow from None
+                numbers = list(range(len(rows)))
+            else:
+                numbers = [number for number, values in enumerate(made)
+                           if self._insert(cursor, values)]
+            size = sum(rows[number][BYTES] for number in numbers)
+            flows, total = totals["flows"] + len(numbers), totals["bytes"] + size
+            freed = self._prune(cursor, flows, total, totals["oldest"],
+                                MOST_PRUNED + len(rows), MOST_PRUNED_BYTES + size)
+            if numbers or freed:
+                cursor.execute(
+                    "UPDATE cutthrough.state SET flows = %s, bytes = %s",
+                    (flows - len(freed), total - sum(freed)))
+            is_over = (len(freed) >= MOST_PRUNED + len(rows)
+                       or sum(freed) >= MOST_PRUNED_BYTES + size)
+        self.is_over = is_over
+        return len(numbers)
+
+    def _insert(self, cursor: psycopg.Cursor[Any], values: Sequence[Any]) -> bool:
+        """False: it is there already."""
+        values = [clean(value) for value in values]
+        same = "" if not self._program else " AND program = %s"
+        cursor.execute(
+            f"INSERT INTO cutthrough.flows ({quote((*COLUMNS, *OWN))}) "
+            f"SELECT {', '.join(['%s'] * len(values))} WHERE NOT EXISTS (SELECT FROM "
+            f"cutthrough.flows WHERE begun_us = %s AND request = %s{same})",
+            [*values, values[_BEGUN], values[_REQUEST],
+             *([self._program] if same else [])])
+        return cursor.rowcount == 1
+
+    def _prune(self, cursor: psycopg.Cursor[Any], flows: int, total: int,
+               oldest: int | None, most: int, most_bytes: int) -> list[int]:
+        """Deletes rows beyond the bounds; returns their bytes."""
+        rows_over = flows - self._count if self._count else 0
+        bytes_over = total - self._most_bytes if self._most_bytes else 0
+        oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
+        if rows_over <= 0 and bytes_over <= 0 and (
+                oldest is None or oldest >= oldest_us):
+            return []
+        cursor.execute(_PRUNE, {
+            "most": most, "most_bytes": most_bytes, "rows_over": rows_over,
+            "bytes_over": bytes_over, "oldest_us": int(oldest_us)})
+        return [row["bytes"] for row in cursor]
+
+    def prune(self) -> None:
+        self.write(())
+
+    def measure(self) -> None:
+        """Every writer keeps the totals."""
+
+    def index(self, most: int) -> bool:
+        """Words are indexed as they are written."""
+        return False
+
+    def close(self) -> None:
+        self._base.close()
+
+
+def _copy(cursor: psycopg.Cursor[Any], made: list[list[Any]]) -> None:
+    """Columns that are null in all rows are left out, a third of them."""
+    if not made:
+        return
+    names = (*COLUMNS, *OWN)
+    used = [number for number, values in enumerate(zip(*made, strict=True))
+            if values[0] is not None or values.count(None) < len(made)]
+    with cursor.copy(_copy_of(tuple(names[number] for number in used))) as copy:
+        for values in made:
+            copy.write_row([values[number] for number in used])
+
+
+@functools.lru_cache(64)
+def _copy_of(names: tuple[str, ...]) -> str:
+    return f"COPY cutthrough.flows ({quote(names)}) FROM STDIN"
+
+
+class PostgresReader:
+    """Implements Reader."""
+
+    def __init__(self, url: str, *, keep: bool = False) -> None:
+        """`keep`: the connection, for the next reader. Raises StoreError; NoStore: the
+        database has no tables of ours."""
+        self._keep = keep
+        self._base = Base(url, TABLES, READER_ANSWER_S, may_make=False)
+        try:
+            self.newest()
+        except StoreAway:                    # a connection that was kept has broken
+            self.newest()
+
+    def flows(self, words: str = "", number: int = 0) -> Iterator[dict[str, Any]]:
+        where = "true"
+        values: tuple[object, ...] = ()
+        if words:
+            where, values = "words @@ %s::tsquery", (query_of(words),)
+            if not values[0]:
+                return
+        elif number:
+            where, values = "id = %s", (number,)
+        numbers = [row["id"] for row in self._select(
+            f"SELECT id FROM cutthrough.flows WHERE {where} ORDER BY id DESC", values)]
+        for at in range(0, len(numbers), WHOLE_ROWS):
+            yield from map(join_bodies, self._select(
+                f"{_WHOLE} id = ANY(%s) ORDER BY id DESC",
+                (numbers[at:at + WHOLE_ROWS],)))
+
+    def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
+             ) -> list[dict[str, Any]]:
+        order = "id > %s ORDER BY id" if rising else "id < %s ORDER BY id DESC"
+        if not words:
+            return self._select(f"{_LIGHT} {order} LIMIT %s", (at, most))
+        query = query_of(words)
+        return self._select(f"{_LIGHT} words @@ %s::tsquery AND {order} LIMIT %s",
+                            (query, at, most)) if query else []
+
+    def light(self, number: int) -> dict[str, Any] | None:
+        found = self._select(f"{_LIGHT} id = %s", (number,))
+        return found[0] if found else None
+
+    def bodies(self, number: int) -> Sequence[Any]:
+        found = self._select(
+            f"SELECT {select_list(BODIES)} FROM cutthrough.flows WHERE id = %s",
+            (number,))
+        row = join_bodies(found[0]) if found else {}
+        return tuple(row.get(name) for name in BODIES)
+
+    def newest(self) -> int:
+        return int(self._select(
+            "SELECT max(id) AS newest FROM cutthrough.flows")[0]["newest"] or 0)
+
+    def _select(self, statement: str, values: Sequence[Any] = ()
+                ) -> list[dict[str, Any]]:
+        with self._base.cursor() as cursor:
+            return cursor.execute(statement, values).fetchall()
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        with self._base.transaction() as cursor:
+            cursor.execute("SELECT FROM cutthrough.state FOR UPDATE")
+            cursor.execute("DELETE FROM cutthrough.flows WHERE id = ANY(%s) "
+                           "RETURNING bytes", (list(numbers),))
+            freed = [row["bytes"] for row in cursor]
+            cursor.execute("UPDATE cutthrough.state SET flows = flows - %s, "
+                           "bytes = bytes - %s", (len(freed), sum(freed)))
+        return len(freed)
+
+    def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "UPDATE cutthrough.flows SET "
+                "tag = nullif(coalesce(%s::text, tag), ''), "
+                "comment = nullif(coalesce(%s::text, comment), '') WHERE id = %s",
+                (clean(tag), clean(comment), number))
+            return cursor.rowcount == 1
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+        with self._base.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO cutthrough.reads (at_ms, uid, program, client, verb, "
+                "what, found) VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",
+                (time.time_ns() // 1_000_000, os.getuid(), socket.gethostname(),
+                 client or None, verb, clean(what), int(found)))
+            entry = cursor.fetchone()
+            cursor.execute("DELETE FROM cutthrough.reads WHERE id <= (SELECT max(id) "
+                           "FROM cutthrough.reads) - %s", (MOST_READS,))
+        return int(entry["id"]) if entry is not None else 0
+
+    def correct(self, entry: int, found: int) -> None:
+        with self._base.transaction() as cursor:
+            cursor.execute("UPDATE cutthrough.reads SET found = %s WHERE id = %s",
+                           (found, entry))
+
+    def reads(self) -> list[dict[str, Any]]:
+        return self._select("SELECT * FROM cutthrough.reads ORDER BY id DESC")
+
+    def close(self) -> None:
+        if self._keep:
+            self._base.keep()
+        else:
+            self._base.close()

@@ -1,0 +1,383 @@
+"""The store in a file: SQLite, one writer, any number of readers.
+
+The file has mode 0600. The words of URLs, heads and text bodies are indexed (FTS5)
+after the rows are in, when there is time for it.
+"""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.storage.sqlite_insert import Inserter
+from cutthrough.storage.sqlite_place import Place
+from cutthrough.storage.sqlite_words import RUNS, Words
+from cutthrough.storage.store import (
+    BODIES,
+    BYTES,
+    LIGHT,
+    MOST_PRUNED,
+    MOST_PRUNED_BYTES,
+    MOST_READS,
+    TEXTS,
+    WORDS,
+    Locked,
+    NoRoom,
+    NoStore,
+    NotNow,
+    Refused,
+    Rows,
+    StoreError,
+)
+from cutthrough.tape.batch import Batch
+
+VERSION = 5
+# Milliseconds that a reader, or the writer of an earlier program, may hold the lock
+BUSY_MS = 5000
+# Between two looks where SQLite does not wait by itself
+AGAIN_S = 0.01
+# How long another connection may need to close a database for good
+CLOSING_S = 2.0
+MOST_WAL_BYTES = 64 << 20
+# Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
+# and deletion take 17 µs of CPU there, 9.5 µs here
+PAGE_BYTES = 16384
+_ANY = ("request_body", "response_body")
+_KINDS: dict[int, type[StoreError]] = {
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
+                     sqlite3.SQLITE_PROTOCOL), Locked),
+    **dict.fromkeys((sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN,
+                     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT), NotNow),
+    sqlite3.SQLITE_FULL: NoRoom, sqlite3.SQLITE_IOERR: NoRoom}
+
+_SCHEMA = f"""
+CREATE TABLE flows (id INTEGER PRIMARY KEY AUTOINCREMENT, {", ".join(
+    f"{name} {'TEXT' if name in TEXTS else 'BLOB' if name in _ANY else 'INTEGER'}"
+    for name in COLUMNS)});
+CREATE UNIQUE INDEX flows_by_request ON flows (begun_us, request);
+CREATE VIEW texts AS SELECT id, url, request_head, response_head,
+    CASE typeof(request_body) WHEN 'text' THEN request_body END AS request_body,
+    CASE typeof(response_body) WHEN 'text' THEN response_body END AS response_body,
+    CASE WHEN messages IS NOT NULL THEN (
+        SELECT group_concat(json_extract(value, '$.text'), char(10))
+        FROM json_each(messages)) END AS messages
+    FROM flows;
+CREATE VIRTUAL TABLE words USING fts5(
+    {", ".join(WORDS)}, content='texts', content_rowid='id');
+CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER);
+CREATE TABLE marks (id INTEGER PRIMARY KEY, tag TEXT, comment TEXT);
+CREATE TABLE reads (
+    at_ms INTEGER, uid INTEGER, client TEXT, verb TEXT, what TEXT, found INTEGER);
+INSERT INTO state VALUES ('indexed', 0);
+{RUNS}
+PRAGMA user_version = {VERSION};
+"""
+_LIGHT = (f"SELECT {', '.join(f'flows.{name}' for name in LIGHT)}, marks.tag, "
+          "marks.comment FROM flows LEFT JOIN marks ON marks.id = flows.id WHERE ")
+
+
+def make_file(path: str) -> None:
+    """Makes the file, or checks that only its owner may read it. Raises OSError.
+
+    A file that is there is not opened: POSIX ends all locks of a process on a file when
+    any descriptor of it is closed, and without SQLite's another program that closes the
+    database would delete the log of changes that is in use here. O_PATH has no locks.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                         | os.O_CLOEXEC, 0o600))
+        for end in ("-wal", "-shm"):         # of a file that was moved away alone
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}{end}")
+        return
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "is not a regular file", path)
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.chmod(f"/proc/self/fd/{fd}", 0o600)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Raises StoreError in place of SQLite's errors: if it is known which, NotNow,
+    NoRoom or Refused."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xff
+        kind = _KINDS.get(code, Refused if code else StoreError)
+        raise kind(f"{path}: {error}") from None
+
+
+@contextlib.contextmanager
+def transaction(base: sqlite3.Connection, path: str) -> Iterator[None]:
+    """All or nothing. Raises StoreError."""
+    with explained(path):
+        base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            base.execute("COMMIT")
+        finally:
+            if base.in_transaction:
+                base.execute("ROLLBACK")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Opens the database; makes its tables if it is empty. Raises StoreError."""
+    until = time.monotonic() + CLOSING_S
+    while True:
+        try:
+            return _connect(path)
+        except NoRoom:                       # perhaps another connection, the last of
+            if time.monotonic() > until:     # its own, removes the log at this moment
+                raise
+        time.sleep(AGAIN_S)                  # nothing tells of the end of a close
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    with explained(path):
+        base = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+        base.execute(f"PRAGMA page_size = {PAGE_BYTES}")     # before the first table
+        use_wal(base)
+        base.execute("PRAGMA synchronous = NORMAL")
+        base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
+        base.execute("PRAGMA temp_store = MEMORY")
+        if version_of(base) == 0:
+            make_tables(base)
+        version = version_of(base)
+        if version != VERSION:
+            base.close()
+            raise NotNow(f"{path}: has version {version} of the tables, and this "
+                         f"program has {VERSION}; move the file away")
+    return base
+
+
+def use_wal(base: sqlite3.Connection, patience_s: float = BUSY_MS / 1000) -> None:
+    """SQLite does not wait for another process that makes this change, too."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or (
+                    time.monotonic() > until):
+                raise
+        time.sleep(AGAIN_S)
+
+
+def version_of(base: sqlite3.Connection) -> int:
+    """Of the tables; 0: there are none."""
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def make_tables(base: sqlite3.Connection) -> None:
+    try:
+        base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    except sqlite3.OperationalError:
+        if base.in_transaction:
+            base.execute("ROLLBACK")
+        if not version_of(base):             # else another process was as quick
+            raise
+
+
+class SqliteStore:
+    """Implements Store."""
+
+    def __init__(self, path: str, count: int, most_bytes: int, age_s: float) -> None:
+        """Raises OSError and StoreError."""
+        make_file(path)
+        self._path = path
+        self._place = Place(path)
+        self._base = connect(path)
+        with explained(path):
+            self._words = Words(self._base, writes=True)
+        self._inserter = Inserter(self._base, "INSERT OR IGNORE INTO", "flows", COLUMNS)
+        self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
+        self._bytes = 0
+        self.is_over = False
+        self.measure()
+
+    def open(self) -> None:
+        """They are made."""
+
+    @property
+    def is_there(self) -> bool:
+        return self._place.is_there
+
+    def measure(self) -> None:
+        with explained(self._path):
+            (self._bytes,) = self._base.execute(
+                "SELECT coalesce(sum(bytes), 0) FROM flows").fetchone()
+
+    def write(self, rows: Rows) -> int:
+        batch = rows if isinstance(rows, Batch) else self._batch_of(rows)
+        if self._count:
+            batch.keep_last(self._count)
+        before, self.is_over = self._bytes, False
+        try:
+            with transaction(self._base, self._path):
+                added = self._inserter.insert(batch)
+                size = batch.sum(BYTES)
+                self._bytes += size
+                is_over = self._prune(
+                    MOST_PRUNED + len(batch), MOST_PRUNED_BYTES + size)
+        except StoreError:
+            self._bytes = before
+            raise
+        if self._place.is_deleted:
+            raise NotNow(f"{self._path}: was deleted")
+        self.is_over = is_over
+        return added
+
+    def _batch_of(self, rows: Sequence[tuple[Any, ...]]) -> Batch:
+        try:
+            return Batch.of(rows, len(COLUMNS))
+        except ValueError as error:
+            raise StoreError(f"{self._path}: {error}") from None
+
+    def prune(self) -> None:
+        self.write(())
+
+    def _prune(self, most: int, most_bytes: int) -> bool:
+        """Deletes at most so many rows, and about so many bytes; returns whether it was
+        so many."""
+        (newest,) = self._base.execute("SELECT max(id) FROM flows").fetchone()
+        oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
+        last = count = freed = 0
+        for number, size, ended_us in self._base.execute(
+                "SELECT id, bytes, ended_us FROM flows ORDER BY id LIMIT ?", (most,)):
+            if not ((self._count and number <= newest - self._count)
+                    or (self._most_bytes and self._bytes > self._most_bytes)
+                    or ended_us < oldest_us) or freed >= most_bytes:
+                break
+            last = number
+            count += 1
+            freed += size
+            self._bytes -= size
+        if last:
+            self._words.forget(0, last)
+            self._base.execute("DELETE FROM flows WHERE id <= ?", (last,))
+            self._base.execute("DELETE FROM marks WHERE id <= ?", (last,))
+        return count == most or freed >= most_bytes
+
+    def index(self, most: int) -> bool:
+        with transaction(self._base, self._path):
+            return self._words.index(most)
+
+    def close(self) -> None:
+        self._place.close(self._base)
+
+
+class SqliteReader:
+    """Implements Reader."""
+
+    def __init__(self, path: str) -> None:
+        """Raises StoreError; NoStore: there is no file."""
+        if not os.path.exists(path):
+            raise NoStore(f"{path}: {os.strerror(2)}")
+        self._path = path
+        self._place = Place(path)
+        self._base = connect(path)
+        with explained(path):
+            self._words = Words(self._base)
+        self._base.row_factory = sqlite3.Row
+
+    def flows(self, words: str = "", number: int = 0) -> Iterator[sqlite3.Row]:
+        where = ""
+        values: tuple[object, ...] = ()
+        if words:
+            if (condition := self._words.find(words)) is None:
+                return
+            where, values = f"WHERE {condition[0]}", condition[1]
+        elif number:
+            where, values = "WHERE id = ?", (number,)
+        numbers = [row[0] for row in self._select(
+            f"SELECT id FROM flows {where} ORDER BY id DESC", values)]
+        # Row by row: a long read would keep the log of changes from being emptied
+        for number in numbers:
+            yield from self._select(
+                "SELECT flows.*, marks.tag, marks.comment FROM flows LEFT JOIN "
+                "marks ON marks.id = flows.id WHERE flows.id = ?", (number,))
+
+    def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
+             ) -> list[sqlite3.Row]:
+        order = "flows.id > ? ORDER BY flows.id" if rising else (
+            "flows.id < ? ORDER BY flows.id DESC")
+        if not words:
+            return self._select(f"{_LIGHT}{order} LIMIT ?", (at, most))
+        condition = self._words.find(words)
+        return [] if condition is None else self._select(
+            f"{_LIGHT}{condition[0]} AND {order} LIMIT ?", (*condition[1], at, most))
+
+    def light(self, number: int) -> sqlite3.Row | None:
+        rows = self._select(f"{_LIGHT}flows.id = ?", (number,))
+        return rows[0] if rows else None
+
+    def bodies(self, number: int) -> Sequence[Any]:
+        rows = self._select(
+            f"SELECT {', '.join(BODIES)} FROM flows WHERE id = ?", (number,))
+        return tuple(rows[0]) if rows else (None,) * len(BODIES)
+
+    def _select(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
+        with explained(self._path):
+            return self._base.execute(statement, values).fetchall()
+
+    def newest(self) -> int:
+        return int(self._select("SELECT max(id) FROM flows", ())[0][0] or 0)
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        count = 0
+        with transaction(self._base, self._path):
+            for number in numbers:
+                self._words.forget(number, number)
+                count += self._base.execute(
+                    "DELETE FROM flows WHERE id = ?", (number,)).rowcount
+                self._base.execute("DELETE FROM marks WHERE id = ?", (number,))
+        return count
+
+    def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
+        with transaction(self._base, self._path):
+            if self._base.execute(
+                    "SELECT 1 FROM flows WHERE id = ?", (number,)).fetchone() is None:
+                return False
+            self._base.execute("INSERT OR IGNORE INTO marks (id) VALUES (?)", (number,))
+            for name, value in (("tag", tag), ("comment", comment)):
+                if value is not None:
+                    self._base.execute(f"UPDATE marks SET {name} = ? WHERE id = ?",
+                                       (value or None, number))
+        return True
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+        with transaction(self._base, self._path):
+            entry = self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", (
+                time.time_ns() // 1_000_000, os.getuid(), client or None, verb, what,
+                found)).lastrowid
+            self._base.execute(
+                "DELETE FROM reads WHERE rowid <= "
+                "(SELECT max(rowid) FROM reads) - ?", (MOST_READS,))
+        return entry or 0
+
+    def correct(self, entry: int, found: int) -> None:
+        with transaction(self._base, self._path):
+            self._base.execute("UPDATE reads SET found = ? WHERE rowid = ?",
+                               (found, entry))
+
+    def reads(self) -> list[sqlite3.Row]:
+        return self._select("SELECT * FROM reads ORDER BY rowid DESC", ())
+
+    def close(self) -> None:
+        self._place.close(self._base)

@@ -1,0 +1,146 @@
+"""The store of captured exchanges, as its writer and its readers see it.
+
+    writer, import  ──>  Store ──┐   sqlite_store.py     a file, one program
+                                 ├── postgres_store.py   a database, several programs
+    flows, admin, MCP ─> Reader ─┘   stores.py           opens the one that is named
+
+Both bound exchanges, bytes and age (R58): rows beyond a bound are deleted, oldest
+first, in the transaction that adds rows. Each read is logged in the store (R59).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.flow import Row
+from cutthrough.tape.batch import Batch
+
+# Rows beyond the bounds that are deleted in one transaction, and their bytes, beside as
+# many as are added: some 20 ms, 100 ms if their words are indexed. A reload may lower a
+# bound by a million rows, and the rings fill meanwhile
+MOST_PRUNED, MOST_PRUNED_BYTES = 2000, 2 << 20
+# Reads that are remembered
+MOST_READS = 10_000
+
+BODIES = ("request_body", "response_body", "messages")
+# The columns of a row without them
+LIGHT = tuple(name for name in ("id", *COLUMNS) if name not in BODIES)
+# The columns with indexed words
+WORDS = ("url", "request_head", "response_head", *BODIES)
+TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "client",
+         "peer", "parent", "protocol", "sni", "alpn", "ja4", "request_body_state",
+         "response_body_state", "request_head", "response_head", "tls_version",
+         "client_tls_version", "client_cipher", "peer_tls_version", "peer_cipher",
+         "messages", "messages_state", "detail", "client_http", "origin_http",
+         "request_trailers", "response_trailers")
+
+BYTES = COLUMNS.index("bytes")
+
+# The input of a store
+Rows = Batch | Sequence[tuple[Any, ...]]
+
+
+class StoreError(Exception):
+    """A store that cannot be used, or rows that it refuses, with the reason."""
+
+
+class NotNow(StoreError):
+    """A store that cannot be used now: it is locked, of another version, no database,
+    or not there. Rows that it did not take are not lost."""
+
+
+class Locked(NotNow):
+    """A file that another program has locked for too long."""
+
+
+class StoreAway(NotNow):
+    """A server that cannot be reached now."""
+
+
+class Refused(StoreError):
+    """A statement that fails in a file that can be used: rows may be the reason."""
+
+
+class NoRoom(StoreError):
+    """A disk that is full, or fails. Rows are lost until it does not."""
+
+
+class NoStore(StoreError):
+    """Nothing has been captured there yet."""
+
+
+class Store(Protocol):
+    """The writer's side. Bounds of 0 are none. `is_over`: rows beyond the bounds are
+    left. Every method may raise StoreError, and then nothing has changed."""
+
+    is_over: bool
+
+    def open(self) -> None:
+        """Makes the tables. Without it the first call does so."""
+
+    @property
+    def is_there(self) -> bool:
+        """False: its file was deleted, or another has its name."""
+
+    def write(self, rows: Rows) -> int:
+        """Adds rows and deletes those beyond the bounds, as one transaction. Returns
+        how many rows were not there already."""
+
+    def prune(self) -> None:
+        """Deletes rows that have become too old."""
+
+    def measure(self) -> None:
+        """Reads the sum of all rows' bytes: another program may write here, too."""
+
+    def index(self, most: int) -> bool:
+        """Indexes the words of the next `most` rows, or fewer large ones. False: there
+        are no more."""
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """An operator's side: reads, and logs that it has. Raises StoreError."""
+
+    def flows(self, words: str = "", number: int = 0) -> Iterator[Row]:
+        """Whole rows, newest first: those with all these words, or the one of this
+        number."""
+
+    def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
+             ) -> Sequence[Row]:
+        """At most so many rows without bodies: below number `at`, newest first, or
+        above it, oldest first."""
+
+    def light(self, number: int) -> Row | None:
+        """One row without bodies."""
+
+    def bodies(self, number: int) -> Sequence[Any]:
+        """The columns BODIES of one row; nulls if it has gone."""
+
+    def newest(self) -> int:
+        """The number of the newest flow; 0: there is none."""
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        """Deletes these flows, their words and marks; returns how many there were."""
+
+    def mark(self, number: int, tag: str | None, comment: str | None) -> bool:
+        """Sets tag and comment of a flow; None leaves one as it is, "" removes it.
+        False: there is no such flow."""
+
+    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+        """Logs a read of this program's user, or of a client of the admin listener.
+        Returns the entry's number."""
+
+    def correct(self, entry: int, found: int) -> None:
+        """Sets `found` of an entry in the log."""
+
+    def reads(self) -> Sequence[Row]:
+        """The logged reads, newest first."""
+
+    def close(self) -> None: ...
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a search."""
+    return re.findall(r"\w+", text)

@@ -1,0 +1,1 @@
+"""Exchanges on their way from a worker to the writer: tap, ring, rows."""

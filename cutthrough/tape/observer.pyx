@@ -1,0 +1,332 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Captures requests in a worker, if the deciding rule has `capture`, into the worker's ring;
+and what it records, whose answers are taken with the times of their pieces.
+
+    on_route      taps the request's body, if the rule captures in full
+    on_response   HEADS: the response's head; taps its body, or both ways of a WebSocket
+    (taps)        UP, DOWN: pieces of the bodies, up to a bound; FRAMES_UP, FRAMES_DOWN: of a
+                  WebSocket, with their time
+    on_end        END: everything that the log knows, and the request's head
+
+A request's head is kept by its session to the end of the exchange, and is written once, as it
+went to the origin: no credentials of the proxy are in it (R37). A tunnel is END alone, and its
+bytes are tapped only if it is a WebSocket. If the ring has no room, the record is dropped and
+counted, or waits in memory if it is recorded; nothing else waits (R58). The identifier is the
+log's, so the END of a tunnel that another worker finished finds its HEADS; that worker taps
+nothing.
+
+The state of a captured body is in a struct around its tap, made for the exchange: a client has
+no field for it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from cutthrough.tape.end_record cimport (
+    IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
+    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord)
+from cutthrough.tape.ended cimport (
+    Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_tls, unix_us)
+from cutthrough.tape.ring cimport (
+    DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
+    reserve, reserve_or_hold)
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.relay cimport Tap
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport Agreed
+from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
+from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
+from cutthrough.session.client cimport (
+    Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
+from cutthrough.session.filtering cimport Shown, shown_of
+from cutthrough.session.inside cimport opening_of
+from cutthrough.session.recording_mode cimport is_recorded
+from cutthrough.session.recording_room cimport Room
+from cutthrough.session.secure cimport agreed_by
+from cutthrough.session.state cimport CLOSED, LINGER
+from cutthrough.wire.http1 cimport Head, has_token
+from cutthrough.wire.names cimport F_UPGRADE
+
+
+cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
+    cdef Body *body = <Body *>tap
+    cdef char *at
+    if n == 0:
+        return
+    if not body.is_behind_head:         # the first piece is the head, alone
+        body.is_behind_head = True
+        return
+    body.seen += n
+    if n > body.room:
+        body.is_beyond = True
+        n = body.room
+    if n == 0:
+        return
+    at = reserve_or_hold(body.ring, n) if body.may_not_be_lost else reserve(body.ring, n)
+    if at == NULL:
+        body.ring.header.parts += 1
+        body.was_cut = True
+        body.room = 0                   # a later piece would not fit behind this gap
+        return
+    memcpy(at, data, n)
+    publish(body.ring, <Kind>body.kind, body.worker, body.request, n)
+    body.room -= n
+
+
+cdef void take_timed(Tap *tap, const char *data, size_t n) noexcept nogil:
+    """As take, and each piece has its time."""
+    cdef Body *body = <Body *>tap
+    cdef int64_t at_us
+    cdef char *at
+    if n == 0:
+        return
+    if not body.is_behind_head:
+        body.is_behind_head = True
+        return
+    body.seen += n
+    if n > body.room:
+        body.is_beyond = True
+        n = body.room
+    if n == 0:
+        return
+    at = (reserve_or_hold if body.may_not_be_lost else reserve)(body.ring, sizeof(at_us) + n)
+    if at == NULL:
+        body.ring.header.parts += 1
+        body.was_cut = True
+        body.room = 0
+        return
+    at_us = unix_us()
+    memcpy(at, &at_us, sizeof(at_us))
+    memcpy(at + sizeof(at_us), data, n)
+    publish(body.ring, <Kind>body.kind, body.worker, body.request, sizeof(at_us) + n)
+    body.room -= n
+
+
+cdef class Capture(Observer):
+    """Observes the requests of a worker. `ring` is the worker's."""
+    cdef Ring ring
+    cdef int worker
+    cdef uint64_t most_body             # bytes kept of each body
+    cdef uint64_t most_recorded         # the same, of an exchange that is recorded
+    cdef readonly Py_ssize_t tapped     # exchanges in hand with taps
+
+    def __init__(self, Ring ring, int worker):
+        self.ring = ring
+        self.worker = worker
+
+    def configure(self, uint64_t most_body, uint64_t most_recorded=0):
+        self.most_body = most_body
+        self.most_recorded = most_recorded
+
+    cdef int on_route(self, Client client) except -1:
+        cdef Exchange *exchange
+        cdef bint is_recorded_now = is_recorded(client)
+        if mode_of(client) != CAPTURE_FULL and not is_recorded_now or (
+                client.request.is_tunnel or client.request.has_upgrade):
+            return 0
+        exchange = self.tapping(client)
+        if exchange == NULL:
+            return 0                    # captured without its bodies
+        self.begin(&exchange.up, client, UP)
+        self.begin(&exchange.down, client, TIMED_DOWN if is_recorded_now else DOWN)
+        if is_recorded_now:
+            self.record(exchange)
+        return 0
+
+    cdef Exchange *tapping(self, Client client) noexcept:
+        """Sets the tap of the octets sent up. NULL: no memory."""
+        cdef Exchange *exchange = <Exchange *>client.relay.up.tap   # not NULL: it is retried
+        if exchange == NULL:
+            exchange = <Exchange *>calloc(1, sizeof(Exchange))
+            if exchange == NULL:
+                return NULL
+            self.tapped += 1
+        else:
+            memset(exchange, 0, sizeof(Exchange))
+        client.relay.up.tap = &exchange.up.tap
+        return exchange
+
+    cdef void begin(self, Body *body, Client client, Kind kind) noexcept:
+        body.tap.take = take if kind <= DOWN else take_timed
+        body.ring = &self.ring.producer
+        body.request = client.request_id
+        body.worker = <uint16_t>worker_of_id(client, self.worker)
+        body.kind = <uint16_t>kind
+        body.room = self.most_body
+
+    cdef void record(self, Exchange *exchange) noexcept:
+        exchange.is_recorded = True
+        exchange.up.room = exchange.down.room = self.most_recorded
+        exchange.up.may_not_be_lost = exchange.down.may_not_be_lost = True
+
+    cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
+        cdef Producer *ring = &self.ring.producer
+        cdef Exchange *exchange
+        cdef uint32_t n_up = 0, n_down
+        cdef Shown shown = shown_of(client)
+        cdef size_t n
+        cdef char *at
+        cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
+        if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
+                not is_recorded_now)):
+            return 0
+        if head.status == 101 and (is_recorded_now or mode_of(client) == CAPTURE_FULL) and (
+                has_token(head, data, F_UPGRADE, b"websocket", 9)):
+            exchange = self.tapping(client)
+            if exchange != NULL:
+                self.begin(&exchange.up, client, FRAMES_UP)
+                self.begin(&exchange.down, client, FRAMES_DOWN)
+                exchange.up.is_behind_head = True       # it went up already
+                if is_recorded_now:
+                    self.record(exchange)
+        if client.relay.up.tap != NULL:
+            client.relay.down.tap = &(<Exchange *>client.relay.up.tap).down.tap
+        n_down = head.length - head.start
+        if client.request.has_upgrade and shown.data != NULL:
+            n_up = <uint32_t>shown.n            # it is dropped when the tunnel begins
+        n = sizeof(n_up) + n_up + n_down
+        at = reserve_or_hold(ring, n) if is_taped(client) else reserve(ring, n)
+        if at == NULL:
+            ring.header.parts += 1
+            return 0
+        memcpy(at, &n_up, sizeof(n_up))
+        at += sizeof(n_up)
+        if n_up:
+            memcpy(at, shown.data, n_up)
+        memcpy(at + n_up, data + head.start, n_down)
+        publish(ring, HEADS, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
+        return 0
+
+    cdef int on_end(self, Client client, int outcome) except -1:
+        cdef Exchange *exchange = <Exchange *>client.relay.up.tap
+        cdef bint is_captured = mode_of(client) != CAPTURE_NOTHING
+        cdef bint is_kept = is_captured or is_taped(client)
+        cdef EndRecord end
+        memset(&end, 0, sizeof(end))
+        if is_kept:
+            end.outcome = <uint8_t>outcome
+            fill_in(&end, client)
+            fill_bodies(&end, client, exchange)
+            if is_taped(client):
+                end.flags |= IS_RECORDED if is_captured else IS_RECORDED | NOT_CAPTURED
+        self.stop_tapping(client)
+        if is_kept:
+            self.write(&end, client, False)
+        return 0
+
+    def so_far(self, Client client, int64_t least_us=0):
+        """The END that the exchange in hand would have now, and its identifier; None: there
+        is none, it is not captured, or it has begun less than `least_us` ago."""
+        cdef EndRecord end
+        if client.state == CLOSED or client.state == LINGER or is_between_requests(client) or (
+                not client.stamps.start_us or mode_of(client) == CAPTURE_NOTHING or (
+                clock_us() - client.stamps.start_us < least_us)):
+            return None
+        memset(&end, 0, sizeof(end))
+        end.outcome = OK
+        fill_in(&end, client)
+        fill_bodies(&end, client, <Exchange *>client.relay.up.tap)
+        return (f"{worker_of_id(client, self.worker)}-{client.request_id}",
+                self.write(&end, client, True))
+
+    def on_handover(self, Client client):
+        self.stop_tapping(client)
+
+    cdef void stop_tapping(self, Client client) noexcept:
+        if client.relay.up.tap == NULL:
+            return
+        free(client.relay.up.tap)
+        client.relay.up.tap = client.relay.down.tap = NULL
+        self.tapped -= 1
+
+    cdef bytes write(self, EndRecord *end, Client client, bint is_open):
+        """Into the ring, and returns None; if the exchange goes on, returns the END alone."""
+        cdef bytes made = None
+        cdef Producer *ring = &self.ring.producer
+        cdef const char *texts[N_TEXTS]
+        cdef char[ADDRESS_TEXT] client_text
+        cdef char[ADDRESS_TEXT] peer_text
+        cdef size_t n = sizeof(EndRecord)
+        cdef Agreed peer
+        cdef Shown shown = shown_of(client)
+        cdef char *at
+        cdef int i
+        cdef bytes rule, parent, detail
+        point(&texts[T_HOST], &end.lengths[T_HOST], client.key)
+        end.lengths[T_HOST] -= min(end.lengths[T_HOST], <uint32_t>2)    # the port
+        if shown.data != NULL and shown.path_len and (
+                not client.request.is_tunnel):      # of an upgrade on_response has given it
+            texts[T_HEAD] = shown.data
+            end.lengths[T_HEAD] = <uint32_t>shown.n
+        point(&texts[T_USER], &end.lengths[T_USER], client.user)
+        if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
+            rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
+            point(&texts[T_RULE], &end.lengths[T_RULE], rule)
+            point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
+            detail = None if client.decision is None else (
+                client.decision.reason.encode(errors="replace"))
+            point(&texts[T_DETAIL], &end.lengths[T_DETAIL], detail)
+            texts[T_CLIENT] = client_text
+            end.lengths[T_CLIENT] = print_address(&client.address, client_text)
+            texts[T_PEER] = peer_text
+            if peer_of(client) != NULL:
+                end.lengths[T_PEER] = print_address(peer_of(client), peer_text)
+                end.peer_port = peer_of(client).port
+            if opening_of(client) != NULL:
+                fill_opening(end, texts, opening_of(client))
+            fill_tls(agreed_by(client), &end.client_tls, &texts[T_CLIENT_CIPHER],
+                     &end.lengths[T_CLIENT_CIPHER])
+            if client.origin is not None:
+                fill_tls(agreed_of(&client.origin.sock, &peer), &end.peer_tls,
+                         &texts[T_PEER_CIPHER], &end.lengths[T_PEER_CIPHER])
+        for i in range(<int>N_TEXTS):
+            n += end.lengths[i]
+        if is_open:
+            made = PyBytes_FromStringAndSize(NULL, n)
+            at = PyBytes_AS_STRING(made)
+        else:
+            at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)
+        if at == NULL:
+            ring.header.dropped += 1
+            return None
+        memcpy(at, end, sizeof(EndRecord))
+        at += sizeof(EndRecord)
+        for i in range(<int>N_TEXTS):
+            if end.lengths[i]:
+                memcpy(at, texts[i], end.lengths[i])
+                at += end.lengths[i]
+        if is_open:
+            return made
+        ring.header.exchanges += 1
+        publish(ring, END, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
+        if ring.first != NULL and client.context.room is not None:
+            (<Room>client.context.room).watch()
+        return None
+
+
+cdef int loss_of(Client client) noexcept:
+    cdef const Exchange *exchange = <const Exchange *>client.relay.up.tap
+    if exchange == NULL or not exchange.is_recorded:
+        return OK
+    if exchange.up.was_cut or exchange.down.was_cut:
+        return RECORDING_FULL
+    return RECORDING_TOO_LARGE if exchange.up.is_beyond or exchange.down.is_beyond else OK
+
+
+cdef inline int mode_of(Client client) noexcept:
+    """The Capturing of the rule that decided."""
+    if client.request.rule < 0 or client.snapshot is None or client.snapshot.acl is None:
+        return CAPTURE_NOTHING
+    return client.snapshot.acl.rows[client.request.rule].capture
+
+
+cdef inline void point(const char **text, uint32_t *n, bytes value) noexcept:
+    if value is not None:
+        text[0] = value
+        n[0] = <uint32_t>len(value)
+
+
+cdef inline bint is_taped(Client client) noexcept:
+    """Its answer comes from an origin, and is recorded."""
+    return client.relay.up.tap != NULL and (<Exchange *>client.relay.up.tap).is_recorded

@@ -1,0 +1,63 @@
+# cython: language_level=3
+"""The parts of an exchange until its END has come, in the writer's memory."""
+
+from cpython.bytes cimport PyBytes_GET_SIZE
+from cutthrough.tape cimport ring
+from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
+from cutthrough.tape.ring cimport TIME_BYTES, Kind
+from cutthrough.exchange.messages import Piece
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.session.counters import METHODS
+from cutthrough.wire.openings import PROTOCOLS
+
+cdef int N_OUTCOMES = len(OUTCOMES), N_METHODS = len(METHODS), N_PROTOCOLS = len(PROTOCOLS)
+
+
+cdef class OpenExchange:
+    pass
+
+
+cdef int add_part(OpenExchange one, Kind kind, bytes payload) except -1:
+    if kind == ring.HEADS:
+        one.heads = payload
+        one.head_asked = one.n_up
+    elif kind == ring.UP:
+        one.up = appended(one.up, payload)
+        one.n_up += PyBytes_GET_SIZE(payload)
+    elif kind == ring.DOWN:
+        one.down = appended(one.down, payload)
+    elif kind == ring.TIMED_DOWN:
+        if PyBytes_GET_SIZE(payload) < TIME_BYTES:
+            raise ValueError("a piece without its time")
+        one.timed = appended(one.timed, payload)
+        one.asked = appended(one.asked, one.n_up)
+    elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
+        one.pieces = appended(one.pieces, Piece(
+            kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
+    one.size += PyBytes_GET_SIZE(payload)
+    return 0
+
+
+cdef list untimed(list pieces):
+    cdef bytes piece
+    return [piece[TIME_BYTES:] for piece in pieces] if pieces is not None else []
+
+
+cdef int check_end(const EndRecord *end, size_t n) except -1:
+    cdef size_t wanted = sizeof(EndRecord)
+    cdef int i = 0
+    while n >= wanted and i < <int>N_TEXTS:
+        wanted += end.lengths[i]
+        i += 1
+    if n < wanted:
+        raise ValueError("the end of an exchange has not all of its fields")
+    if end.outcome >= N_OUTCOMES or end.method >= N_METHODS or end.protocol >= N_PROTOCOLS:
+        raise ValueError("fields of the end of an exchange have numbers that do not exist")
+    return 0
+
+
+cdef list appended(list pieces, object piece):
+    if pieces is None:
+        return [piece]
+    pieces.append(piece)
+    return pieces

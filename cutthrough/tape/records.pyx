@@ -1,0 +1,437 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Records of the ring -> rows of the store: the parts of an exchange are put together.
+
+A worker sends HEADS, pieces of bodies and END; END makes the row. Parts without
+an END yet are kept in memory within bounds, oldest first out. All is redacted here.
+
+Whatever goes wrong with an exchange costs that exchange: `failures` counts it (R71).
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.string cimport memchr, memcmp, memcpy
+from cutthrough.tape cimport end_record
+from cutthrough.tape cimport ring
+from cutthrough.tape.batch cimport TEXT, Batch
+from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
+from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
+from cutthrough.exchange.search cimport has_part
+from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, untimed
+from cutthrough.tape.ring cimport (        # this form is seen when it changes
+    Kind, Record, Whole, behind, payload_of)
+from cutthrough.tape.taped cimport Taped, taped_in, taped_of
+from cutthrough.tape.texts cimport (
+    Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
+from cutthrough.exchange.bodies import Body, make_body
+from cutthrough.exchange.echoed import find_echoes
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.failures import Failures
+from cutthrough.exchange.heads import as_http2
+from cutthrough.exchange.messages import read_websocket
+from cutthrough.exchange.redaction.redactor import Redactor
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.session.counters import METHODS
+from cutthrough.wire.openings import PROTOCOLS
+
+# For tests, which write records too
+HEADS, UP, DOWN, END = ring.HEADS, ring.UP, ring.DOWN, ring.END
+FRAMES_UP, FRAMES_DOWN = ring.FRAMES_UP, ring.FRAMES_DOWN
+TIMED_DOWN = ring.TIMED_DOWN
+IS_RECORDED, NOT_CAPTURED = end_record.IS_RECORDED, end_record.NOT_CAPTURED
+IS_TUNNEL, IS_REPORTED = end_record.IS_TUNNEL, end_record.IS_REPORTED
+HAS_UPGRADE, IS_WEBSOCKET = end_record.HAS_UPGRADE, end_record.IS_WEBSOCKET
+UP_CHUNKED, DOWN_CHUNKED = end_record.UP_CHUNKED, end_record.DOWN_CHUNKED
+UP_CUT, DOWN_CUT = end_record.UP_CUT, end_record.DOWN_CUT
+OFFERS_ECH, IS_PINNED = end_record.OFFERS_ECH, end_record.IS_PINNED
+IS_INTERCEPTED = end_record.IS_INTERCEPTED
+
+# As the log shows them
+_TLS_VERSIONS = {0x0300: "ssl3", 0x0301: "1.0", 0x0302: "1.1", 0x0303: "1.2",
+                 0x0304: "1.3"}
+
+# Exchanges without an END, and bytes of their bodies: 200 bodies of the usual bound
+MOST_OPEN, MOST_OPEN_BYTES = 20_000, 100 << 20
+
+_REASONS = tuple(row.label for row in OUTCOMES)
+_NO_BODY = Body(None, None, None)
+_HTTP = {10: "1.0", 11: "1.1", 20: "2"}
+
+
+cdef OpenExchange _NOTHING = OpenExchange()
+
+
+cdef class Assembly:
+    """Makes rows of records; `rows` returns the whole ones."""
+    cdef object _redactor
+    cdef Names _names
+    cdef bint _reads_urls, _reads_bodies
+    cdef dict _echoes                       # of requests, by their maker; see `rows`
+    cdef Batch _batch
+    cdef dict _open
+    cdef readonly int64_t _size             # bytes of parts without an END
+    cdef readonly int64_t evicted           # exchanges that lost their parts
+    cdef public list taped                  # exchanges to be recorded, until someone takes them
+    cdef readonly object failures           # see failures.py
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._names, self._reads_urls = redactor.names, redactor.reads_urls
+        self._reads_bodies = redactor.reads_bodies
+        self._echoes = {}
+        self._batch = Batch(len(COLUMNS))
+        self._open = {}
+        self.taped = []
+        self.failures = Failures()
+
+    def rows(self, records):
+        """From the result of Ring.read. Returns a Batch, which the next call clears, unless `give`
+        is called before."""
+        self._batch.clear()
+        for record in records:
+            try:
+                if type(record) is Whole:
+                    self._whole(record)
+                else:
+                    self._part(record)
+            except Exception as error:
+                self.failures.add(error)
+        self._echoes.clear()                # they have secrets
+        return self._batch
+
+    def give(self):
+        """The last batch, which is the caller's from now on."""
+        cdef Batch given = self._batch
+        self._batch = Batch(len(COLUMNS))
+        return given
+
+    def leave_out(self, records):
+        """Takes all but the exchange that ends these records, which is one that ended two
+        processes."""
+        cdef Py_ssize_t n = len(records) - 1
+        last = records[n]
+        if type(last) is Whole:
+            key = None
+            records = records[:n]
+        else:
+            key = last[1], last[2]
+            records = [one for one in records if type(one) is Whole or (one[1], one[2]) != key]
+        made = self.rows(records)
+        if key is not None:
+            self._size -= (<OpenExchange>self._open.pop(key, _NOTHING)).size
+        self.failures.count("it ended two writers")
+        return made
+
+    cdef int _part(self, tuple record) except -1:
+        cdef dict opened = self._open
+        cdef OpenExchange one
+        cdef bytes payload
+        cdef Kind kind
+        kind, worker, request, payload = record
+        if kind == ring.END:
+            one = opened.pop((worker, request), _NOTHING)
+            self._size -= one.size
+            return self._end(worker, request, text_of(payload), payload, one)
+        one = opened.get((worker, request))
+        if one is None:
+            one = opened[worker, request] = OpenExchange()
+        add_part(one, kind, payload)
+        self._size += len(payload)
+        if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
+            self._evict()
+        return 0
+
+    cdef int _whole(self, Whole whole) except -1:
+        cdef const Record *record = whole.first
+        cdef Text payload
+        cdef Taped taped
+        cdef OpenExchange one = None
+        payload.data, payload.n = payload_of(whole.end), whole.end.length
+        if self._open:
+            one = self._open.pop((record.worker, record.request), None)
+        if one is not None:
+            self._size -= one.size
+        else:
+            taped = taped_in(whole)
+            if taped is not None:
+                self.taped.append(taped)
+                return 0
+            one = OpenExchange()
+        while record != whole.end:
+            add_part(one, <Kind>record.kind,
+                     PyBytes_FromStringAndSize(payload_of(record), record.length))
+            record = behind(record)
+        return self._end(record.worker, record.request, payload, whole, one)
+
+    cdef int _end(self, uint32_t worker, uint64_t request, Text payload, object owner,
+                  OpenExchange parts) except -1:
+        """`owner`: of the memory of `payload`."""
+        cdef const EndRecord *end = <const EndRecord *>payload.data
+        check_end(end, payload.n)
+        if end.flags & end_record.IS_RECORDED:
+            self.taped.append(taped_of(end, owner, parts))
+        if not end.flags & end_record.NOT_CAPTURED:
+            self._row(worker, request, end, parts)
+        return 0
+
+    def parts(self, worker, request, whole):
+        """The parts so far of an exchange without an END: its bytes, and (kind, payload) of each
+        record; of heads alone, unless `whole`. None: nothing has."""
+        cdef OpenExchange one = self._open.get((worker, request))
+        if one is None:
+            return None
+        found = [] if one.heads is None else [(HEADS, one.heads)]
+        if whole:
+            for kind, pieces in ((UP, one.up), (DOWN, one.down), (DOWN, untimed(one.timed))):
+                if pieces:
+                    found.append((kind, b"".join(pieces)))
+            for piece in one.pieces or ():
+                found.append((FRAMES_UP if piece.is_up else FRAMES_DOWN,
+                              piece.at_us.to_bytes(8, "little") + piece.data))
+        return one.size, found
+
+    def _evict(self) -> None:
+        oldest = next(iter(self._open))
+        self._size -= (<OpenExchange>self._open.pop(oldest)).size
+        self.evicted += 1
+
+    cdef int _row(self, uint32_t worker, uint64_t request, const EndRecord *end,
+                  OpenExchange parts) except -1:
+        cdef size_t n_cells = self._batch.n_cells
+        try:
+            return self._put_row(worker, request, end, parts)
+        except BaseException:
+            self._batch.drop_from(n_cells)
+            raise
+
+    cdef int _put_row(self, uint32_t worker, uint64_t request, const EndRecord *end,
+                      OpenExchange parts) except -1:
+        cdef Batch to = self._batch
+        cdef Text[N_TEXTS] texts
+        cdef Text up, down, raw_up, raw_down
+        cdef str up_text, down_text, down_head, messages = None, messages_state = None
+        cdef char[40] name
+        cdef int flags = end.flags
+        cdef Value[MOST_VALUES] values          # those of the request's head
+        cdef int n_values
+        cdef int64_t size
+        cdef bint is_websocket
+        texts_of(end, texts)
+        raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
+        if parts.heads is not None:
+            split_heads(text_of(parts.heads), &up, &raw_down)
+            if not raw_up.n:                # that of an upgrade's request is here
+                raw_up = up
+        up, down = raw_up, raw_down
+        redactor = self._redactor
+        heard = None
+        if self._reads_bodies:
+            heard = redactor.heard = []
+        # Most heads go as they are, but for values of fields, and need no object
+        up_text = down_text = down_head = None
+        if (end.origin_http or self._reads_urls or may_have_user(up) or may_have_user(down)
+                or not (is_ascii(up.data, up.n) and is_ascii(down.data, down.n))):
+            up_text, down_text = latin1_of(up), latin1_of(down)
+            if end.origin_http:
+                up_text, down_text = as_http2(up_text), as_http2(down_text)
+            up_text = redactor.head(up_text)
+            up = utf8_of(up_text)
+        body_up = body_down = _NO_BODY
+        is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
+        if end.body_up != UINT64_MAX and not is_websocket:
+            body_up = make_body(b"".join(parts.up or ()), latin1_of(raw_up), end.body_up,
+                                chunked=flags & end_record.UP_CHUNKED != 0,
+                                cut=flags & end_record.UP_CUT != 0, redactor=redactor,
+                                of_request=True)
+        if heard is not None:
+            redactor.heard = None
+        n_values = self._names.find(raw_up.data, raw_up.n, values)
+        echoes = self._echoes_of(raw_up, values, n_values, heard) if n_values or heard else None
+        if echoes is not None and has_part(echoes.parts, raw_down.data, raw_down.n):
+            down_text = echoes.text(latin1_of(raw_down) if down_text is None else down_text)
+        if down_text is not None:
+            down_text = redactor.head(down_text)
+            down = utf8_of(down_text)
+        if is_websocket and parts.heads is None:
+            messages_state = "incomplete"    # frames can be read from the first one on
+        elif parts.pieces is not None:
+            # Not counted: another worker has finished it
+            messages, messages_state = read_websocket(
+                parts.pieces, latin1_of(raw_down), redactor=redactor, echoes=echoes,
+                whole=sum([len(piece.data) for piece in parts.pieces])
+                == end.body_up + end.body_down)
+            if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
+                messages_state = "incomplete"
+        if end.body_down != UINT64_MAX and not is_websocket:
+            body_down = make_body(b"".join(parts.down or untimed(parts.timed)),
+                                  latin1_of(raw_down), end.body_down,
+                                  chunked=flags & end_record.DOWN_CHUNKED != 0,
+                                  cut=flags & end_record.DOWN_CUT != 0, redactor=redactor,
+                                  echoes=echoes)
+        # In the order of COLUMNS
+        to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
+                               <unsigned long>request))
+        to.number(end.end_us - end.total_us)
+        to.number(end.end_us)
+        if flags & end_record.IS_TUNNEL:
+            to.text(b"tunnel", 6)
+        else:
+            to.text(b"request", 7)
+        put_request(to, end, texts[<int>end_record.T_HOST], up)
+        size = 400 + up.n + down.n + <int64_t>to.cells[to.n_cells - 1].n
+        to.some(end.status)
+        to.any(_REASONS[end.outcome])
+        put_some(to, texts[<int>end_record.T_DETAIL])
+        to.latin1(texts[<int>end_record.T_RULE].data, texts[<int>end_record.T_RULE].n)
+        to.number(bit(flags, end_record.IS_REPORTED))
+        if is_ascii(texts[<int>end_record.T_USER].data, texts[<int>end_record.T_USER].n):
+            put_some(to, texts[<int>end_record.T_USER])
+        else:
+            to.any(PyUnicode_DecodeUTF8(texts[<int>end_record.T_USER].data,
+                                        texts[<int>end_record.T_USER].n, b"replace"))
+        to.latin1(texts[<int>end_record.T_CLIENT].data, texts[<int>end_record.T_CLIENT].n)
+        to.some(end.client_port)
+        put_some(to, texts[<int>end_record.T_PEER])
+        to.some(end.peer_port)
+        put_some(to, texts[<int>end_record.T_PARENT])
+        to.number(bit(flags, end_record.IS_REUSED))
+        to.number(bit(flags, end_record.WAS_RETRIED))
+        to.number(end.bytes_up)
+        to.number(end.bytes_down)
+        to.some(end.head_us)
+        to.some(end.auth_us)
+        to.some(end.hook_us)
+        to.some(end.dns_us)
+        to.some(end.connect_us)
+        to.some(end.origin_tls_us)
+        if end.send_us and end.first_byte_us:
+            to.some(min(<int64_t>end.send_us, end.first_byte_us))
+        else:
+            to.some(end.send_us)
+        if end.first_byte_us:
+            to.number(max(<int64_t>0, end.first_byte_us - end.send_us))
+            to.number(end.receive_us)
+        else:
+            to.nothing()
+            to.nothing()
+        to.some(end.held_us)
+        to.number(end.total_us)
+        to.some(end.client_tls_us)
+        to.any(PROTOCOLS[end.protocol] if end.protocol else None)
+        put_some(to, texts[<int>end_record.T_SNI])
+        put_some(to, texts[<int>end_record.T_ALPN])
+        put_some(to, texts[<int>end_record.T_JA4])
+        to.any(version_of(end.tls_version))
+        to.number(bit(flags, end_record.OFFERS_ECH))
+        to.number(bit(flags, end_record.IS_INTERCEPTED))
+        to.number(bit(flags, end_record.IS_PINNED))
+        to.any(version_of(end.client_tls))
+        put_some(to, texts[<int>end_record.T_CLIENT_CIPHER])
+        to.any(version_of(end.peer_tls))
+        put_some(to, texts[<int>end_record.T_PEER_CIPHER])
+        to.any(_HTTP.get(end.client_http))
+        if end.origin_http in _HTTP:        # its frames compress heads
+            to.any(_HTTP[end.origin_http])
+            to.nothing()
+            to.nothing()
+        else:
+            if raw_down.n >= 8 and memcmp(raw_down.data, b"HTTP/1.", 7) == 0:
+                to.latin1(raw_down.data + 5, 3)
+            else:
+                to.nothing()
+            to.some(raw_up.n)
+            to.some(raw_down.n)
+        to.any(body_up.transferred)
+        to.any(body_down.transferred)
+        to.any(body_up.decoded)
+        to.any(body_down.decoded)
+        to.any(body_up.state or None)
+        to.any(body_down.state or None)
+        if body_up is not _NO_BODY or body_down is not _NO_BODY:
+            size += len(body_up.content or "") + len(body_down.content or "")
+            size += len(body_up.trailers) + len(body_down.trailers)
+        to.number(size + (len(messages) if messages else 0))
+        if up.data == raw_up.data and 0 < n_values < MOST_VALUES:
+            self._batch.end_at(self._names.put_found(
+                up.data, up.n, values, n_values,
+                self._batch.begin_of(TEXT, self._names.most_of(up.data, up.n))))
+        else:
+            self._put_head(up)
+        self._put_head(down)
+        to.any(body_up.content)
+        to.any(body_down.content)
+        to.any(messages)
+        to.any(messages_state)
+        to.any(body_up.trailers or None)
+        to.any(body_down.trailers or None)
+        return 0
+
+    cdef object _echoes_of(self, Text head, const Value *values, int n, list heard):
+        """The values that the answer may repeat; None: nothing. `heard`: secrets of elsewhere."""
+        cdef bytes lines = b"", line
+        cdef int i
+        for i in range(n):
+            line = PyBytes_FromStringAndSize(
+                head.data + values[i].line, values[i].end - values[i].line)
+            lines = lines + b"\n" + line if i else line
+        key = (lines, *heard) if heard else lines
+        found = self._echoes.get(key)
+        if found is None:
+            found = self._echoes[key] = find_echoes(lines, heard or ())
+        return found if found.parts else None
+
+    cdef int _put_head(self, Text head) except -1:
+        """In UTF-8."""
+        cdef Names names = self._names
+        if head.n == 0:
+            return self._batch.nothing()
+        return self._batch.end_at(names.put(head.data, head.n, self._batch.begin_of(
+            TEXT, names.most_of(head.data, head.n))))
+
+
+cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) except -1:
+    """Method, host, port and URL; of a tunnel, the URL is host and port. `head`: in UTF-8."""
+    cdef bint intercepted = end.flags & end_record.IS_INTERCEPTED != 0
+    cdef bint is_v6 = host.n != 0 and memchr(host.data, b":"[0], host.n) != NULL
+    cdef const char *target = behind_blank(head.data, head.data + head.n)
+    cdef const char *protocol = NULL
+    cdef str text = latin1_of(host)
+    if target != NULL:
+        protocol = behind_blank(target, head.data + head.n)
+    if protocol != NULL:
+        to.text(head.data, target - head.data - 1)
+    else:
+        to.any(METHODS[end.method])
+    to.any(text)
+    to.number(end.port)
+    if is_v6:
+        text = f"[{text}]"
+    if protocol == NULL:
+        return to.any(f"{text}:{end.port}")
+    if end.port != (443 if intercepted else 80):
+        text = f"{text}:{end.port}"
+    text = f"https://{text}" if intercepted else f"http://{text}"
+    return put_joined(to, utf8_of(text), target, protocol - target - 1)
+
+
+cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -1:
+    cdef char *at = to.begin_of(TEXT, first.n + n)
+    memcpy(at, first.data, first.n)
+    memcpy(at + first.n, second, n)
+    return to.end_at(at + first.n + n)
+
+
+cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
+    cdef const char *found = <const char *>memchr(at, 32, end - at)
+    if found == NULL:
+        return NULL
+    return found + 1
+
+
+cdef inline int bit(int flags, int one) noexcept:
+    return 1 if flags & one else 0
+
+
+cdef inline object version_of(int number):
+    return _TLS_VERSIONS.get(number) if number else None

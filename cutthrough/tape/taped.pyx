@@ -1,0 +1,154 @@
+# cython: language_level=3
+"""An exchange to be recorded, as it came out of the ring: nothing is redacted. Most of it is still
+there, so it lasts until the ring's `release`.
+
+Times are Unix time. `up` and `down`: bodies with their framing. A number of bytes is 2**64 - 1
+if it was not counted.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport UINT64_MAX, int64_t, uint64_t
+from cutthrough.tape cimport end_record
+from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
+from cutthrough.tape.open_exchange cimport OpenExchange, appended, check_end
+from cutthrough.tape.ring cimport (
+    HEADS, TIME_BYTES, TIMED_DOWN, UP, Record, Whole, behind, payload_of)
+from cutthrough.tape.texts cimport Text, latin1_of, split_heads, text_of, texts_of
+from cutthrough.outcome import TABLE as OUTCOMES
+
+_REASONS = tuple(row.label for row in OUTCOMES)
+
+
+cdef class Taped:
+    # `reason`: the label of its outcome. `down_head`: "" if it had no room in the ring. `pieces`:
+    # of a WebSocket, both ways. `times`: of the pieces of `down`. `wait_us`: between the request's
+    # end and the head. `asked`: bytes of `up` that had come before each piece of `down`; None:
+    # all of them before the head. `head_asked`: … before the head. `is_unanswered`: no head of an
+    # answer has come
+
+    def __init__(self, bint is_intercepted, str host, int port, str reason, str up_head,
+                 str down_head, bytes up, list pieces, list down, list times, uint64_t up_bytes,
+                 uint64_t down_bytes, bint up_chunked, bint down_chunked, bint was_cut,
+                 int64_t begun_us, int64_t head_at_us, int64_t wait_us, str user="",
+                 list asked=None, uint64_t head_asked=0, bint is_unanswered=False):
+        self.is_intercepted, self.port, self.reason = is_intercepted, port, reason
+        self.owners = user.encode(), host.encode("latin-1"), up_head.encode("latin-1"), (
+            down_head.encode("latin-1"))
+        self.user_text, self.host_text = text_of(self.owners[0]), text_of(self.owners[1])
+        self.up_text, self.down_text = text_of(self.owners[2]), text_of(self.owners[3])
+        self.up, self.pieces = up, pieces
+        self.timed = [at_us.to_bytes(TIME_BYTES, "little") + data
+                      for at_us, data in zip(times, down, strict=True)]
+        self.up_bytes, self.down_bytes = up_bytes, down_bytes
+        self.up_chunked, self.down_chunked, self.was_cut = up_chunked, down_chunked, was_cut
+        self.begun_us, self.head_at_us, self.wait_us = begun_us, head_at_us, wait_us
+        self.asked, self.head_asked = asked, head_asked
+        self.is_unanswered = is_unanswered
+
+    cdef list timed_pieces(self):
+        cdef const Record *record = self.first
+        cdef list found
+        if self.timed is not None:
+            return self.timed
+        found = []
+        while record != self.end:
+            if record.kind == TIMED_DOWN:
+                found.append(PyBytes_FromStringAndSize(payload_of(record), record.length))
+            record = behind(record)
+        return found
+
+    @property
+    def user(self):
+        return PyBytes_FromStringAndSize(self.user_text.data, self.user_text.n).decode(
+            errors="replace")
+
+    @property
+    def host(self):
+        return latin1_of(self.host_text)
+
+    @property
+    def up_head(self):
+        return latin1_of(self.up_text)
+
+    @property
+    def down_head(self):
+        return latin1_of(self.down_text)
+
+    @property
+    def down(self):
+        return [piece[TIME_BYTES:] for piece in self.timed_pieces()]
+
+    @property
+    def times(self):
+        return [int.from_bytes(piece[:TIME_BYTES], "little") for piece in self.timed_pieces()]
+
+
+cdef Taped taped_of(const EndRecord *end, object owner, OpenExchange parts):
+    cdef Taped made = Taped.__new__(Taped)
+    cdef Text heads
+    heads.data, heads.n = NULL, 0
+    if parts.heads is not None:
+        heads = text_of(parts.heads)
+    made.owners = owner, parts.heads
+    fill_in(made, end, heads)
+    made.up = b"".join(parts.up) if parts.up is not None else b""
+    made.pieces, made.timed = parts.pieces or [], parts.timed or []
+    # An answer that begins before the request's end has a place for each piece
+    if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
+        made.head_asked, made.asked = parts.head_asked, parts.asked or []
+    return made
+
+
+cdef Taped taped_in(Whole whole):
+    cdef const EndRecord *end = <const EndRecord *>payload_of(whole.end)
+    cdef const Record *record = whole.first
+    cdef Taped made
+    cdef Text heads
+    cdef list up = None
+    cdef uint64_t n_up = 0
+    check_end(end, whole.end.length)
+    if end.flags & (end_record.IS_RECORDED | end_record.NOT_CAPTURED) != (
+            end_record.IS_RECORDED | end_record.NOT_CAPTURED):
+        return None
+    while record.kind == UP:
+        up = appended(up, PyBytes_FromStringAndSize(payload_of(record), record.length))
+        n_up += record.length
+        record = behind(record)
+    if record.kind != HEADS or (n_up < end.body_up and end.body_up != UINT64_MAX):
+        return None
+    heads.data, heads.n = payload_of(record), record.length
+    record = behind(record)
+    while record.kind == TIMED_DOWN and record.length >= TIME_BYTES:
+        record = behind(record)
+    if record != whole.end:
+        return None
+    made = Taped.__new__(Taped)
+    made.owners = (whole,)
+    fill_in(made, end, heads)
+    made.up = b"".join(up) if up is not None else b""
+    made.pieces = []
+    made.first, made.end = whole.first, whole.end
+    return made
+
+
+cdef int fill_in(Taped made, const EndRecord *end, Text heads) except -1:
+    cdef Text[N_TEXTS] texts
+    cdef Text up
+    texts_of(end, texts)
+    made.user_text, made.host_text = texts[<int>end_record.T_USER], texts[<int>end_record.T_HOST]
+    made.up_text = texts[<int>end_record.T_HEAD]
+    made.down_text.data, made.down_text.n = "", 0
+    if heads.data != NULL:
+        split_heads(heads, &up, &made.down_text)
+        if up.n and not made.up_text.n:
+            made.up_text = up
+    made.reason, made.port = _REASONS[end.outcome], end.port
+    made.up_bytes, made.down_bytes = end.body_up, end.body_down
+    made.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
+    made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
+    made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
+    made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    made.is_unanswered = end.status == 0
+    made.begun_us, made.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
+    made.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
+    return 0
