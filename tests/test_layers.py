@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 ROOMS = {
     "net": ["", "tls", "dns"],
     "exchange": ["", "formats"],
+    "session": ["model", "judge", "ways", "transfer", "stages", ""],
     "recording": ["model", "match", "sessions", "formats", "play", "record"],
 }
 

@@ -118,7 +118,7 @@ def _peek(wanted: int) -> Callable[[int], float]:
 
 def _events(size: int) -> Callable[[int], float]:
     def run(n: int) -> float:
-        from cutthrough.session.flight_recorder import FlightRecorder
+        from cutthrough.session.model.flight_recorder import FlightRecorder
 
         return float(_loops().record_events(FlightRecorder(size), n))
 

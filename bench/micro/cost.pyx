@@ -11,8 +11,8 @@ from cutthrough.net.sysio cimport CAN_READ, try_peek
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK
-from cutthrough.session.client cimport Client, Journal
-from cutthrough.session.flight_recorder cimport E_UP, FlightRecorder, note
+from cutthrough.session.model.client cimport Client, Journal
+from cutthrough.session.model.flight_recorder cimport E_UP, FlightRecorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_request, parse_response

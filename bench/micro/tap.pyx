@@ -9,8 +9,8 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport OK
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.session.client cimport Client, Observer
-from cutthrough.session.state cimport RELAY
+from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.state cimport RELAY
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_response
 from cutthrough.wire.names cimport M_GET
 

@@ -23,7 +23,7 @@ from cutthrough.admin import parents
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.process.fleet_state import FAILURES, FleetState
-from cutthrough.session.counters import BUCKETS
+from cutthrough.session.model.counters import BUCKETS
 from cutthrough.wire.openings import PROTOCOLS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

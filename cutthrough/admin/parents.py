@@ -14,7 +14,7 @@ from prometheus_client.core import (
 )
 
 from cutthrough.policy.parents import LOSSES
-from cutthrough.session.counters import PARENT_STATES, PARENT_TOTALS
+from cutthrough.session.model.counters import PARENT_STATES, PARENT_TOTALS
 
 US = 1e6
 CHECKED = ("ok", "failed")

@@ -1,6 +1,6 @@
 import asyncio
 
-from cutthrough.session.client import Journal
+from cutthrough.session.model.client import Journal
 
 class AccessLog(Journal):
     lines: int

@@ -19,7 +19,7 @@ from cutthrough.log.jsonline import JsonLine
 from cutthrough.log.sinks cimport MOST_MESSAGE, LogSink
 from cutthrough.log.sinks import FileSink, open_sink
 from cutthrough.config.log_target import read_target
-from cutthrough.session.client cimport Client, Journal
+from cutthrough.session.model.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
 
 log = logging.getLogger("cutthrough")

@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from libc.time cimport time_t
 from cutthrough.log.text cimport Quote
 from cutthrough.net cimport linux
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 
 cdef enum:
     MOST_TIME = 64          # config.log_format.MOST_TIME

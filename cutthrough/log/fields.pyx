@@ -17,14 +17,14 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, REPLAYED, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, parent_of, peer_of, worker_of_id
-from cutthrough.session.filtering cimport WAS_AT_BREAKPOINT, Shown, filtering_of, shown_of
-from cutthrough.session.inside cimport is_intercepted, opening_of
-from cutthrough.session.request cimport Request
-from cutthrough.session.stamps cimport Stamps
-from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.secure cimport agreed_behind, agreed_by, certified_name
-from cutthrough.session.source cimport name_of_source
+from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
+from cutthrough.session.judge.source cimport name_of_source
+from cutthrough.session.model.client cimport Client, parent_of, peer_of, worker_of_id
+from cutthrough.session.model.inside cimport is_intercepted, opening_of
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport Stamps
+from cutthrough.session.stages.proxied cimport sender_of
+from cutthrough.session.transfer.filtering cimport WAS_AT_BREAKPOINT, Shown, filtering_of, shown_of
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.names cimport M_CONNECT, is_connect

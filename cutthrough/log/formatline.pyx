@@ -13,7 +13,7 @@ from cutthrough.log.fields cimport S_FIELD, S_TEXT, S_TLV, Ending, Step, put_fie
 from cutthrough.log.jsonline cimport Line
 from cutthrough.log.text cimport Q_MIME, Q_PERCENT, Q_STRING, Q_URL
 from cutthrough.net cimport linux
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
 from cutthrough.config.log_format import CODES, PRESETS, TLVS, parse_format

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 from cutthrough.log.text cimport Quote
 from cutthrough.net.address cimport Address
 from cutthrough.net.transport cimport Socket
-from cutthrough.session.client cimport Client
-from cutthrough.session.filtering cimport Filtering
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.transfer.filtering cimport Filtering
 from cutthrough.wire.http1 cimport Head
 
 cdef class Line:

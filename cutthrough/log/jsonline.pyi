@@ -1,4 +1,4 @@
-from cutthrough.session.client import Client as Client
+from cutthrough.session.model.client import Client as Client
 
 class Line:
     worker: int

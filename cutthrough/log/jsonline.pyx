@@ -19,21 +19,21 @@ from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
 from cutthrough.outcome cimport REPLAYED, label_of
 from cutthrough.policy.acl cimport NOT_ASKED
-from cutthrough.session.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
-from cutthrough.session.filtering cimport (
+from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
+from cutthrough.session.judge.source cimport name_of_source
+from cutthrough.session.model.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
+from cutthrough.session.model.inside cimport is_intercepted, opening_of
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.stages.proxied cimport sender_of
+from cutthrough.session.transfer.filtering cimport (
     CHANGED_REQUEST, CHANGED_RESPONSE, WAS_AT_BREAKPOINT, Filtering, Shown, filtering_of,
     shown_of)
-from cutthrough.session.inside cimport is_intercepted, opening_of
-from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.request cimport Request
-from cutthrough.session.secure cimport agreed_behind, agreed_by, certified_name
-from cutthrough.session.source cimport name_of_source
+from cutthrough.wire.authority cimport HOST_IPV6
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport is_connect
-from cutthrough.wire.proxy_header cimport N_TLVS, find_kept, name_of_tlv
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
-from cutthrough.wire.authority cimport HOST_IPV6
+from cutthrough.wire.proxy_header cimport N_TLVS, find_kept, name_of_tlv
 
 cdef enum:
     MOST_METHOD = 32

@@ -1,6 +1,6 @@
 """Targets of log lines: a file or pipe, syslog, the journal. No sink ever waits."""
 
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 
 cdef enum:
     ATOMIC = 4096               # PIPE_BUF: a write up to this size is all or nothing

@@ -27,8 +27,8 @@ from cutthrough.log.nonblocking import open_nonblocking
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
-from cutthrough.session.client cimport Client, peer_of, worker_of_id
-from cutthrough.session.request cimport Request
+from cutthrough.session.model.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.model.request cimport Request
 from libc.time cimport time_t, tm
 
 cdef extern from *:

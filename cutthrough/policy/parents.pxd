@@ -39,7 +39,7 @@ cdef class Standing:
     cdef readonly uint64_t used         # set-ups that succeeded
     cdef readonly uint64_t used_us      # their time, added up
     cdef uint64_t lost[N_LOSSES]        # set-ups that did not, by outcome
-    cdef int standby                    # connections that are kept ready; see session.standby
+    cdef int standby                    # connections that are kept ready; see session.model.standby
     cdef uint64_t standby_used          # taken by a request
     cdef uint64_t standby_lost          # ended by the parent, or not made
 

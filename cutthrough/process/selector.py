@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 import msgspec
 
 from cutthrough.config.values import parse_duration, parse_size
-from cutthrough.session.states import KINDS, WORDS
+from cutthrough.session.model.states import KINDS, WORDS
 
 STATES = WORDS[:-1]                 # closed: there is no connection any more
 MOST_OLDER = 10 * 366 * 86400.0     # seconds; longer than any program runs

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.net.acceptor cimport Sink
-from cutthrough.session.context cimport Context
-from cutthrough.session.entrance cimport Entrance
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.entrance cimport Entrance
 
 cdef class SessionSink(Sink):
     cdef Context context

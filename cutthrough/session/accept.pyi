@@ -1,6 +1,6 @@
 from cutthrough.net.acceptor import Sink
-from cutthrough.session.context import Context
-from cutthrough.session.entrance import Entrance
+from cutthrough.session.model.context import Context
+from cutthrough.session.model.entrance import Entrance
 
 class SessionSink(Sink):
     transport: int

@@ -10,18 +10,18 @@ from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, TLS, open_transport
 from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.admit cimport admit, turn_away
-from cutthrough.session.client cimport Client, is_between_requests, link, rest
-from cutthrough.session.context cimport Context
-from cutthrough.session.counters cimport N_LISTENERS, count_accept
-from cutthrough.session.entrance cimport Entrance
-from cutthrough.session.flight_recorder cimport E_ACCEPTED, note
-from cutthrough.session.session cimport Session
-from cutthrough.session.shed cimport shed_for_descriptors
-from cutthrough.session.stage cimport (
+from cutthrough.session.judge.admit cimport admit, turn_away
+from cutthrough.session.model.client cimport Client, is_between_requests, link, rest
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.counters cimport N_LISTENERS, count_accept
+from cutthrough.session.model.entrance cimport Entrance
+from cutthrough.session.model.flight_recorder cimport E_ACCEPTED, note
+from cutthrough.session.model.shed cimport shed_for_descriptors
+from cutthrough.session.model.stage cimport (
     STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, STAGE_TRANSPARENT)
-from cutthrough.session.stages cimport begin_stages
-from cutthrough.session.state cimport LINGER
+from cutthrough.session.model.state cimport LINGER
+from cutthrough.session.session cimport Session
+from cutthrough.session.stages.runner cimport begin_stages
 
 cdef enum:
     # Connections closed at a time when no descriptor is left

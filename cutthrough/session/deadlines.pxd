@@ -1,6 +1,6 @@
 """A missed deadline: the end of a request, or more time. One function for each kind of state."""
 
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 
 # HEAD and IDLE: a request, or its connection without one.
 cdef int miss_head(Client client) except -1

@@ -11,13 +11,13 @@ from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
-from cutthrough.session.awaited cimport NOBODY, SENDER
-from cutthrough.session.client cimport Client, is_between_requests
-from cutthrough.session.min_rate cimport extend_if_taken, judge_rate
-from cutthrough.session.parents cimport lose_parent, seeks_parent
-from cutthrough.session.peek cimport end_peek
-from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.state cimport RELAY, REQUEST, outcome_at_deadline
+from cutthrough.session.model.awaited cimport NOBODY, SENDER
+from cutthrough.session.model.client cimport Client, is_between_requests
+from cutthrough.session.model.stage cimport STAGE_TLS
+from cutthrough.session.model.state cimport RELAY, REQUEST, outcome_at_deadline
+from cutthrough.session.transfer.min_rate cimport extend_if_taken, judge_rate
+from cutthrough.session.transfer.peek cimport end_peek
+from cutthrough.session.ways.parents cimport lose_parent, seeks_parent
 
 
 cdef int miss_head(Client c) except -1:

@@ -1,7 +1,7 @@
 from typing import Any
 
-from cutthrough.session.client import Client
-from cutthrough.session.context import Context
+from cutthrough.session.model.client import Client
+from cutthrough.session.model.context import Context
 
 def clients(context: Context) -> list[Client]: ...
 def describe(client: Client, worker: int) -> dict[str, Any] | None: ...

@@ -6,20 +6,20 @@ there is nothing to describe, and nothing to cut.
 """
 
 from libc.string cimport memchr
-from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.address cimport ADDRESS_TEXT, Address, print_address
+from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport CUT
 from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.parents import DIRECT
-from cutthrough.session.client cimport (
+from cutthrough.session.model.client cimport (
     Client, carries_tunnel, is_between_requests, parent_of, peer_of, worker_of_id)
-from cutthrough.session.context cimport Context
-from cutthrough.session.counters import METHODS
-from cutthrough.session.flight_recorder cimport told
-from cutthrough.session.proxied cimport sender_of
-from cutthrough.session.state cimport CLOSED, LINGER
-from cutthrough.session.states import KINDS, WORDS
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.counters import METHODS
+from cutthrough.session.model.flight_recorder cimport told
+from cutthrough.session.model.state cimport CLOSED, LINGER
+from cutthrough.session.stages.proxied cimport sender_of
+from cutthrough.session.model.states import KINDS, WORDS
 from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.openings cimport TLS, Opening, alpn_of, protocol_text, server_name
 

@@ -1,6 +1,6 @@
-from cutthrough.session.client import Client
-from cutthrough.session.context import Context
 from cutthrough.session.handover_record import Tunnel
+from cutthrough.session.model.client import Client
+from cutthrough.session.model.context import Context
 
 class Parcel:
     record: Tunnel

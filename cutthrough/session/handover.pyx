@@ -15,9 +15,9 @@ sum is right all the time, and each process gives back its own at its end. See p
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
 from cutthrough.net cimport linux
-from cutthrough.net.connector cimport Stream
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport give_block
+from cutthrough.net.connector cimport Stream
 from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.relay cimport Pump, start_pump, stop_pump
@@ -25,25 +25,25 @@ from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
+from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.policy.hop cimport HOP_LOCAL, HOP_PARENT
 from cutthrough.policy.parents cimport Standing
-from cutthrough.policy.decision_cache cimport Decision
-from cutthrough.session.authorize cimport is_cut_meanwhile, readmit
-from cutthrough.session.client cimport (
-    Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
-from cutthrough.session.context cimport Context, places_taken
-from cutthrough.session.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
+from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
+from cutthrough.session.model.client cimport (
+    Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
+from cutthrough.session.model.context cimport Context, places_taken
+from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
-from cutthrough.session.flight_recorder cimport E_TAKEN, note
-from cutthrough.session.proxied cimport number_of_sender, sender_of
-from cutthrough.session.request cimport Request
+from cutthrough.session.judge.source cimport name_of_source, source_named
+from cutthrough.session.model.charge cimport readmit_user
+from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.shed cimport shed_one
+from cutthrough.session.model.state cimport CLOSED, HALF_CLOSED, TUNNEL
 from cutthrough.session.session cimport Session
-from cutthrough.session.shed cimport shed_one
-from cutthrough.session.source cimport name_of_source, source_named
-from cutthrough.session.state cimport CLOSED, HALF_CLOSED, TUNNEL
-from cutthrough.session.charge cimport readmit_user
+from cutthrough.session.stages.proxied cimport number_of_sender, sender_of
 from cutthrough.wire.openings cimport opening_of, parts_of
 
 

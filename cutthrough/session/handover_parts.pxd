@@ -3,7 +3,7 @@
 from cutthrough.net.address cimport Address
 from cutthrough.net.relay cimport Pump
 from cutthrough.policy.limits cimport Lane
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 
 # The record's form of each
 cdef object address_of(const Address *address)

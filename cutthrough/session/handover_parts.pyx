@@ -8,8 +8,8 @@ from cutthrough.net.buffers cimport HEAD_BLOCK, OF_RELAYS, Block, bytes_of, keep
 from cutthrough.net.pipes cimport adopt_pipe
 from cutthrough.net.relay cimport Pump
 from cutthrough.policy.limits cimport Lane
-from cutthrough.session.client cimport Client
-from cutthrough.session.filtering cimport Shown, shown_of
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.transfer.filtering cimport Shown, shown_of
 from cutthrough.session.handover_record import Way
 
 

@@ -11,20 +11,20 @@ because its rule is known only by its address, or because a connection to the or
 """
 
 from cutthrough.outcome cimport OK
-from cutthrough.session.act cimport apply_faults, filter_head
-from cutthrough.session.authenticate cimport verify
-from cutthrough.session.authorize cimport judge
-from cutthrough.session.broken cimport watch_client
-from cutthrough.session.charge cimport charge
-from cutthrough.session.client cimport Client
-from cutthrough.session.hook cimport ask
-from cutthrough.session.phase cimport (
+from cutthrough.session.judge.authenticate cimport verify
+from cutthrough.session.judge.authorize cimport judge
+from cutthrough.session.judge.hook cimport ask
+from cutthrough.session.model.broken cimport watch_client
+from cutthrough.session.model.charge cimport charge
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.phase cimport (
     N_PHASES, PARKED, PHASE_ASK, PHASE_CHARGE, PHASE_CONNECT, PHASE_FAULTS, PHASE_FILTER,
     PHASE_JUDGE, PHASE_LOCAL, PHASE_PARENT, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND,
     PHASE_TURN, PHASE_VERIFY, PHASE_WATCH)
-from cutthrough.session.recording_room cimport take_room
 from cutthrough.session.route cimport (
     answer_by_function, choose_way, connect, replay, reuse, send, take_turn_to_dial)
+from cutthrough.session.transfer.act cimport apply_faults, filter_head
+from cutthrough.session.transfer.recording_room cimport take_room
 
 ctypedef int (*phase_t)(Client) except -1
 

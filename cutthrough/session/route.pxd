@@ -1,8 +1,8 @@
 """The way to the origin: a connection from the idle pool, or a new one."""
 
-from cutthrough.net.connector cimport Connector, Stream
 from cutthrough.net.address cimport Address
-from cutthrough.session.client cimport Client
+from cutthrough.net.connector cimport Connector, Stream
+from cutthrough.session.model.client cimport Client
 
 # The phases, for the request in hand; its limits are charged already unless they depend on the
 # address.

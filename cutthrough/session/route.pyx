@@ -18,8 +18,8 @@ Each address is judged before it is dialled, and before an idle connection to it
 from functools import partial
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t
-from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.address cimport Address, Addresses, one_address, parse_address
+from cutthrough.net.connector cimport Connector, Stream, dial
 from cutthrough.net.linux cimport ETIMEDOUT
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
@@ -30,39 +30,39 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.parents cimport Way
-from cutthrough.session.act cimport is_due
-from cutthrough.session.authorize cimport asker_of, is_cut_meanwhile, judge_address
-from cutthrough.session.charge cimport admit_user
-from cutthrough.session.client cimport Client, Observer
-from cutthrough.session.counters cimport count_dial
-from cutthrough.session.dial_errors cimport outcome_of_errno, relieve
-from cutthrough.session.filtering cimport Filtering
-from cutthrough.session.flight_recorder cimport (
+from cutthrough.session.judge.authorize cimport asker_of, is_cut_meanwhile, judge_address
+from cutthrough.session.model.charge cimport admit_user
+from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.counters cimport count_dial
+from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
-from cutthrough.session.forward cimport send_request
-from cutthrough.session.intercept cimport secure_origin, take_spare
-from cutthrough.session.local cimport open_local
-from cutthrough.session.inside cimport key_of_way
-from cutthrough.session.narrowing cimport CERTIFIED, NARROWED, PROVEN
-from cutthrough.session.origin_streams cimport share, take_stream, takes_turns
-from cutthrough.session.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
-from cutthrough.session.parents cimport (
+from cutthrough.session.model.inside cimport key_of_way
+from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED, PROVEN
+from cutthrough.session.model.origin_streams cimport share, take_stream, takes_turns
+from cutthrough.session.model.phase cimport (
+    PARKED, PHASE_FAULTS, PHASE_JUDGE, PHASE_REPLAY, PHASE_ROOM, PHASE_SEND, PHASE_WAY, parked)
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport end_brief_phase
+from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.stages.target cimport outcome_of_loop
+from cutthrough.session.stages.transparent cimport destination_alone, forget_name, prove
+from cutthrough.session.transfer.act cimport is_due
+from cutthrough.session.transfer.filtering cimport Filtering
+from cutthrough.session.transfer.forward cimport send_request
+from cutthrough.session.transfer.intercept cimport secure_origin, take_spare
+from cutthrough.session.transfer.recorded cimport begin_replay, judge_replayed, plays
+from cutthrough.session.transfer.recording_room cimport takes_room, wants_room
+from cutthrough.session.transfer.tunnel cimport start_tunnel
+from cutthrough.session.ways.dial_errors cimport outcome_of_errno, relieve
+from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.ways.local cimport open_local
+from cutthrough.session.ways.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
     seeks_parent, set_source_aside, way_of)
-from cutthrough.session.phase cimport (
-    PARKED, PHASE_FAULTS, PHASE_JUDGE, PHASE_REPLAY, PHASE_ROOM, PHASE_SEND, PHASE_WAY, parked)
-from cutthrough.session.recorded cimport begin_replay, judge_replayed, plays
-from cutthrough.session.recording_room cimport takes_room, wants_room
-from cutthrough.session.request cimport Request
-from cutthrough.session.stamps cimport end_brief_phase
-from cutthrough.session.state cimport DIAL, PARENT, RESOLVE
-from cutthrough.session.transparent cimport destination_alone, forget_name, prove
-from cutthrough.session.target cimport outcome_of_loop
-from cutthrough.session.tunnel cimport start_tunnel
+from cutthrough.wire.authority cimport HOST_NAME
 from cutthrough.wire.names cimport M_CONNECT, M_TUNNEL
 from cutthrough.wire.parent cimport BY_SOCKS4
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_success
-from cutthrough.wire.authority cimport HOST_NAME
 
 cdef enum:
     ESTABLISHED_BYTES = 39

@@ -1,6 +1,6 @@
 """A session reads the requests of a connection, and answers the events of its sockets."""
 
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
 
 cdef class Session(Client):
     cdef int pass_stages(self) except -1

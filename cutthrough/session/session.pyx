@@ -9,51 +9,52 @@ request has any influence.
 cimport cython
 from libc.stdint cimport uint16_t, uint32_t
 from cutthrough.net cimport linux
+from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
     shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
-from cutthrough.net.address cimport Address
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, try_recv
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport (
     BAD_REQUEST, CLIENT_CLOSED, CLIENT_RESET, INTERNAL_ERROR,
     OK, OVERLOADED)
-from cutthrough.session.act cimport end_hold
-from cutthrough.session.associate cimport associate, watch_association
-from cutthrough.session.broken cimport outcome_of_break
-from cutthrough.session.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.deadlines cimport (
     close_between, miss_head, miss_peek, miss_step, miss_transfer, miss_way)
-from cutthrough.session.delivery cimport cut_exchange, go_on, look_again
-from cutthrough.session.forward cimport expect_body, on_client, on_origin
-from cutthrough.session.authenticate cimport authenticate
-from cutthrough.session.peek cimport peek
-from cutthrough.session.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
-from cutthrough.session.phases cimport run_phases
-from cutthrough.session.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
-from cutthrough.session.intercept cimport go_on_securing, on_spare
-from cutthrough.session.pac cimport send_pac
-from cutthrough.session.response cimport replay_response
-from cutthrough.session.reuse cimport judge_reuse
-from cutthrough.session.parents cimport keep_fields, may_dial_parent, seeks_parent
-from cutthrough.session.request cimport Request
-from cutthrough.session.route cimport may_dial_directly, on_parent, take_origin
-from cutthrough.session.shed cimport keep_head, keep_part
-from cutthrough.session.source cimport key_of_pool, leave_by_source, prepare_origin
-from cutthrough.session.stage cimport STAGE_TLS
-from cutthrough.session.stages cimport HEAD_NEXT, REQUEST_NEXT, STREAMS_NEXT, run_stages
-from cutthrough.session.stamps cimport end_brief_phase
-from cutthrough.session.state cimport (
+from cutthrough.session.judge.authenticate cimport authenticate
+from cutthrough.session.judge.source cimport key_of_pool, leave_by_source, prepare_origin
+from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
+from cutthrough.session.model.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.shed cimport keep_head, keep_part
+from cutthrough.session.model.stage cimport STAGE_TLS
+from cutthrough.session.model.stamps cimport end_brief_phase
+from cutthrough.session.model.state cimport (
     AUTH, CLOSED, DATAGRAMS, DECIDE, DELIVER, DIAL, HALF_CLOSED, HEAD, HELD, IDLE, LINGER,
     N_STATES, PARENT, PEEK, RELAY, REQUEST, RESOLVE, RESPONSE, SECURE, STREAMS, TUNNEL)
-from cutthrough.session.streams cimport (
+from cutthrough.session.model.turns cimport ends_wait
+from cutthrough.session.phases cimport run_phases
+from cutthrough.session.route cimport may_dial_directly, on_parent, take_origin
+from cutthrough.session.stages.associate cimport associate, watch_association
+from cutthrough.session.stages.pac cimport send_pac
+from cutthrough.session.stages.runner cimport HEAD_NEXT, REQUEST_NEXT, STREAMS_NEXT, run_stages
+from cutthrough.session.stages.streams cimport (
     begin_streams, close_idle_streams, lose_streams, run_streams)
-from cutthrough.session.target cimport IS_PAC, find_target
-from cutthrough.session.tunnel cimport run_tunnel
-from cutthrough.session.turns cimport ends_wait
+from cutthrough.session.stages.target cimport IS_PAC, find_target
+from cutthrough.session.transfer.act cimport end_hold
+from cutthrough.session.transfer.delivery cimport cut_exchange, go_on, look_again
+from cutthrough.session.transfer.forward cimport expect_body, on_client, on_origin
+from cutthrough.session.transfer.intercept cimport go_on_securing, on_spare
+from cutthrough.session.transfer.peek cimport peek
+from cutthrough.session.transfer.response cimport replay_response
+from cutthrough.session.transfer.tunnel cimport run_tunnel
+from cutthrough.session.ways.parents cimport keep_fields, may_dial_parent, seeks_parent
+from cutthrough.session.ways.reuse cimport judge_reuse
+from cutthrough.wire.authority cimport Target
 from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.hops cimport answer_as_last, find_loop
 from cutthrough.wire.http1 cimport (
@@ -62,7 +63,6 @@ from cutthrough.wire.names cimport (
     F_CONNECTION, F_UPGRADE, F_VIA, M_HEAD, M_OTHER, M_UDP)
 from cutthrough.wire.reply cimport TLS_HERE
 from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
-from cutthrough.wire.authority cimport Target
 
 ctypedef int (*handler_t)(Client) except -1
 

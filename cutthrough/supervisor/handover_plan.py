@@ -79,7 +79,7 @@ def allocate_page(children: Iterable[Child], limits: LimitsPage, counters: int) 
     A page is lent to the taker of a child's tunnels: if the taker dies, the giver takes
     back the tunnels that were under way, and their counts on that page.
     """
-    from cutthrough.session.counters import PAGE_BYTES
+    from cutthrough.session.model.counters import PAGE_BYTES
 
     taken: set[int] = set()
     for child in children:

@@ -272,7 +272,7 @@ class Operations:
                     if child.ready), default=self._program.generation.number)
 
     def _read_pages(self) -> list[Mapping[str, int]]:
-        from cutthrough.session.counters import PAGE_BYTES, read_page
+        from cutthrough.session.model.counters import PAGE_BYTES, read_page
 
         fd = self._program.counters
         size = os.fstat(fd).st_size

@@ -1,12 +1,12 @@
 """The END of an exchange, from its session: see end_record."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from cutthrough.tape.end_record cimport EndRecord
-from cutthrough.tape.ring cimport Producer
 from cutthrough.net cimport linux
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.transport cimport Agreed, Socket
-from cutthrough.session.client cimport Client
+from cutthrough.session.model.client cimport Client
+from cutthrough.tape.end_record cimport EndRecord
+from cutthrough.tape.ring cimport Producer
 from cutthrough.wire.openings cimport Opening
 
 # One direction of a body. `tap` is first: the pump's pointer is to this field.

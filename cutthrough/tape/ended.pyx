@@ -7,20 +7,20 @@ It reads, and changes nothing: an END can be made of an exchange that goes on.
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport strlen
+from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
+from cutthrough.session.model.chunked_body cimport scan_of
+from cutthrough.session.model.client cimport Client, carries_tunnel
+from cutthrough.session.model.inside cimport is_intercepted
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport Stamps, end_last_phase
+from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 from cutthrough.tape.end_record cimport (
     DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_REPORTED, IS_REUSED,
     IS_TUNNEL, IS_WEBSOCKET, OFFERS_ECH, T_ALPN, T_JA4, T_SNI, UP_CHUNKED, UP_CUT, WAS_RETRIED,
     EndRecord)
 from cutthrough.tape.ring cimport FRAMES_UP
-from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.sysio cimport clock_us
-from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
-from cutthrough.session.chunked_body cimport scan_of
-from cutthrough.session.client cimport Client, carries_tunnel
-from cutthrough.session.filtering cimport Filtering, filtering_of
-from cutthrough.session.inside cimport is_intercepted
-from cutthrough.session.stamps cimport Stamps, end_last_phase
-from cutthrough.session.request cimport Request
 from cutthrough.wire.http1 cimport HTTP_11
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening, alpn_of, server_name

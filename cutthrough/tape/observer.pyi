@@ -1,4 +1,4 @@
-from cutthrough.session.client import Client
+from cutthrough.session.model.client import Client
 from cutthrough.tape.ring import Ring
 
 class Capture:

@@ -23,6 +23,20 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.relay cimport Tap
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport Agreed
+from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
+from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
+from cutthrough.session.judge.secure cimport agreed_by
+from cutthrough.session.model.client cimport (
+    Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
+from cutthrough.session.model.inside cimport opening_of
+from cutthrough.session.model.recording_mode cimport is_recorded
+from cutthrough.session.model.state cimport CLOSED, LINGER
+from cutthrough.session.transfer.filtering cimport Shown, shown_of
+from cutthrough.session.transfer.recording_room cimport Room
 from cutthrough.tape.end_record cimport (
     IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
     T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord)
@@ -31,20 +45,6 @@ from cutthrough.tape.ended cimport (
 from cutthrough.tape.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
     reserve, reserve_or_hold)
-from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.relay cimport Tap
-from cutthrough.net.sysio cimport clock_us
-from cutthrough.net.transport cimport Agreed
-from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
-from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
-from cutthrough.session.client cimport (
-    Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
-from cutthrough.session.filtering cimport Shown, shown_of
-from cutthrough.session.inside cimport opening_of
-from cutthrough.session.recording_mode cimport is_recorded
-from cutthrough.session.recording_room cimport Room
-from cutthrough.session.secure cimport agreed_by
-from cutthrough.session.state cimport CLOSED, LINGER
 from cutthrough.wire.http1 cimport Head, has_token
 from cutthrough.wire.names cimport F_UPGRADE
 

@@ -7,7 +7,7 @@ from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
 from cutthrough.tape.ring cimport TIME_BYTES, Kind
 from cutthrough.exchange.messages import Piece
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.counters import METHODS
+from cutthrough.session.model.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
 
 cdef int N_OUTCOMES = len(OUTCOMES), N_METHODS = len(METHODS), N_PROTOCOLS = len(PROTOCOLS)

@@ -12,12 +12,12 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memchr, memcmp, memcpy
+from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
+from cutthrough.exchange.search cimport has_part
 from cutthrough.tape cimport end_record
 from cutthrough.tape cimport ring
 from cutthrough.tape.batch cimport TEXT, Batch
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
-from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
-from cutthrough.exchange.search cimport has_part
 from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, untimed
 from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
@@ -32,7 +32,7 @@ from cutthrough.exchange.heads import as_http2
 from cutthrough.exchange.messages import read_websocket
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.counters import METHODS
+from cutthrough.session.model.counters import METHODS
 from cutthrough.wire.openings import PROTOCOLS
 
 # For tests, which write records too

@@ -1,4 +1,4 @@
-from cutthrough.session.context import Context
+from cutthrough.session.model.context import Context
 from cutthrough.tape.ring import Ring
 
 def size_for(workers: int) -> int: ...

@@ -1,13 +1,13 @@
 # cython: language_level=3
 """Room in the worker's ring: how much it has, and what of it is for exchanges that are recorded
-(session.recording_room).
+(session.transfer.recording_room).
 """
 
 from libc.stdint cimport uint64_t
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.transfer.recording_room cimport Room
 from cutthrough.tape.observer cimport loss_of
 from cutthrough.tape.ring cimport DATA_BYTES, LEAST_BYTES, Ring, in_flight, settle
-from cutthrough.session.client cimport Client
-from cutthrough.session.recording_room cimport Room
 
 # Bytes that wait in the worker's memory, and are more than a writer that goes on leaves there
 MOST_HELD = 64 << 20

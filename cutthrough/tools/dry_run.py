@@ -1,6 +1,6 @@
 """A worker's decision about a request, computed by the same code without a request.
 
-The name is checked first, then each address, as in `session.authorize`, with the
+The name is checked first, then each address, as in `session.judge.authorize`, with the
 snapshot that a worker of this configuration has. No name is resolved and no connection
 is made.
 """

@@ -34,8 +34,8 @@ from cutthrough.process.channel import (
     in_memory,
 )
 from cutthrough.process.selector import Selector
-from cutthrough.session.client import Client
 from cutthrough.session.describe import clients, cut, describe, trace
+from cutthrough.session.model.client import Client
 from cutthrough.tape.observer import Capture
 from cutthrough.tape.open_parts import MOST_OPEN
 from cutthrough.worker.journals import Tee

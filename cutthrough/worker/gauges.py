@@ -13,8 +13,8 @@ from typing import Protocol
 from cutthrough.generation.hook import Tally
 from cutthrough.net import buffers
 from cutthrough.net.dns.resolver import Resolver
-from cutthrough.session.counters import Page
-from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.model.counters import Page
+from cutthrough.session.model.idle_pool import IdlePool
 
 EVERY_S = 1.0
 

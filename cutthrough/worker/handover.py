@@ -25,7 +25,6 @@ from typing import Any
 
 import msgspec
 
-from cutthrough.session.client import Client
 from cutthrough.session.handover import (
     Parcel,
     end_denied,
@@ -35,6 +34,7 @@ from cutthrough.session.handover import (
     unpack,
 )
 from cutthrough.session.handover_record import Answer, Done, Tunnel
+from cutthrough.session.model.client import Client
 from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")

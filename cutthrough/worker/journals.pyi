@@ -1,4 +1,4 @@
-from cutthrough.session.client import Journal
+from cutthrough.session.model.client import Journal
 
 class Tee(Journal):
     def __init__(self, first: Journal, second: Journal) -> None: ...

@@ -7,7 +7,7 @@ import time
 
 from cutthrough.outcome cimport N_OUTCOMES
 from cutthrough.outcome import TABLE
-from cutthrough.session.client cimport Client, Journal
+from cutthrough.session.model.client cimport Client, Journal
 from cutthrough.session.describe import trace
 from cutthrough.wire.http1 cimport Head
 

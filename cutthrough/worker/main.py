@@ -241,7 +241,7 @@ def make_worker(hello: Hello, generation: Generation,
     from cutthrough.policy.known import Known
     from cutthrough.policy.ledger import Ledger
     from cutthrough.process.checks_page import ChecksPage
-    from cutthrough.session.counters import PAGE_BYTES
+    from cutthrough.session.model.counters import PAGE_BYTES
     from cutthrough.tape.ring import RING_BYTES, Ring
     from cutthrough.tape.ring_room import size_for
     from cutthrough.worker.worker import Worker

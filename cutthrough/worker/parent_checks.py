@@ -17,8 +17,8 @@ from cutthrough.config.parents import Parent as Source
 from cutthrough.generation.tls_files import make_checker
 from cutthrough.policy.parents import Parent, Standing, Ways
 from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
-from cutthrough.session.context import Context
-from cutthrough.session.probe import Probe
+from cutthrough.session.model.context import Context
+from cutthrough.session.ways.probe import Probe
 from cutthrough.worker.prepared import Prepared
 
 # Time between two looks at the page

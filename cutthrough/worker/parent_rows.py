@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from cutthrough.policy.parents import Registry, Standing, Ways
-from cutthrough.session.counters import (
+from cutthrough.session.model.counters import (
     PARENT_GAUGES,
     PARENT_STATES,
     PARENT_TOTALS,

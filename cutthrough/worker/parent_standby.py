@@ -4,9 +4,9 @@ import functools
 
 from cutthrough.net.poller import Poller
 from cutthrough.policy.parents import Parent, Ways
-from cutthrough.session.context import Context
-from cutthrough.session.probe import SetUp
-from cutthrough.session.standby import Standby
+from cutthrough.session.model.context import Context
+from cutthrough.session.model.standby import Standby
+from cutthrough.session.ways.probe import SetUp
 from cutthrough.worker.prepared import Prepared
 
 

@@ -21,9 +21,9 @@ from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import HostAddresses, Snapshot
 from cutthrough.process.descriptors import most_connections
 from cutthrough.session.accept import SessionSink
-from cutthrough.session.context import Context
-from cutthrough.session.idle_pool import IdlePool
-from cutthrough.session.origin_streams import Carriers
+from cutthrough.session.model.context import Context
+from cutthrough.session.model.idle_pool import IdlePool
+from cutthrough.session.model.origin_streams import Carriers
 from cutthrough.tape.observer import Capture
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.parent_checks import ParentChecks

@@ -10,8 +10,8 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import RECORDINGS, Code, Policy
-from cutthrough.session.context import Context
-from cutthrough.session.recorded import Answers
+from cutthrough.session.model.context import Context
+from cutthrough.session.transfer.recorded import Answers
 from cutthrough.tape.ring import Ring
 from cutthrough.tape.ring_room import RingRoom
 from cutthrough.worker.prepared import Prepared

@@ -34,17 +34,17 @@ from cutthrough.policy.source import Policy
 from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import SessionSink, close_all, close_idle
-from cutthrough.session.authorize import recheck
-from cutthrough.session.charge import renew_limits
-from cutthrough.session.client import Journal
-from cutthrough.session.context import Context
-from cutthrough.session.counters import Page
-from cutthrough.session.entrance import Entrance
-from cutthrough.session.flight_recorder import FlightRecorder
-from cutthrough.session.idle_pool import IdlePool
-from cutthrough.session.local import LocalOrigin, set_local_origins
-from cutthrough.session.origin_streams import Carriers
-from cutthrough.session.shed import count_listed
+from cutthrough.session.judge.authorize import recheck
+from cutthrough.session.model.charge import renew_limits
+from cutthrough.session.model.client import Journal
+from cutthrough.session.model.context import Context
+from cutthrough.session.model.counters import Page
+from cutthrough.session.model.entrance import Entrance
+from cutthrough.session.model.flight_recorder import FlightRecorder
+from cutthrough.session.model.idle_pool import IdlePool
+from cutthrough.session.model.origin_streams import Carriers
+from cutthrough.session.model.shed import count_listed
+from cutthrough.session.ways.local import LocalOrigin, set_local_origins
 from cutthrough.tape.observer import Capture
 from cutthrough.tape.ring import Ring
 from cutthrough.verify.hash_pool import HelperPool, ThreadPool
@@ -286,7 +286,7 @@ class Worker:
     def set_local_origins(self, origins: Mapping[str, LocalOrigin] | None) -> None:
         """Has requests to these destinations (`host:port`) answered by these functions.
 
-        Each is called with a socket that it owns; see session.local. None: none are.
+        Each is called with a socket that it owns (session.ways.local). None: none are.
         Raises ValueError if it is no destination.
         """
         set_local_origins(self.context, origins)

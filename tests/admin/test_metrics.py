@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cutthrough.admin.metrics import Reading, render
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.session.counters import (
+from cutthrough.session.model.counters import (
     BUCKETS,
     FIELDS,
     PAGE_BYTES,

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from cutthrough.outcome import NAMES
-from cutthrough.session.counters import METHODS
+from cutthrough.session.model.counters import METHODS
 from cutthrough.tape import records
 from cutthrough.tape.records import (
     COLUMNS,

@@ -21,7 +21,7 @@ from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.transport cimport Socket, Transport, add_transport
 from cutthrough.session.accept cimport SessionSink
-from cutthrough.session.context cimport Context
+from cutthrough.session.model.context cimport Context
 
 cdef enum:
     RECORD = 1000           # payload bytes, at most: odd sizes against the pump's

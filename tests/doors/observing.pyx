@@ -4,8 +4,8 @@
 from cpython.ref cimport PyObject
 from cutthrough.net.relay cimport Tap
 from cutthrough.outcome import TABLE
-from cutthrough.session.client cimport Client, Observer
-from cutthrough.session.context cimport Context
+from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.context cimport Context
 from cutthrough.wire.http1 cimport Head
 
 cdef struct ListTap:

@@ -3,10 +3,10 @@
 
 from libc.stdint cimport int64_t, uint32_t
 from cutthrough.net.address cimport Address, parse_address
-from cutthrough.session.client cimport Client
-from cutthrough.session.places cimport Places
-from cutthrough.session.state cimport may_follow
-from cutthrough.session.states import TABLE
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.places cimport Places
+from cutthrough.session.model.state cimport may_follow
+from cutthrough.session.model.states import TABLE
 
 NUMBERS = {row.name: number for number, row in enumerate(TABLE)}
 

@@ -204,7 +204,7 @@ def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
 HOSTILE = """
 # cython: language_level=3
 from cutthrough.net.connector cimport Stream
-from cutthrough.session.idle_pool cimport IdlePool
+from cutthrough.session.model.idle_pool cimport IdlePool
 
 cdef class Hostile(IdlePool):
     cdef int on_stream(self, Stream stream) except -1:

@@ -16,7 +16,7 @@ from cutthrough.recording.play.at_hand import prepare
 from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.session.recorded import Answers
+from cutthrough.session.transfer.recorded import Answers
 from tests.recording.answers import recording, request
 
 REQUESTS = st.builds(

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from cutthrough.net.poller import Poller
-from cutthrough.session.idle_pool import IdlePool
+from cutthrough.session.model.idle_pool import IdlePool
 from tests.support.compiled import build_module
 
 PROBE = """
@@ -15,7 +15,7 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.net.poller cimport Poller
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.policy.hop cimport Hop
-from cutthrough.session.idle_pool cimport IdlePool
+from cutthrough.session.model.idle_pool cimport IdlePool
 
 cdef class Probe:
     cdef IdlePool idle_pool

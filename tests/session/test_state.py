@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough.config.config import OPTIONS
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.session.states import TABLE
+from cutthrough.session.model.states import TABLE
 from tests.doors.session import call_without_session, is_allowed
 from tests.support.proxy import ROOT
 
@@ -106,8 +106,9 @@ def test_every_state_but_the_end_has_a_deadline_and_an_outcome():
 
 def test_the_numbers_follow_the_table():
     """Python has the table, and C the numbers: nothing else holds their order."""
-    numbers = (ROOT / "cutthrough/session/state.pxd").read_text().partition("enum")[2]
-    assert re.findall(r"^    ([A-Z_]+)", numbers, re.M) == [*NAMES, "N_STATES"]
+    text = (ROOT / "cutthrough/session/model/state.pxd").read_text()
+    numbers = re.findall(r"^    ([A-Z_]+)", text.partition("enum")[2], re.M)
+    assert numbers == [*NAMES, "N_STATES"]
 
 
 def test_the_life_of_a_connection_draws_every_state():
@@ -144,7 +145,7 @@ def test_the_documents_have_the_phases_of_a_request() -> None:
     code = (ROOT / "cutthrough/session/phases.pyx").read_text()
     phases = re.findall(
         r'^phase\(PHASE_(\w+), +(\w+), +"([^"]*)", +"([^"]*)"\)$', code, re.M)
-    numbers = (ROOT / "cutthrough/session/phase.pxd").read_text()
+    numbers = (ROOT / "cutthrough/session/model/phase.pxd").read_text()
     page = (ROOT / "docs/life-of-a-connection.md").read_text()
     printed = re.findall(
         r"^\| ([a-z]+) \| `(\w+)` \| ([A-Z, ]*) \| (.*) \|$", page, re.M)

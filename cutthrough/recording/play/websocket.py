@@ -2,7 +2,7 @@
 
     client ── session ── socket pair ── play_websocket
 
-The session takes the far end for an origin (see session.local): it reads our 101, and
+The session takes the far end for an origin (session.ways.local): it reads our 101, and
 passes bytes. Messages of the client are compared with the recorded ones by the key of
 their route, whole, however they are fragmented; the answer to one that differs is a
 close with 1008 and the reason. Pings are answered, and what was recorded of them is

@@ -1,3 +1,0 @@
-from cutthrough.session.context import Context
-
-def recheck(context: Context) -> int: ...

@@ -1,3 +1,0 @@
-from cutthrough.session.context import Context
-
-def renew_limits(context: Context) -> None: ...

@@ -1,0 +1,1 @@
+"""May this request pass: who asks, the rules, the hook, the limits at accept."""

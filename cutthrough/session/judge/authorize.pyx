@@ -1,0 +1,376 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""May it pass? The policy's rules and its floor, applied to one request.
+
+The name is judged first, so that a request that no address could save is refused without a
+query. Then each address is judged, because a name may resolve to anything (R26). Rules that
+depend on a tunnel's first bytes are applied when these are there: see peek.
+
+A reload judges each tunnel again by the newer snapshot (`recheck`): a tunnel that the new
+rules refuse is cut if the rule is configured so.
+"""
+
+from libc.stdint cimport int64_t, uint16_t
+from libc.string cimport memcpy, memset
+from cutthrough.net.address cimport UNIX_CALLER, Address, parse_address
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
+from cutthrough.policy.acl cimport (
+    KIND_UPGRADE, NOT_ASKED, REPLAYS, Acl, Question, Verdict)
+from cutthrough.policy.auth cimport Account
+from cutthrough.policy.first_bytes cimport (
+    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
+from cutthrough.policy.hop cimport HOP_LOCAL
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.judge.authenticate cimport account_in
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.inside cimport Inside, identify, names_server
+from cutthrough.session.model.narrowing cimport CERTIFIED
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.state cimport HALF_CLOSED, PEEK
+from cutthrough.wire.authority cimport HOST_NAME
+from cutthrough.wire.names cimport M_CONNECT, M_GET, M_POST, M_UDP, is_connect
+from cutthrough.wire.openings cimport server_name
+from cutthrough.wire.paths cimport Path, set_path
+
+# Of the request that is judged
+cdef Path path
+
+
+cdef int judge(Client c) except -1:
+    cdef int64_t most = c.context.most_body
+    cdef int outcome
+    if most and c.up_open and c.relay.up.left > most:
+        return BODY_TOO_LARGE
+    outcome = judge_request(c)
+    return outcome if outcome != OK else c.request.final_recipient_outcome
+
+
+cdef int judge_request(Client c) except -1:
+    cdef Request *r = &c.request
+    cdef Verdict verdict
+    cdef Address literal
+    cdef const Address *address
+    cdef int outcome = c.snapshot.judge_port(r.is_tunnel, r.port)
+    if c.entrance.is_inside and (<Inside>c.entrance).snapshot is not c.snapshot:
+        outcome = judge_connect(c, <Inside>c.entrance)
+    if c.snapshot.own_sources is not None:
+        r.hop.source = own_source(c)
+    if outcome != OK or c.snapshot.acl is None:
+        return outcome
+    address = literal_of(c, &literal)
+    ask_rules(c, c.snapshot, address, &verdict)
+    r.address_dependent = verdict.maybe
+    if verdict.hop.source == 0:
+        verdict.hop.source = r.hop.source
+    r.hop = verdict.hop
+    return take_verdict(c, &verdict, address)
+
+
+cdef int judge_connect(Client c, Inside inside) except -1:
+    """A reload came since the CONNECT was judged: judges it by the newer rules too. An Outcome."""
+    cdef Question q
+    cdef Verdict verdict, named
+    cdef unsigned char mapped[16]
+    cdef int outcome = c.snapshot.judge_port(True, inside.port)
+    verdict.route = verdict.hop.source = 0
+    verdict.rule = -1
+    verdict.maybe = False
+    if outcome == OK and c.snapshot.acl is not None:
+        ask_connect(c, inside, &q, mapped, &verdict)
+        outcome = verdict.outcome
+        if outcome == OK and inside.named is not None:
+            q.host, q.host_len, q.is_name = inside.name, len(inside.name), True
+            c.snapshot.acl.judge(&q, &named)
+            outcome = named.outcome
+    if outcome == OK:
+        inside.snapshot, inside.account = c.snapshot, c.account
+        inside.route = <uint16_t>verdict.route
+        inside.source = verdict.hop.source or own_source(c)
+        # A rule that depends on an unknown address might be another's
+        identify(inside, -1 if verdict.maybe else verdict.rule)
+        c.request.hop.tls = inside.tls
+    return outcome
+
+
+cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped,
+                     Verdict *verdict) except -1:
+    """About the CONNECT around the request. `mapped`: room for its address."""
+    cdef const Address *address = &inside.address
+    cdef Address literal
+    if address.family == 0:
+        address = literal_of(c, &literal)
+    fill_question(c, c.snapshot, address, mapped, q)
+    q.host, q.host_len = inside.key, len(inside.key) - 2
+    q.is_name = inside.host_kind == HOST_NAME
+    q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
+    c.snapshot.acl.judge(q, verdict)
+    return 0
+
+
+cdef const Address *literal_of(Client c, Address *out) except? NULL:
+    """The address that the request itself names, or its CONNECT; NULL: it names a host."""
+    if c.request.narrowed == CERTIFIED:
+        out[0] = (<Inside>c.entrance).address
+        return out
+    if c.request.host_kind == HOST_NAME:
+        return NULL
+    parse_address(c.key[:len(c.key) - 2], out)
+    return out
+
+
+cdef int judge_address(Client c, const Address *address) except -1:
+    cdef Verdict verdict
+    cdef int outcome = c.snapshot.judge_loop(address.family, address.bytes, c.request.port)
+    if outcome != OK:
+        return outcome
+    if c.snapshot.acl is not None:
+        ask_rules(c, c.snapshot, address, &verdict)
+        outcome = take_verdict(c, &verdict, address)
+        c.request.hop.source = verdict.hop.source or own_source(c)
+        if outcome != OK or verdict.opens_floor:
+            return outcome
+    outcome = c.snapshot.judge_floor(address.family, address.bytes)
+    return OK if outcome != OK and is_opened_by_connect(c) else outcome
+
+
+cdef bint is_opened_by_connect(Client c) except -1:
+    """The CONNECT named the address, and a rule opens the floor for it (R27)."""
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    if c.request.narrowed != CERTIFIED or c.snapshot.acl is None:
+        return False
+    ask_connect(c, <Inside>c.entrance, &q, mapped, &verdict)
+    return verdict.outcome == OK and verdict.opens_floor
+
+
+cdef uint16_t own_source(Client c) except? 0:
+    """The number of the user's source; 0: it has none."""
+    if c.snapshot.own_sources is None:
+        return 0
+    return c.snapshot.own_sources.get(c.user, 0)
+
+
+cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) except -1:
+    """`address`: the destination's, by which it was found; NULL: it is not known yet."""
+    c.request.rule = verdict.rule
+    c.request.route = <unsigned short>verdict.route
+    c.request.reported = verdict.report
+    c.request.needs_opening = verdict.waits
+    c.request.acts = verdict.acts & c.context.acts
+    c.request.recording_inside = 0
+    if c.request.is_tunnel and verdict.outcome == OK and (
+            c.snapshot.acl is not None and c.snapshot.acl.replays):
+        c.request.recording_inside = <unsigned char>find_replay_inside(c, address)
+    return verdict.outcome
+
+
+cdef int find_replay_inside(Client c, const Address *address) except -1:
+    """A tunnel is opened by one rule, and another rule replays the requests inside: as far as
+    that is certain before they come, no origin is asked (R60). The Recording, or 0."""
+    cdef Acl acl = c.snapshot.acl
+    cdef int fate = acl.tls_of(c.request.rule)
+    cdef Question q
+    cdef Verdict inner
+    cdef unsigned char mapped[16]
+    cdef int method
+    if fate != TLS_IS_INTERCEPTED and fate != ONLY_HTTP_IS_INTERCEPTED or (
+            acl.rows[c.request.rule].recording):
+        return 0
+    fill_question(c, c.snapshot, address, mapped, &q)
+    q.has_opening, q.opening = False, NULL
+    for method in (M_GET, M_POST):
+        q.method = method
+        acl.judge(&q, &inner)
+        if inner.outcome != OK or inner.maybe or inner.rule < 0:
+            return 0
+        if acl.rows[inner.rule].recording < REPLAYS:
+            return 0
+    return acl.rows[inner.rule].recording
+
+
+cdef int judge_opening(Client c) except -1:
+    cdef Acl acl = c.snapshot.acl
+    cdef Address literal
+    cdef const Address *address = known_address(c, &literal)
+    cdef int before = c.request.rule
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    cdef int outcome
+    fill_question(c, c.snapshot, address, mapped, &q)
+    acl.judge(&q, &verdict)
+    outcome = take_verdict(c, &verdict, address)
+    if outcome != OK:
+        return acl.outcome_by_opening(&q, before, verdict.rule)
+    if verdict.maybe or not acl.share_way(before, verdict.rule):
+        return DESTINATION_DENIED       # it is connected by another way than this rule's
+    if address != NULL and not verdict.opens_floor and c.request.hop.kind != HOP_LOCAL:
+        return c.snapshot.judge_floor(address.family, address.bytes)
+    return OK
+
+
+cdef int judge_server_name(Client c) except -1:
+    cdef Acl acl = c.snapshot.acl
+    cdef Address literal
+    cdef Question q
+    cdef Verdict verdict
+    cdef unsigned char mapped[16]
+    if not names_server(c):
+        return OK
+    fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
+    q.host, q.host_len, q.is_name = server_name(c.opening), c.opening.name_len, True
+    acl.judge(&q, &verdict)
+    if verdict.outcome != OK:
+        c.request.rule = verdict.rule
+        return SNI_DENIED
+    c.request.reported |= verdict.report
+    return TLS_REFUSED if acl.tls_of(verdict.rule) == TLS_IS_REFUSED else OK
+
+
+cdef const Address *known_address(Client c, Address *out) except? NULL:
+    """The destination's address, of a connected tunnel; NULL: a parent resolves its name."""
+    if c.origin.address.family:
+        return &c.origin.address
+    return literal_of(c, out)
+
+
+cdef int ask_rules(Client c, Snapshot snapshot, const Address *address,
+                   Verdict *verdict) except -1:
+    cdef Question q
+    cdef unsigned char mapped[16]
+    fill_question(c, snapshot, address, mapped, &q)
+    snapshot.acl.judge(&q, verdict)
+    if c.entrance is not None and c.entrance.is_inside:     # goes its CONNECT's way
+        verdict.route = (<Inside>c.entrance).route
+        verdict.hop.source = (<Inside>c.entrance).source
+        verdict.hop.tls = (<Inside>c.entrance).tls
+    return 0
+
+
+cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
+                       unsigned char *mapped, Question *q) except -1:
+    """`mapped`: room for the address."""
+    cdef const Request *r = &c.request
+    if c.account.subjects is None:
+        c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
+    q.subjects = c.account.subjects
+    q.has_client = c.address.family != UNIX_CALLER
+    map_address(&c.address, q.client)
+    q.tlvs = NULL
+    q.tlvs_len = 0
+    if c.tlvs is not None:
+        q.tlvs = c.tlvs
+        q.tlvs_len = len(c.tlvs)
+    q.host = c.key
+    q.host_len = len(c.key) - 2
+    q.is_name = r.host_kind == HOST_NAME
+    q.address = NULL
+    if address != NULL:
+        map_address(address, mapped)
+        q.address = mapped
+    q.port = r.port
+    q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
+    q.has_opening = q.method == M_CONNECT and r.method != M_UDP
+    q.opening = c.opening
+    q.path = NULL
+    if q.method != M_CONNECT and snapshot.acl.compares_paths:
+        q.path = path_of(c)
+    return 0
+
+
+cdef Path *path_of(Client c) noexcept:
+    """NULL: it has none."""
+    cdef const char *text = NULL
+    if c.head != NULL and c.request.path_len:
+        text = bytes_of(c.head) + c.request.path_at
+        if text[0] == c'*':
+            return NULL
+    set_path(&path, text, c.request.path_len)
+    return &path
+
+
+cdef bint is_upgrade(const Request *r) noexcept:
+    """Does it offer an upgrade, or is it a tunnel that began so, in another worker too?"""
+    return r.has_upgrade or (r.is_tunnel and not is_connect(r.method))
+
+
+cdef void map_address(const Address *address, unsigned char *out) noexcept nogil:
+    """IPv4 as ::ffff:a.b.c.d: one address space for all rules."""
+    if address.family == 6:
+        memcpy(out, address.bytes, 16)
+        return
+    memset(out, 0, 10)
+    out[10] = out[11] = 255
+    memcpy(out + 12, address.bytes, 4)
+
+
+cdef bytes asker_of(Client c):
+    """The user; if the client has none, its address, or its network for IPv6."""
+    if c.user is not None:
+        return c.user
+    return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
+
+
+# --- tunnels under way -------------------------------------------------------------
+
+def recheck(Context context):
+    """Judges every tunnel by the newest snapshot, and cuts each one that is refused by a rule
+    with `cut`. Returns how many."""
+    cdef Client client = <Client>context.newest
+    cdef Client older
+    count = 0
+    while client is not None:
+        older = client.older
+        if PEEK <= client.state <= HALF_CLOSED and (
+                client.origin is not None and must_cut(client, context.snapshot)):
+            client.abort(DESTINATION_DENIED, True)
+            count += 1
+        client = older
+    return count
+
+
+cdef bint is_cut_meanwhile(Client c) except -1:
+    return c.snapshot is not c.context.snapshot and must_cut(c, c.context.snapshot)
+
+
+cdef bint must_cut(Client c, Snapshot newest) except -1:
+    cdef Verdict verdict
+    cdef bint asked_for = c.snapshot.acl is not None and c.snapshot.acl.cuts(c.request.rule)
+    cdef Account account = c.account
+    cdef bint refused
+    if newest is c.snapshot:
+        return account.has_expired() and asked_for
+    refused = is_refused_by(c, newest, asked_for, &verdict)
+    c.account = account                     # its subjects are those of c.snapshot's rules
+    return refused
+
+
+cdef bint is_refused_by(Client c, Snapshot newest, bint asked_for,
+                        Verdict *verdict) except -1:
+    """Is it to be cut? `asked_for`: the rule that let it in has `cut` set."""
+    cdef Address literal
+    account = account_in(c, newest)
+    if account is None:
+        return asked_for or (newest.acl is not None and newest.acl.cuts(-1))
+    c.account = account
+    if c.account.has_expired():
+        return asked_for
+    if newest.acl is None:
+        return False
+    ask_rules(c, newest, known_address(c, &literal), verdict)
+    # Without an address, what passes only until it is known does not pass
+    return (verdict.outcome != OK or verdict.maybe) and verdict.cut
+
+
+cdef bint readmit(Client c, bint asked_for) except -1:
+    cdef Verdict verdict
+    cdef Address literal
+    cdef bint refused
+    memset(&verdict, 0, sizeof(verdict))
+    verdict.rule = NOT_ASKED
+    refused = is_refused_by(c, c.context.snapshot, asked_for, &verdict)
+    c.snapshot = c.context.snapshot
+    take_verdict(c, &verdict, known_address(c, &literal))
+    return not refused

@@ -1,0 +1,1 @@
+"""What a connection is made of: its states, its request, its place among others."""

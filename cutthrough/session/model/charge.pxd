@@ -1,0 +1,32 @@
+"""How much a client may use: charged at each step of a connection."""
+
+from libc.stdint cimport int64_t
+from cutthrough.session.model.client cimport Client
+
+# All seven return an Outcome: OK, or the refusal.
+# For a connection just accepted.
+cdef int admit_connection(Client client) noexcept
+# The phase: admits the user, unless limits depend on the destination's address.
+cdef int charge(Client client) except -1
+# client.user is known and may go there. Called for each request; _clear_request and close
+# give back what it charges. Called a second time, it corrects the charge if other limits
+# apply.
+cdef int admit_user(Client client) except -1
+# The same for a request with faults: bytes a second, and bytes in either direction; 0: no bound.
+# They stay with the request whatever limits it is charged later.
+cdef int admit_with_faults(Client client, int64_t bandwidth, int64_t most_bytes) except -1
+# The deciding rule, and so the limits, may have changed since.
+cdef int admit_again(Client client) except -1
+# For a tunnel that another process let in; client.usage holds a part of its charge or nothing.
+cdef int readmit_user(Client client) except -1
+# For a request that becomes a tunnel: a 101.
+cdef int admit_tunnel(Client client) noexcept
+
+# All four only if there is a client.usage.meter. Before the pumps run: sets their allowances;
+# False: the exchange is to end, with this Outcome. After they ran: sets the timer for their next
+# turn.
+cdef bint before_turn(Client client) noexcept
+cdef int outcome_of_meter(Client client) noexcept
+# How many of the `n` bytes that came with a response's head may pass behind it: by faults.
+cdef size_t may_pass(Client client, size_t head_len, size_t n) noexcept
+cdef int after_turn(Client client) except -1

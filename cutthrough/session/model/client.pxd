@@ -1,0 +1,250 @@
+"""A client's connection: the fields and endings that tunnels and plain requests share."""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from cutthrough.net.address cimport Address
+from cutthrough.net.buffers cimport Block
+from cutthrough.net.connector cimport Connector, Stream, StreamOwner
+from cutthrough.net.poller cimport Endpoint
+from cutthrough.net.relay cimport Relay
+from cutthrough.policy.auth cimport Account
+from cutthrough.policy.decision_cache cimport Decision
+from cutthrough.policy.limits cimport Terms, Usage
+from cutthrough.policy.parents cimport Standing
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.entrance cimport Entrance
+from cutthrough.session.model.passage cimport Passage
+from cutthrough.session.model.places cimport GUEST, STRANGER
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport Stamps
+from cutthrough.session.model.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, STREAMS
+from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.names cimport M_CONNECT
+from cutthrough.wire.openings cimport Opening
+
+cdef class Journal:
+    """The log of endings. Implemented by the room above."""
+    cdef bint wants_fields              # reads fields of heads that are not kept to the end
+    cdef int write(self, Client client, int outcome) except -1
+    # Before the head of a tunnel to be is dropped; called if `wants_fields`.
+    cdef int note_head(self, Client client, const Head *head, const char *data) except -1
+
+# The named phases of each request, for what is built above the session: a capture, a store.
+# Context.observer; without one, each phase costs the test of a pointer.
+#
+#     request ─> route ─> response ─> end
+#
+# In any phase an observer may set a Tap on either pump of client.relay, to be passed the bytes
+# from then on. The taps are removed when the request ends, or its tunnel is handed over. If a
+# request goes to a parent in absolute form, the tap is passed the head that an origin would get,
+# without the parent's credentials.
+cdef class Observer:
+    # The request was read. `head`, rewritten already, and `data`, the bytes it points into, are
+    # valid during the call only. `head` is NULL for a request without one: by SOCKS, and by a
+    # transparent listener for all protocols but HTTP. An association of datagrams has port 0,
+    # and only this phase and the end. A request by HTTP is not yet authenticated. A name from a
+    # transparent client may prove wrong: then the address takes its place before the route.
+    cdef int on_request(self, Client client, const Head *head, const char *data) except -1
+    # A connection to the origin is there: dialled, pooled, or a function of this process. A
+    # request that is retried has this phase twice.
+    cdef int on_route(self, Client client) except -1
+    # The final head of the response was read, and no byte of it was sent. `head` is NULL for a
+    # tunnel whose reply is the proxy's own, if it has one: all but those by an upgrade.
+    cdef int on_response(self, Client client, const Head *head, const char *data) except -1
+    # The request has ended with this Outcome: once for each request that was begun, before the
+    # log, also if an earlier phase was never reached.
+    cdef int on_end(self, Client client, int outcome) except -1
+
+# The awaited peer owes bytes until a deadline.
+cdef struct Rate:
+    int64_t until_ms        # the deadline
+    int64_t from_bytes      # bytes past the peer when the period began
+
+# No rate is owed: the exchange as it was when it was last looked at.
+cdef struct Look:
+    int64_t moved           # bytes that the pumps had moved
+    int64_t passed          # bytes of these that the peers' kernels had acknowledged
+
+cdef union Watch:
+    Rate rate               # while `awaited` is a peer
+    Look look               # else
+
+
+# Into and out of the list of open clients; both update the counters.
+cdef void link(Context context, Client client) noexcept
+cdef void unlink(Context context, Client client) noexcept
+
+
+# There are thousands of them at rest: small fields stand together, and fields that few of
+# them need are made on demand. The fields that each turn of a relay touches stand first, in
+# five cache lines.
+@cython.no_gc
+cdef class Client(StreamOwner):
+    cdef Context context
+    cdef Stream origin
+    cdef uint8_t state
+    cdef uint8_t awaited                # the peer that the exchange waits for; see awaited.pxd
+    cdef uint8_t up_open                # the request body is not yet whole
+    cdef uint8_t until_close            # the response ends when the origin closes
+    cdef uint8_t stages                 # bits of the stages that are left; see stages
+    cdef uint8_t sender                 # load balancer that named the client; see proxied; 0: none
+    cdef uint8_t turned_away            # refused at accept
+    cdef uint8_t known                  # a request of this connection has authenticated
+    cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
+    cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
+    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
+    cdef Block *input                   # bytes of the client that are not taken yet
+    cdef int64_t silent_ms              # the deadline without one byte
+    cdef Usage usage                    # charges against limits; see charge
+    cdef Relay relay
+    # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
+    cdef uint32_t told_up, told_down
+    cdef Stamps stamps
+
+    cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel
+    cdef Snapshot snapshot              # the one that this request began with
+    cdef Client older, newer            # neighbours in the context's list
+    cdef Address address                # the client's
+    cdef uint32_t place                 # in the context's places; 0: not listed
+    cdef int64_t since_ms               # time when it entered its state
+    cdef Watch watch                    # what the peers are judged by; see min_rate
+
+    # the request in hand; Python objects cannot stand in its struct
+    cdef Request request
+    cdef Decision decision              # the hook's
+    cdef Account account                # None: not authenticated
+    cdef bytes user                     # the account's name, for logs
+    cdef bytes tlvs                     # of a PROXY header, see wire.proxy_header; None: none
+    cdef bytes tried                    # the name in credentials that are not verified
+    cdef bytes key                      # canonical host and two bytes of port
+    cdef uint64_t request_id
+    cdef Block *head                    # the rewritten head, kept to the end of the exchange
+    cdef Terms terms                    # of this request's user; None: no limits
+
+    # the way to the origin
+    cdef Connector connector
+    cdef Endpoint turn                  # to dial, or a wait for it: see turns; None: neither
+    cdef Passage passage                # None: directly, or the origin is connected
+    cdef Block *partial                 # part of a response head
+    cdef object filtering               # see filtering; None: no filter has the request
+    cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
+
+    # A request begins: from here on its end is logged.
+    cdef int begin(self) except -1
+    cdef int _set_state(self, int state) except -1
+    # Restarts the current state's deadline, because bytes have moved.
+    cdef int extend(self) except -1
+    # Keeps bytes of the client for later. False: no room.
+    cdef bint keep_input(self, const char *data, size_t n) noexcept nogil
+    # Ends the request with an outcome: replies if a reply can be made.
+    cdef int refuse(self, int outcome) except -1
+    # Ends the request in hand with this reply; `close`: it is the connection's last.
+    cdef int reply(self, int outcome, int status, const char *text, size_t n,
+                   bint close) except -1
+    # Ends a request whose response is partly out, or a tunnel: see delivery.
+    cdef int cut_short(self, int outcome) except -1
+    # The exchange ran to its end: logs it, and goes on to the next request or closes.
+    cdef int complete(self) except -1
+    # Ends request and connection without a reply. `abortive`: RST, because the bytes relayed
+    # so far must not look whole.
+    cdef int abort(self, int outcome, bint abortive) except -1
+    # Closes so that sent bytes arrive. `at_once` if nothing can be unread.
+    cdef int linger(self, bint at_once) except -1
+    cdef int discard_input(self) except -1
+    # Closes a connection without a request: counted, not logged. 0: still open, because a
+    # request waits to be read, and a close would reset it.
+    cdef int close_idle(self) except -1
+    cdef bint waits_for_100(self) noexcept
+    # Is a request or tunnel under way, and has it reached its greatest age?
+    cdef bint is_too_old(self) noexcept
+    # A session has the next two; a call at a probe is an error, see refuse_call.
+    # The request in hand goes on at this phase; see phases.
+    cdef int resume(self, int phase) except -1
+    # Goes on with a final response whose head filters have let pass.
+    cdef int replay(self, char *data, size_t n) except -1
+    # The destination as the idle pool knows it, which may depend on the user.
+    cdef bytes pool_key(self)
+    cdef int close_origin(self, bint abortive) except -1
+    # Adds the bytes that its pumps moved since the last call to the worker's counters; due
+    # after each turn, so that a long transfer shows as it goes, and before a pump restarts.
+    cdef void count_moved(self) noexcept
+    cdef int _record(self, int outcome) except -1
+    cdef int _clear_request(self) except -1
+
+
+# Bytes go both ways unread, or are about to, or did until DELIVER sends the rest. A CONNECT
+# that became no tunnel is a request.
+cdef inline bint carries_tunnel(Client client) noexcept:
+    return PEEK <= client.state <= HALF_CLOSED or (
+        client.state == DELIVER and client.request.is_tunnel)
+
+
+# No request is begun, or a stream has it: an end is not logged.
+cdef inline bint is_between_requests(Client client) noexcept:
+    return client.state == IDLE or client.state == STREAMS or (
+        client.state == HEAD and client.stamps.start_us == 0)
+
+
+# Does a reply of our own now end the connection?
+cdef inline bint is_last(Client client) noexcept:
+    return (not client.request.persistent or client.up_open
+            or client.request.method == M_CONNECT or client.context.draining)
+
+
+# The reply that refuses the request in hand; `close`: it is the connection's last. Returns a
+# borrowed pointer to memory that is valid until the next call; NULL: this outcome has none.
+cdef const char *refusal_of(Client client, int outcome, bint close, size_t *length) noexcept
+
+
+# The worker in a connection's identifier: the worker that accepted it.
+cdef inline int worker_of_id(Client client, int worker) noexcept:
+    return client.id_worker - 1 if client.id_worker else worker
+
+
+# The origin's address; during a dial, and if it fails, the last address tried. NULL: none was.
+cdef inline const Address *peer_of(Client client) noexcept:
+    if client.origin is not None and client.origin.address.family:
+        return &client.origin.address
+    if client.connector is not None and client.connector.tried.family:
+        return &client.connector.tried
+    return NULL
+
+
+cdef inline void drop_opening(Client client) noexcept:
+    if client.opening != NULL:
+        free(client.opening)
+        client.opening = NULL
+
+
+# The name of the parent that the request goes through; None: directly.
+cdef inline bytes parent_of(Client client):
+    if client.request.hop.parent == 0:
+        return None
+    return (<Standing>client.context.parents.standings[client.request.hop.parent]).name
+
+
+# The request goes through no parent any more; it is counted by the number in its hop.
+cdef inline void leave_parent(Client client) noexcept:
+    if client.request.hop.parent:
+        (<Standing>client.context.parents.standings[client.request.hop.parent]).in_hand -= 1
+        client.request.hop.parent = 0
+
+
+# The client is at rest: lists it as one that may be closed to make room. Not if another
+# request stands behind its last, because the next turn reads it.
+cdef inline void rest(Client client) noexcept:
+    cdef bint has_part = client.input != NULL or (
+        client.stages != 0 and client.stamps.start_us != 0)
+    if not client.turned_away and (client.state != IDLE or not has_part):
+        client.place = client.context.places.file(
+            client.place, <void *>client, &client.address,
+            (GUEST if client.known else STRANGER) + has_part, client.since_ms)
+
+
+# The client is not at rest any more, or of another kind.
+cdef inline void leave_place(Client client) noexcept:
+    if client.place:
+        client.context.places.drop(client.place)
+        client.place = 0

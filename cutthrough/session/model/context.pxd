@@ -1,0 +1,79 @@
+"""The objects and options that a worker's sessions share."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from cutthrough.net.connector cimport StreamOwner
+from cutthrough.net.poller cimport Poller
+from cutthrough.policy.limits cimport Limiter
+from cutthrough.policy.parents cimport Registry
+from cutthrough.policy.snapshot cimport Snapshot
+from cutthrough.session.model.counters cimport Counters, Page
+from cutthrough.session.model.flight_recorder cimport FlightRecorder
+from cutthrough.session.model.idle_pool cimport IdlePool
+from cutthrough.session.model.places cimport Places
+from cutthrough.session.model.state cimport N_STATES
+from cutthrough.wire.authority cimport Target
+from cutthrough.wire.http1 cimport HeadLimits
+
+cdef enum:
+    PEEK_ALWAYS = 4         # for log, metrics and live page, not only if a rule needs it
+
+cdef class Context:
+    """The objects and options shared by a worker's sessions; C copies of the options."""
+    cdef Poller poller
+    cdef IdlePool idle_pool
+    cdef Snapshot snapshot
+    cdef Limiter limiter
+    cdef public object journal          # the Journal of client
+    cdef public object observer         # an Observer; None: none
+    cdef Page page
+    cdef Counters *counters
+    cdef object resolver
+    cdef public dict sources            # number -> Source, of all generations; None: none
+    cdef public list pacs               # see pac: the file's two parts, or None; by listener
+    cdef dict associations              # request_id -> Association; see associate
+    cdef object association_places      # their Shares
+    cdef readonly Registry parents
+    cdef public dict standbys           # a parent's number -> Standby; None: none are kept
+    cdef public object carriers         # Carriers, see origin_streams; None: none
+    cdef public object player           # see recorded; None: no rule records
+    cdef public object answers          # Answers, see recorded; None: there is no player
+    cdef public object room             # see recording_room; None: nothing was ever recorded
+    cdef public int recording           # policy's Recording, in place of the rules'; < 0: theirs
+    cdef dict local_origins             # key -> function, see local; None: there are none
+    cdef FlightRecorder recorder
+    cdef object verifier                # see verify.verifier; None: no user has a hash
+    cdef HeadLimits limits
+    cdef HeadLimits answer_limits       # of responses
+    cdef int64_t timeout_ms[N_STATES]
+    cdef int64_t lifetime_ms
+    cdef int64_t grace_ms               # period over which a peer's rate is judged
+    cdef int64_t least_bytes            # bytes that a peer owes in grace_ms; 0: none
+    cdef int64_t most_body              # bytes; 0: no bound
+    cdef int64_t most_clients
+    cdef uint32_t most_streams          # of one connection of HTTP/2, at a time
+    cdef Py_ssize_t turned_away         # open connections that were refused at accept
+    cdef Places places                  # connections that may be closed to make room
+    cdef bint may_splice
+    cdef uint8_t acts                   # those of policy.acl.Act that are heeded
+    cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
+    cdef uint16_t client_tls            # TLS context of intercepted clients
+    cdef bint passes_offers             # their ClientHello has what the client's has
+    cdef public int origin_transport    # of all connections to origins; KERNEL: none
+    cdef bint has_origin                # `origin` is set, for requests in origin form
+    cdef Target origin
+    cdef char pseudonym[64]             # in Via
+    cdef size_t pseudonym_len
+    cdef StreamOwner newest             # of all clients: see client.link
+    cdef bint draining
+    cdef size_t pipes_refused           # refused pipes counted so far
+    cdef char date_text[32]             # Date field of the second `date_s`
+    cdef int64_t date_s
+
+    # The time now, in a Date field's format; valid until the next call.
+    cdef const char *date(self) noexcept
+
+
+# Connections that count against max_connections: those refused at accept do not, and have a
+# bound of their own.
+cdef inline int64_t places_taken(Context context) noexcept:
+    return context.counters.live - context.turned_away

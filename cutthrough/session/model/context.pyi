@@ -1,0 +1,69 @@
+from collections.abc import Mapping
+from typing import Any
+
+from cutthrough.net.dns.resolver import Resolver
+from cutthrough.net.poller import Poller
+from cutthrough.net.source_address import Source
+from cutthrough.policy.limits import Limiter
+from cutthrough.policy.parents import Registry
+from cutthrough.policy.snapshot import Snapshot
+from cutthrough.session.model.client import Journal
+from cutthrough.session.model.counters import Page
+from cutthrough.session.model.flight_recorder import FlightRecorder
+from cutthrough.session.model.idle_pool import IdlePool
+from cutthrough.session.model.origin_streams import Carriers
+from cutthrough.session.model.standby import Standby
+
+class Context:
+    origin_transport: int
+    parents: Registry
+    journal: Journal
+    observer: object
+    answers: object
+    player: object
+    room: object
+    recording: int
+    sources: dict[int, Source] | None
+    standbys: dict[int, Standby] | None
+    carriers: Carriers | None
+    pacs: list[tuple[bytes, bytes] | None]
+    live: int
+    busy: int
+    def __init__(
+        self,
+        *,
+        poller: Poller,
+        idle_pool: IdlePool,
+        journal: Journal,
+        page: Page,
+        resolver: Resolver,
+        origin: str,
+        via: str,
+        verifier: Any = None,
+        recorder: FlightRecorder | None = None,
+    ) -> None: ...
+    def configure(
+        self,
+        snapshot: Snapshot,
+        limiter: Limiter,
+        *,
+        timeouts: Mapping[str, float],
+        lifetime: float,
+        max_line: int,
+        max_head: int,
+        max_fields: int,
+        max_response_head: int,
+        max_body: int,
+        max_connections: int,
+        splice: bool,
+        min_rate: int,
+        min_rate_grace: float,
+        most_streams: int = 100,
+        peeks: bool = False,
+        peeks_ja4: bool = False,
+        peeks_ja3: bool = False,
+        client_tls: int = 0,
+        passes_offers: bool = False,
+    ) -> None: ...
+    def heed_breakpoints(self, on: bool) -> None: ...
+    def start_draining(self) -> None: ...

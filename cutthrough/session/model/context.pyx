@@ -1,0 +1,137 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The objects and options that a worker's sessions share."""
+
+import logging
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.pipes cimport pipes_refused
+from cutthrough.net.shares import Shares
+from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_FAULTS, BY_FILTERS
+from cutthrough.session.model.places cimport Places
+from cutthrough.session.model.state cimport IDLE, LINGER
+from cutthrough.session.model.states import TABLE
+from cutthrough.wire.authority cimport parse_authority
+from cutthrough.wire.date cimport build_date
+from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits
+from cutthrough.wire.openings cimport WITH_JA3, WITH_JA4
+
+log = logging.getLogger("cutthrough")
+
+cdef enum:
+    # UDP by SOCKS: each has up to three descriptors, of which RESERVED_FDS knows nothing
+    MOST_ASSOCIATIONS = 256
+
+
+cdef class Context:
+
+    def __init__(self, *, Poller poller, IdlePool idle_pool, journal, Page page,
+                 resolver, origin, via, verifier=None, FlightRecorder recorder=None):
+        """`origin`: host:port for requests in origin form, or "". `resolver`: see
+        net.resolver; `verifier`: verify.verifier, needed if users have hashes.
+        `recorder`: None for none. `configure` sets the rest, before the first connection."""
+        cdef bytes text
+        self.poller = poller
+        self.idle_pool = idle_pool
+        self.journal = journal
+        self.page = page
+        self.counters = page.c
+        self.places = Places()
+        self.recording = -1
+        self.associations = {}
+        self.association_places = Shares(MOST_ASSOCIATIONS)
+        self.parents = Registry()
+        self.resolver = resolver
+        self.verifier = verifier
+        self.pipes_refused = pipes_refused()    # earlier ones are not ours
+        self.recorder = recorder or FlightRecorder()
+        self.acts = BY_FAULTS | BY_FILTERS
+        if origin:
+            text = origin.encode()
+            if parse_authority(&self.origin, text, len(text), 80) != 0:
+                raise ValueError(f"origin {origin!r} cannot be read")
+            self.has_origin = True
+        text = via.encode()
+        if len(text) > 64:
+            raise ValueError("the pseudonym has more than 64 bytes")
+        memcpy(self.pseudonym, <char *>text, len(text))
+        self.pseudonym_len = len(text)
+
+    def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
+                  max_head, max_fields, max_response_head, max_body, max_connections, splice,
+                  min_rate, min_rate_grace, most_streams=100, peeks=False, peeks_ja4=False,
+                  peeks_ja3=False, client_tls=0, passes_offers=False):
+        """Takes over the options that a reload may change; a request keeps its snapshot.
+
+        `peeks`: the first bytes of each tunnel are looked at; `peeks_ja4`, `peeks_ja3`: and
+        these fingerprints of them are made.
+        `client_tls`: number of the TLS context of intercepted clients; `passes_offers`: what
+        a client's ClientHello offers is offered to its origin. `timeouts`: seconds by the
+        names in the table of states. Running deadlines stay until bytes move."""
+        # Everything is converted before anything is assigned: it may not fit (R73)
+        cdef int64_t[N_STATES] timeout_ms
+        cdef int64_t lifetime_ms = int(lifetime * 1000), grace_ms = int(min_rate_grace * 1000)
+        cdef int64_t least_bytes = int(min_rate * min_rate_grace), most_body = max_body
+        cdef int64_t most_clients = max_connections
+        cdef uint32_t n_streams = most_streams
+        cdef uint16_t tls = client_tls
+        cdef HeadLimits limits = HeadLimits(max_line, max_head, max_fields)
+        cdef HeadLimits answer_limits = HeadLimits(
+            max_response_head, max_response_head, MAX_FIELDS)
+        for number, row in enumerate(TABLE):
+            timeout_ms[number] = int(timeouts[row.timeout] * 1000) if row.timeout else 0
+        self.client_tls = tls
+        self.passes_offers = bool(passes_offers)
+        self.snapshot = snapshot
+        self.limiter = limiter
+        for i in range(N_STATES):
+            self.timeout_ms[i] = timeout_ms[i]
+        self.lifetime_ms = lifetime_ms
+        self.grace_ms = grace_ms
+        self.least_bytes = least_bytes
+        self.limits = limits
+        self.answer_limits = answer_limits
+        self.most_body = most_body
+        self.most_clients = most_clients
+        self.most_streams = n_streams
+        self.may_splice = bool(splice)
+        self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (WITH_JA4 if peeks_ja4 else 0)
+                               | (WITH_JA3 if peeks_ja3 else 0))
+
+    def note_pipes(self):
+        """Bulk was copied because no pipe was available. That costs CPU time and breaks no
+        connection, so no connection is closed for it, and it is logged seldom."""
+        cdef size_t before = self.pipes_refused
+        self.pipes_refused = pipes_refused()
+        self.counters.starved += self.pipes_refused - before
+        if before == 0 or before.bit_length() != self.pipes_refused.bit_length():
+            log.warning("pipe: none to be had (%d times so far); bulk is copied meanwhile",
+                        self.pipes_refused)
+
+    cdef const char *date(self) noexcept:
+        cdef linux.timespec now
+        linux.clock_gettime(linux.CLOCK_REALTIME, &now)
+        if now.tv_sec != self.date_s:
+            self.date_s = now.tv_sec
+            build_date(self.date_text, self.date_s)
+        return self.date_text
+
+    def heed_breakpoints(self, bint on):
+        """Whether a rule's `breakpoint` is heeded, in requests that are judged from now on."""
+        self.acts = BY_FAULTS | BY_FILTERS | (BY_BREAKPOINT if on else 0)
+
+    def start_draining(self):
+        """From now on each response is the last of its connection."""
+        self.draining = True
+
+    @property
+    def live(self):
+        """Client connections open now."""
+        return self.counters.live
+
+    @property
+    def busy(self):
+        """Client connections with work in hand: all but the idle and the lingering."""
+        return (self.counters.live - self.counters.states[IDLE]
+                - self.counters.states[LINGER])

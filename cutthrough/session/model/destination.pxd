@@ -1,0 +1,8 @@
+"""Where a request goes."""
+
+from cutthrough.session.model.client cimport Client
+from cutthrough.wire.authority cimport Target
+
+# Sets client.key, canonical host and port, and the request's port and host_kind. Uses the two
+# bytes behind target.host.
+cdef int set_destination(Client client, Target *target) except -1

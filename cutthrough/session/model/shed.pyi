@@ -1,0 +1,3 @@
+from cutthrough.session.model.context import Context
+
+def count_listed(context: Context) -> int: ...

@@ -1,0 +1,62 @@
+"""The time that each phase of a request takes, one after the other."""
+
+from libc.stdint cimport UINT32_MAX, int64_t, uint32_t
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.session.model.state cimport (
+    AUTH, DECIDE, DIAL, PARENT, RELAY, REQUEST, RESOLVE, SECURE)
+
+# The time that each phase of the request in hand took, in microseconds; 0: it was not begun.
+# A phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines in use for these
+# phases; a response may take longer to begin.
+cdef struct Stamps:
+    int64_t start_us                    # of CLOCK_MONOTONIC; 0: there is no request
+    int64_t mark_us                     # from start_us to the begin of the phase in hand
+    int64_t first_byte_us               # from the connection to the response's first byte
+    uint32_t head_us                    # from the first byte to the whole head
+    uint32_t auth_us                    # until the credentials are known, right or wrong
+    uint32_t hook_us                    # the wait for the policy's hook
+    uint32_t dns_us                     # the name's look-up; 0 for an address
+    uint32_t connect_us                 # until there is a connection, without its TLS
+    uint32_t send_us                    # of first_byte_us, until all was sent; for an observer
+    uint32_t origin_tls_us              # handshakes with parents and origin, for this request
+    uint32_t client_tls_us              # the client's, if the request began with it
+
+
+# Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
+cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
+    cdef int64_t now_us = clock_us() - stamps.start_us
+    cdef int64_t took_us = now_us - stamps.mark_us
+    stamps.mark_us = now_us
+    return took_us if took_us > 0 else 1
+
+
+cdef inline uint32_t end_brief_phase(Stamps *stamps) noexcept nogil:
+    cdef int64_t took_us = end_phase(stamps)
+    return <uint32_t>took_us if took_us < <int64_t>UINT32_MAX else UINT32_MAX
+
+
+# The request was sent as a whole. Ends no phase.
+cdef inline void note_sent(Stamps *stamps) noexcept nogil:
+    cdef int64_t took_us = clock_us() - stamps.start_us - stamps.mark_us
+    stamps.send_us = <uint32_t>min(max(took_us, <int64_t>1), <int64_t>UINT32_MAX)
+
+
+# The phase in which the request ended counts too: the log shows whether the request waited in
+# vain for a name, a connection or a response.
+cdef inline void end_last_phase(Stamps *stamps, int state) noexcept nogil:
+    if state >= RELAY:
+        return
+    if stamps.head_us == 0:
+        stamps.head_us = end_brief_phase(stamps)
+    elif state == AUTH and stamps.auth_us == 0:
+        stamps.auth_us = end_brief_phase(stamps)
+    elif state == DECIDE and stamps.hook_us == 0:
+        stamps.hook_us = end_brief_phase(stamps)
+    elif state == RESOLVE and stamps.dns_us == 0:
+        stamps.dns_us = end_brief_phase(stamps)
+    elif (state == DIAL or state == PARENT) and stamps.connect_us == 0:
+        stamps.connect_us = end_brief_phase(stamps)
+    elif state == SECURE:
+        stamps.origin_tls_us += end_brief_phase(stamps)
+    elif state >= REQUEST and stamps.first_byte_us == 0:
+        stamps.first_byte_us = end_phase(stamps)

@@ -1,3 +1,0 @@
-from cutthrough.session.context import Context
-
-def count_listed(context: Context) -> int: ...

@@ -1,0 +1,1 @@
+"""Bytes between client and origin: requests, responses, tunnels, filters."""

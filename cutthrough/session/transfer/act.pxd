@@ -1,0 +1,16 @@
+"""The faults and the filters of the deciding rule, applied to a request before it goes on."""
+
+from cutthrough.session.model.client cimport Client
+
+# The rule has faults or filters, and they wait for nothing.
+cdef inline bint is_due(Client client) noexcept:
+    return client.request.acts and not (
+        client.request.acted | client.request.address_dependent)
+
+
+# The phase: charges the request, draws its faults, and applies them; a latency in HELD.
+cdef int apply_faults(Client client) except -1
+# The phase: the filters, and the breakpoint, get the head.
+cdef int filter_head(Client client) except -1
+# The deadline of HELD.
+cdef int end_hold(Client client) except -1

@@ -1,0 +1,441 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""One exchange in the hands of filters: Python functions of the operator, by rule.
+
+    act ─> HELD ─────────────> route ─> REQUEST ─────────> RESPONSE ──────────> RELAY
+             on_request_head              on_request_body    on_response_head     on_response_body
+
+`filters.run` calls the functions, in tasks, and this object carries out what they decide. A
+head comes to them as bytes that our own code has read and rewritten, and a head of theirs is
+read, judged and rewritten as if it had come from a client or an origin (R41). So nothing that
+a filter does can break the framing. A body goes through a sluice, and from there to the same
+pump. An exchange without filters never comes here.
+"""
+
+from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.buffers cimport HEAD_ROOM, COPY_BLOCK, bytes_of, head_scratch, scratch
+from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
+from cutthrough.outcome cimport (
+    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
+    OK, OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.acl cimport BY_BREAKPOINT
+from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.session.model.awaited cimport NOBODY
+from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
+from cutthrough.session.model.client cimport Client, Observer, is_last
+from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport end_brief_phase
+from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
+from cutthrough.session.transfer.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
+from cutthrough.session.transfer.sluice cimport (
+    Sluice, close_sluice, fail, give, open_sluice, run_sluice)
+from cutthrough.session.ways.parents cimport drop_parent, head_for_parent
+from cutthrough.wire.framing cimport (
+    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
+from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
+from cutthrough.wire.names cimport F_DATE, M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
+from cutthrough.wire.rewrite cimport (
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, REWRITE_ROOM, build_response_head)
+
+cdef enum:
+    MOST_REASON = 64            # of a Decision
+    MOST_BEHIND = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM    # see response.MOST_READ
+
+# Of the response's head at hand; used within one call only
+cdef Head head
+cdef Framing framing
+
+cdef str UNFIT = "the head is malformed or too long"
+cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+cdef int begin_filters(Client c) except -1:
+    cdef Filtering f = Filtering.__new__(Filtering)
+    cdef char text[ADDRESS_TEXT]
+    cdef int n = print_address(&c.address, text)
+    cdef Request *r = &c.request
+    rule = c.snapshot.acl.rules[r.rule]
+    f.client = c
+    f.ending = FILTER_ANSWERED
+    c.filtering = f
+    f.run = c.snapshot.filters.begin(
+        f, rule.filters, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
+        "https" if c.entrance.is_inside else "http", bool(c.entrance.transparent),
+        user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
+        client=text[:n].decode(), id=str(c.request_id),
+        rule=c.snapshot.acl.label(r.rule).decode(),
+        breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
+    c._set_state(HELD)
+    c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
+    c.poller.arm(c, c.silent_ms)
+    f.run.start()
+    return 0
+
+
+cdef int end_wait(Client c) except -1:
+    return c.refuse(FILTER_TIMEOUT)
+
+
+cdef class Filtering:
+
+    def go_on(self, bytes text, bytes shown=None):
+        """The filters of the request's head are done. `text`: another head; None: the same.
+        `shown`: that of log and capture, if it is neither."""
+        cdef Client c = self.client
+        cdef int outcome = OK
+        if c is None or c.state != HELD:
+            return
+        try:
+            c.poller.take_time()
+            c.stamps.hook_us += end_brief_phase(&c.stamps)
+            if text is None:
+                c.resume(PHASE_CHARGE)
+                return
+            self.marks |= CHANGED_REQUEST
+            self.show(shown)
+            outcome = rebuild(c, text)
+            if outcome == OK and not is_same_target(c):
+                outcome = move(c)
+            if outcome != OK:
+                refuse_unfit(c, outcome, "on_request_head", UNFIT)
+                return
+            drop_parent(c)                  # another request may have another way
+            c.resume(PHASE_JUDGE)
+        except BaseException:
+            c.poller.contain(c)
+
+    def refuse(self, str label, str text):
+        """Ends it with this outcome; `text` is logged, and sent if a filter refuses or a
+        replay does."""
+        cdef Client c = self.client
+        cdef int outcome = OUTCOMES[label]
+        cdef bint close, told
+        cdef bytes reply
+        if c is None:
+            return
+        try:
+            c.poller.take_time()
+            told = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
+            c.decision = Decision(False, reason=text if not told else (
+                text.encode("ascii", "replace").decode()[:MOST_REASON]))
+            if c.request.status or not (told or outcome == FILTER_REFUSED):
+                c.refuse(outcome)
+                return
+            close = is_last(c)
+            reply = reply_with_text(status_of(outcome), label, text, close,
+                                    c.request.method != M_HEAD)
+            c.reply(outcome, status_of(outcome), reply, len(reply), close)
+        except BaseException:
+            c.poller.contain(c)
+
+    def answer(self, bytes text):
+        """Begins an answer of the filters' own. Returns the Sluice for its body."""
+        cdef Client c = self.client
+        cdef Pump *down
+        cdef Sluice s
+        if c is None:
+            return Sluice.__new__(Sluice)
+        if c.request.status:                # a head is out
+            report_unfit(c, "respond", "answers too late")
+            self.refuse("filter_failed", "answers too late")
+            return Sluice.__new__(Sluice)
+        down = &c.relay.down
+        if self.down is not None:
+            close_sluice(self.down)
+        s = self.down = open_sluice(c, False, False, 0)
+        try:
+            c.poller.take_time()
+            self.drop_origin()
+            if down.sink == NULL:
+                start_pump(down, NULL, &c.sock, 0)
+            else:                           # it may still hold a 1xx
+                down.source = NULL
+                down.left = 0
+            c.request.ending = self.ending
+            c.request.origin_persistent = False
+            if c.state != RELAY:
+                c._set_state(RELAY)
+            send_head_now(c, text, NULL, 0)
+        except BaseException:
+            c.poller.contain(c)
+        return s
+
+    def hold(self, int64_t ms):
+        """For so long it waits for an operator, and no deadline of its state ends it."""
+        cdef Client c = self.client
+        if c is None:
+            return
+        self.marks |= WAS_AT_BREAKPOINT
+        try:
+            c.poller.take_time()
+            c.awaited = NOBODY
+            c.silent_ms = c.poller.time_ms() + ms
+            c.poller.arm(c, c.silent_ms)
+        except BaseException:
+            c.poller.contain(c)
+
+    def note_held(self, int64_t us):
+        """A function has waited for so long. With the request's head that is hook_us."""
+        cdef Client c = self.client
+        cdef uint32_t *held_us = &self.down_held_us
+        if c is None or c.state == HELD:
+            return
+        if c.state == REQUEST and self.held is None:
+            held_us = &self.up_held_us
+        held_us[0] = <uint32_t>min(held_us[0] + max(us, <int64_t>0), <int64_t>UINT32_MAX)
+
+    def note_changed(self, bint is_up):
+        """Filters have changed a message whose head is sent later."""
+        self.marks |= CHANGED_REQUEST if is_up else CHANGED_RESPONSE
+
+    cdef int show(self, bytes text) except -1:
+        """A head that cannot be read leaves an empty one."""
+        cdef uint32_t path_at = 0, path_len = 0
+        self.shown = None if text is None else rewritten(self.client, text, &path_at, &path_len)
+        self.shown_path_at, self.shown_path_len = <uint16_t>path_at, <uint16_t>path_len
+        return 0
+
+    def hide_request_body(self):
+        """No capture has it (R82). No byte of it was sent."""
+        cdef Client c = self.client
+        self.hides_body = True
+        if c is not None and c.relay.up.tap != NULL:
+            c.relay.up.tap.take = take_nothing
+
+    cdef int drop_origin(self) except -1:
+        cdef Client c = self.client
+        self.held = None
+        c.close_origin(False)
+        if self.up is not None:
+            close_sluice(self.up)
+        stop_pump(&c.relay.up)
+        c.relay.up.sink = NULL
+        return 0
+
+    def pass_response(self, bytes text):
+        """The filters of the response's head are done. `text`: another head; None: the same."""
+        cdef Client c = self.client
+        cdef bytes held = self.held
+        cdef size_t n
+        if c is None or held is None:
+            return
+        self.held = None
+        self.passes = True
+        try:
+            c.poller.take_time()
+            if text is not None:
+                self.marks |= CHANGED_RESPONSE
+                held = text + held[self.used:]
+                self.used = len(text)
+            n = len(held)
+            if n > MOST_BEHIND:
+                refuse_unfit(c, FILTER_FAILED, "on_response_head", UNFIT)
+                return
+            memcpy(scratch(), <const char *>held, n)
+            c.replay(scratch(), n)
+        except BaseException:
+            c.poller.contain(c)
+
+    def collect(self):
+        """The response's body comes through the Sluice that is returned; nothing is sent."""
+        cdef Client c = self.client
+        cdef bytes held = self.held
+        cdef char *data = scratch()
+        cdef Sluice s
+        cdef int outcome
+        if c is None or held is None:
+            return Sluice.__new__(Sluice)
+        try:
+            c.poller.take_time()
+            self.held = None
+            memcpy(data, <const char *>held, len(held))
+            parse_response(&head, data, len(held), 0, &c.context.answer_limits)
+            read_response_framing(&head, data, c.request.method, &framing)
+            s = self.down = open_sluice(
+                c, False, framing.kind == BODY_CHUNKED,
+                framing.length if framing.kind == BODY_LENGTH else -1)
+            c.relay.down.left = -1          # for the pace of limits: see charge
+            c.request.origin_persistent = (
+                framing.persistent and not c.request.marks_origin and not c.up_open
+                and not c.request.awaits_100)
+            c._set_state(RELAY)
+            outcome = give(s, data + self.used, len(held) - self.used)
+            if outcome == OK:
+                run_sluice(s)
+            else:
+                c.refuse(outcome)
+        except BaseException:
+            c.poller.contain(c)
+        return self.down
+
+    def send_head(self, bytes text):
+        """The head before a body that was collected."""
+        cdef Client c = self.client
+        if c is None or c.state != RELAY or c.request.status:
+            return
+        try:
+            c.poller.take_time()
+            send_head_now(c, text, NULL, 0)
+        except BaseException:
+            c.poller.contain(c)
+
+    def send_request(self, bytes text, bytes shown=None):
+        """The head before a request's body that the filters have."""
+        cdef Client c = self.client
+        cdef const char *data
+        cdef size_t n
+        cdef int outcome
+        if c is None or self.up is None or self.up.lost:
+            return
+        try:
+            c.poller.take_time()
+            self.show(shown)
+            outcome = rebuild(c, text)
+            if outcome != OK:
+                refuse_unfit(c, outcome, "on_request_body", UNFIT)
+                return
+            if not is_same_target(c):
+                refuse_unfit(c, FILTER_FAILED, "on_request_body",
+                             "the target cannot change: the origin is connected")
+                return
+            data, n = bytes_of(c.head), c.head.end
+            if c.request.hop.kind == HOP_FORWARD:
+                data = head_for_parent(c, &n)
+                if data == NULL:
+                    c.refuse(HEAD_TOO_LARGE)
+                    return
+            self.up.write(data[:n])
+        except BaseException:
+            c.poller.contain(c)
+
+    def send_continue(self):
+        """100, if the client waits for one."""
+        cdef Client c = self.client
+        if c is None or not c.request.awaits_100 or c.state != REQUEST:
+            return
+        c.request.awaits_100 = False
+        try:
+            c.poller.take_time()
+            push(&c.relay.down, CONTINUE, 25, NULL, 0)
+            c.extend()
+        except BaseException:
+            c.poller.contain(c)
+
+    def end(self, label):
+        """The exchange has ended. Idempotent."""
+        if self.client is None:
+            return
+        self.client = None
+        self.held = None
+        if self.up is not None:
+            close_sluice(self.up)
+        if self.down is not None:
+            close_sluice(self.down)
+        if self.run is not None:
+            self.run.end(label)
+
+
+# --- faults ------------------------------------------------------------------------
+
+# What the filters with this function have left cannot be sent. A replay has none.
+cdef int report_unfit(Client c, str hook, str reason) except -1:
+    cdef Filtering f = filtering_of(c)
+    if f is not None and f.ending == FILTER_ANSWERED:
+        f.run.on_unfit(hook, reason)
+    return 0
+
+
+cdef int refuse_unfit(Client c, int outcome, str hook, str reason) except -1:
+    if outcome == FILTER_FAILED:
+        report_unfit(c, hook, reason)
+    return c.refuse(outcome)
+
+
+cdef void take_nothing(Tap *tap, const char *data, size_t n) noexcept nogil:
+    pass
+
+
+# --- the request's body ------------------------------------------------------------
+
+cdef bint takes_upload(Client c) noexcept:
+    return c.up_open and filtering_of(c).run.wants_upload
+
+
+cdef int begin_upload(Client c) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef Pump *up = &c.relay.up
+    cdef bint chunked = scan_of(up) != NULL
+    cdef int64_t left = up.left
+    drop_scan(up)
+    up.sink = &c.origin.sock
+    up.left = -1                            # for the pace of limits: see charge
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    c._set_state(REQUEST)
+    if f.collected:
+        chunked, left = False, 0            # nothing more is read
+    if f.up is None:                        # else it was read in part: see recorded
+        f.up = open_sluice(c, True, chunked, left)
+    f.run.on_upload(f.up)
+    return run_sluice(f.up)
+
+
+# --- the response ------------------------------------------------------------------
+
+cdef bint takes_response(Client c, const Head *read, const Framing *its, const char *data,
+                         size_t n, int used) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef char *out = head_scratch()
+    cdef int out_len
+    if f.passes or not f.run.wants_response:
+        return False
+    out_len = build_response_head(
+        out, HEAD_ROOM, read, data, c.context.pseudonym, c.context.pseudonym_len,
+        (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
+        | is_stream(&c.origin.sock) * BY_HTTP2, NULL)
+    if out_len < 0:
+        c.refuse(-out_len)
+        return True
+    if not its.persistent:
+        c.request.marks_origin = True       # the head that comes back does not say so
+    f.held = data[:n]
+    f.used = used
+    c.extend()
+    f.run.on_response(out[:out_len], its.kind != BODY_NONE)
+    return True
+
+
+cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except -1:
+    cdef Request *r = &c.request
+    cdef char *data = scratch()
+    cdef char *out = head_scratch()
+    cdef const char *date = NULL
+    cdef int n = len(text)
+    if n > MOST_BEHIND:
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
+    memcpy(data, <const char *>text, n)
+    if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
+            read_response_framing(&head, data, r.method, &framing) != 0):
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
+    c.until_close = framing.kind == BODY_UNTIL_CLOSE
+    r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
+    if not head.count[F_DATE]:
+        date = c.context.date()
+    n = build_response_head(
+        out, HEAD_ROOM, &head, data, c.context.pseudonym, c.context.pseudonym_len,
+        r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED, date)
+    if n < 0:
+        return c.refuse(-n)
+    if c.context.observer is not None:
+        (<Observer>c.context.observer).on_response(c, &head, data)
+    r.status = head.status
+    if push(&c.relay.down, out, n, body, m):
+        return 0
+    if down_sluice(c) is None:
+        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+    return fail(filtering_of(c).down)

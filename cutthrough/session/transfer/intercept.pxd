@@ -1,0 +1,19 @@
+"""TLS inside a tunnel is opened: both handshakes, and what follows them."""
+
+from cutthrough.net.connector cimport Stream
+from cutthrough.session.model.client cimport Client
+
+# The tunnel's first bytes are a ClientHello, and its rule has it intercepted. In state PEEK.
+# `only_http`: other protocols inside do not pass. `offer`: of the ClientHello, for the origin's;
+# None: our own.
+cdef int begin_interception(Client client, bint only_http, bytes offer) except -1
+# client.origin is connected, for a request inside: makes the TLS handshake.
+cdef int secure_origin(Client client) except -1
+# An event at the origin, in state SECURE.
+cdef int go_on_securing(Client client) except -1
+# The client's handshake is done: the CONNECT has ended, and requests follow.
+cdef int enter(Client client) except -1
+# The connection to the origin that waits for the first request; None: none, or it has ended.
+cdef Stream take_spare(Client client)
+# An event at the connection that waits.
+cdef int on_spare(Client client) except -1

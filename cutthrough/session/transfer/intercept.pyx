@@ -1,0 +1,248 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""TLS inside a tunnel is opened: both handshakes, and the step after them (R54).
+
+    PEEK ─> SECURE ─> HEAD, with the stage of TLS ─> HEAD ─> request, request …
+      │      │         └> certificate_rejected
+      │      └> origin_tls, origin_certificate, …: an alert
+      └> no_certificate: an alert
+
+The origin's handshake comes first. Only if its certificate is accepted does the client get one
+of ours for the same name. Then the CONNECT has ended, and the client's connection begins again:
+an Inside is its entrance, and TLS its transport. The requests inside are judged, routed, limited and
+logged by the code of all requests.
+
+If the rule replays, there is no origin to ask, and the client's handshake follows at once. A
+request inside without a recording goes to an origin by its own dial and handshake, or nowhere.
+
+The connection to the origin waits for the first request. Later requests take pooled connections
+(the key has the way and the name) or make new ones, and each is verified. If the bytes are no HTTP,
+the connection is a tunnel: see inner.
+"""
+
+import logging
+
+from cutthrough.net cimport linux
+from cutthrough.net.bridge cimport put_bridge
+from cutthrough.net.connector cimport Stream
+from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.poller cimport Endpoint
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
+from cutthrough.net.transport cimport (
+    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED,
+    HANDSHAKE_RESET, HANDSHAKE_WANTING, KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE,
+    Agreed, open_transport, transport_of)
+from cutthrough.outcome cimport (
+    NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
+    status_of)
+from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.acl cimport REPLAYS
+from cutthrough.session.judge.secure cimport put_transport
+from cutthrough.session.model.client cimport Client, is_last
+from cutthrough.session.model.flight_recorder cimport E_SECURED, note
+from cutthrough.session.model.inside cimport Inside, enclose
+from cutthrough.session.model.origin_streams cimport (
+    carry, has_streams, needs_connection, note_http1, share)
+from cutthrough.session.model.phase cimport PHASE_SEND
+from cutthrough.session.model.recording_mode cimport recording_of
+from cutthrough.session.model.stage cimport STAGE_TLS
+from cutthrough.session.model.stamps cimport end_brief_phase, end_phase
+from cutthrough.session.model.state cimport HEAD, LINGER, SECURE
+from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, HANDSHAKE_FAILURE, refuse_opening
+from cutthrough.session.transfer.inner cimport begin_by_greeting, look_inside
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
+from cutthrough.wire.names cimport M_CONNECT, M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
+
+log = logging.getLogger("cutthrough")
+
+cdef enum:
+    MOST_REASON = 64            # of a Decision
+
+cdef long denied = 0            # certificates of origins, not accepted
+cdef long silent = 0            # names without a certificate of our own
+
+
+cdef int begin_interception(Client c, bint only_http, bytes offer) except -1:
+    cdef Inside inside = enclose(c, offer)
+    if inside is None:
+        return refuse_opening(c, SNI_DENIED, ACCESS_DENIED)
+    if not may_certify(c, inside.name):
+        return refuse_opening(c, NO_CERTIFICATE, ACCESS_DENIED)
+    inside.only_http = only_http
+    c.entrance = inside
+    if recording_of(c) >= REPLAYS:              # there is no origin to ask (R60)
+        c.close_origin(False)
+        c._set_state(SECURE)
+        return greet(c)
+    return secure_origin(c)
+
+
+cdef bint may_certify(Client c, bytes name) except -1:
+    global silent
+    from cutthrough.net.tls import transport as tls              # here: it needs libssl
+
+    cdef str why = tls.why_silent(c.context.client_tls, name)
+    if why:
+        silent += 1
+        if silent & (silent - 1) == 0:          # 1, 2, 4, 8 …: never a flood
+            log.warning("intercept_ca: no certificate for %s: %s (%d times so far)",
+                        name.decode(), why, silent)
+    return not why
+
+
+cdef int secure_origin(Client c) except -1:
+    cdef Inside inside = <Inside>c.entrance
+    cdef int context = inside.tls
+    if inside.opening != NULL:
+        # A reload may have come since the request was judged: the connection will be kept
+        # under the number that it is made with (R46)
+        c.request.hop.tls = inside.tls
+        if needs_connection(c):
+            context = inside.tls_11
+    if not stands_alone(c, c.origin) or (
+            open_transport(&c.origin.sock, TLS, context - 1, inside.name) < 0):
+        return fail(c, ORIGIN_TLS)
+    if inside.offer is not None:
+        from cutthrough.net.tls.offer import offer_as   # here: it needs libssl
+
+        offer_as(c.origin.sock.fd, inside.offer)
+    end_phase(&c.stamps)                # of a tunnel the wait for its first bytes
+    c._set_state(SECURE)
+    return go_on_securing(c)
+
+
+cdef int go_on_securing(Client c) except -1:
+    cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    cdef Agreed agreed
+    cdef int outcome
+    if got == HANDSHAKE_MORE:
+        return 0
+    if got == -HANDSHAKE_DENIED:
+        return fail_certificate(c)
+    if got != HANDSHAKE_DONE:
+        outcome = outcome_of_alert(
+            c, WANTS_CERTIFICATE if got == -HANDSHAKE_WANTING else
+            REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS)
+        return fail_handshake(c) if outcome == ORIGIN_TLS and (
+            got != -HANDSHAKE_CLOSED and got != -HANDSHAKE_RESET) else fail(c, outcome)
+    c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
+    agreed.resumed = False
+    transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
+    if has_streams(c) and not carry(c):
+        return fail(c, OVERLOADED)
+    if (<Inside>c.entrance).opening == NULL:
+        return greet(c)
+    if is_stream(&c.origin.sock):
+        share(c)
+    else:
+        note_http1(c)
+    return c.resume(PHASE_SEND)
+
+
+cdef int fail(Client c, int outcome) except -1:
+    """Of a request inside the client reads why; of a tunnel, only its log."""
+    cdef int alert = HANDSHAKE_FAILURE
+    if (<Inside>c.entrance).opening != NULL:
+        return c.refuse(outcome)
+    if outcome == ORIGIN_CERTIFICATE:
+        from cutthrough.net.tls import transport as tls          # here: it needs libssl
+
+        alert = tls.alert_of_denied()
+    return refuse_opening(c, outcome, alert)
+
+
+cdef int fail_certificate(Client c) except -1:
+    """Log and reply have the reason; of a tunnel the client gets an alert."""
+    global denied
+    from cutthrough.net.tls import transport as tls
+
+    cdef bytes name = (<Inside>c.entrance).name
+    why = tls.why_denied()
+    denied += 1
+    if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
+        log.warning("origin %s: its certificate is not accepted: %s (%d times so far)",
+                    name.decode(), why, denied)
+    return fail_why(c, ORIGIN_CERTIFICATE, why)
+
+
+cdef int fail_handshake(Client c) except -1:
+    """As fail_certificate: for want of a common version or cipher, by the origin's alert, or
+    because it speaks no TLS."""
+    from cutthrough.net.tls import failures     # here: it needs libssl
+
+    cdef str why = failures.why_failed()
+    return fail_why(c, ORIGIN_TLS, why) if why else fail(c, ORIGIN_TLS)
+
+
+cdef int fail_why(Client c, int outcome, str why) except -1:
+    cdef bint close = is_last(c)
+    cdef bytes reply
+    cdef int status = status_of(outcome)
+    c.decision = Decision(False, reason=why[:MOST_REASON])
+    if (<Inside>c.entrance).opening == NULL or c.request.method >= M_CONNECT:
+        return fail(c, outcome)
+    reply = reply_with_text(status, label_of(outcome).decode(), c.decision.reason,
+                            close, c.request.method != M_HEAD)
+    return c.reply(outcome, status, reply, len(reply), close)
+
+
+cdef int greet(Client c) except -1:
+    """The origin is who it says: the client's handshake follows."""
+    cdef Inside inside = <Inside>c.entrance
+    if not stands_alone(c, c):
+        return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)
+    c.sock.slot = c.context.client_tls
+    if not put_transport(c, inside.name):
+        return c.abort(OVERLOADED, True)
+    c.stages = STAGE_TLS
+    end_phase(&c.stamps)
+    c._set_state(HEAD)
+    return c.poller.call_again(c)
+
+
+cdef bint stands_alone(Client c, Endpoint endpoint) except -1:
+    """A client of an HTTPS proxy, or a parent's, has TLS already: a bridge has that."""
+    return endpoint.sock.kind == KERNEL or put_bridge(
+        endpoint, c.context.timeout_ms[<int>LINGER])
+
+
+cdef int enter(Client c) except -1:
+    cdef Inside inside = <Inside>c.entrance
+    c._record(OK)
+    inside.opening = c.opening
+    c.opening = NULL
+    inside.spare = c.origin
+    c.origin = None
+    c.context.counters.intercepted += 1
+    c._clear_request()
+    return look_inside(c)
+
+
+cdef Stream take_spare(Client c):
+    cdef Inside inside = <Inside>c.entrance
+    cdef Stream stream = inside.spare
+    cdef char one
+    if stream is None:
+        return None
+    if stream.sock.ready & (PEER_DONE | BROKEN) and not (       # a greeting may be before its end
+            c.request.is_tunnel and try_peek(&stream.sock, &one, 1) > 0):
+        inside.leave()
+        return None
+    if is_stream(&stream.sock) and needs_connection(c):
+        inside.leave()
+        return None
+    inside.spare = None
+    stream.reused = True                # it may have ended meanwhile
+    return stream
+
+
+cdef int on_spare(Client c) except -1:
+    cdef Stream stream = (<Inside>c.entrance).spare
+    cdef char one
+    if stream is None or begin_by_greeting(c, stream):
+        return 0
+    if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &one, 1) == -linux.EAGAIN) and (
+            not stream.sock.ready & (PEER_DONE | BROKEN)):
+        return 0                        # tickets, which a look at a greeting may have read
+    return (<Inside>c.entrance).leave()

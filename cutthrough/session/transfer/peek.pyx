@@ -1,0 +1,186 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A tunnel's first bytes are looked at before any byte moves, and stay where they are.
+
+    DIAL ─> 200 ─> PEEK ─> TUNNEL        only if a rule, the log or a metric asks for them
+                    └────> LINGER        a rule refuses them
+
+The origin is connected by then, and has been sent nothing. The client's bytes are read with
+MSG_PEEK, so that relay and splice do not notice; bytes that came with the CONNECT are in `input`
+already. If the origin speaks first, as servers of SSH and SMTP may, its
+bytes decide: no tunnel waits for a client that waits for its origin.
+
+So a tunnel is held up until the first bytes of either side, which have nowhere to go before
+that. Only a ClientHello in parts is held up longer, until it is whole (R53), and an origin can
+do nothing with a part of it. The deadline is head_timeout, which no byte extends. If a rule
+depends on the bytes, the tunnel then ends; else it goes on with what is known.
+
+If the rule has TLS intercepted, the tunnel becomes a connection with requests: see intercept. If
+the client is known to reject our certificate there, and the rule allows it, the tunnel begins: see
+pinned.
+"""
+
+from libc.string cimport memcpy
+from cutthrough.net cimport linux
+from cutthrough.net.buffers cimport bytes_of, scratch
+from cutthrough.net.relay cimport is_holding, run_pump
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, can_peek, try_peek, try_recv)
+from cutthrough.outcome cimport (
+    CLIENT_RESET, DESTINATION_DENIED, OK, ORIGIN_RESET, OVERLOADED, PEEK_TIMEOUT,
+    RECORDING_MISSED, TLS_REFUSED)
+from cutthrough.policy.acl cimport REPLAYS
+from cutthrough.policy.first_bytes cimport (
+    ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED, TLS_IS_REFUSED)
+from cutthrough.session.judge.authorize cimport (
+    is_cut_meanwhile, judge_opening, judge_server_name)
+from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.charge cimport admit_again
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.flight_recorder cimport E_PEEKED, note
+from cutthrough.session.model.pinned cimport is_pinned
+from cutthrough.session.model.recording_mode cimport recording_of
+from cutthrough.session.model.state cimport TUNNEL
+from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, DECODE_ERROR, NO_ALERT, refuse_opening
+from cutthrough.session.transfer.delivery cimport TO_CLIENT, deliver
+from cutthrough.session.transfer.intercept cimport begin_interception
+from cutthrough.session.transfer.recorded cimport is_played_inside
+from cutthrough.session.transfer.tunnel cimport open_tunnel
+from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
+from cutthrough.wire.offers cimport offer_of
+from cutthrough.wire.openings cimport (
+    SILENT, TLS, UNDECIDED, UNKNOWN, WITH_JA4, Protocol, make_opening, read_client_opening,
+    read_origin_opening)
+
+cdef enum:
+    TLS_HANDSHAKE = 22
+    MOST_GREETING = 1024        # bytes looked at of an origin that speaks first
+    NO_ROOM = -10000            # in place of an errno
+
+cdef ClientHello hello          # used within one call of peek
+
+
+cdef int peek(Client c) except -1:
+    cdef Protocol found = UNDECIDED
+    cdef char *data = scratch()
+    cdef bint ended = False, origin_ended = False, was_reset = False
+    cdef ssize_t n
+    if is_holding(&c.relay.down) and not push_reply(c):
+        return c.abort(outcome_of_break(c), True)
+    n = look_at_client(c, data, &ended)
+    if n == NO_ROOM:
+        return c.abort(OVERLOADED, True)
+    if n < 0:
+        return c.abort(CLIENT_RESET, True)
+    if n:
+        found = read_client_opening(&hello, data, n)
+    if found == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
+        found = look_at_origin(c, data + MOST_HELLO, &origin_ended, &was_reset)
+    if found == UNDECIDED and ended:
+        found = UNKNOWN if n else SILENT
+    if found == UNDECIDED and origin_ended:
+        if c.request.needs_opening:     # what comes from now on would not be judged
+            was_reset |= (c.origin.sock.ready & BROKEN) != 0
+            return c.abort(ORIGIN_RESET if was_reset else OK, was_reset)
+        found = UNKNOWN if n else SILENT
+    if found == UNDECIDED:
+        return 0                        # an event reports more bytes, or the deadline comes
+    if not begin_tunnel(c, found, n > 0 and data[0] == TLS_HANDSHAKE):
+        return 0
+    # The kernel reports a reset once, and the look has met it
+    return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
+
+
+cdef int end_peek(Client c) except -1:
+    if c.request.needs_opening:
+        return c.refuse(PEEK_TIMEOUT)
+    if not begin_tunnel(
+            c, UNKNOWN if c.input != NULL or c.sock.ready & CAN_READ else SILENT, False):
+        return 0
+    return open_tunnel(c)
+
+
+cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
+    """Copies the client's first bytes to `data`. Returns how many, -errno, or NO_ROOM."""
+    cdef size_t n = 0
+    cdef ssize_t got
+    if c.input != NULL:
+        n = min(c.input.end - c.input.start, <size_t>MOST_HELLO)
+        memcpy(data, bytes_of(c.input) + c.input.start, n)
+    if n == MOST_HELLO or not c.sock.ready & CAN_READ:
+        return n
+    if can_peek(&c.sock):
+        got = try_peek(&c.sock, data + n, MOST_HELLO - n)
+        ended[0] = c.sock.ready & (PEER_DONE | BROKEN)      # nothing comes behind these
+    else:
+        got = try_recv(&c.sock, data + n, MOST_HELLO - n)
+        if got > 0 and not c.keep_input(data + n, got):
+            return NO_ROOM
+    if got == 0:
+        ended[0] = True
+    if got == -linux.EAGAIN:
+        return n
+    return got if got < 0 else <ssize_t>(n + got)
+
+
+cdef Protocol look_at_origin(Client c, char *data, bint *ended, bint *was_reset) noexcept:
+    cdef ssize_t n
+    if not c.origin.sock.ready & CAN_READ:
+        return UNDECIDED
+    if not can_peek(&c.origin.sock):
+        return UNKNOWN
+    n = try_peek(&c.origin.sock, data, MOST_GREETING)
+    if n == -linux.EAGAIN:
+        return UNDECIDED
+    was_reset[0] = n < 0
+    ended[0] = n <= 0 or c.origin.sock.ready & (PEER_DONE | BROKEN)
+    return read_origin_opening(data, n) if n > 0 else UNDECIDED
+
+
+cdef bint push_reply(Client c) noexcept:
+    """Sends the rest of the 200. The pump reads nothing meanwhile."""
+    c.relay.down.left = 0
+    run_pump(&c.relay.down)
+    c.relay.down.left = -1
+    c.relay.down.moved = 0              # counts relayed bytes only
+    return not c.sock.ready & BROKEN
+
+
+cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
+    """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
+    byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
+    cdef bint judged = c.request.needs_opening
+    cdef bint opens
+    cdef int fate = 0
+    cdef int outcome
+    # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
+    c.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
+    c.context.counters.protocols[<int>found] += 1
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
+    outcome = judge_opening(c) if judged else OK
+    if outcome == OK and is_cut_meanwhile(c):
+        outcome = DESTINATION_DENIED
+    if outcome == OK and judged:
+        outcome = admit_again(c)
+    if judged and found == TLS:
+        fate = c.snapshot.acl.tls_of(c.request.rule)
+    if outcome == OK and fate == TLS_IS_REFUSED:
+        outcome = TLS_REFUSED
+    opens = fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED
+    if outcome == OK and opens:
+        outcome = judge_server_name(c)
+    if outcome == OK and (c.request.stands_in or recording_of(c) == REPLAYS) and not (
+            is_played_inside(c, fate)):
+        outcome = RECORDING_MISSED
+    if outcome != OK:
+        refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else
+                       DECODE_ERROR if is_handshake else NO_ALERT)
+        return False
+    if opens:
+        c.request.pinned = is_pinned(c) and not c.request.stands_in
+        if not c.request.pinned:
+            begin_interception(c, fate == ONLY_HTTP_IS_INTERCEPTED,
+                               offer_of(&hello) if c.context.passes_offers else None)
+            return False
+        c.context.counters.pinned += 1
+    c._set_state(TUNNEL)
+    return True

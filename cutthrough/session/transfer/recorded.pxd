@@ -1,0 +1,52 @@
+"""Requests whose rule records answers, or plays them again."""
+
+from cutthrough.policy.acl cimport REPLAYS
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.recording_mode cimport recording_of
+from cutthrough.session.transfer.filtering cimport Filtering
+
+cdef class Answer:
+    """What the player answered to a request: it would answer the same to the same bytes."""
+    cdef bytes head
+    cdef bytes source           # has the body, framed, at this place
+    cdef Py_ssize_t body_at
+    cdef Py_ssize_t body_size
+    cdef bint is_shared         # the source is the matcher's
+    cdef int number             # of the recording
+    cdef long hits              # that are not counted yet
+
+cdef class Answers:
+    """Answers by the requests that get them. Context.answers."""
+    cdef dict newer             # see key_of
+    cdef dict older             # forgotten when `newer` is full, and is the older half then
+    cdef dict hits              # by number
+    cdef Py_ssize_t size        # bytes of `newer`, without what is shared
+    cdef public bint by_fields  # they count: a key has the whole head
+    cdef Answer find(self, bytes key)
+    cdef int put(self, bytes key, Answer one) except -1
+
+cdef class Replay(Filtering):
+    """One request in the hands of the player, with the methods of Filtering and its own."""
+    cdef bint chunked           # the body that was collected
+    cdef bint missed            # no recording answers it: it goes on
+
+
+# Is the request, or the tunnel, answered here, or does that depend on what is recorded?
+cdef inline bint plays(Client client) noexcept:
+    cdef int mode
+    if client.context.player is None or client.filtering is not None or (
+            client.request.address_dependent):
+        return False
+    mode = recording_of(client)
+    return mode == REPLAYS or (
+        mode > REPLAYS and (not client.request.is_tunnel or opens_tls(client)))
+
+
+# Does the rule have TLS inside the tunnel in hand opened?
+cdef bint opens_tls(Client client) noexcept
+# Whether a tunnel may go on without an origin. Returns an Outcome.
+cdef int judge_replayed(Client client) noexcept
+# The tunnel's fate is this one of first_bytes: will its requests be replayed?
+cdef bint is_played_inside(Client client, int fate) noexcept
+# Has the player look for the recording of the request in hand. The state is HELD.
+cdef int begin_replay(Client client) except -1

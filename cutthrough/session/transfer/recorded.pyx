@@ -1,0 +1,418 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A request whose rule replays: the player finds its recording, and that is the answer.
+
+    replay ─> HELD ──────────────────────> RELAY      a recording answers
+                ├> REQUEST (its body) ─> HELD ─> …    the body counts: it is read first
+                └> the next phase                     none does: on to the origin, or refused
+
+The player is Python, and takes some 12 us. If it would give the same answer again, the answer is
+kept here, by the bytes of the request that count, until recordings change. When the request comes
+again, and its body, if any, came with its head, the answer is sent without the player. Most answers
+are made before a request asks for them: see recording.play.at_hand.
+
+Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters, so
+its head is read, judged and framed by the code of all responses. If a tunnel's TLS is to be opened,
+the tunnel gets a socket in place of an origin; its other end is silent. It lasts until the client's
+first bytes. If these are not TLS, the tunnel ends, because there is nothing to relay them to.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
+from cutthrough.net.relay cimport Pump, start_pump
+from cutthrough.outcome cimport HEAD_TOO_LARGE, OK, RECORDING_MISSED, REPLAYED
+from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.acl cimport CACHES
+from cutthrough.policy.decision_cache import Decision
+from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
+from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
+from cutthrough.session.model.client cimport Client, worker_of_id
+from cutthrough.session.model.inside cimport Inside
+from cutthrough.session.model.phase cimport PHASE_WAY
+from cutthrough.session.model.recording_mode cimport recording_of
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport end_brief_phase
+from cutthrough.session.model.state cimport HELD, RELAY, REQUEST, RESPONSE
+from cutthrough.session.transfer.filtered_head cimport host_of
+from cutthrough.session.transfer.filtering cimport send_head_now
+from cutthrough.session.transfer.response cimport pump_down
+from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
+from cutthrough.session.ways.parents cimport head_for_parent
+
+cdef enum:
+    HALF_BYTES = 33554432       # of answers and their keys, in each half; shared bodies apart
+    OF_ENTRY = 200              # of an entry's objects
+    BEGIN = 32                  # bytes of a body by which it is mostly found
+    MOST_HOST = 253             # octets, of a name
+    MOST_REASON = 64            # of a Decision
+
+
+cdef bint opens_tls(Client c) noexcept:
+    cdef int fate = c.snapshot.acl.tls_of(c.request.rule)
+    return not c.entrance.is_inside and (
+        fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED)
+
+
+cdef int judge_replayed(Client c) noexcept:
+    return OK if opens_tls(c) else RECORDING_MISSED
+
+
+cdef bint is_played_inside(Client c, int fate) noexcept:
+    return recording_of(c) >= REPLAYS and (
+        fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED)
+
+
+cdef int begin_replay(Client c) except -1:
+    # Of the mode `cache` not all may read all: see recording.model.sharing
+    cdef Answer answer = known_answer(c) if recording_of(c) != CACHES else None
+    if answer is not None:
+        return send_known(c, answer)
+    return ask_player(c)
+
+
+cdef int ask_player(Client c) except -1:
+    cdef Replay f = Replay.__new__(Replay)
+    cdef Request *r = &c.request
+    cdef char text[ADDRESS_TEXT]
+    cdef int n = print_address(&c.address, text)
+    f.client = c
+    f.ending = REPLAYED
+    c.filtering = f
+    f.run = c.context.player.begin(
+        f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
+        "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
+        text[:n].decode(), (c.user or b"").decode("utf-8", "replace"),
+        c.snapshot.acl.rules[c.request.rule].shared)
+    wait_for_player(c)
+    f.run.start()
+    return 0
+
+
+cdef int wait_for_player(Client c) except -1:
+    c._set_state(HELD)                      # which has no deadline of its own
+    c.silent_ms = c.poller.time_ms() + c.context.timeout_ms[<int>RESPONSE]
+    return c.poller.arm(c, c.silent_ms)
+
+
+# --- answers at hand ---------------------------------------------------------------
+
+cdef class Answers:
+
+    def __cinit__(self):
+        self.newer = {}
+        self.older = {}
+        self.hits = {}
+
+    def clear(self):
+        """Recordings have changed, or what makes requests alike."""
+        self.hits = self.take_hits()
+        self.newer = {}
+        self.older = {}
+        self.size = 0
+
+    cdef Answer find(self, bytes key):
+        cdef Answer answer = self.newer.get(key)
+        return answer if answer is not None else self.older.get(key)
+
+    cdef int put(self, bytes key, Answer answer) except -1:
+        cdef Py_ssize_t size = size_of(key, answer)
+        if self.newer and self.size + size > HALF_BYTES:
+            self.hits = self.take_hits()        # of what is forgotten
+            self.older = self.newer
+            self.newer = {}
+            self.size = 0
+        self.newer[key] = answer
+        self.size += size
+
+    def prepare(self, bint is_inside, int port, bytes host, bytes line, bytes head, bytes body,
+                int number, bytes packed=b""):
+        """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
+        fields count. `packed`: see make_answer. False: both halves are full, and it was not
+        taken."""
+        cdef Answer answer
+        cdef bytes key
+        if len(host) > MOST_HOST:
+            return True
+        answer = make_answer(head, body, number, packed)
+        key = make_key(1, is_inside, port, host, len(host), line, len(line), NULL, 0)
+        if self.older and self.size + size_of(key, answer) > HALF_BYTES:
+            return False
+        self.put(key, answer)
+        return True
+
+    def count(self, int number):
+        self.hits[number] = self.hits.get(number, 0) + 1
+
+    def take_hits(self):
+        """How often each recording was replayed since the last call."""
+        cdef dict hits = self.hits
+        cdef Answer answer
+        cdef dict half
+        for half in (self.newer, self.older):
+            for answer in half.values():
+                if answer.hits:
+                    hits[answer.number] = hits.get(answer.number, 0) + answer.hits
+                    answer.hits = 0
+        self.hits = {}
+        return hits
+
+    def __len__(self):
+        return len(self.newer) + len(self.older)
+
+
+cdef Answer make_answer(bytes head, bytes body, int number, bytes packed):
+    """`packed`: the recording, as the matcher has it in memory anyhow. A body that came in one
+    piece is in it."""
+    cdef Answer answer = Answer.__new__(Answer)
+    cdef Py_ssize_t size = len(body)
+    cdef Py_ssize_t at = packed.find(body[:BEGIN])
+    if at >= 0 and (at + size > len(packed) or memcmp(
+            PyBytes_AS_STRING(packed) + at, PyBytes_AS_STRING(body), size) != 0):
+        at = packed.find(body)              # 10 us of 6000 bytes
+    answer.head, answer.number, answer.body_size = head, number, size
+    answer.is_shared = at >= 0 and size > 0
+    answer.source = packed if answer.is_shared else body
+    answer.body_at = at if answer.is_shared else 0
+    return answer
+
+
+cdef inline Py_ssize_t size_of(bytes key, Answer answer):
+    return len(key) + len(answer.head) + OF_ENTRY + (0 if answer.is_shared else answer.body_size)
+
+
+cdef bytes key_of(Client c, const char *body, size_t m):
+    """Of the request's line, or its whole head if fields or a body count, and of its body."""
+    cdef const char *head = bytes_of(c.head)
+    cdef const char *end
+    cdef size_t n = c.head.end, k = len(c.key) - 2
+    cdef bint is_inside = c.entrance.is_inside
+    cdef const char *host = c.key
+    if is_inside:                       # the host of requests that the player sees
+        host = (<Inside>c.entrance).name
+        k = len((<Inside>c.entrance).name)
+    if m == 0 and not (<Answers>c.context.answers).by_fields:
+        end = <const char *>memchr(head, b"\n", n)
+        n = end - head if end != NULL else n
+    return make_key(c.request.minor, is_inside, c.request.port, host, k, head, n, body, m)
+
+
+cdef bytes make_key(int minor, bint is_inside, uint16_t port, const char *host, size_t k,
+                    const char *head, size_t n, const char *body, size_t m):
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + k + n + m)
+    cdef char *at = PyBytes_AS_STRING(key)
+    at[0] = <char>(minor << 1 | is_inside)
+    at[1] = <char>(port >> 8)
+    at[2] = <char>(port & 255)
+    at[3] = <char>k                     # a name has 253 bytes at most
+    at += 4
+    memcpy(at, host, k)
+    memcpy(at + k, head, n)
+    if m:
+        memcpy(at + k + n, body, m)
+    return key
+
+
+cdef Answer known_answer(Client c):
+    """The body of its request is taken then. None: the player has to look."""
+    cdef Answers answers = c.context.answers
+    cdef Answer answer
+    cdef size_t m = 0
+    cdef const char *body = NULL
+    if answers is None or not answers.newer or c.usage.meter != NULL or (
+            c.request.has_upgrade):
+        return None
+    if c.up_open:
+        if scan_of(&c.relay.up) != NULL or c.input == NULL or c.request.awaits_100 or not (
+                0 < c.relay.up.left <= <int64_t>(c.input.end - c.input.start)):
+            return None
+        m = <size_t>c.relay.up.left
+        body = bytes_of(c.input) + c.input.start
+    answer = answers.find(key_of(c, body, m))
+    if answer is not None and m:
+        c.input.start += <uint32_t>m
+        if c.input.start == c.input.end:
+            give_block(&c.input)
+        else:
+            shrink_block(&c.input)
+        c.relay.up.left = 0
+        c.up_open = False
+    return answer
+
+
+cdef int send_known(Client c, Answer answer) except -1:
+    cdef Pump *down = &c.relay.down
+    answer.hits += 1
+    c._set_state(HELD)                  # as the player's answers
+    down.may_splice = False
+    start_pump(down, NULL, &c.sock, 0)
+    c.request.ending = REPLAYED
+    c._set_state(RELAY)
+    send_head_now(
+        c, answer.head, PyBytes_AS_STRING(answer.source) + answer.body_at, answer.body_size)
+    return pump_down(c) if c.state == RELAY else 0
+
+
+cdef class Replay(Filtering):
+
+    @property
+    def id(self):
+        """Of the request, as the access log has it; "": it has ended."""
+        cdef Client c = self.client
+        return "" if c is None else (
+            f"{worker_of_id(c, c.context.player.worker)}-{c.request_id}")
+
+    def keep(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
+        """This recording would answer the same request again. `sent`: the request's body."""
+        cdef Client c = self.client
+        if c is None or c.context.answers is None:
+            return
+        (<Answers>c.context.answers).put(
+            key_of(c, sent, len(sent)), make_answer(head, body, number, packed))
+
+    def answer_whole(self, bytes head, bytes body not None):
+        """Sends an answer that is all there, at once. False: it has to be paced, and nothing was
+        sent."""
+        cdef Client c = self.client
+        cdef Pump *down
+        if c is None:
+            return True
+        if c.usage.meter != NULL or c.request.status:
+            return False
+        down = &c.relay.down
+        try:
+            c.poller.take_time()
+            self.drop_origin()
+            if down.sink == NULL:
+                down.may_splice = False
+                start_pump(down, NULL, &c.sock, 0)
+            else:                               # it may still hold a 1xx
+                down.source = NULL
+                down.left = 0
+            c.request.ending = self.ending
+            c.request.origin_persistent = False
+            c._set_state(RELAY)
+            send_head_now(c, head, PyBytes_AS_STRING(body), len(body))
+            if c.state == RELAY:
+                pump_down(c)
+        except BaseException:
+            c.poller.contain(c)
+        return True
+
+    def collect_request(self):
+        """The request's body comes through the Sluice that is returned."""
+        cdef Client c = self.client
+        cdef Pump *up
+        cdef int64_t left
+        if c is None or c.state != HELD:
+            return None
+        up = &c.relay.up
+        left = up.left
+        self.chunked = scan_of(up) != NULL
+        drop_scan(up)
+        up.left = -1                        # for the pace of limits: see charge
+        c.relay.down.may_splice = False     # there is no source
+        start_pump(&c.relay.down, NULL, &c.sock, 0)
+        try:
+            c.poller.take_time()
+            c._set_state(REQUEST)
+            self.up = open_sluice(c, True, self.chunked, left)
+            run_sluice(self.up)
+        except BaseException:
+            c.poller.contain(c)
+        return self.up
+
+    def end_of_request(self):
+        """The body was taken, whole."""
+        cdef Client c = self.client
+        if c is None or self.up is None or not (c.state == REQUEST or c.state == RELAY):
+            return
+        close_sluice(self.up)
+        self.up = None
+        self.collected = True
+        c.up_open = False
+        self.keep_rest()                    # unless it was answered meanwhile
+
+    def keep_rest(self):
+        """What is left of a body, if any, waits until it is known where the request goes."""
+        cdef Client c = self.client
+        if c is None or c.state != REQUEST:
+            return
+        try:
+            c.poller.take_time()
+            wait_for_player(c)
+        except BaseException:
+            c.poller.contain(c)
+
+    def answer_meanwhile(self, bytes head):
+        """Begins an answer while the request's body still comes. Returns the Sluice for the
+        answer's."""
+        cdef Client c = self.client
+        if c is None or not (c.state == REQUEST or c.state == HELD):
+            return Sluice.__new__(Sluice)
+        self.down = open_sluice(c, False, False, 0)
+        try:
+            c.poller.take_time()
+            c.request.ending = self.ending
+            c.request.origin_persistent = False
+            c._set_state(RELAY)
+            send_head_now(c, head, NULL, 0)
+        except BaseException:
+            c.poller.contain(c)
+        return self.down if self.down is not None else Sluice.__new__(Sluice)
+
+    def end_short(self):
+        """The answer at hand is not whole: behind its body the connection is closed."""
+        if self.client is not None:
+            self.client.request.closing = True
+
+    def end_as(self, str label, str text):
+        """What is answered from now on ends with this outcome; `text` is logged."""
+        self.ending = OUTCOMES[label]
+        if self.client is not None:
+            self.client.request.ending = self.ending
+            self.client.decision = Decision(
+                False, reason=text.encode("ascii", "replace").decode()[:MOST_REASON])
+
+    def switch(self, function):
+        """A recording of a WebSocket answers: this function has the other end (see local)."""
+        self.function = function
+        if self.client is not None:
+            self.client.request.ending = REPLAYED       # of its tunnel
+        self.pass_on()
+
+    def pass_on(self):
+        """No recording answers the request: it goes to its origin."""
+        cdef Client c = self.client
+        if c is None or c.state != HELD:
+            return
+        self.missed = True
+        c.up_open = c.up_open or self.collected
+        try:
+            c.poller.take_time()
+            c.stamps.hook_us += end_brief_phase(&c.stamps)
+            c.resume(PHASE_WAY)
+        except BaseException:
+            c.poller.contain(c)
+
+    def send_collected(self):
+        """Sends the head, before the body that was collected. True: the body is in chunks."""
+        cdef Client c = self.client
+        cdef const char *data
+        cdef size_t n
+        if c is None or self.up is None or self.up.lost:
+            return False
+        try:
+            c.poller.take_time()
+            data, n = bytes_of(c.head), c.head.end
+            if c.request.hop.kind == HOP_FORWARD:
+                data = head_for_parent(c, &n)
+                if data == NULL:
+                    c.refuse(HEAD_TOO_LARGE)
+                    return False
+            self.up.write(data[:n])
+        except BaseException:
+            c.poller.contain(c)
+        return self.chunked

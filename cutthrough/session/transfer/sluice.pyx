@@ -1,0 +1,274 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A body on its way through filters: bytes come out of C here, and others go back.
+
+    source ─> pieces ─> take()  filters  write() ─> pump ─> sink
+
+Two bounds hold the back-pressure: nothing is read while MOST_HELD bytes are not taken, and a
+writer waits while the pump holds bytes that its sink did not take. So a slow filter, or a
+slow peer, stops the other side by TCP, and holds its own connection alone (R31).
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from cutthrough.net.buffers cimport (
+    COPY_BYTES, OF_REQUESTS, Block, bytes_of, give_block, keep_bytes, scratch)
+from cutthrough.net.linux cimport EAGAIN, EPIPE
+from cutthrough.net.relay cimport (
+    PUMP_SINK_FAILED, Pumped, is_holding, push, run_pump, stop_pump)
+from cutthrough.net.sysio cimport CAN_READ, try_recv
+from cutthrough.outcome cimport (
+    BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,
+    ORIGIN_RESET, OVERLOADED, RESPONSE_TRUNCATED)
+from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.stamps cimport note_sent
+from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
+from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
+
+cdef enum:
+    # Bytes read and not taken: what one read of a pump may hold, twice
+    MOST_HELD = 131072
+
+
+cdef class Sluice:
+
+    def __dealloc__(self):
+        free(self.chunks)
+
+    def take(self):
+        """The next bytes; b"": the end; None: none have come yet."""
+        if self.pieces:
+            piece = self.pieces.pop(0)
+            self.held -= len(piece)
+            if self.client is not None and not self.ended:
+                self.client.poller.call_again(self.client)
+            return piece
+        return b"" if self.ended or self.client is None else None
+
+    def wait(self, waiter):
+        """Sets the result of this future when `take` or `write` may go on."""
+        if self.client is not None and (
+                self.is_stuck() or not (self.pieces or self.ended)):
+            self.waiter = waiter
+        elif not waiter.done():
+            waiter.set_result(None)
+
+    def write(self, bytes data):
+        """Sends framed bytes. True: the sink is slow, wait before the next."""
+        cdef Client client = self.client
+        if client is None or self.lost or not REQUEST <= client.state <= RELAY:
+            return False
+        try:
+            client.poller.take_time()
+            if not push(self.pump, data, len(data), NULL, 0):
+                fail(self)
+            else:
+                client.count_moved()
+                client.extend()
+        except BaseException:
+            client.poller.contain(client)
+        return self.is_stuck()
+
+    def finish(self):
+        """The last byte was written."""
+        cdef Client client = self.client
+        if client is None or self.finished or not REQUEST <= client.state <= RELAY:
+            return
+        self.finished = True
+        try:
+            client.poller.take_time()
+            if not self.is_stuck():
+                end(self)
+        except BaseException:
+            client.poller.contain(client)
+
+    def is_stuck(self):
+        return self.client is not None and not self.lost and is_holding(self.pump)
+
+
+cdef Sluice open_sluice(Client c, bint is_up, bint chunked, int64_t left):
+    cdef Sluice s = Sluice.__new__(Sluice)
+    s.client = c
+    s.is_up = is_up
+    s.pump = &c.relay.up if is_up else &c.relay.down
+    s.pieces = []
+    s.left = -1 if chunked else left
+    s.until_close = left < 0 and not chunked
+    s.ended = s.left == 0
+    if chunked:
+        s.chunks = <Chunks *>malloc(sizeof(Chunks))
+        if s.chunks == NULL:
+            raise MemoryError
+        start_chunks(s.chunks, True, False, not is_up)
+    s.pump.may_splice = False
+    return s
+
+
+cdef int close_sluice(Sluice s) except -1:
+    s.client = None
+    s.pieces = []
+    wake(s)
+    return 0
+
+
+cdef int wake(Sluice s) except -1:
+    waiter = s.waiter
+    if waiter is not None:
+        s.waiter = None
+        if not waiter.done():
+            waiter.set_result(None)
+    return 0
+
+
+cdef int run_sluice(Sluice s) except -1:
+    cdef Client c = s.client
+    cdef uint64_t before = s.pump.moved
+    cdef int64_t held = s.held
+    cdef int outcome
+    if c is None or s.lost:
+        return 0
+    if c.usage.meter != NULL and not before_turn(c):
+        return c.refuse(outcome_of_meter(c))
+    if is_holding(s.pump) and flush(s) == PUMP_SINK_FAILED:
+        return fail(s)
+    outcome = draw(s)
+    c.count_moved()
+    if c.usage.meter != NULL and not s.ended:
+        after_turn(c)
+    if outcome != OK:
+        return end_early(s, outcome)
+    if s.finished:
+        return 0 if is_holding(s.pump) else end(s)
+    if s.pump.moved != before or s.held != held:
+        c.extend()
+    if s.waiter is not None and not is_holding(s.pump) and (
+            s.pieces or s.ended or s.pump.moved != before):
+        wake(s)
+    return 0
+
+
+cdef Pumped flush(Sluice s) noexcept:
+    """The pump sends what it holds, and reads nothing."""
+    cdef int64_t left = s.pump.left
+    cdef Pumped how
+    s.pump.left = 0
+    how = run_pump(s.pump)
+    s.pump.left = left
+    return how
+
+
+cdef int draw(Sluice s) except -1:
+    """Reads up to the bound. Returns an Outcome."""
+    cdef Client c = s.client
+    cdef char *data = scratch()
+    cdef size_t want
+    cdef ssize_t n
+    cdef int outcome
+    while not s.ended and s.held < MOST_HELD:
+        if s.is_up and c.input != NULL:
+            outcome = give_input(s, data)
+        elif not s.pump.source.ready & CAN_READ or s.pump.allowance <= 0:
+            return OK
+        else:
+            want = COPY_BYTES if s.left < 0 else <size_t>min(s.left, <int64_t>COPY_BYTES)
+            n = try_recv(s.pump.source, data, want)
+            if n == -EAGAIN:
+                return OK
+            outcome = give(s, data, n) if n > 0 else at_end(s, n == 0)
+        if outcome != OK:
+            return outcome
+    return OK
+
+
+cdef int give_input(Sluice s, char *data) except -1:
+    """Bytes that came with the request's head."""
+    cdef Client c = s.client
+    cdef Block *block = c.input
+    cdef size_t n = block.end - block.start
+    memcpy(data, bytes_of(block) + block.start, n)
+    give_block(&c.input)
+    return give(s, data, n)
+
+
+cdef int give(Sluice s, char *data, size_t n) except -1:
+    cdef Client c = s.client
+    cdef size_t out_len = n
+    cdef int64_t used = n
+    if s.chunks != NULL:
+        used = scan_chunks(s.chunks, data, n, &out_len)
+        if used < 0:
+            return BAD_FRAMING if s.is_up else BAD_RESPONSE_FRAMING
+        if s.is_up and c.context.most_body and (
+                <int64_t>s.chunks.announced > c.context.most_body):
+            return BODY_TOO_LARGE
+        s.ended = s.chunks.done
+    elif s.left >= 0:
+        used = min(<int64_t>n, s.left)
+        out_len = <size_t>used
+        s.left -= used
+        s.ended = s.left == 0
+    if out_len:
+        s.pieces.append(data[:out_len])
+        s.held += out_len
+    if <size_t>used < n and not s.is_up:
+        c.request.origin_persistent = False     # bytes behind the end (R18)
+    elif <size_t>used < n:
+        c.input = keep_bytes(data + used, n - used, OF_REQUESTS)
+        if c.input == NULL:
+            c.request.persistent = False        # the next request is lost (R6)
+            return OVERLOADED
+    return OK
+
+
+cdef int at_end(Sluice s, bint regular) except -1:
+    """The source has ended. Returns an Outcome."""
+    # The kernel reports a reset once: a send may have met it
+    cdef int met = s.client.relay.up.error
+    if s.is_up:
+        return CLIENT_CLOSED if regular else CLIENT_RESET
+    if not regular or (met != 0 and met != EPIPE):
+        return ORIGIN_RESET
+    if not s.until_close:
+        return RESPONSE_TRUNCATED
+    s.ended = True
+    s.client.request.origin_persistent = False
+    return OK
+
+
+cdef int end_early(Sluice s, int outcome) except -1:
+    if outcome == CLIENT_CLOSED or outcome == CLIENT_RESET:
+        return s.client.abort(outcome, True)
+    return s.client.refuse(outcome)
+
+
+cdef int fail(Sluice s) except -1:
+    """The sink takes no more, or there is no memory. An origin may have answered all the same
+    (RFC 9112 section 9.5): its answer is read, and nothing more is sent."""
+    cdef Client c = s.client
+    if not s.is_up:
+        return c.abort(CLIENT_RESET if s.pump.error else OVERLOADED, True)
+    if not s.pump.error:
+        return c.refuse(OVERLOADED)
+    s.lost = True
+    stop_pump(s.pump)
+    s.pump.sink = NULL
+    c.origin.sock.ready |= CAN_READ
+    c.poller.call_again(c.origin)
+    return wake(s)
+
+
+cdef int end(Sluice s) except -1:
+    """Everything was written, and taken."""
+    cdef Client c = s.client
+    s.client = None
+    if not s.is_up:
+        if not s.ended:
+            c.request.origin_persistent = False
+        return c.complete()
+    if not s.ended:
+        c.request.persistent = False            # the rest of the body is no request (R6)
+    c.up_open = False
+    if c.context.observer is not None:
+        note_sent(&c.stamps)
+    return c._set_state(RESPONSE) if c.state == REQUEST else 0

@@ -1,0 +1,177 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A tunnel: two sockets, and bytes that are never read here.
+
+If the first bytes are to be looked at, the tunnel is in PEEK before: see peek.
+
+After CONNECT's 200 or a 101 only `net.relay` sees the bytes. This file decides on each end
+of the relay. One side's end of stream is passed on and the other side goes on, within
+HALF_CLOSED's deadline. A reset is passed on as a reset, because a cut stream must not look
+like one that ended, but not before the bytes that had come from that side: see delivery.
+
+One reset is not passed on: an origin's that has ended its stream and takes no more. The
+stream is whole, and may still be on its way to a slow client; a reset would take it from the
+client's socket. So the bytes before the end go out first (RFC 9110 section 9.3.6), and the
+client's bytes meanwhile, updates of a window perhaps, are discarded.
+
+An origin's FIN without close_notify ends an intercepted tunnel as one that is not opened: the
+client gets a FIN without close_notify, and judges by itself if that is a whole stream.
+"""
+
+from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcpy
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
+from cutthrough.net.relay cimport (
+    RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
+    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
+from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
+from cutthrough.outcome cimport (
+    CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED)
+from cutthrough.policy.hop cimport HOP_LOCAL
+from cutthrough.session.model.broken cimport outcome_of_break
+from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
+from cutthrough.session.model.client cimport Client, leave_place
+from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
+from cutthrough.session.model.inside cimport is_intercepted
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.state cimport HALF_CLOSED, PEEK, TUNNEL
+from cutthrough.session.transfer.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
+from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
+
+cdef enum:
+    # Octets with which an origin says good-bye: an alert of TLS 1.2 in CBC has 85, a GOAWAY with
+    # its reason some more
+    MOST_PARTING = 512
+
+
+cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
+    cdef Relay *relay = &c.relay
+    cdef Block *kept = relay.down.kept      # rest of a 101 head that was not taken whole
+    cdef bint sent = True
+    c.request.is_tunnel = True
+    c.count_moved()                         # bytes of the request that a 101 answered
+    c.told_up = c.told_down = 0
+    relay.up.may_splice = relay.down.may_splice = c.context.may_splice
+    start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
+    start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
+    relay.down.kept = kept
+    relay.up.shut = relay.down.shut = False
+    c.up_open = False
+    leave_place(c)                         # a tunnel is never closed to make room
+    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and c.opening == NULL
+                 and not c.request.has_upgrade else TUNNEL)
+    if n:
+        c.request.status = 200
+        sent = push(&relay.down, reply, n, NULL, 0)
+        relay.down.moved = 0                # counts relayed bytes only
+    if not sent:
+        return c.abort(outcome_of_break(c) if relay.down.error else OVERLOADED, True)
+    if c.state != PEEK:
+        return open_tunnel(c)
+    # What has come already causes no event; else an event begins the look, and a turn of the
+    # loop is saved, 2 us
+    if c.input != NULL or (c.sock.ready | c.origin.sock.ready) & (
+            CAN_READ | PEER_DONE | BROKEN):
+        return c.poller.call_again(c)
+    return 0
+
+
+cdef int open_tunnel(Client c) except -1:
+    cdef Block *ahead = c.input
+    cdef bint sent
+    if ahead != NULL:
+        c.input = NULL
+        sent = feed(&c.relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
+                    ahead.end - ahead.start) >= 0
+        give_block(&ahead)
+        if not sent:
+            return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
+    c.passage = None
+    shorten_head(c)
+    return run_tunnel(c)
+
+
+cdef void shorten_head(Client c) noexcept:
+    """At rest a tunnel owns no memory but its object, and an upgrade's its method and path:
+    for the log, and for rules that a reload brings."""
+    cdef Request *r = &c.request
+    cdef Block *kept = NULL
+    cdef const char *head
+    cdef size_t n
+    if r.path_len:
+        head = bytes_of(c.head)
+        n = <const char *>memchr(head, b" ", c.head.end) - head + 1
+        kept = take_block(n + r.path_len, OF_RELAYS)
+        if kept != NULL:
+            memcpy(bytes_of(kept), head, n)
+            memcpy(bytes_of(kept) + n, head + r.path_at, r.path_len)
+            kept.end = <uint32_t>(n + r.path_len)
+            r.path_at = <uint16_t>n
+        else:
+            r.path_len = 0
+    give_block(&c.head)
+    c.head = kept
+
+
+cdef int run_tunnel(Client c) except -1:
+    cdef uint64_t up = c.relay.up.moved
+    cdef uint64_t down = c.relay.down.moved
+    cdef bint again
+    cdef bint client_ended = c.relay.up.shut
+    cdef Relayed how
+    if c.usage.meter != NULL and not before_turn(c):
+        return c.cut_short(outcome_of_meter(c))
+    how = run_relay(&c.relay, &again)
+    c.count_moved()
+    if c.usage.meter != NULL:
+        after_turn(c)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, c.relay.up.moved - up)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, c.relay.down.moved - down)
+    if client_ended:
+        c.request.parting = <uint16_t>min(<uint64_t>UINT16_MAX, (
+            c.request.parting + c.relay.down.moved - down))
+    if again:
+        c.poller.call_again(c)
+    if how == RELAY_CLOSED:
+        c._record(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
+        return c.close()
+    if how <= RELAY_HALF_CLOSED and not again:
+        # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
+        # HUP without a reset means only that both ends were shut, or on a unix socket that
+        # the client has closed: its stream is complete, as after a FIN.
+        if c.sock.ready & BROKEN and not c.relay.down.shut and (
+                c.sock.kind != KERNEL or take_error(&c.sock)):
+            return end_reset(c)
+        # A local origin hangs up when it closes: only a send finds out what that means
+        if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
+                c.request.hop.kind != HOP_LOCAL):
+            if untaken(&c.sock) == 0:       # the client has the whole stream and its end
+                c._record(ORIGIN_RESET)
+                return c.close()
+            if c.relay.up.sink != NULL:
+                lose(&c.relay.up)
+    if how == RELAY_HALF_CLOSED and c.state == TUNNEL:
+        return c._set_state(HALF_CLOSED)
+    if how <= RELAY_HALF_CLOSED:
+        if c.relay.up.moved != up or c.relay.down.moved != down:
+            return c.extend()
+        return 0
+    if how == RELAY_NO_ROOM:
+        return c.cut_short(OVERLOADED)
+    if how == RELAY_UP_SOURCE_FAILED or how == RELAY_DOWN_SINK_FAILED:
+        return end_reset(c)
+    if how == RELAY_DOWN_SOURCE_FAILED and c.relay.down.error == UNFINISHED and (
+            c.sock.kind == TLS and is_intercepted(c)):
+        return deliver(c, OK, TO_CLIENT)    # ends at the client's as it did here
+    return deliver(c, outcome_of_alert(c, c.relay.down.error, ORIGIN_RESET), TO_CLIENT)
+
+
+cdef int end_reset(Client c) except -1:
+    """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
+    kernel rejects what the origin says last: a close_notify, a GOAWAY. If the origin has said
+    nothing, the client itself gives up."""
+    if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
+        c._record(OK)
+        return c.close()
+    return deliver(c, CLIENT_RESET, TO_ORIGIN)

@@ -1,0 +1,208 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Connections to parents without a request: for a parent's check, and for its standby.
+
+    Probe:  dial ─> session.ways.dialogue ─> the target is connected ─> (TLS with it) ─> closed
+    SetUp:  dial ─> TLS, if the parent has it ─> session.model.standby
+
+No client, no request and no log belong to one: it is a Client as far as `parents` and `dialogue`
+need one, and in no list of them. The policy does not judge the target, because the operator has
+named it; the parent's own address is judged as for a request (R20).
+"""
+
+cimport cython
+from functools import partial
+
+from libc.stdint cimport int64_t
+from cutthrough.net.address cimport Address, Addresses, one_address
+from cutthrough.net.connector cimport (
+    ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream, dial)
+from cutthrough.net.linux cimport ETIMEDOUT
+from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.transport cimport (
+    HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, TLS, Socket, open_transport, transport_of)
+from cutthrough.outcome cimport (
+    INTERNAL_ERROR, OK, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE, TLS_CERTIFICATE,
+    TLS_FAILED)
+from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_PARENT
+from cutthrough.policy.parents cimport Parent
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.passage cimport Passage
+from cutthrough.session.model.standby cimport Standby
+from cutthrough.session.model.state cimport DIAL, PARENT
+from cutthrough.session.ways.dial_errors cimport outcome_of_errno
+from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.ways.parents cimport may_dial_parent
+from cutthrough.wire.authority cimport HOST_IPV4, HOST_NAME, parse_authority
+
+
+@cython.no_gc
+cdef class Probe(Client):
+    cdef object done            # of the caller; None: it has been called
+    cdef int64_t began_us
+    cdef bytes server_name      # in the target's certificate; None: no TLS with it
+    cdef int tls                # number of the context for that
+    cdef bint is_through        # the target is connected
+
+    def __init__(self, Context context, Parent parent, str target, done, int tls=-1,
+                 str server_name=""):
+        """Begins at once. `done`: called once with the label of an outcome and the time in
+        microseconds, possibly before this returns. `tls`: number of the context for a TLS
+        handshake with the target, if `server_name` is not "". Raises ValueError for a
+        target without host and port."""
+        cdef Passage p = self.make_passage(context, parent)
+        cdef bytes text = target.encode()
+        if parse_authority(&p.target, text, len(text), 0) != 0:
+            raise ValueError(target)
+        p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len]
+        self.request.hop.kind = HOP_PARENT
+        self.done = done
+        self.tls = tls
+        self.server_name = server_name.encode() or None
+        chain = [parent]
+        while parent.via is not None:
+            parent = parent.via
+            chain.append(parent)
+        p.chain = tuple(chain[::-1])
+        self.set_out()
+
+    cdef Passage make_passage(self, Context context, Parent parent):
+        """The passage to this parent alone."""
+        cdef Passage p = Passage.__new__(Passage)
+        self.context = context
+        self.poller = context.poller
+        self.snapshot = context.snapshot
+        p.parent = parent
+        p.chain = (parent,)
+        self.passage = p
+        self.began_us = clock_us()
+        return p
+
+    cdef int set_out(self) except -1:
+        cdef Context context = self.context
+        cdef Parent parent = self.passage.chain[0]
+        cdef bytes host
+        if parent.address.host_kind != HOST_NAME:
+            return self.dial_first(one_address(
+                4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
+        host = parent.address.host[:parent.address.host_len]
+        found = context.resolver.cached(host)
+        if found is not None:
+            return self.take_found(found)
+        context.resolver.resolve(host, partial(on_resolved, self))
+        return 0
+
+    @property
+    def is_over(self):
+        return self.done is None
+
+    def close_now(self):
+        """Ends without a result. Idempotent."""
+        self.done = None
+        self.close_origin(False)
+
+    cdef int take_found(self, answer) except -1:
+        """`answer`: the resolver's, Addresses or the label of an outcome."""
+        if isinstance(answer, Addresses) and (<Addresses>answer).n:
+            return self.dial_first(answer)
+        return self.finish(PARENT_UNREACHABLE)
+
+    cdef int dial_first(self, Addresses addresses) except -1:
+        cdef Parent first = self.passage.chain[0]
+        connector = dial(self.poller, self, addresses, first.address.port,
+                         self.context.timeout_ms[DIAL])
+        if connector is not None:       # else on_dialled was called already
+            self.connector = connector
+        return 0
+
+    cdef Leave may_dial(self, const Address *address) except FAULT:
+        return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
+
+    cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
+        self.connector = None
+        if stream is None:
+            if error and outcome_of_errno(error) == OVERLOADED:
+                return self.finish(OVERLOADED)
+            return self.finish(PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
+        self.origin = stream
+        stream.set_deadline(self.context.timeout_ms[PARENT])
+        return self.judge(begin_dialogue(self))
+
+    cdef int on_stream(self, Stream stream) except -1:
+        return self.shake() if self.is_through else self.judge(go_on_talking(self))
+
+    cdef int on_stream_deadline(self, Stream stream) except -1:
+        return self.finish(PARENT_TIMEOUT)
+
+    cdef int on_fault(self) except -1:
+        return self.finish(INTERNAL_ERROR)
+
+    cdef int judge(self, int outcome) except -1:
+        if outcome == STILL_TALKING:
+            return 0
+        if outcome != OK or self.server_name is None:
+            return self.finish(outcome)
+        self.is_through = True
+        if open_transport(&self.origin.sock, TLS, self.tls, self.server_name) < 0:
+            return self.finish(TLS_FAILED)      # no memory
+        return self.shake()
+
+    cdef int shake(self) except -1:
+        """One attempt at the TLS handshake with the target."""
+        cdef Socket *sock = &self.origin.sock
+        cdef int got = transport_of(sock).handshake(sock)
+        if got == HANDSHAKE_MORE:
+            return 0
+        if got == HANDSHAKE_DONE:
+            return self.finish(OK)
+        return self.finish(TLS_CERTIFICATE if got == -HANDSHAKE_DENIED else TLS_FAILED)
+
+    cdef int finish(self, int outcome) except -1:
+        done = self.done
+        self.done = None
+        self.close_origin(False)
+        if done is not None:
+            done(OUTCOMES[outcome].label, clock_us() - self.began_us)
+        return 0
+
+
+@cython.no_gc
+cdef class SetUp(Probe):
+    """One connection for a parent's standby, which gets it, or gets to know that there is none.
+    Nothing is said on it: a request says it."""
+    cdef Standby standby        # None: it is over
+
+    def __init__(self, Context context, Parent parent, Standby standby):
+        """Begins at once, and possibly ends before this returns."""
+        self.make_passage(context, parent)
+        self.request.hop.kind = HOP_FORWARD     # no message to the parent
+        self.standby = standby
+        self.done = standby
+        self.set_out()
+
+    def close_now(self):
+        self.standby = None
+        Probe.close_now(self)
+
+    cdef int finish(self, int outcome) except -1:
+        cdef Standby standby = self.standby
+        cdef Stream stream = self.origin
+        self.standby = self.done = None
+        if standby is None:
+            return self.close_origin(False)
+        if outcome != OK:
+            self.close_origin(False)
+            return standby.miss()
+        self.origin = None
+        return standby.keep(stream)
+
+
+def on_resolved(Probe probe, answer):
+    if probe.done is None:
+        return                          # it was closed meanwhile
+    try:
+        probe.poller.take_time()
+        probe.take_found(answer)
+    except BaseException:
+        probe.poller.contain(probe)

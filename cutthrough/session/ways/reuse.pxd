@@ -1,0 +1,9 @@
+"""Reuse: the connections to origins that a request may take, and leave behind."""
+
+from cutthrough.session.model.client cimport Client
+from cutthrough.wire.framing cimport Framing
+from cutthrough.wire.http1 cimport Head
+
+# Judges the request's head: sets can_retry, awaits_100 and marks_origin.
+cdef void judge_reuse(Client client, const Head *head, const char *data,
+                      const Framing *framing) noexcept nogil
