@@ -221,9 +221,14 @@ cdef int on_header(nghttp2_session *session, const nghttp2_frame *frame, const u
 cdef int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
                            const uint8_t *name, size_t n, const uint8_t *value, size_t m,
                            uint8_t flags, void *user) noexcept nogil:
+    """The library refuses a value with controls, too: an origin's is judged by wire.http2_response."""
+    cdef Demux *d = <Demux *>user
     cdef Stream *st = stream_in(session, frame.hd.stream_id)
-    if st != NULL:
-        st.malformed = True
+    if st == NULL:
+        return 0
+    if d.asks and not st.is_whole:
+        return on_header(session, frame, name, n, value, m, flags, user)
+    st.malformed = True
     return 0
 
 

@@ -26,6 +26,8 @@ cdef const char *next_field(const char *p, Record *out) noexcept nogil
 # The same without white space around the value: apps and origins send it, and other proxies trim
 # it, although RFC 9113 section 8.2.1 has it malformed.
 cdef const char *next_trimmed(const char *p, Record *out) noexcept nogil
+# A regular field of a response that HTTP/1.1 could have brought: its value may have controls.
+cdef bint is_answered(const Record *field) noexcept nogil
 # A regular field of HTTP/2 that is one of HTTP/1.1: both of these.
 cdef bint is_field(const Record *field) noexcept nogil
 cdef bint is_well_formed(const Record *field) noexcept nogil

@@ -70,6 +70,16 @@ cdef bint is_field(const Record *field) noexcept nogil:
     return is_well_formed(field) and is_value(&field.value)
 
 
+cdef bint is_answered(const Record *field) noexcept nogil:
+    cdef size_t i
+    cdef char c
+    for i in range(field.value.n):
+        c = field.value.data[i]
+        if c == 0 or c == c'\r' or c == c'\n':
+            return False
+    return is_well_formed(field)
+
+
 cdef bint is_value(const Text *value) noexcept nogil:
     cdef size_t i
     for i in range(value.n):

@@ -7,13 +7,14 @@
                                          Connection: close
 
 A stream's end is the end of its response, so a body without a length is chunked: a reset is no end
-of it, and trailers have a place. What HTTP/1.1 would read in another way is malformed (R62); so is
-101, which HTTP/2 does not have (RFC 9113 section 8.6).
+of it, and trailers have a place. Values may have controls, all but NUL, CR and LF, as those of
+HTTP/1.1 may. What HTTP/1.1 would read in another way is malformed (R62); so is 101, which HTTP/2
+does not have (RFC 9113 section 8.6).
 """
 
 from libc.string cimport memcmp
 from cutthrough.wire.http2_fields cimport (
-    Output, Record, is_field, next_field, next_trimmed, put, put_line, put_text)
+    Output, Record, is_answered, next_field, next_trimmed, put, put_line, put_text)
 from cutthrough.wire.names cimport F_CONTENT_LENGTH, M_HEAD, field_name
 
 
@@ -36,7 +37,7 @@ cdef int build_response_of_http2(char *out, size_t room, const char *records, si
     put(&to, b" \r\n", 3)
     while p < records + n:
         p = next_trimmed(p, &field)
-        if not is_field(&field):            # a pseudo-field, too
+        if not is_answered(&field):         # a pseudo-field is not, either
             return -1
         lengths += field_name(field.name.data, field.name.n) == F_CONTENT_LENGTH
         put_line(&to, &field)

@@ -8,7 +8,7 @@ The configuration names the class, on PYTHONPATH:
 
 from msgspec.structs import replace
 
-from cutthrough.recording.model.recording import Recording, Request, Response
+from cutthrough.recording.model import Recording, Request, Response
 
 
 class Hooks:

@@ -66,6 +66,7 @@ OF_ONE_STREAM = {
     "101": lambda n: head(n, (":status", "101"), ends=True),
     "transfer-encoding": lambda n: head(n, OKAY, ("transfer-encoding", "chunked")),
     "a line end in a value": lambda n: head(n, OKAY, ("x", "y\r\nz: 1")),
+    "NUL in a value": lambda n: head(n, OKAY, ("x", "y\0z")),
     "two lengths": lambda n: head(n, OKAY, ("content-length", "1"), SIX),
     "an end without a head": lambda n: frame(RST_STREAM, 0, n, bytes(4)),
     "an interim head that ends": lambda n: head(n, (":status", "103"), ends=True),
@@ -133,6 +134,16 @@ def test_a_response_that_is_none_ends_its_request(serve, bad) -> None:
     assert peer.wait(peer.get("https://a.example/bad", method="POST")).status == 502
     assert peer.wait(peer.get("https://a.example/b")).body == b"/b"
     assert reason_of_bad(proxy) in ("origin_reset", "bad_response")
+    assert len(origin.connections) == 1
+
+
+def test_a_value_with_a_control_goes_on_without_it(serve) -> None:
+    """As an origin's of HTTP/1.1 does: tests/e2e/test_field.py."""
+    proxy, origin, peer = serve(
+        lambda n: head(n, OKAY, ("x", "a\x01b\x7f"), SIX)
+        + frame(DATA, END_STREAM, n, b"abcdef"))
+    got = peer.wait(peer.get("https://a.example/bad", method="POST"))
+    assert (got.status, got.body, got.heads[0]["x"]) == (200, b"abcdef", "ab")
     assert len(origin.connections) == 1
 
 
