@@ -19,7 +19,8 @@ from cutthrough.outcome cimport OK, REPLAYED, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
-from cutthrough.session.model.client cimport Client, parent_of, peer_of, worker_of_id
+from cutthrough.session.model.client cimport (
+    Client, parent_of, peer_of, tried_of, user_of, worker_of_id)
 from cutthrough.session.model.inside cimport is_intercepted, opening_of
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
@@ -85,9 +86,9 @@ cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple 
     if code == S_URL:
         return put_long(p, step, c, last)
     if code == S_USER:
-        return put_value(p, step, c.user if c.user is not None else c.tried, last)
+        return put_value(p, step, c.login, last)
     if code == S_LOGIN:
-        return put_value(p, step, c.user, last)
+        return put_value(p, step, user_of(c), last)
     if code == S_HIERARCHY:
         if r.hop.parent:
             return put_text(p, b"FIRSTUP_PARENT")
@@ -176,7 +177,7 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if code == S_KIND:
         return put_text(p, kind_of(c))
     if code == S_TRIED:
-        return put_value(p, step, c.tried, last)
+        return put_value(p, step, tried_of(c), last)
     if code == S_PROXIED_BY:
         return p if sender_of(c) == NULL else put_address(p, sender_of(c))
     if code == S_TLV:

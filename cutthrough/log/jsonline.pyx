@@ -21,7 +21,8 @@ from cutthrough.outcome cimport REPLAYED, label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
-from cutthrough.session.model.client cimport Client, carries_tunnel, parent_of, peer_of, worker_of_id
+from cutthrough.session.model.client cimport (
+    Client, carries_tunnel, parent_of, peer_of, tlvs_of, tried_of, user_of, worker_of_id)
 from cutthrough.session.model.inside cimport is_intercepted, opening_of
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.stages.proxied cimport sender_of
@@ -88,11 +89,11 @@ cdef class JsonLine(Line):
         if sender_of(c) != NULL:
             p = put_address(put_text(p, b'","proxied_by":"'), sender_of(c))
         p = put_text(p, b'","user":')
-        p = put_string(p, c.user)
-        if c.tlvs is not None:
-            p = put_tlvs(p, c.tlvs, p + MOST_TLVS)
-        if c.tried is not None:
-            p = put_string(put_text(p, b',"tried_user":'), c.tried)
+        p = put_string(p, user_of(c))
+        if c.has_tlvs:
+            p = put_tlvs(p, tlvs_of(c), p + MOST_TLVS)
+        if tried_of(c) is not None:
+            p = put_string(put_text(p, b',"tried_user":'), tried_of(c))
         p = put_text(put_text(p, b',"kind":"'), kind_of(c))
         p = put_method(put_text(p, b'","method":"'), c)
         p = put_text(p, b'","host":')
@@ -178,8 +179,9 @@ cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
 cdef bytes tlv_of(Client c, int tlv):
     cdef size_t n = 0
     cdef const char *value = NULL
-    if c.tlvs is not None:
-        value = find_kept(c.tlvs, len(c.tlvs), tlv, &n)
+    cdef bytes tlvs = tlvs_of(c)
+    if tlvs is not None:
+        value = find_kept(tlvs, len(tlvs), tlv, &n)
     return None if value == NULL else value[:n]
 
 

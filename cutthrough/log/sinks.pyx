@@ -27,7 +27,7 @@ from cutthrough.log.nonblocking import open_nonblocking
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import TABLE
-from cutthrough.session.model.client cimport Client, peer_of, worker_of_id
+from cutthrough.session.model.client cimport Client, peer_of, tried_of, user_of, worker_of_id
 from cutthrough.session.model.request cimport Request
 from libc.time cimport time_t, tm
 
@@ -360,10 +360,10 @@ cdef class JournalSink(DatagramSink):
         p = put_number(p + 1, c.request_id)
         p = put_number(put_text(p, b"\nCUTTHROUGH_WORKER="), self.worker)
         p = put_address(put_text(p, b"\nCUTTHROUGH_CLIENT="), &c.address)
-        if c.user is not None:
-            p = put_bytes(put_text(p, b"\nCUTTHROUGH_USER="), c.user, 1024)
-        elif c.tried is not None:
-            p = put_bytes(put_text(p, b"\nCUTTHROUGH_TRIED_USER="), c.tried, 1024)
+        if user_of(c) is not None:
+            p = put_bytes(put_text(p, b"\nCUTTHROUGH_USER="), user_of(c), 1024)
+        elif tried_of(c) is not None:
+            p = put_bytes(put_text(p, b"\nCUTTHROUGH_TRIED_USER="), tried_of(c), 1024)
         p = put_method(put_text(p, b"\nCUTTHROUGH_METHOD="), c)
         if r.port:
             p = put_bytes(put_text(p, b"\nCUTTHROUGH_HOST="), c.key[:len(c.key) - 2], 1024)

@@ -26,6 +26,7 @@ cdef struct Meter:
 # Everything that one client connection uses. Zeroed: nothing.
 cdef struct Usage:
     Holding holding
+    uint32_t place              # the session's: in its worker's places; 0: not listed
     Meter *meter                # NULL: the current request has no limit in bytes
 
 # Seconds until midnight UTC, when quotas start again.

@@ -13,7 +13,8 @@ from cutthrough.outcome cimport CUT
 from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.parents import DIRECT
 from cutthrough.session.model.client cimport (
-    Client, carries_tunnel, is_between_requests, parent_of, peer_of, worker_of_id)
+    Client, carries_tunnel, is_between_requests, own_opening, parent_of, peer_of, user_of,
+    worker_of_id)
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters import METHODS
 from cutthrough.session.model.flight_recorder cimport told
@@ -47,6 +48,7 @@ def describe(Client client, int worker):
     if client.state == CLOSED:
         return None
     key_len = len(client.key) - 2 if known else 0
+    user = user_of(client)
     name = parent_of(client)
     through = {} if name is None else {"parent": name.decode()}
     proxied = {} if sender_of(client) == NULL else {"proxied_by": text_of(sender_of(client))}
@@ -56,7 +58,7 @@ def describe(Client client, int worker):
         "worker": worker,
         "client": text_of(&client.address),
         **proxied,
-        "user": client.user.decode("utf-8", "replace") if client.user is not None else None,
+        "user": user.decode("utf-8", "replace") if user is not None else None,
         "method": method_of(client) if busy else None,
         "host": client.key[:key_len].decode("ascii", "replace") if known else None,
         "port": client.request.port if known else None,
@@ -66,7 +68,7 @@ def describe(Client client, int worker):
         "bytes_up": client.relay.up.moved if busy else 0,
         "bytes_down": client.relay.down.moved if busy else 0,
         "peer": text_of(peer_of(client)) if peer_of(client) != NULL else None,
-        **({} if client.opening == NULL else describe_opening(client.opening)),
+        **({} if own_opening(client) == NULL else describe_opening(own_opening(client))),
         **through,
     }
 

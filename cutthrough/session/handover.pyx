@@ -32,7 +32,8 @@ from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.model.client cimport (
-    Client, drop_opening, leave_parent, link, parent_of, unlink, worker_of_id)
+    Client, drop_early, leave_parent, link, own_opening, parent_of, set_tlvs, set_user, tlvs_of,
+    unlink, worker_of_id)
 from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
@@ -65,7 +66,7 @@ cdef bint is_movable(Client c) noexcept:
     be handed over, nor a socket whose other end is in this process."""
     return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
         c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
-        and c.account is not None and c.input == NULL and c.partial == NULL
+        and c.account is not None and c.input == NULL
         and c.request.hop.kind != HOP_LOCAL)
 
 
@@ -96,7 +97,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
-        tlvs=c.tlvs or b"",
+        tlvs=tlvs_of(c) or b"",
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         parent=None if r.hop.parent == 0 else (
             parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
@@ -106,7 +107,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                 c.stamps.head_us, c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
                 c.stamps.connect_us),
         half_closed=c.state == HALF_CLOSED, deadline_ms=c.silent_ms,
-        opening=None if c.opening == NULL else parts_of(c.opening),
+        opening=None if own_opening(c) == NULL else parts_of(own_opening(c)),
         user=c.account.name, groups=c.account.groups, expires=c.account.expires,
         pinned=bool(r.pinned), request=request_of(c),
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
@@ -261,15 +262,16 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     cdef Address sender
     cdef Standing standing
     c.account = account
-    c.user = account.name or None           # empty: without credentials
+    set_user(c, account.name or None)       # empty: without credentials
     read_address(&c.address, record.client)
     read_address(&c.origin.address, record.origin)
     if record.sender is not None:
         read_address(&sender, record.sender)
         c.sender = number_of_sender(&sender)
-    c.tlvs = record.tlvs or None
+    set_tlvs(c, record.tlvs or None)
+    r.is_tunnel = True                      # so `early` is an opening
     if record.opening is not None:
-        c.opening = opening_of(record.opening)
+        c.early.opening = opening_of(record.opening)
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key
@@ -286,7 +288,6 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     (c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us, c.stamps.head_us,
      c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
      c.stamps.connect_us) = record.stamps
-    r.is_tunnel = True
     if record.parent is not None:
         name, identity = record.parent
         standing = c.context.parents.find(name, identity)
@@ -305,8 +306,8 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     c.relay.down.shut = record.down.shut
     read_way(&c.relay.up, record.up, c.context.may_splice, fds)
     read_way(&c.relay.down, record.down, c.context.may_splice, fds)
-    c.told_up = <uint32_t>c.relay.up.moved  # counted by the giver
-    c.told_down = <uint32_t>c.relay.down.moved
+    c.counted_up = <uint32_t>c.relay.up.moved  # counted by the giver
+    c.counted_down = <uint32_t>c.relay.down.moved
     return 0
 
 
@@ -350,7 +351,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
     stop_pump(&c.relay.up)
     stop_pump(&c.relay.down)
     give_block(&c.head)
-    drop_opening(c)
+    drop_early(c)
     return 0
 
 

@@ -31,7 +31,7 @@ from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE
 from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.judge.secure cimport agreed_by
 from cutthrough.session.model.client cimport (
-    Client, Observer, is_between_requests, parent_of, peer_of, worker_of_id)
+    Client, Observer, is_between_requests, parent_of, peer_of, user_of, worker_of_id)
 from cutthrough.session.model.inside cimport opening_of
 from cutthrough.session.model.recording_mode cimport is_recorded
 from cutthrough.session.model.state cimport CLOSED, LINGER
@@ -259,7 +259,7 @@ cdef class Capture(Observer):
                 not client.request.is_tunnel):      # of an upgrade on_response has given it
             texts[T_HEAD] = shown.data
             end.lengths[T_HEAD] = <uint32_t>shown.n
-        point(&texts[T_USER], &end.lengths[T_USER], client.user)
+        point(&texts[T_USER], &end.lengths[T_USER], user_of(client))
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
             point(&texts[T_RULE], &end.lengths[T_RULE], rule)

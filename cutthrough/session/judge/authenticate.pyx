@@ -17,7 +17,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.auth cimport PENDING, Account
 from cutthrough.session.judge.secure cimport certified_name
-from cutthrough.session.model.client cimport Client, leave_place
+from cutthrough.session.model.client cimport Client, leave_place, set_tried, set_user, user_of
 from cutthrough.session.model.inside cimport Inside
 from cutthrough.session.model.phase cimport PHASE_JUDGE, parked
 from cutthrough.session.model.shed cimport lend_head, list_waiting
@@ -49,7 +49,7 @@ cdef int authenticate(Client c, const Head *head, const char *data) except -1:
 cdef int take_outer_user(Client c, Inside inside) except -1:
     """A request inside is its CONNECT's user's, as long as that user exists."""
     c.stamps.auth_us = end_brief_phase(&c.stamps)
-    c.user = inside.login
+    set_user(c, inside.login)
     c.account = inside.account
     if c.snapshot is not inside.snapshot:
         c.account = account_in(c, c.snapshot)
@@ -75,7 +75,7 @@ cdef int authenticate_nobody(Client c) except -1:
     c.account = c.snapshot.users.certified(c.entrance.user)
     if c.account.has_expired():
         return AUTH_EXPIRED
-    c.user = c.account.name                 # not `known`: nothing proves who it is
+    set_user(c, c.account.name)             # not `known`: nothing proves who it is
     return OK
 
 
@@ -86,7 +86,7 @@ cdef int check_credentials(Client c, const char *given, size_t n) except -1:
         given, n, c.stamps.start_us + c.stamps.mark_us, &verdict)
     if verdict == PENDING:
         value = given[:n]
-        c.tried = name_of(c, value)
+        set_tried(c, name_of(c, value))
         if c.context.verifier is not None:
             pending = value
             return OK
@@ -107,12 +107,13 @@ cdef bint take_certified(Client c) except -1:
 
 
 cdef object account_in(Client c, Snapshot newest):
-    if c.user is None:                  # the listener that admitted it is the same
+    cdef bytes user = user_of(c)
+    if user is None:                    # the listener that admitted it is the same
         return newest.users.anonymous
-    account = newest.users.find(c.user)
+    account = newest.users.find(user)
     if account is None and (certified_name(c) is not None or (
-            c.entrance is not None and c.entrance.user == c.user)):
-        account = newest.users.certified(c.user)
+            c.entrance is not None and c.entrance.user == user)):
+        account = newest.users.certified(user)
     return account
 
 
@@ -123,8 +124,7 @@ cdef bytes name_of(Client c, value):
 
 
 cdef int on_known(Client c) except -1:
-    c.user = c.account.name
-    c.tried = None
+    set_user(c, c.account.name)
     c.context.counters.identified += 1
     if not c.known:
         c.known = True

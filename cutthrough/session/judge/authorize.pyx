@@ -22,7 +22,7 @@ from cutthrough.policy.first_bytes cimport (
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, own_opening, tlvs_of, user_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.inside cimport Inside, identify, names_server
 from cutthrough.session.model.narrowing cimport CERTIFIED
@@ -149,7 +149,7 @@ cdef uint16_t own_source(Client c) except? 0:
     """The number of the user's source; 0: it has none."""
     if c.snapshot.own_sources is None:
         return 0
-    return c.snapshot.own_sources.get(c.user, 0)
+    return c.snapshot.own_sources.get(user_of(c), 0)
 
 
 cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) except -1:
@@ -220,7 +220,7 @@ cdef int judge_server_name(Client c) except -1:
     if not names_server(c):
         return OK
     fill_question(c, c.snapshot, literal_of(c, &literal), mapped, &q)
-    q.host, q.host_len, q.is_name = server_name(c.opening), c.opening.name_len, True
+    q.host, q.host_len, q.is_name = server_name(own_opening(c)), own_opening(c).name_len, True
     acl.judge(&q, &verdict)
     if verdict.outcome != OK:
         c.request.rule = verdict.rule
@@ -253,6 +253,7 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
                        unsigned char *mapped, Question *q) except -1:
     """`mapped`: room for the address."""
     cdef const Request *r = &c.request
+    cdef bytes tlvs
     if c.account.subjects is None:
         c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
     q.subjects = c.account.subjects
@@ -260,9 +261,10 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     map_address(&c.address, q.client)
     q.tlvs = NULL
     q.tlvs_len = 0
-    if c.tlvs is not None:
-        q.tlvs = c.tlvs
-        q.tlvs_len = len(c.tlvs)
+    if c.has_tlvs:
+        tlvs = tlvs_of(c)               # the context keeps it
+        q.tlvs = tlvs
+        q.tlvs_len = len(tlvs)
     q.host = c.key
     q.host_len = len(c.key) - 2
     q.is_name = r.host_kind == HOST_NAME
@@ -273,7 +275,7 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.port = r.port
     q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
     q.has_opening = q.method == M_CONNECT and r.method != M_UDP
-    q.opening = c.opening
+    q.opening = own_opening(c)
     q.path = NULL
     if q.method != M_CONNECT and snapshot.acl.compares_paths:
         q.path = path_of(c)
@@ -308,8 +310,9 @@ cdef void map_address(const Address *address, unsigned char *out) noexcept nogil
 
 cdef bytes asker_of(Client c):
     """The user; if the client has none, its address, or its network for IPv6."""
-    if c.user is not None:
-        return c.user
+    cdef bytes user = user_of(c)
+    if user is not None:
+        return user
     return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
 
 

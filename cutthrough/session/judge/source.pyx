@@ -19,6 +19,7 @@ from cutthrough.net.source_address cimport (
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.judge.authorize cimport asker_of
+from cutthrough.session.model.client cimport user_of
 from cutthrough.session.model.inside cimport Inside, key_of_way
 
 log = logging.getLogger("cutthrough")
@@ -47,7 +48,7 @@ cdef bytes key_with_source(Client c):
     cdef Source source = source_of(c)
     # No host contains "@". A name and an address of four bytes may be equal
     return c.key if source.choice != STICKY_USER else b"%b%b@%b" % (
-        b"\0" if c.user is None else b"", asker_of(c), c.key)
+        b"\0" if user_of(c) is None else b"", asker_of(c), c.key)
 
 
 cdef Leave leave_by_source(Client c, const Address *address) except FAULT:

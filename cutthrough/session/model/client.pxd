@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cutthrough.net.address cimport Address
-from cutthrough.net.buffers cimport Block
+from cutthrough.net.buffers cimport Block, give_block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.relay cimport Relay
@@ -72,6 +72,11 @@ cdef union Watch:
     Look look               # else
 
 
+cdef union Early:
+    Block *partial          # of a request: part of the response's head
+    Opening *opening        # of a tunnel; NULL: its first bytes were not looked at
+
+
 # Into and out of the list of open clients; both update the counters.
 cdef void link(Context context, Client client) noexcept
 cdef void unlink(Context context, Client client) noexcept
@@ -93,31 +98,30 @@ cdef class Client(StreamOwner):
     cdef uint8_t turned_away            # refused at accept
     cdef uint8_t known                  # a request of this connection has authenticated
     cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
+    cdef uint8_t has_tlvs               # of a PROXY header: see tlvs_of
     cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
-    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
+    # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
+    cdef uint32_t counted_up
     cdef Block *input                   # bytes of the client that are not taken yet
     cdef int64_t silent_ms              # the deadline without one byte
     cdef Usage usage                    # charges against limits; see charge
     cdef Relay relay
-    # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
-    cdef uint32_t told_up, told_down
     cdef Stamps stamps
 
     cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel
     cdef Snapshot snapshot              # the one that this request began with
     cdef Client older, newer            # neighbours in the context's list
     cdef Address address                # the client's
-    cdef uint32_t place                 # in the context's places; 0: not listed
+    cdef uint32_t input_seen            # bytes of `input` parsed before as an unfinished head
     cdef int64_t since_ms               # time when it entered its state
     cdef Watch watch                    # what the peers are judged by; see min_rate
 
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request
+    cdef uint32_t counted_down          # as counted_up: it fills the struct's last word
     cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated
-    cdef bytes user                     # the account's name, for logs
-    cdef bytes tlvs                     # of a PROXY header, see wire.proxy_header; None: none
-    cdef bytes tried                    # the name in credentials that are not verified
+    cdef bytes login                    # see user_of, tried_of
     cdef bytes key                      # canonical host and two bytes of port
     cdef uint64_t request_id
     cdef Block *head                    # the rewritten head, kept to the end of the exchange
@@ -127,9 +131,8 @@ cdef class Client(StreamOwner):
     cdef Connector connector
     cdef Endpoint turn                  # to dial, or a wait for it: see turns; None: neither
     cdef Passage passage                # None: directly, or the origin is connected
-    cdef Block *partial                 # part of a response head
+    cdef Early early
     cdef object filtering               # see filtering; None: no filter has the request
-    cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
 
     # A request begins: from here on its end is logged.
     cdef int begin(self) except -1
@@ -174,6 +177,38 @@ cdef class Client(StreamOwner):
     cdef int _clear_request(self) except -1
 
 
+# The account's name, for rules, shares and logs.
+cdef inline bytes user_of(Client client):
+    return None if client.request.is_tried else client.login
+
+
+# The name in credentials that are not verified, for logs.
+cdef inline bytes tried_of(Client client):
+    return client.login if client.request.is_tried else None
+
+
+cdef inline void set_user(Client client, bytes user) noexcept:
+    client.login = user
+    client.request.is_tried = False
+
+
+cdef inline void set_tried(Client client, bytes name) noexcept:
+    client.login = name
+    client.request.is_tried = True
+
+
+# The TLVs of its PROXY header, see wire.proxy_header; None: none.
+cdef inline bytes tlvs_of(Client client):
+    return client.context.tlvs.get(client) if client.has_tlvs else None
+
+
+cdef inline int set_tlvs(Client client, bytes tlvs) except -1:
+    if tlvs is not None:
+        client.context.tlvs[client] = tlvs
+        client.has_tlvs = True
+    return 0
+
+
 # Bytes go both ways unread, or are about to, or did until DELIVER sends the rest. A CONNECT
 # that became no tunnel is a request.
 cdef inline bint carries_tunnel(Client client) noexcept:
@@ -212,10 +247,16 @@ cdef inline const Address *peer_of(Client client) noexcept:
     return NULL
 
 
-cdef inline void drop_opening(Client client) noexcept:
-    if client.opening != NULL:
-        free(client.opening)
-        client.opening = NULL
+cdef inline Opening *own_opening(Client client) noexcept:
+    return client.early.opening if client.request.is_tunnel else NULL
+
+
+cdef inline void drop_early(Client client) noexcept:
+    if client.request.is_tunnel:
+        free(client.early.opening)
+        client.early.opening = NULL
+    else:
+        give_block(&client.early.partial)
 
 
 # The name of the parent that the request goes through; None: directly.
@@ -238,13 +279,13 @@ cdef inline void rest(Client client) noexcept:
     cdef bint has_part = client.input != NULL or (
         client.stages != 0 and client.stamps.start_us != 0)
     if not client.turned_away and (client.state != IDLE or not has_part):
-        client.place = client.context.places.file(
-            client.place, <void *>client, &client.address,
+        client.usage.place = client.context.places.file(
+            client.usage.place, <void *>client, &client.address,
             (GUEST if client.known else STRANGER) + has_part, client.since_ms)
 
 
 # The client is not at rest any more, or of another kind.
 cdef inline void leave_place(Client client) noexcept:
-    if client.place:
-        client.context.places.drop(client.place)
-        client.place = 0
+    if client.usage.place:
+        client.context.places.drop(client.usage.place)
+        client.usage.place = 0

@@ -116,7 +116,7 @@ cdef class Client:
         self.state = <unsigned char>state
         self.since_ms = self.poller.time_ms()
         self.awaited = NOBODY
-        if self.place == 0 and (state == IDLE or state == LINGER):
+        if self.usage.place == 0 and (state == IDLE or state == LINGER):
             rest(self)
         note(self.context.recorder, <void *>self, self.poller.now_us, E_STATE, state, 0)
         return self.extend()
@@ -293,6 +293,8 @@ cdef class Client:
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         leave_place(self)
+        if self.has_tlvs:
+            del context.tlvs[self]
         unlink(context, self)
         context.turned_away -= self.turned_away
         context.counters.states[CLOSED] += 1
@@ -301,16 +303,16 @@ cdef class Client:
 
     cdef void count_moved(self) noexcept:
         cdef Counters *counters = self.context.counters
-        cdef uint32_t up = <uint32_t>self.relay.up.moved - self.told_up
-        cdef uint32_t down = <uint32_t>self.relay.down.moved - self.told_down
+        cdef uint32_t up = <uint32_t>self.relay.up.moved - self.counted_up
+        cdef uint32_t down = <uint32_t>self.relay.down.moved - self.counted_down
         counters.bytes_up += up
         counters.bytes_down += down
         if self.relay.up.spliced:
             counters.spliced_up += up
         if self.relay.down.spliced:
             counters.spliced_down += down
-        self.told_up += up
-        self.told_down += down
+        self.counted_up += up
+        self.counted_down += down
 
     cdef int _record(self, int outcome) except -1:
         """One ending: counted once, logged once."""
@@ -352,14 +354,13 @@ cdef class Client:
         stop_pump(&self.relay.down)
         self.relay.up.tap = self.relay.down.tap = NULL
         self.relay.up.moved = self.relay.down.moved = 0
-        self.told_up = self.told_down = 0
+        self.counted_up = self.counted_down = 0
         self.relay.up.shut = self.relay.down.shut = self.until_close = False
         give_block(&self.head)
-        give_block(&self.partial)
-        drop_opening(self)
+        drop_early(self)
         memset(&self.stamps, 0, sizeof(self.stamps))
         self.account = self.snapshot = self.terms = None
-        self.user = self.tried = self.decision = None
+        self.login = self.decision = None
         leave_parent(self)
         self.passage = None
         memset(&self.request, 0, sizeof(self.request))
@@ -379,7 +380,7 @@ cdef int refuse_call(str method) except -1:
 
 cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) noexcept:
     cdef const Request *r = &c.request
-    cdef bint known = c.user is not None
+    cdef bint known = user_of(c) is not None
     if c.entrance is not None and c.entrance.is_inside and status_of(outcome) == 407:
         return NULL                         # it would look like the origin's
     if r.method == M_TUNNEL:                # no protocol would understand a reply

@@ -40,6 +40,7 @@ cdef class Context:
         self.places = Places()
         self.recording = -1
         self.associations = {}
+        self.tlvs = {}
         self.association_places = Shares(MOST_ASSOCIATIONS)
         self.parents = Registry()
         self.resolver = resolver

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 from cutthrough.net.address cimport parse_address
 from cutthrough.net.connector cimport Stream
 from cutthrough.outcome cimport MISDIRECTED, OK
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, own_opening, user_of
 from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED
 from cutthrough.wire.authority cimport HOST_NAME, Target
 from cutthrough.wire.clienthello cimport HOST_NAMED, NO_NAME
@@ -58,7 +58,7 @@ cdef Inside enclose(Client c, bytes offer):
     if offer is not None:               # another client's connection would have another's
         inside.offer = offer
         inside.suffix = b"\0%b\0%b" % (host, offer)
-    inside.login = c.user
+    inside.login = user_of(c)
     inside.account = c.account
     inside.snapshot = c.snapshot
     inside.port = c.request.port
@@ -80,7 +80,7 @@ cdef int identify(Inside inside, int rule) except -1:
 
 
 cdef bytes name_in(Client c):
-    cdef const Opening *o = c.opening
+    cdef const Opening *o = own_opening(c)
     cdef bytes host = c.key[:len(c.key) - 2]
     cdef bytes name
     if o.name_kind == NO_NAME:
@@ -90,7 +90,7 @@ cdef bytes name_in(Client c):
 
 
 cdef bint names_server(Client c) noexcept:
-    return c.request.host_kind != HOST_NAME and c.opening.name_kind == HOST_NAMED
+    return c.request.host_kind != HOST_NAME and own_opening(c).name_kind == HOST_NAMED
 
 
 cdef int pin_target(Client c, Target *target) except -1:
@@ -116,7 +116,7 @@ cdef int pin_target(Client c, Target *target) except -1:
 
 cdef int pin_tunnel(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
-    c.opening = copy_opening(inside.opening)
+    c.early.opening = copy_opening(inside.opening)
     pin(c, inside)
     return 0
 
@@ -139,6 +139,6 @@ cdef bint is_host(const Target *target, const char *host, size_t n) noexcept nog
 
 
 cdef const Opening *opening_of(Client c) noexcept:
-    if c.opening == NULL and is_intercepted(c):
+    if own_opening(c) == NULL and is_intercepted(c):
         return (<Inside>c.entrance).opening
-    return c.opening
+    return own_opening(c)

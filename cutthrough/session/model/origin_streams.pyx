@@ -359,7 +359,7 @@ cdef bint take_back(Client c) noexcept:
     up.kept = sent
     up.sink = NULL
     up.moved -= n                       # they will be moved again
-    c.told_up -= <uint32_t>n
+    c.counted_up -= <uint32_t>n
     return True
 
 

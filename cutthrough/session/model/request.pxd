@@ -42,4 +42,5 @@ cdef struct Request:
     uint8_t recording_inside            # policy's Recording of requests inside the tunnel
     uint8_t stands_in                   # a tunnel's origin is none: see recorded
     uint8_t room                        # to record it: see recorded
+    uint8_t is_tried                    # Client.login is no user's yet
     uint8_t sides                       # sides with bytes on their way in DELIVER; see delivery

@@ -125,8 +125,8 @@ cdef bint lend_head(Client c) except -1:
 
 cdef void list_waiting(Client c) noexcept:
     if not c.known:
-        c.place = c.context.places.file(
-            c.place, <void *>c, &c.address, STRANGER_HEAD, c.since_ms)
+        c.usage.place = c.context.places.file(
+            c.usage.place, <void *>c, &c.address, STRANGER_HEAD, c.since_ms)
 
 
 cdef bint shed_part(Client c, int bound) except -1:

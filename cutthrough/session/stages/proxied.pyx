@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 from cutthrough.net.address cimport UNIX_CALLER, Address, is_same_address
 from cutthrough.outcome cimport OK, SENDER_DENIED
 from cutthrough.session.judge.admit cimport admit, make_place, turn_away
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, set_tlvs
 from cutthrough.session.model.stage cimport Reply
 from cutthrough.wire.proxy_header cimport (
     MOST_KEPT, ProxyHeader, keep_tlvs, parse_proxy_header)
@@ -57,7 +57,7 @@ cdef bint name_client(Client c, const void *state, Reply *reply) except -1:
         c.address.family = header.family
         c.address.port = header.port
         memcpy(c.address.bytes, header.address, sizeof(c.address.bytes))
-        c.tlvs = kept_tlvs(header)
+        set_tlvs(c, kept_tlvs(header))
     outcome = admit(c)
     if outcome != OK:
         turn_away(c, outcome)

@@ -29,7 +29,7 @@ from cutthrough.session.judge.authenticate cimport (
     MOST_TRIED, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
     take_answer)
 from cutthrough.session.judge.secure cimport certified_name
-from cutthrough.session.model.client cimport Client, Observer, rest
+from cutthrough.session.model.client cimport Client, Observer, rest, set_tried
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.stage cimport STAGE_SOCKS_REQUEST, STAGE_SOCKS_USER, Reply
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -123,7 +123,7 @@ cdef bint check_user(Client c, const void *state, Reply *reply) except -1:
         reply.n = welcome(c, reply.bytes)
         return True
     if b":" in name:                        # no name has one, and Basic could not say it
-        c.tried = name[:MOST_TRIED]
+        set_tried(c, name[:MOST_TRIED])
         return refuse(c, AUTH_FAILED)
     value = b"Basic " + b2a_base64(
         name + b":" + given.secret[:given.secret_len], newline=False)

@@ -79,7 +79,7 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     c.snapshot = c.context.snapshot
     c.stamps.head_us = end_brief_phase(&c.stamps)
     pin_tunnel(c)
-    c.opening.inside = found
+    c.early.opening.inside = found
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_request(c, NULL, NULL)
     outcome = take_outer_user(c, <Inside>c.entrance)

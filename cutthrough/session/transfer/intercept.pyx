@@ -37,7 +37,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.judge.secure cimport put_transport
-from cutthrough.session.model.client cimport Client, is_last
+from cutthrough.session.model.client cimport Client, is_last, own_opening
 from cutthrough.session.model.flight_recorder cimport E_SECURED, note
 from cutthrough.session.model.inside cimport Inside, enclose
 from cutthrough.session.model.origin_streams cimport (
@@ -210,8 +210,8 @@ cdef bint stands_alone(Client c, Endpoint endpoint) except -1:
 cdef int enter(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
     c._record(OK)
-    inside.opening = c.opening
-    c.opening = NULL
+    inside.opening = own_opening(c)
+    c.early.opening = NULL
     inside.spare = c.origin
     c.origin = None
     c.context.counters.intercepted += 1

@@ -153,7 +153,7 @@ cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
     cdef int fate = 0
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
-    c.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
+    c.early.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
     c.context.counters.protocols[<int>found] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
     outcome = judge_opening(c) if judged else OK

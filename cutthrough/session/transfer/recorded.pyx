@@ -29,7 +29,7 @@ from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
-from cutthrough.session.model.client cimport Client, worker_of_id
+from cutthrough.session.model.client cimport Client, user_of, worker_of_id
 from cutthrough.session.model.inside cimport Inside
 from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.recording_mode cimport recording_of
@@ -84,7 +84,7 @@ cdef int ask_player(Client c) except -1:
     f.run = c.context.player.begin(
         f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
         "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
-        text[:n].decode(), (c.user or b"").decode("utf-8", "replace"),
+        text[:n].decode(), (user_of(c) or b"").decode("utf-8", "replace"),
         c.snapshot.acl.rules[c.request.rule].shared)
     wait_for_player(c)
     f.run.start()

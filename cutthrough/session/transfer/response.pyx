@@ -79,13 +79,13 @@ cdef int read_some(Client c) except -1:
     cdef char *data = scratch()
     cdef size_t held = 0
     cdef ssize_t n
-    if c.partial != NULL:
-        held = c.partial.end
-        memcpy(data, bytes_of(c.partial), held)
+    if c.early.partial != NULL:
+        held = c.early.partial.end
+        memcpy(data, bytes_of(c.early.partial), held)
     n = try_recv(&c.origin.sock, data + held, min(<size_t>COPY_BYTES, MOST_READ - held))
     if n == -EAGAIN:
         return 0
-    give_block(&c.partial)
+    give_block(&c.early.partial)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
         return on_no_response(c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else (
@@ -105,7 +105,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             c.close_origin(False)
             stop_pump(&c.relay.up)
             c.count_moved()
-            c.told_up = 0
+            c.counted_up = 0
             drop_scan(&c.relay.up)
             start_pump(&c.relay.up, &c.sock, NULL, 0)
             r.retried = True
@@ -129,8 +129,8 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used < 0:
             return c.refuse(-used)
         if used == 0:
-            c.partial = keep_bytes(data, n, OF_REQUESTS)
-            return 0 if c.partial != NULL else c.refuse(OVERLOADED)
+            c.early.partial = keep_bytes(data, n, OF_REQUESTS)
+            return 0 if c.early.partial != NULL else c.refuse(OVERLOADED)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:

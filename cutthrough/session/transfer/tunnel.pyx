@@ -31,7 +31,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
-from cutthrough.session.model.client cimport Client, leave_place
+from cutthrough.session.model.client cimport Client, leave_place, own_opening
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.inside cimport is_intercepted
 from cutthrough.session.model.request cimport Request
@@ -51,7 +51,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef bint sent = True
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
-    c.told_up = c.told_down = 0
+    c.counted_up = c.counted_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
@@ -59,7 +59,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
-    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and c.opening == NULL
+    c._set_state(PEEK if (c.context.peeks | c.request.needs_opening) and own_opening(c) == NULL
                  and not c.request.has_upgrade else TUNNEL)
     if n:
         c.request.status = 200
