@@ -62,8 +62,9 @@ class Book:
         if not (self._maker.has_hook or self.waiting or self._failed):
             return self._write_rows(taped, turn)
         known: Known = {}
-        made = [found for one in taped if (found := self._maker.make(one, known))]
-        return self._put(made, turn) if made or self.waiting else 0
+        recordings = [recording for exchange in taped
+                      if (recording := self._maker.make(exchange, known))]
+        return self._put(recordings, turn) if recordings or self.waiting else 0
 
     def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
         """As `write`: only rare and waiting exchanges become Recordings."""
@@ -74,54 +75,56 @@ class Book:
             return self._lose(len(taped), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait([
-                made for one in taped if (made := self._maker.make(one, known))], error)
-        kept, left = list[Taped | Recording](), iter(taped)
+                recording for exchange in taped
+                if (recording := self._maker.make(exchange, known))], error)
+        entries, remaining = list[Taped | Recording](), iter(taped)
         try:
-            session.put_rows(self._make_rows(session, left, known, kept), turn)
+            session.put_rows(self._make_rows(session, remaining, known, entries), turn)
         except Exception as error:
-            waiting = [one if isinstance(one, Recording) else make_recording(one, known)
-                       for one in kept]
-            waiting += [made for one in left if (made := self._maker.make(one, known))]
+            waiting = [entry if isinstance(entry, Recording) else
+                       make_recording(entry, known) for entry in entries]
+            waiting += [recording for exchange in remaining
+                        if (recording := self._maker.make(exchange, known))]
             if is_of_file(error):
                 return self._wait(waiting, error)
             return self._put_alone(session, waiting)
-        if kept:
+        if entries:
             self._written = time.monotonic()
         return 0
 
     def _make_rows(self, session: Session, taped: Iterator[Taped], known: Known,
-                   kept: list[Taped | Recording]) -> Iterator[Batch]:
+                   entries: list[Taped | Recording]) -> Iterator[Batch]:
         """In parts small enough for a CPU's cache until SQLite has them; in one part if
         bodies are read, because the file is locked while the next parts are made.
-        `kept` has the recordings of the exchanges taken."""
+        `entries` has the recordings of the exchanges taken."""
         rows = self._rows
         maker = RowMaker(session.masker, rows)
         most = None if session.masker.reads_bodies else PART_ROWS
         while part := list(itertools.islice(taped, most)):
             rows.clear()
-            for one in part:
-                if maker.add(one):
-                    kept.append(one)
-                elif (made := self._maker.make(one, known)) and (
-                        row := self._row(session, made)):
+            for exchange in part:
+                if maker.add(exchange):
+                    entries.append(exchange)
+                elif (recording := self._maker.make(exchange, known)) and (
+                        row := self._row(session, recording)):
                     rows.append(row)
-                    kept.append(made)
+                    entries.append(recording)
             if len(rows):
                 yield rows
 
-    def _row(self, session: Session, one: Recording) -> tuple[object, ...] | None:
+    def _row(self, session: Session, recording: Recording) -> tuple[object, ...] | None:
         """None if it cannot be redacted: it is lost, and counted (R71)."""
         try:
-            return session.row(one)
+            return session.row(recording)
         except Exception as error:
             self._maker.failures.add(error)
             return None
 
-    def _put(self, made: list[Recording], turn: Turn | None = None) -> int:
+    def _put(self, recordings: list[Recording], turn: Turn | None = None) -> int:
         """Writes them behind the waiting recordings. Returns how many are lost."""
         if self.waiting:                     # they are of no turn
             turn = None
-        waiting, self.waiting = self.waiting + made, []
+        waiting, self.waiting = self.waiting + recordings, []
         if self._failed and time.monotonic() - self._tried < AGAIN_S:
             return self._keep(waiting)
         try:
@@ -130,7 +133,7 @@ class Book:
             return self._lose(len(waiting), error)
         except (OSError, ValueError, StoreError) as error:
             return self._wait(waiting, error)
-        rows = [row for one in waiting if (row := self._row(session, one))]
+        rows = [row for recording in waiting if (row := self._row(session, recording))]
         try:
             session.put_rows([Batch.of(rows, len(VALUES))], turn)
         except Exception as error:
@@ -144,9 +147,9 @@ class Book:
 
     def _put_alone(self, session: Session, waiting: list[Recording]) -> int:
         """Each alone, if a recording keeps them from being written together (R71)."""
-        for number, one in enumerate(waiting):
+        for number, recording in enumerate(waiting):
             try:
-                if row := self._row(session, one):
+                if row := self._row(session, recording):
                     session.put_rows([Batch.of([row], len(VALUES))])
             except Exception as error:
                 if is_of_file(error):
@@ -240,10 +243,10 @@ def is_of_file(error: Exception) -> bool:
 def count_fitting(waiting: Iterable[Recording]) -> int:
     """How many, from the first on, may wait."""
     left, count = MOST_BYTES, 0
-    for one in waiting:
-        left -= len(one.request.body)
-        left -= sum([len(chunk.data) for chunk in one.response.chunks])
-        left -= sum([len(message.data) for message in one.response.messages])
+    for recording in waiting:
+        left -= len(recording.request.body)
+        left -= sum([len(chunk.data) for chunk in recording.response.chunks])
+        left -= sum([len(message.data) for message in recording.response.messages])
         if left < 0 or count == MOST_WAITING:
             break
         count += 1

@@ -30,27 +30,27 @@ class Maker:
     def has_hook(self) -> bool:
         return self._on_record is not None
 
-    def make(self, one: Taped, known: Known) -> Recording | None:
+    def make(self, exchange: Taped, known: Known) -> Recording | None:
         """None: it is not recorded."""
         try:
-            found: Any = make_recording(one, known, self._cuts)
+            recording: Any = make_recording(exchange, known, self._cuts)
             if self._on_record is not None:
-                found = self._on_record(found)
-            if found is None or isinstance(found, Recording):
-                return found
-            raise TypeError(f"on_record returned {type(found).__name__}")
+                recording = self._on_record(recording)
+            if recording is None or isinstance(recording, Recording):
+                return recording
+            raise TypeError(f"on_record returned {type(recording).__name__}")
         except NotWhole as error:
-            self.leave_out(one, error)
+            self.leave_out(exchange, error)
         except (Exception, SystemExit) as error:         # the operator's code may
             self.failures.add(error)
-            self.leave_out(one, error)
+            self.leave_out(exchange, error)
         return None
 
-    def leave_out(self, one: Taped, error: BaseException) -> None:
+    def leave_out(self, exchange: Taped, error: BaseException) -> None:
         self._partial += 1
         if self._partial & (self._partial - 1) == 0:
             log.warning("an answer of %s is not recorded: %s (%d so far)",
-                        one.host, error, self._partial)
+                        exchange.host, error, self._partial)
 
 
 def find_hook(name: str) -> OnRecord | None:
@@ -60,14 +60,14 @@ def find_hook(name: str) -> OnRecord | None:
         return None
     module, _, attribute = name.partition(":")
     try:
-        made = getattr(importlib.import_module(module), attribute)()
-        found: OnRecord | None = getattr(made, "on_record", None)
-        return found
+        hooks = getattr(importlib.import_module(module), attribute)()
+        on_record: OnRecord | None = getattr(hooks, "on_record", None)
+        return on_record
     except (Exception, SystemExit) as error:
         reason = f"{name}: {type(error).__name__}: {error}"
         log.error("nothing is recorded: %s", reason)
 
-        def refuse(one: Recording) -> Recording | None:
+        def refuse(recording: Recording) -> Recording | None:
             raise NotWhole(reason)
 
         return refuse

@@ -49,18 +49,19 @@ class Recorder:
         if not self._choice.is_free:
             return self.book().write(taped, turn) + self._cut()
         groups: dict[str, list[Taped]] = {}
-        for one in taped:
+        for exchange in taped:
             try:
-                groups.setdefault(
-                    self._choice.of(one.up_head, one.user), []).append(one)
+                name = self._choice.of(exchange.up_head, exchange.user)
+                groups.setdefault(name, []).append(exchange)
             except SessionError as error:
-                self._maker.leave_out(one, error)
+                self._maker.leave_out(exchange, error)
         lost = sum(self.book(name).write(group, turn) for name, group in groups.items())
         return lost + self._cut()
 
     def _cut(self) -> int:
         """Of all books together, no more may wait than of one."""
-        waiting = [one for book in self._books.values() for one in book.waiting]
+        waiting = [
+            recording for book in self._books.values() for recording in book.waiting]
         if not waiting:
             return 0
         left = fitting = count_fitting(waiting)
@@ -73,14 +74,14 @@ class Recorder:
         """"": of the session in force."""
         is_chosen = name != ""
         name = name or self._in_force()
-        found = self._books.pop(name, None)
-        if found is None:
+        book = self._books.pop(name, None)
+        if book is None:
             if len(self._books) >= MOST_OPEN:
                 self._drop()
-            found = Book(name, self._settings, self._maker,
-                         self._check_number if is_chosen else _may_always)
-        self._books[name] = found
-        return found
+            book = Book(name, self._settings, self._maker,
+                        self._check_number if is_chosen else _may_always)
+        self._books[name] = book
+        return book
 
     def _in_force(self) -> str:
         """If the mode's file cannot be read, its former content counts."""
@@ -97,7 +98,7 @@ class Recorder:
 
     def _drop(self) -> None:
         """The book that was used longest ago, of those without waiting recordings."""
-        name = next((name for name, one in self._books.items() if not one.waiting),
+        name = next((name for name, book in self._books.items() if not book.waiting),
                     next(iter(self._books)))
         dropped = self._books.pop(name)
         self._lost += len(dropped.waiting)
@@ -118,31 +119,31 @@ class Recorder:
     def fails(self) -> bool:
         """Some recordings wait until they can be written: of the session in force, or
         of any if requests choose."""
-        return any(one.waiting for name, one in self._books.items()
+        return any(book.waiting for name, book in self._books.items()
                    if self._choice.is_free or name == self._name)
 
     def move(self) -> None:
         """Between two batches: SQLite's log goes to the file, if it is long."""
-        for one in self._books.values():
-            one.move()
+        for book in self._books.values():
+            book.move()
 
     def prune(self) -> None:
         """When nothing is to be written."""
-        for one in self._books.values():
-            one.prune()
+        for book in self._books.values():
+            book.prune()
         with contextlib.suppress(OSError):
             self._retention.prune()
 
     @property
     def waiting(self) -> int:
         """How many wait until they can be written."""
-        return sum(len(one.waiting) for one in self._books.values())
+        return sum(len(book.waiting) for book in self._books.values())
 
     def close(self) -> int:
         """Returns how many are lost; it has been logged."""
         until = time.monotonic() + END_S
         return self.take_lost() + sum(
-            one.finish(until) for one in self._books.values())
+            book.finish(until) for book in self._books.values())
 
 
 def _may_always() -> None: ...

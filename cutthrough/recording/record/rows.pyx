@@ -57,36 +57,37 @@ cdef class RowMaker:
     def __dealloc__(self):
         free(self._pieces)
 
-    def add(self, Taped one not None):
+    def add(self, Taped exchange not None):
         """Adds the same row as Session.row. False: it needs a Recording, or cannot be
         one."""
         cdef size_t n_cells = self._batch.n_cells
         try:
-            return self._add(one)
+            return self._add(exchange)
         except Exception:                   # make_recording says why
             self._batch.drop_from(n_cells)
             return False
 
-    cdef bint _add(self, Taped one) except -1:
-        cdef const char *head = one.up_text.data
+    cdef bint _add(self, Taped exchange) except -1:
+        cdef const char *head = exchange.up_text.data
         cdef const char *target
         cdef const char *protocol
         cdef const char *query
         cdef size_t n, n_target, n_query = 0, n_path, n_protocol
-        cdef bytes up = one.up
+        cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
         cdef _Known request, response
-        if self._masker.reads_bodies or one.pieces or one.was_cut or one.begun_us <= 0 or (
-                one.asked is not None) or (
-                not one.up_text.n or not one.down_text.n or one.reason != "ok"):
+        if self._masker.reads_bodies or exchange.pieces or exchange.was_cut or (
+                exchange.begun_us <= 0 or exchange.asked is not None) or (
+                not exchange.up_text.n or not exchange.down_text.n or exchange.reason != "ok"):
             return False
-        if <uint64_t>PyBytes_GET_SIZE(up) != one.up_bytes or self._take(one) != one.down_bytes:
+        if <uint64_t>PyBytes_GET_SIZE(up) != exchange.up_bytes or (
+                self._take(exchange) != exchange.down_bytes):
             return False
-        response = self._response(one.down_text)
+        response = self._response(exchange.down_text)
         if response.status in CONDITIONAL:
             return False
-        protocol = <const char *>memchr(head, b"\r", one.up_text.n)
-        if protocol == NULL or protocol + 1 == head + one.up_text.n or protocol[1] != b"\n":
+        protocol = <const char *>memchr(head, b"\r", exchange.up_text.n)
+        if protocol == NULL or protocol + 1 == head + exchange.up_text.n or protocol[1] != b"\n":
             return False
         n = protocol - head
         target = <const char *>memchr(head, b" ", n)
@@ -99,10 +100,10 @@ cdef class RowMaker:
         n_target = protocol - target
         protocol += 1
         n_protocol = head + n - protocol
-        if not (is_ascii(head, n) and is_ascii(one.host_text.data, one.host_text.n)
-                and is_ascii(one.user_text.data, one.user_text.n)):
+        if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
+                and is_ascii(exchange.user_text.data, exchange.user_text.n)):
             return False
-        request = self._request(one.up_text, n)
+        request = self._request(exchange.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
         n_path = n_target
         if query != NULL:
@@ -111,36 +112,36 @@ cdef class RowMaker:
             n_query = n_target - n_path - 1
             if n_query == 0:
                 n_target -= 1
-        if up and (one.up_chunked or request.is_chunked):
+        if up and (exchange.up_chunked or request.is_chunked):
             up, ended = join_chunks(up)
             if not ended:
                 return False
-        if one.down_chunked:
-            unframed = contents(one)
+        if exchange.down_chunked:
+            unframed = contents(exchange)
             if unframed is None:
                 return False
             self._take_list(unframed)
         if request.echoes is not None and repeats(
                 request.echoes, response.entries, response.coding, self._joined()):
             return False
-        self._batch.number(one.begun_us)
+        self._batch.number(exchange.begun_us)
         self._batch.number(0)
         self._batch.text(head, target - head - 1)
-        put_url(self._batch, one, target, n_target)
+        put_url(self._batch, exchange, target, n_target)
         self._batch.number(response.status)
         self._batch.text(b"", 0)
-        put_data_of(self._batch, one, request, response, head, target, n_path, query, n_query,
+        put_data_of(self._batch, exchange, request, response, head, target, n_path, query, n_query,
                     protocol, n_protocol, up, self._pieces, self._n_pieces)
         return True
 
-    cdef uint64_t _take(self, Taped one) except? 0:
+    cdef uint64_t _take(self, Taped exchange) except? 0:
         """Its pieces. Returns how many bytes they have without their times."""
-        cdef const Record *record = one.first
+        cdef const Record *record = exchange.first
         cdef uint64_t moved = 0
-        if one.timed is not None:
-            return self._take_list(one.timed)
+        if exchange.timed is not None:
+            return self._take_list(exchange.timed)
         self._n_pieces = 0
-        while record != one.end:
+        while record != exchange.end:
             if record.kind == TIMED_DOWN:
                 moved += self._take_piece(payload_of(record), record.length)
             record = behind(record)
@@ -173,32 +174,32 @@ cdef class RowMaker:
             for i in range(self._n_pieces)])
 
     cdef _Known _response(self, Text head):
-        cdef _Known made = self._responses.known(head)
-        if made is None:
+        cdef _Known reading = self._responses.known(head)
+        if reading is None:
             status, reason, protocol, fields = read_response(latin1_of(head))
-            made = _Known.__new__(_Known)
-            made.status = status
-            made.coding = find(fields, "content-encoding").lower()
-            fill_in(made, {"status": status, "reason": reason, "protocol": protocol,
-                           "fields": self._masker.fields(fields)})
-            self._responses.keep(made)
-        return made
+            reading = _Known.__new__(_Known)
+            reading.status = status
+            reading.coding = find(fields, "content-encoding").lower()
+            fill_in(reading, {"status": status, "reason": reason, "protocol": protocol,
+                              "fields": self._masker.fields(fields)})
+            self._responses.keep(reading)
+        return reading
 
     cdef _Known _request(self, Text head, size_t begin):
         """Of the fields, which begin there."""
         cdef Text lines
-        cdef _Known made
+        cdef _Known reading
         lines.data, lines.n = head.data + begin, head.n - begin
-        made = self._requests.known(lines)
-        if made is None:
+        reading = self._requests.known(lines)
+        if reading is None:
             text = latin1_of(head)
             fields = read_request(text, "", "", 0).fields
-            made = _Known.__new__(_Known)
-            made.is_chunked = "chunked" in field_of(text, "transfer-encoding")
-            made.echoes = self._masker.echoes(fields)
-            fill_in(made, {"fields": self._masker.fields(fields)})
-            self._requests.keep(made)
-        return made
+            reading = _Known.__new__(_Known)
+            reading.is_chunked = "chunked" in field_of(text, "transfer-encoding")
+            reading.echoes = self._masker.echoes(fields)
+            fill_in(reading, {"fields": self._masker.fields(fields)})
+            self._requests.keep(reading)
+        return reading
 
 
 cdef class _Heads:
@@ -218,37 +219,37 @@ cdef class _Heads:
             self._last_known = self._known.get(self._last)
         return self._last_known
 
-    cdef int keep(self, _Known made) except -1:
-        self._last_known = self._known[self._last] = made
+    cdef int keep(self, _Known reading) except -1:
+        self._last_known = self._known[self._last] = reading
         return 0
 
 
-cdef int fill_in(_Known made, dict entries) except -1:
+cdef int fill_in(_Known reading, dict entries) except -1:
     cdef list parts = []
     for name, value in entries.items():
         if value and not (name == "protocol" and value == "HTTP/1.1"):
             parts += [encode(name), encode(value)]
-    made.entries, made.count = b"".join(parts), len(parts) // 2
+    reading.entries, reading.count = b"".join(parts), len(parts) // 2
     return 0
 
 
-cdef list contents(Taped one):
+cdef list contents(Taped exchange):
     """The pieces without the framing of chunks; None: trailers follow."""
-    found, trailers = unframe(zip(one.times, one.down, strict=True))
+    pieces, trailers = unframe(zip(exchange.times, exchange.down, strict=True))
     if trailers:
         return None
-    return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in found]
+    return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in pieces]
 
 
-cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
+cdef int put_data_of(Batch batch, Taped exchange, _Known request, _Known response,
                      const char *method, const char *target, size_t n_path, const char *query,
                      size_t n_query, const char *protocol, size_t n_protocol, bytes up,
                      const Text *pieces, size_t n_pieces) except -1:
     cdef size_t n_up = PyBytes_GET_SIZE(up), i
-    cdef size_t size = MOST_WORDS + one.host_text.n + one.user_text.n
+    cdef size_t size = MOST_WORDS + exchange.host_text.n + exchange.user_text.n
     size += (protocol + n_protocol - method) + n_up
     cdef bint has_protocol = n_protocol != 8 or memcmp(protocol, b"HTTP/1.1", 8) != 0
-    cdef int64_t head_us = max(<int64_t>0, one.wait_us), at_us
+    cdef int64_t head_us = max(<int64_t>0, exchange.wait_us), at_us
     cdef uint32_t n_chunks = 0
     cdef char *at
     size += PyBytes_GET_SIZE(request.entries) + PyBytes_GET_SIZE(response.entries)
@@ -261,11 +262,11 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
     at = put_text(at, b"method", 6)
     at = put_text(at, method, target - method - 1)
     at = put_text(at, b"scheme", 6)
-    at = put_text(at, b"https", 5) if one.is_intercepted else put_text(at, b"http", 4)
+    at = put_text(at, b"https", 5) if exchange.is_intercepted else put_text(at, b"http", 4)
     at = put_text(at, b"host", 4)
-    at = put_text(at, one.host_text.data, one.host_text.n)
+    at = put_text(at, exchange.host_text.data, exchange.host_text.n)
     at = put_text(at, b"port", 4)
-    at = put_number(at, one.port)
+    at = put_number(at, exchange.port)
     at = put_text(at, b"path", 4)
     at = put_text(at, target, n_path)
     if n_query:
@@ -293,31 +294,31 @@ cdef int put_data_of(Batch batch, Taped one, _Known request, _Known response,
             memcpy(&at_us, pieces[i].data, TIME_BYTES)
             at = put_map(at, 2)
             at = put_text(at, b"at_us", 5)
-            at = put_number(at, head_us + max(<int64_t>0, at_us - one.head_at_us))
+            at = put_number(at, head_us + max(<int64_t>0, at_us - exchange.head_at_us))
             at = put_text(at, b"data", 4)
             at = put_data(at, pieces[i].data + TIME_BYTES, pieces[i].n - TIME_BYTES)
     at = put_text(at, b"created_us", 10)
-    at = put_number(at, one.begun_us)
+    at = put_number(at, exchange.begun_us)
     at = put_text(at, b"owner", 5)          # as sharing.owner_of
-    at = put_text(at, one.user_text.data, one.user_text.n) if one.user_text.n else (
+    at = put_text(at, exchange.user_text.data, exchange.user_text.n) if exchange.user_text.n else (
         put_text(at, b":", 1))
     return batch.end_at(at)
 
 
-cdef int put_url(Batch batch, Taped one, const char *target, size_t n_target) except -1:
+cdef int put_url(Batch batch, Taped exchange, const char *target, size_t n_target) except -1:
     """As Request.url."""
-    cdef const char *host = one.host_text.data
-    cdef size_t n_host = one.host_text.n
+    cdef const char *host = exchange.host_text.data
+    cdef size_t n_host = exchange.host_text.n
     cdef bint is_v6 = memchr(host, b":", n_host) != NULL
     cdef char *at = batch.begin_of(TEXT, n_host + n_target + MOST_BESIDE_HOST)
-    at = copied(at, b"https://", 8) if one.is_intercepted else copied(at, b"http://", 7)
+    at = copied(at, b"https://", 8) if exchange.is_intercepted else copied(at, b"http://", 7)
     if is_v6:
         at = copied(at, b"[", 1)
     at = copied(at, host, n_host)
     if is_v6:
         at = copied(at, b"]", 1)
-    if one.port != (443 if one.is_intercepted else 80):
-        at += snprintf(at, 7, b":%d", one.port)
+    if exchange.port != (443 if exchange.is_intercepted else 80):
+        at += snprintf(at, 7, b":%d", exchange.port)
     return batch.end_at(copied(at, target, n_target))
 
 

@@ -84,28 +84,28 @@ class SharedRecorder:
         """Returns how many are lost. `may_wait` is asked before so many wait here: if
         the process is killed then, nobody knows which of them were sent."""
         known: Known = {}
-        made = []
-        for one in taped:
+        recordings = []
+        for exchange in taped:
             try:
                 name = self._choice.of(
-                    one.up_head, one.user) if self._choice.is_free else ""
+                    exchange.up_head, exchange.user) if self._choice.is_free else ""
             except SessionError as error:
-                self._maker.leave_out(one, error)
+                self._maker.leave_out(exchange, error)
                 continue
-            if found := self._maker.make(one, known):
-                made.append((name, found))
-        if made and may_wait is not None and not may_wait(len(made)):
+            if recording := self._maker.make(exchange, known):
+                recordings.append((name, recording))
+        if recordings and may_wait is not None and not may_wait(len(recordings)):
             return 0
-        return self._put(made) if made else 0
+        return self._put(recordings) if recordings else 0
 
-    def _put(self, made: list[tuple[str, Recording]]) -> int:
+    def _put(self, recordings: list[tuple[str, Recording]]) -> int:
         """Each with the session that its request chose; "": that in force."""
         try:
             in_force = self._in_force()
         except (OSError, ValueError) as error:
-            log.error("%d recordings are lost: %s", len(made), error)
-            return len(made)
-        waiting = [(name or in_force, one) for name, one in made]
+            log.error("%d recordings are lost: %s", len(recordings), error)
+            return len(recordings)
+        waiting = [(name or in_force, recording) for name, recording in recordings]
         until = time.monotonic() + ROOM_S
         with self._there:
             while waiting:
@@ -133,7 +133,7 @@ class SharedRecorder:
 
     @staticmethod
     def _count_fitting(queue: list[tuple[str, Recording]]) -> int:
-        return count_fitting(one for _, one in queue)
+        return count_fitting(recording for _, recording in queue)
 
     @property
     def fails(self) -> bool:
@@ -187,7 +187,7 @@ class SharedRecorder:
                 self._leave()
                 self._name = name
             for name, group in itertools.groupby(self._sending[:], itemgetter(0)):
-                self._send(name, [one for _, one in group])
+                self._send(name, [recording for _, recording in group])
         except Exception as error:           # the thread goes on, whatever it is
             self._leave()
             self._wait_with(error)
@@ -256,9 +256,9 @@ class SharedRecorder:
 
     def _send_alone(self, name: str, recordings: list[Recording]) -> None:
         """One of them is the reason why they cannot be sent together (R71)."""
-        for one in recordings:
+        for recording in recordings:
             try:
-                self._make(name).put([one])
+                self._make(name).put([recording])
             except (NotNow, OSError):
                 raise
             except Exception as error:

@@ -45,53 +45,56 @@ class NotWhole(ValueError):
     """It cannot be played again, with the reason."""
 
 
-def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
+def make_recording(exchange: Taped, known: Known | None = None, cuts: str = "streams"
                    ) -> Recording:
     """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
     recorded as cut (recording_cut). Raises NotWhole."""
-    if one.pieces:
-        return _of_websocket(one)
-    is_rpc = is_call(one.up_head)
+    if exchange.pieces:
+        return _of_websocket(exchange)
+    is_rpc = is_call(exchange.up_head)
     # Its type is unknown
-    is_silent = (is_rpc and cuts == "any" and one.is_unanswered
-                 and one.reason in BY_CLIENT)
-    if one.reason != "ok" and (one.reason not in LEFT or not one.down_head) and (
-            not is_silent):
-        raise NotWhole(f"it ended as {one.reason}")
-    if one.was_cut or not one.up_head or not (one.down_head or is_silent):
+    is_silent = (is_rpc and cuts == "any" and exchange.is_unanswered
+                 and exchange.reason in BY_CLIENT)
+    if exchange.reason != "ok" and not is_silent and (
+            exchange.reason not in LEFT or not exchange.down_head):
+        raise NotWhole(f"it ended as {exchange.reason}")
+    if exchange.was_cut or not exchange.up_head or not (
+            exchange.down_head or is_silent):
         raise NotWhole("the ring had no room for all of it")
-    down_bytes = sum([len(piece) for piece in one.down])
+    down_bytes = sum([len(piece) for piece in exchange.down])
     # Of an answer without a head nothing is counted
-    if (len(one.up), down_bytes) != (one.up_bytes, 0 if is_silent else one.down_bytes):
+    if (len(exchange.up), down_bytes) != (
+            exchange.up_bytes, 0 if is_silent else exchange.down_bytes):
         raise NotWhole("a body is longer than recording_body")
-    up, places = one.up, None
-    is_chunked = one.up_chunked or (
-        up != b"" and "chunked" in field_of(one.up_head, "transfer-encoding"))
-    head_at, asked_at = one.head_asked, one.asked
+    up, places = exchange.up, None
+    is_chunked = exchange.up_chunked or (
+        up != b"" and "chunked" in field_of(exchange.up_head, "transfer-encoding"))
+    head_at, asked_at = exchange.head_asked, exchange.asked
     ended = True
     if up and is_chunked:
         up, ended = join_chunks(up)
-    if is_rpc and (one.asked is not None or not ended):
+    if is_rpc and (exchange.asked is not None or not ended):
         if asked_at is None:
-            head_at, asked_at = len(one.up), [len(one.up)] * len(one.down)
-        up, places = find_places(one, {head_at, *asked_at}, is_chunked)
+            head_at = len(exchange.up)
+            asked_at = [head_at] * len(exchange.down)
+        up, places = find_places(exchange, {head_at, *asked_at}, is_chunked)
     elif not ended:
         raise NotWhole("the request's last chunk is missing")
     status, reason, protocol, fields = (
-        _NO_HEAD if is_silent else read_response(one.down_head, known))
-    left = one.reason != "ok"
+        _NO_HEAD if is_silent else read_response(exchange.down_head, known))
+    left = exchange.reason != "ok"
     if left and not is_silent:
-        _judge_left(one, fields, cuts)
+        _judge_left(exchange, fields, cuts)
     if status in CONDITIONAL:
         raise NotWhole(f"{status} answers a client that has a part of it")
-    pieces, times = list(enumerate(one.down)), one.times
+    pieces, times = list(enumerate(exchange.down)), exchange.times
     trailers: Fields = ()
-    head_asked, asked, end_asked = -1, [-1] * len(pieces), -1
+    head_asked, chunk_asked, end_asked = -1, [-1] * len(pieces), -1
     if places is not None and asked_at is not None:
         head_asked = places[head_at]
-        asked = [places[at] for at in asked_at]
-        end_asked = asked[-1] if asked else head_asked
-    if one.down_chunked:
+        chunk_asked = [places[at] for at in asked_at]
+        end_asked = chunk_asked[-1] if chunk_asked else head_asked
+    if exchange.down_chunked:
         pieces, trailers, is_whole = read_chunks(pieces)
         left = left and not is_whole
         if not (left or is_whole):
@@ -100,33 +103,36 @@ def make_recording(one: Taped, known: Known | None = None, cuts: str = "streams"
         pieces = _whole_part(pieces, _kind(fields), is_rpc)
     if left and is_rpc:
         # What was asked, and not answered, was asked before somebody left
-        up, end_asked = up[:whole_messages(up)], places[len(one.up)] if places else -1
-    head_us = max(0, one.wait_us)
+        up = up[:whole_messages(up)]
+        end_asked = places[len(exchange.up)] if places else -1
+    head_us = max(0, exchange.wait_us)
     return Recording(
         request=read_request(
-            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port,
-            up, known=known),
+            exchange.up_head, "https" if exchange.is_intercepted else "http",
+            exchange.host, exchange.port, up, known=known),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
             head_us=head_us, trailers=trailers, chunks=tuple([
-                Chunk(head_us + max(0, times[n] - one.head_at_us), data, asked[n])
+                Chunk(head_us + max(0, times[n] - exchange.head_at_us), data,
+                      chunk_asked[n])
                 for n, data in pieces if data]),
             head_asked=head_asked, end_asked=end_asked, is_cut=left,
-            cut_by_client=left and is_rpc and one.reason in BY_CLIENT),
-        created_us=one.begun_us, owner=owner_of(one.user))
+            cut_by_client=left and is_rpc and exchange.reason in BY_CLIENT),
+        created_us=exchange.begun_us, owner=owner_of(exchange.user))
 
 
-def _judge_left(one: Taped, fields: Fields, cuts: str) -> None:
+def _judge_left(exchange: Taped, fields: Fields, cuts: str) -> None:
     """Raises NotWhole if the answer is no stream, or a secret might be in a part of it
     that is not found there."""
-    is_stream = _kind(fields) in _STREAMS or is_call(one.up_head)
-    length = field_of(one.up_head, "content-length")
+    is_stream = _kind(fields) in _STREAMS or is_call(exchange.up_head)
+    length = field_of(exchange.up_head, "content-length")
     if cuts == "none" or (cuts == "streams" and not is_stream) or (
             find(fields, "content-length")) or (
-            length and length != str(len(one.up))):
-        raise NotWhole(f"it ended as {one.reason}")
+            length and length != str(len(exchange.up))):
+        raise NotWhole(f"it ended as {exchange.reason}")
     if find(fields, "content-encoding").lower() not in ("", "identity"):
-        raise NotWhole(f"it ended as {one.reason}, and what came of it has a coding")
+        raise NotWhole(
+            f"it ended as {exchange.reason}, and what came of it has a coding")
 
 
 def _kind(fields: Fields) -> str:
@@ -144,21 +150,21 @@ def _whole_part(pieces: Pieces, kind: str, is_rpc: bool) -> Pieces:
         left = match.end() if match else 0
     else:
         return pieces
-    kept = Pieces()
+    whole = Pieces()
     for number, data in pieces:
-        kept.append((number, data[:left]))
-        left -= len(kept[-1][1])
-    return kept
+        whole.append((number, data[:left]))
+        left -= len(whole[-1][1])
+    return whole
 
 
-def find_places(one: Taped, wanted: set[int], is_chunked: bool
+def find_places(exchange: Taped, wanted: set[int], is_chunked: bool
                 ) -> tuple[bytes, dict[int, int]]:
     """The content of the request's body, and how much of it is in the first so many
     bytes: -1 for all, and its end. An answer may come before that end, which is not
     there then."""
-    bounds = sorted(wanted | {0, len(one.up)})
-    pieces = [(end, one.up[begin:end]) for begin, end in pairwise(bounds)]
-    ended = field_of(one.up_head, "content-length") == str(len(one.up))
+    bounds = sorted(wanted | {0, len(exchange.up)})
+    pieces = [(end, exchange.up[begin:end]) for begin, end in pairwise(bounds)]
+    ended = field_of(exchange.up_head, "content-length") == str(len(exchange.up))
     if is_chunked:
         pieces, _, ended = read_chunks(pieces)
     places, at = dict.fromkeys(bounds, 0), 0
@@ -169,32 +175,33 @@ def find_places(one: Taped, wanted: set[int], is_chunked: bool
     for end in bounds:                       # a piece may have framing alone
         at = places[end] = max(at, places[end])
     if ended:
-        places[len(one.up)] = -1
+        places[len(exchange.up)] = -1
     return b"".join([data for _, data in pieces]), places
 
 
-def _of_websocket(one: Taped) -> Recording:
+def _of_websocket(exchange: Taped) -> Recording:
     """However it ended. Extensions are undone, pings and pongs left out."""
-    moved = [sum([len(piece.data) for piece in one.pieces if piece.is_up == is_up])
+    moved = [sum([len(piece.data) for piece in exchange.pieces if piece.is_up == is_up])
              for is_up in (True, False)]
-    if one.was_cut or not one.up_head or not one.down_head:
+    if exchange.was_cut or not exchange.up_head or not exchange.down_head:
         raise NotWhole("the ring had no room for all of it")
-    if moved != [one.up_bytes, one.down_bytes]:
+    if moved != [exchange.up_bytes, exchange.down_bytes]:
         raise NotWhole("its messages are longer than recording_body")
-    found, state = read_messages(one.pieces, one.down_head)
-    if state is not None or any(message.state for message in found):
+    messages, state = read_messages(exchange.pieces, exchange.down_head)
+    if state is not None or any(message.state for message in messages):
         raise NotWhole("its messages cannot be read")
-    status, reason, protocol, fields = read_response(one.down_head)
+    status, reason, protocol, fields = read_response(exchange.down_head)
     return Recording(
         request=read_request(
-            one.up_head, "https" if one.is_intercepted else "http", one.host, one.port),
+            exchange.up_head, "https" if exchange.is_intercepted else "http",
+            exchange.host, exchange.port),
         response=Response(
             status=status, reason=reason, protocol=protocol, fields=fields,
-            head_us=max(0, one.wait_us), messages=tuple(
-                _message(message, max(0, one.pieces[message.piece].at_us
-                                      - one.head_at_us))
-                for message in found if message.kind not in ("ping", "pong"))),
-        created_us=one.begun_us, owner=owner_of(one.user))
+            head_us=max(0, exchange.wait_us), messages=tuple(
+                _message(message, max(0, exchange.pieces[message.piece].at_us
+                                      - exchange.head_at_us))
+                for message in messages if message.kind not in ("ping", "pong"))),
+        created_us=exchange.begun_us, owner=owner_of(exchange.user))
 
 
 def _message(message: Passed, at_us: int) -> Message:
@@ -215,16 +222,16 @@ def unframe(pieces: Iterable[tuple[int, bytes]]
             ) -> tuple[list[tuple[int, bytes]], Fields]:
     """The content of a body in chunks, each piece with its number, and its trailers.
     Raises NotWhole."""
-    found, trailers, ended = read_chunks(pieces)
+    content, trailers, ended = read_chunks(pieces)
     if not ended:
         raise NotWhole("the last chunk is missing")
-    return found, trailers
+    return content, trailers
 
 
 def read_chunks(pieces: Iterable[tuple[int, bytes]]
                 ) -> tuple[list[tuple[int, bytes]], Fields, bool]:
     """As `unframe`, and whether the last chunk is there."""
-    found: list[tuple[int, bytes]] = []
+    content: list[tuple[int, bytes]] = []
     line = bytearray()                       # of a size, or of the trailers
     left, behind, trailers = 0, 0, list[tuple[str, str]]()
     is_last = ended = False
@@ -235,7 +242,7 @@ def read_chunks(pieces: Iterable[tuple[int, bytes]]
                 raise NotWhole("bytes follow the last chunk")
             if left:
                 data = piece[at:at + left]
-                found.append((number, data))
+                content.append((number, data))
                 at += len(data)
                 left -= len(data)
                 behind = 0 if left else 1    # its line's end
@@ -259,4 +266,4 @@ def read_chunks(pieces: Iterable[tuple[int, bytes]]
                 trailers.append((name, value.strip(" \t")))
             else:
                 ended = True
-    return found, tuple(trailers), ended
+    return content, tuple(trailers), ended

@@ -112,8 +112,8 @@ class RecordingWriter(Writer):
 
     def tell_workers(self) -> None:
         fails = self._recorder is not None and self._recorder.fails
-        for one in self._rings:
-            one.set_failing(fails)
+        for ring in self._rings:
+            ring.set_failing(fails)
 
 
 if __name__ == "__main__":
