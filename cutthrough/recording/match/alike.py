@@ -56,19 +56,19 @@ class Alike:
             self._reader.key.body != "raw" and self._is_same(here, there))
 
     def _is_same(self, here: bytes, there: bytes) -> bool:
-        reader, (one, two) = self._read(here, there)
-        base, parts = reader.read(one, recorded=False)
-        wanted, least = reader.read(two, recorded=True)
+        reader, (request, other) = self._read(here, there)
+        base, parts = reader.read(request, recorded=False)
+        wanted, least = reader.read(other, recorded=True)
         return base == wanted and least.items() <= parts.items()
 
     def _read(self, here: bytes, there: bytes
               ) -> tuple[KeyReader, tuple[Request, Request]]:
         """Their reader, and a request in place of each message."""
         if self._plain is not None:
-            one, two = operation(here), operation(there)
-            if one is None or two is None or one[0] != two[0]:
+            sent, recorded = operation(here), operation(there)
+            if sent is None or recorded is None or sent[0] != recorded[0]:
                 return self._plain, (self._as_request(here), self._as_request(there))
-            here, there = one[1], two[1]
+            here, there = sent[1], recorded[1]
         return self._reader, (self._as_request(here), self._as_request(there))
 
     def _as_request(self, data: bytes) -> Request:
@@ -76,37 +76,37 @@ class Alike:
 
     def tell(self, here: bytes, there: bytes) -> str:
         """The differences, in words."""
-        reader, (one, two) = self._read(here, there)
+        reader, (request, other) = self._read(here, there)
         return "; ".join(list(differences(
-            one, Asked(request=two), reader, {}, (one, two)))[:3])
+            request, Asked(request=other), reader, {}, (request, other)))[:3])
 
     def take(self, here: bytes, there: bytes) -> None:
         """If they are the same: keeps the client's values ignored by the key."""
         if not self._paths or here == there:
             return
-        one, two = document(here), document(there)
-        for path in self._paths if one is not None and two is not None else ():
-            for mine, recorded in zip(values_at(one, path), values_at(two, path),
-                                      strict=False):
-                if is_identifier(mine) and is_identifier(recorded) and (
+        sent, recorded = document(here), document(there)
+        for path in self._paths if sent is not None and recorded is not None else ():
+            for value, recorded_value in zip(
+                    values_at(sent, path), values_at(recorded, path), strict=False):
+                if is_identifier(value) and is_identifier(recorded_value) and (
                         len(self.own) < MOST_OWN):
-                    self.own[path, as_key(recorded)] = mine
+                    self.own[path, as_key(recorded_value)] = value
 
     def answer(self, data: bytes) -> bytes:
         """A recorded message of the origin's, with the client's values."""
         if not self.own:
             return data
-        found = document(data)
-        if found is None:
+        message = document(data)
+        if message is None:
             return data
         changed = False
         for path in self._paths:
-            for node in nodes_at(found, path):
+            for node in nodes_at(message, path):
                 own = self.own.get((path, as_key(node.value)))
                 if own is not None and node.parent is not None:
                     node.parent.value[node.key] = own
                     changed = True
-        return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode(
+        return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode(
             errors="surrogatepass") if changed else data
 
 
@@ -135,12 +135,12 @@ def values_at(document: Any, path: str) -> list[Any]:
 
 def operation(data: bytes) -> tuple[Any, bytes] | None:
     """The type of a message, and the request of GraphQL in it; None if it is absent."""
-    found = document(data)
-    payload = found.get(PAYLOAD) if isinstance(found, dict) else None
+    message = document(data)
+    payload = message.get(PAYLOAD) if isinstance(message, dict) else None
     if not isinstance(payload, dict) or not ("query" in payload
                                              or "extensions" in payload):
         return None
-    return found.get("type"), json.dumps(payload).encode()
+    return message.get("type"), json.dumps(payload).encode()
 
 
 def is_identifier(value: Any) -> bool:

@@ -50,6 +50,6 @@ class Begins:
 
 
 def _key(request: Request, message: bytes) -> bytes:
-    made = blake2b(f"{request.host}\n{request.path}\n".encode(), digest_size=16)
-    made.update(message)
-    return made.digest()
+    hasher = blake2b(f"{request.host}\n{request.path}\n".encode(), digest_size=16)
+    hasher.update(message)
+    return hasher.digest()

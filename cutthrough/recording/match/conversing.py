@@ -14,10 +14,10 @@ from cutthrough.recording.model.recording import Message, Recording, Request
 
 
 class Setting(NamedTuple):
-    """`asked`: the client's request. `mask` removes its messages' secrets, absent
+    """`request`: the client's request. `mask` removes its messages' secrets, absent
     from recordings; `rules` make the same mask in another process."""
 
-    asked: Request
+    request: Request
     mask: Callable[[Message], Message]
     rules: bytes
     gate: Gate
@@ -40,7 +40,7 @@ class Conversing:
             try:
                 text, alike.own = await setting.gate.run(
                     setting.asker, apart.compare_messages, setting.rules, self._route,
-                    self._recorded, setting.asked, message, recorded, alike.own)
+                    self._recorded, setting.request, message, recorded, alike.own)
             except (Busy, Unread) as error:
                 return f"it was not compared: {error or 'too many others are'}"
             return text

@@ -56,7 +56,7 @@ class Serials:
         self._highest = 0
         self._last = 0
 
-    def is_one(self, number: int) -> bool:
+    def accepts(self, number: int) -> bool:
         """Whether a group may have the number of its first recording. Numbers mostly
         rise; one that was there before, and was edited perhaps, is no serial again."""
         if number <= self._highest:
@@ -149,15 +149,15 @@ class Index:
             if at not in groups:
                 self._file(whole, shape)
         known = groups.get(at)
-        is_serial = self._serials.is_one(number)
+        is_serial = self._serials.accepts(number)
         if known is None and is_serial and extra == NO_EXTRA:
             groups[at] = number
             return
         if known is None:
             known = groups[at] = {}
         elif isinstance(known, int):
-            one = Group(len(names), NO_EXTRA, known, [known])
-            known = groups[at] = {NO_EXTRA: one}
+            first_group = Group(len(names), NO_EXTRA, known, [known])
+            known = groups[at] = {NO_EXTRA: first_group}
         group = known.get(extra)
         if group is None:
             weight = len(names) + sum(map(len, extra))
@@ -211,10 +211,10 @@ class Index:
     def find(self, base: Base, parts: Parts) -> list[Group]:
         """The groups, those with the most parts first, then the oldest."""
         at = digest(base)
-        found: list[Group] = []
+        groups: list[Group] = []
         known = self._whole.get(at)
         if known is not None:
-            take(known, 0, found)
+            take(known, 0, groups)
         shapes = self._by_base.get(at)
         if shapes is not None:
             for shape in (shapes.candidates(parts) if isinstance(shapes, _Bucket)
@@ -224,10 +224,10 @@ class Index:
                     continue
                 known = self._parted.get(shape.key(at, values))
                 if known is not None:
-                    take(known, len(values), found)
-        if len(found) > 1:
-            found.sort(key=lambda group: (-group.weight, group.numbers[0]))
-        return found
+                    take(known, len(values), groups)
+        if len(groups) > 1:
+            groups.sort(key=lambda group: (-group.weight, group.numbers[0]))
+        return groups
 
 
 def take(known: int | dict[Extra, Group], weight: int, into: list[Group]) -> None:

@@ -92,9 +92,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (
             (not self.methods or request.method in self.methods)
             and (not self.hosts or any(
-                fnmatchcase(request.host, one) for one in self.hosts))
+                fnmatchcase(request.host, pattern) for pattern in self.hosts))
             and (not self.paths or any(
-                fnmatchcase(request.path, one) for one in self.paths)))
+                fnmatchcase(request.path, pattern) for pattern in self.paths)))
 
 
 class KeyReader:
@@ -116,8 +116,8 @@ class KeyReader:
             if (key.body in kinds) != bool(values):
                 raise KeyMistake(f"`{name}` and body = {' or '.join(map(repr, kinds))} "
                                  "need each other")
-        self._ignored = frozenset(one for one in key.ignored_query if "*" not in one)
-        self._globs = tuple(one for one in key.ignored_query if "*" in one)
+        self._ignored = frozenset(name for name in key.ignored_query if "*" not in name)
+        self._globs = tuple(glob for glob in key.ignored_query if "*" in glob)
         self._leaves_out = bool(key.ignored_query or key.body == "graphql")
         names = [name for name in PLAIN if name != "path" and getattr(key, name)]
         # Of two names or more it returns a tuple
@@ -167,7 +167,7 @@ class KeyReader:
     def _counting(self, pairs: Pairs, request: Request, whole: Hashable) -> Pairs:
         if self._ignored or self._globs:
             pairs = [pair for pair in pairs if pair[0] not in self._ignored and not any(
-                fnmatchcase(pair[0], one) for one in self._globs)]
+                fnmatchcase(pair[0], glob) for glob in self._globs)]
         if self.key.body == "graphql" and request.method == "GET" and (
                 isinstance(whole, tuple)):
             pairs = [pair for pair in pairs if pair[0] not in OF_GRAPHQL]
@@ -185,15 +185,15 @@ class KeyReader:
     def document(self, request: Request) -> Any:
         """The body without ignored values. Raises ValueError."""
         try:
-            found = read_json(request.body)
+            document = read_json(request.body)
         except ValueError:                   # few have a coding: nobody else looks
-            one = plain(request)
-            if one is request:
+            decoded = plain(request)
+            if decoded is request:
                 raise
-            found = read_json(one.body)
+            document = read_json(decoded.body)
         for path in self.key.ignored_paths:
-            remove(found, path)
-        return found
+            remove(document, path)
+        return document
 
     def _whole(self, request: Request) -> Hashable:
         if self._body is not None:
@@ -208,10 +208,10 @@ class KeyReader:
 
     def _partial(self, request: Request, parts: Parts, recorded: bool) -> Hashable:
         try:
-            found = flatten(self.document(request), whole=not recorded)
+            values = flatten(self.document(request), whole=not recorded)
         except ValueError:
             return digest(self.plain(request).body)
-        for path, value in found.items():
+        for path, value in values.items():
             parts["body", path] = value
         return "json"
 
@@ -224,15 +224,15 @@ class KeyReader:
                              for path in self.key.paths)
 
     def _form(self, request: Request) -> Hashable:
-        found = read_form(plain(request))
-        if isinstance(found, bytes):
-            return "multipart", digest(found)
+        form = read_form(plain(request))
+        if isinstance(form, bytes):
+            return "multipart", digest(form)
         return "form", as_text([
-            pair for pair in found if pair[0] not in self.key.ignored_form])
+            pair for pair in form if pair[0] not in self.key.ignored_form])
 
     def _regex(self, request: Request) -> Hashable:
         body = plain(request).body
-        return "regex", *(captured(body, one) for one in self.key.regexes)
+        return "regex", *(captured(body, regex) for regex in self.key.regexes)
 
     def _graphql(self, request: Request) -> Hashable:
         return "graphql", *read_operations(plain(request))

@@ -148,10 +148,10 @@ class SharedLanes:
                     "SELECT value FROM places WHERE run = ? AND lane = ? AND "
                     "name = ?", (run, key, str(sequence))):
                 lane.places[sequence] = before[str(sequence)] = value
-        for of, value in base.execute(
+        for name, value in base.execute(
                 "SELECT name, value FROM places WHERE run = ? AND lane = ? AND "
                 "name >= '=' AND name < '>'", (run, key)):
-            lane.state[of[1:]] = before[of] = value
+            lane.state[name[1:]] = before[name] = value
         return before
 
     def _keep(self, run: str, key: bytes, before: dict[str, int | str], lane: Lane
@@ -159,16 +159,16 @@ class SharedLanes:
         """Raises sqlite3.Error."""
         base = self._base
         after: dict[str, int | str] = {
-            **{str(one): place for one, place in lane.places.items()},
-            **{f"={one}": value for one, value in lane.state.items()}}
+            **{str(sequence): place for sequence, place in lane.places.items()},
+            **{f"={name}": value for name, value in lane.state.items()}}
         base.executemany(
             "INSERT INTO places (run, lane, name, value) VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET value = excluded.value",
-            [(run, key, of, value) for of, value in after.items()
-             if before.get(of) != value])
+            [(run, key, name, value) for name, value in after.items()
+             if before.get(name) != value])
         base.executemany(
             "DELETE FROM places WHERE run = ? AND lane = ? AND name = ?",
-            [(run, key, of) for of in before.keys() - after.keys()])
+            [(run, key, name) for name in before.keys() - after.keys()])
         self._moves += 1
         if self._moves % PRUNE_EACH == 0:
             base.execute("DELETE FROM places WHERE at <= (SELECT max(at) FROM "

@@ -122,7 +122,7 @@ class Matcher:
             self._read_apart[number] = reading
         if extra[0] and extra[0] not in self._predicates:
             self._predicates[extra[0]] = [
-                (one.is_of_token, make_predicate(one)) for one in extra[0]]
+                (pattern.is_of_token, make_predicate(pattern)) for pattern in extra[0]]
         has_state = bool(recording.requires or recording.sets or recording.removes)
         conditional = statuses.is_conditional(recording)
         changes = self._patterned.has_any or has_state or conditional or (
@@ -167,12 +167,12 @@ class Matcher:
     def remove_below(self, number: int) -> bool:
         """Of recordings with risen numbers. If there are any, sequences begin
         anew. Returns whether there were."""
-        found = list(takewhile(number.__gt__, self._recordings))
-        for one in found:
-            self.remove(one)
-        if found:
+        numbers = list(takewhile(number.__gt__, self._recordings))
+        for lower_number in numbers:
+            self.remove(lower_number)
+        if numbers:
             self.rewind()
-        return found != []
+        return numbers != []
 
     def _filed(self, recording: Recording, reading: Reading | None
                ) -> tuple[Index, Base, Parts, Extra]:
@@ -239,14 +239,14 @@ class Matcher:
             reading = self.read(request)
         drawn = self.draw(
             request, reading, lane, offers=offers, holds=holds, reader=reader)
-        found = self.take(drawn) if isinstance(drawn, Draw) else drawn
-        if isinstance(found, Match):
-            return found
+        result = self.take(drawn) if isinstance(drawn, Draw) else drawn
+        if isinstance(result, Match):
+            return result
         if not explain:
-            return Miss(found.reason)
-        found = self.explain(request, reading, found, offers=offers, admits=admits)
-        return found if found.likely is None else Miss(
-            found.reason, self.nearest(reading.request, found.likely))
+            return Miss(result.reason)
+        result = self.explain(request, reading, result, offers=offers, admits=admits)
+        return result if result.likely is None else Miss(
+            result.reason, self.nearest(reading.request, result.likely))
 
     def draw(self, request: Request, reading: Reading, lane: str = "", *,
              offers: bool = False, holds: Mapping[Pattern, bool] = _NOTHING,
@@ -271,8 +271,8 @@ class Matcher:
             return Match(_DECODE(self._recordings[groups[0].numbers[0]]), route, 0, 1,
                          route.after == "repeat")
         if self._shared is not None:         # others are added meanwhile
-            groups = [Group(one.weight, one.extra, one.serial, one.numbers[:])
-                      for one in groups]
+            groups = [Group(group.weight, group.extra, group.serial, group.numbers[:])
+                      for group in groups]
         return Draw(lane, groups, route)
 
     @property
@@ -284,20 +284,21 @@ class Matcher:
         """Raises KeyError if a recording was deleted since then."""
         groups, route = draw.groups, draw.route
         if self._shared is None:
-            held = self._own.lane(draw.lane)
-            found = self._choose(groups, route, held)
+            lane = self._own.lane(draw.lane)
+            choice = self._choose(groups, route, lane)
         else:
-            with self._shared(draw.lane, [one.numbers[0] for one in groups]) as held:
-                found = self._choose(groups, route, held)
-        if isinstance(found, Match):
-            return found
-        if found is not None:
-            count = len(found.numbers)
-            return Miss(f"recording {found.numbers[-1]} matches, and has been "
+            with self._shared(
+                    draw.lane, [group.numbers[0] for group in groups]) as lane:
+                choice = self._choose(groups, route, lane)
+        if isinstance(choice, Match):
+            return choice
+        if choice is not None:
+            count = len(choice.numbers)
+            return Miss(f"recording {choice.numbers[-1]} matches, and has been "
                         f"replayed as often as it was recorded: {count} "
                         f"{'time' if count == 1 else 'times'}")
         reason = "no recording matches" if self._recordings else "nothing is recorded"
-        return Miss(reason, likely=Likely([], dict(held.state)))
+        return Miss(reason, likely=Likely([], dict(lane.state)))
 
     def explain(self, request: Request, reading: Reading, miss: Miss, *,
                 offers: bool = False, admits: Admits | None = None) -> Miss:
@@ -318,11 +319,11 @@ class Matcher:
 
     def _readable(self, groups: Iterable[Group], reader: Reader) -> Iterator[Group]:
         owners = self._owners
-        for one in groups:
-            numbers = [number for number in one.numbers
+        for group in groups:
+            numbers = [number for number in group.numbers
                        if may_read(owners.get(number, ""), reader)]
             if numbers:
-                yield Group(one.weight, one.extra, one.serial, numbers)
+                yield Group(group.weight, group.extra, group.serial, numbers)
 
     def route(self, request: Request) -> Route:
         return self._line(request).route
@@ -335,7 +336,7 @@ class Matcher:
                       reader: Reader | None = None) -> tuple[list[Recording], bool]:
         """Those of its host and path if the request begins with this message, the
         oldest first; whether these are all. Bounded: the process waits for it."""
-        found: list[Recording] = []
+        recordings: list[Recording] = []
         size = 0
         numbers = self._begins.find(request, begin) if begin else numbers_of(
             self._places.get(request.host, {}).get(request.path, ()))
@@ -345,10 +346,10 @@ class Matcher:
                 continue
             packed = self._recordings[number]
             size += len(packed)
-            if found and (len(found) >= MOST_READ or size > MOST_READ_BYTES):
-                return found, False
-            found.append(_DECODE(packed))
-        return found, True
+            if recordings and (len(recordings) >= MOST_READ or size > MOST_READ_BYTES):
+                return recordings, False
+            recordings.append(_DECODE(packed))
+        return recordings, True
 
     def numbers(self) -> list[int]:
         return list(self._recordings)
@@ -382,9 +383,9 @@ class Matcher:
         for group in groups:
             if any(lane.state.get(name) != value for name, value in group.extra[1]):
                 continue
-            found = self._take(group, lane, route)
-            if found is not None:
-                return found
+            match = self._take(group, lane, route)
+            if match is not None:
+                return match
             used_up = group
         return used_up
 

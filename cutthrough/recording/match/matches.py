@@ -61,7 +61,7 @@ class Miss(msgspec.Struct, frozen=True):
         """All of it."""
         if self.nearest is None:
             return f"{self.reason}: {self.details}" if self.details else self.reason
-        one = self.nearest.recording
-        return (f"{self.reason}; the nearest is recording {one.number}, "
-                f"{one.request.method} {veil(one.request.url)}: "
+        recording = self.nearest.recording
+        return (f"{self.reason}; the nearest is recording {recording.number}, "
+                f"{recording.request.method} {veil(recording.request.url)}: "
                 f"{'; '.join(self.nearest.differences)}")

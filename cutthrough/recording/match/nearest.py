@@ -99,14 +99,14 @@ def find_likely(request: Request, key: Key, recordings: Mapping[int, bytes],
         # Stable: among those alike, the likeliest path stays first
         numbers = heapq.nsmallest(MOST_COMPARED, numbers, lambda number: unlike(
             request, _GLANCE(recordings[number]).request, key))
-    found: list[Asked] = []
+    likely: list[Asked] = []
     left = MOST_BYTES
     for number in numbers:
         if left <= 0:
             break
-        found.append(asked := _DECODE(recordings[number]))
-        left -= len(request.body) + len(asked.request.body)
-    return found
+        likely.append(recording := _DECODE(recordings[number]))
+        left -= len(request.body) + len(recording.request.body)
+    return likely
 
 
 def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
@@ -117,22 +117,23 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
     route = route_of(request)
     here = reader.plain(request)
     left = MOST_BYTES
-    for asked in likely:
+    for recording in likely:
         if left <= 0:                        # of what codings stand for
             break
-        there = reader.plain(asked.request)
+        there = reader.plain(recording.request)
         left -= len(here.body) + len(there.body)
-        found = list(differences(request, asked, reader, state, (here, there)))
-        if not asked.patterns and (other := route_of(asked.request)) is not route:
-            found.insert(0, f"route: {_named(route)}, of the recording {_named(other)}")
-        if best is None or len(found) < best[0]:
-            best = len(found), asked, found
+        texts = list(differences(request, recording, reader, state, (here, there)))
+        if not recording.patterns and (
+                other := route_of(recording.request)) is not route:
+            texts.insert(0, f"route: {_named(route)}, of the recording {_named(other)}")
+        if best is None or len(texts) < best[0]:
+            best = len(texts), recording, texts
     if best is None:
         return None
-    _, asked, found = best
-    if len(found) > MOST_SAID:
-        found[MOST_SAID:] = [f"{len(found) - MOST_SAID} more"]
-    return Nearest(asked, tuple(found))
+    _, recording, texts = best
+    if len(texts) > MOST_SAID:
+        texts[MOST_SAID:] = [f"{len(texts) - MOST_SAID} more"]
+    return Nearest(recording, tuple(texts))
 
 
 def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Admits
@@ -140,10 +141,10 @@ def admitted(numbers: Iterable[int], recordings: Mapping[int, bytes], admits: Ad
     """Those that the user might request; beyond MOST_ASKED questions, none."""
     known: dict[tuple[str, str, str, int, str], bool] = {}
     for number in numbers:
-        one = _GLANCE(recordings[number]).request
-        place = one.method, one.scheme, one.host, one.port, one.path
+        glance = _GLANCE(recordings[number]).request
+        place = glance.method, glance.scheme, glance.host, glance.port, glance.path
         if place not in known and len(known) < MOST_ASKED:
-            known[place] = admits(one)
+            known[place] = admits(glance)
         if known.get(place):
             yield number
 
@@ -180,11 +181,11 @@ def candidates(request: Request, places: Places, key: Key) -> Iterator[int]:
                 yield from numbers_of(paths[path])
         return
     hosts = list(islice(places.values(), MOST_PATHS))
-    for found in hosts:
-        if request.path in found:
-            yield from numbers_of(found[request.path])
-    for found in hosts:
-        for numbers in found.values():
+    for host_paths in hosts:
+        if request.path in host_paths:
+            yield from numbers_of(host_paths[request.path])
+    for host_paths in hosts:
+        for numbers in host_paths.values():
             yield from numbers_of(numbers)
 
 
@@ -210,14 +211,15 @@ def differences(request: Request, recording: Asked, reader: KeyReader,
 
 def _patterns(request: Request, patterns: tuple[Pattern, ...]) -> Iterator[str]:
     subject = Subject(request)
-    for one in patterns:
-        if one.how not in OF_TOKENS and not make_predicate(one)(subject):
-            name = f"{one.part} {one.key}".rstrip()
-            found = subject.text(one)
-            text = None if found is None else found.text
-            here = (f"{len(request.body)} bytes" if one.part == "body" and text and not
-                    _is_text(text) else show(text))
-            yield f"{name}: {here}, wanted {one.how} {show(one.value)}"
+    for pattern in patterns:
+        if pattern.how not in OF_TOKENS and not make_predicate(pattern)(subject):
+            name = f"{pattern.part} {pattern.key}".rstrip()
+            subject_text = subject.text(pattern)
+            text = None if subject_text is None else subject_text.text
+            is_binary = (pattern.part == "body" and text is not None
+                         and not _is_text(text))
+            here = f"{len(request.body)} bytes" if is_binary else show(text)
+            yield f"{name}: {here}, wanted {pattern.how} {show(pattern.value)}"
 
 
 def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
@@ -235,10 +237,10 @@ def _by_key(request: Request, other: Request, reader: KeyReader) -> Iterator[str
 
 
 def _values(request: Request, reader: KeyReader) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in reader.pairs(request):
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def _query(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
@@ -267,29 +269,31 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
         same = here[-1] == there[-1]
     if same:
         return
-    found = None
+    texts = None
     try:
         if key.body in ("json", "partial_json"):
-            found = list(_documents(reader.document(request), reader.document(other),
+            texts = list(_documents(reader.document(request), reader.document(other),
                                     partial))
         elif key.body == "graphql":
-            found = list(_operations(_read_operations(request),
+            texts = list(_operations(_read_operations(request),
                                      _read_operations(other)))
         elif key.body == "jsonpath":
-            one, two = reader.document(request), reader.document(other)
-            found = [f"body {path}: {show(canonical(select(one, path)), quoted=True)}, "
-                     f"recorded {show(canonical(select(two, path)), quoted=True)}"
-                     for path in key.paths if select(one, path) != select(two, path)]
+            sent, recorded = reader.document(request), reader.document(other)
+            texts = [
+                f"body {path}: {show(canonical(select(sent, path)), quoted=True)}, "
+                f"recorded {show(canonical(select(recorded, path)), quoted=True)}"
+                for path in key.paths if select(sent, path) != select(recorded, path)]
         elif key.body == "xpath":
             roots = root_of(request), root_of(other)
-            found = [f"body {path}: {show(str(one))}, recorded {show(str(two))}"
-                     for path in key.paths for one, two in [
-                         [select_xml(root, path) for root in roots]] if one != two]
+            texts = [f"body {path}: {show(str(sent))}, recorded {show(str(recorded))}"
+                     for path in key.paths for sent, recorded in [
+                         [select_xml(root, path) for root in roots]]
+                     if sent != recorded]
         elif key.body == "form":
-            found = list(_forms(plain(request), plain(other), key.ignored_form))
+            texts = list(_forms(plain(request), plain(other), key.ignored_form))
     except ValueError:
         pass
-    yield from found or [_bytes(request, other)]
+    yield from texts or [_bytes(request, other)]
 
 
 def _read_operations(request: Request) -> list[tuple[str, str, str]]:
@@ -317,28 +321,28 @@ def _operations(here: list[tuple[str, str, str]], there: list[tuple[str, str, st
 
 def _documents(here: Any, there: Any, partial: bool, of: str = "body"
                ) -> Iterator[str]:
-    one, two = (flatten(document, whole=True) for document in (here, there))
-    for path in two if partial else {**two, **one}:
-        if one.get(path) != two.get(path):
+    sent, recorded = (flatten(document, whole=True) for document in (here, there))
+    for path in recorded if partial else {**recorded, **sent}:
+        if sent.get(path) != recorded.get(path):
             # The content of an absent list or object need not be named
-            if path and not (path[:-1] in one and path[:-1] in two):
+            if path and not (path[:-1] in sent and path[:-1] in recorded):
                 continue
-            yield (f"{of} {show_path(path)}: {show(one.get(path), quoted=True)}, "
-                   f"recorded {show(two.get(path), quoted=True)}")
+            yield (f"{of} {show_path(path)}: {show(sent.get(path), quoted=True)}, "
+                   f"recorded {show(recorded.get(path), quoted=True)}")
 
 
 def _forms(request: Request, other: Request, ignored: tuple[str, ...]
            ) -> Iterator[str]:
-    one, two = read_form(request), read_form(other)
-    if isinstance(one, bytes) or isinstance(two, bytes) or not all(
+    sent, recorded = read_form(request), read_form(other)
+    if isinstance(sent, bytes) or isinstance(recorded, bytes) or not all(
             _is_text(each.body.decode(errors="replace")) for each in (request, other)):
         return
     here: dict[str, list[str]] = {}
     there: dict[str, list[str]] = {}
-    for pairs, found in ((one, here), (two, there)):
+    for pairs, values in ((sent, here), (recorded, there)):
         for name, value in pairs:
             if name not in ignored:
-                found.setdefault(name, []).append(value)
+                values.setdefault(name, []).append(value)
     for name in {**there, **here}:
         if here.get(name) != there.get(name):
             yield (f"form key {_name(name)}: {_joined(here.get(name))}, "
@@ -354,14 +358,16 @@ def _bytes(request: Request, other: Request) -> str:
     sizes = f"body: {len(here)} bytes, recorded {len(there)}"
     if b"[redacted:" in here or b"[redacted:" in there:
         return sizes                         # where hashes differ is not said either
-    at = next((number for number, (one, two) in enumerate(
-        zip(here, there, strict=False)) if one != two), min(len(here), len(there)))
+    at = next((number for number, (byte, other_byte) in enumerate(
+        zip(here, there, strict=False)) if byte != other_byte),
+        min(len(here), len(there)))
     return f"{sizes}, which differ at byte {at}"
 
 
 def _is_text(text: str) -> bool:
-    return all((one.isprintable() and one != "\ufffd") or one in "\t\r\n"
-               for one in text[:MOST_VALUE])
+    return all(
+        (character.isprintable() and character != "\ufffd") or character in "\t\r\n"
+        for character in text[:MOST_VALUE])
 
 
 def _name(text: str) -> str:

@@ -135,18 +135,18 @@ def _text_of(request: Request, pattern: Pattern) -> str | None:
         return (decode_xml(body) if pattern.how in OF_XML else
                 body.decode(errors="replace"))
     if pattern.part == "query" and pattern.key:
-        found = parts_of(request).get(("query", pattern.key))
-        return None if found is None else str(found)
+        value = parts_of(request).get(("query", pattern.key))
+        return None if value is None else str(value)
     return str(getattr(request, pattern.part))
 
 
 def read_pairs(request: Request) -> Pairs:
     """Of a form, in its body. An upload has none."""
     try:
-        found = read_form(plain(request))
+        form = read_form(plain(request))
     except ValueError:
         return []
-    return [] if isinstance(found, bytes) else found
+    return [] if isinstance(form, bytes) else form
 
 
 def make_predicate(pattern: Pattern) -> Predicate:
@@ -173,9 +173,10 @@ def _step(name: str) -> Callable[[Text], Text | None]:
     compile_path(name)
 
     def take(text: Text) -> Text | None:
-        found = [] if text.document is Text else select(text.document, name)
-        return Text(found[0] if isinstance(found[0], str) else canonical(found[0])) if (
-            found) else None
+        values = [] if text.document is Text else select(text.document, name)
+        if not values:
+            return None
+        return Text(values[0] if isinstance(values[0], str) else canonical(values[0]))
 
     return take
 
@@ -194,16 +195,16 @@ def _negate(pattern: Pattern) -> Asks:
 def _array(pattern: Pattern) -> Asks:
     """`value`: JSON with `values`, and what does not count of hoverfly's
     `ignoreUnknown`, `ignoreOrder` and `ignoreOccurrences`."""
-    given = read_json(pattern.value.encode())
-    values = [str(value) for value in given["values"]]
-    unknown, order, occurrences = (given.get(f"ignore{name}") is True for name in (
+    options = read_json(pattern.value.encode())
+    values = [str(value) for value in options["values"]]
+    unknown, order, occurrences = (options.get(f"ignore{name}") is True for name in (
         "Unknown", "Order", "Occurrences"))
 
     def matches(text: Text) -> bool:
-        found = text.text.split(";")
-        rest, counts = iter(found), Counter(found)
+        items = text.text.split(";")
+        rest, counts = iter(items), Counter(items)
         return (
-            (unknown or set(found) <= set(values))
+            (unknown or set(items) <= set(values))
             and (occurrences or all(
                 counts[value] == count for value, count in Counter(values).items()))
             # As a subsequence: `in` goes on after its last match
@@ -264,14 +265,14 @@ def _claims(text: str) -> str:
     parts = (rest.strip() if word.lower() == "bearer" else text.strip()).split(".")
     if len(parts) != 3:
         return ""
-    found = {}
+    claims = {}
     for name, part in zip(("header", "payload"), parts, strict=False):
         try:
-            found[name] = read_json(base64.b64decode(
+            claims[name] = read_json(base64.b64decode(
                 part + "=" * (-len(part) % 4), b"-_", validate=True))
         except (binascii.Error, ValueError):
             continue                         # as hoverfly does
-    return json.dumps(found)
+    return json.dumps(claims)
 
 
 def _jwt(pattern: Pattern) -> Asks:

@@ -37,10 +37,10 @@ def _matcher_of(rules: bytes) -> Matcher:
     return Matcher(routes, Masker(redaction, key).request if redaction else None)
 
 
-def _masked(rules: bytes, asked: Request, message: Message) -> bytes:
+def _masked(rules: bytes, request: Request, message: Message) -> bytes:
     _routes, redaction, key = pickle.loads(rules)
     if redaction:
-        message = Masker(redaction, key).messages(asked)(message)
+        message = Masker(redaction, key).messages(request)(message)
     return message.data
 
 
@@ -48,9 +48,9 @@ def read(rules: bytes, request: Request, recorded: bool
          ) -> tuple[Request | None, Reading]:
     """The request without its secrets, and its reading. None: it has none; the reading
     is without a request, so that the body is not sent twice."""
-    found = _matcher_of(rules).read(request, recorded=recorded)
-    changed = None if found.request == request else found.request
-    return changed, found._replace(
+    reading = _matcher_of(rules).read(request, recorded=recorded)
+    changed = None if reading.request == request else reading.request
+    return changed, reading._replace(
         request=msgspec.structs.replace(request, body=NO_BODY, fields=()))
 
 
@@ -58,21 +58,23 @@ def ask(patterns: tuple[Pattern, ...], request: Request, whole: Request
         ) -> dict[Pattern, bool]:
     """Which hold. `whole`: with its secrets."""
     with_secrets, without = Subject(whole), Subject(request)
-    return {one: make_predicate(one)(with_secrets if one.is_of_token else without)
-            for one in patterns}
+    return {
+        pattern: make_predicate(pattern)(
+            with_secrets if pattern.is_of_token else without)
+        for pattern in patterns}
 
 
 def find_nearest(rules: bytes, request: Request, likely: Likely) -> Nearest | None:
     return _matcher_of(rules).nearest(request, likely)
 
 
-def compare_messages(rules: bytes, route: Route, recorded: Request, asked: Request,
+def compare_messages(rules: bytes, route: Route, recorded: Request, request: Request,
                      message: Message, there: bytes, own: Own
                      ) -> tuple[str | None, Own]:
     """As Alike.compare, with the client's values behind it."""
     alike = Alike(route, recorded)
     alike.own = own
-    masked = _masked(rules, asked, message)
+    masked = _masked(rules, request, message)
     return alike.compare(masked, message.data, there), alike.own
 
 

@@ -40,8 +40,8 @@ def find_conditional(index: Index, reading: Reading) -> Iterator[Group]:
     request, base = reading.request, reading.base
     if any(map(request.field, _CONDITIONS)):
         yield from index.find((*base, NOT_MODIFIED), reading.parts)
-    if asked := request.field("range"):
-        yield from index.find((*base, PARTIAL), {**reading.parts, _RANGE: asked})
+    if byte_range := request.field("range"):
+        yield from index.find((*base, PARTIAL), {**reading.parts, _RANGE: byte_range})
 
 
 def why_not(index: Index, reading: Reading, *, offers: bool) -> str:
