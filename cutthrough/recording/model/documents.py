@@ -81,16 +81,16 @@ def read_operations(request: Request) -> list[tuple[str, str, str]]:
     Raises ValueError if there is no operation."""
     kind = request.field("content-type").partition(";")[0].strip().lower()
     if request.method == "GET":
-        given = dict(split_pairs(request.query))
+        parameters = dict(split_pairs(request.query))
         for name in ("variables", "extensions"):
-            if name in given:
-                given[name] = read_json(given[name].encode())
-        items: Any = [given]
+            if name in parameters:
+                parameters[name] = read_json(parameters[name].encode())
+        items: Any = [parameters]
     elif kind == "application/graphql" and request.body:
         items = [{"query": request.body.decode()}]
     else:
-        found = read_json(request.body)
-        items = found if isinstance(found, list) else [found]
+        document = read_json(request.body)
+        items = document if isinstance(document, list) else [document]
     return list(_operations(items))
 
 

@@ -18,29 +18,29 @@ class Echoes(echoes.Echoes):
     def chunks(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         """Pieces of a body without a coding; the same object if no secret is there. A
         split secret stands at its former end."""
-        body = b"".join([one.data for one in chunks])
+        body = b"".join([chunk.data for chunk in chunks])
         if not self.has(body):
             return chunks
         if len(body) * len(self._found) > MOST_WORK:
             return (Chunk(chunks[-1].at_us, self.cut(body)),)
-        ends = list(accumulate(len(one.data) for one in chunks))
-        made, number = [bytearray() for _ in chunks], 0
+        ends = list(accumulate(len(chunk.data) for chunk in chunks))
+        pieces, number = [bytearray() for _ in chunks], 0
         for begin, end, instead in self._pieces(body):
             while begin < end:
                 while ends[number] <= begin or (
                         instead is not None and ends[number] < end):
                     number += 1
                 upto = min(end, ends[number])
-                made[number] += body[begin:upto] if instead is None else instead
+                pieces[number] += body[begin:upto] if instead is None else instead
                 begin = upto
-        found = tuple(Chunk(one.at_us, bytes(data))
-                      for one, data in zip(chunks, made, strict=True) if data)
-        return chunks if found == chunks else found
+        changed = tuple(Chunk(chunk.at_us, bytes(data))
+                        for chunk, data in zip(chunks, pieces, strict=True) if data)
+        return chunks if changed == chunks else changed
 
     def fields(self, fields: Fields) -> Fields:
         """The same object if no secret is there."""
-        made = tuple((name, self.text(value)) for name, value in fields)
-        return fields if made == fields else made
+        masked = tuple((name, self.text(value)) for name, value in fields)
+        return fields if masked == fields else masked
 
     def _instead(self, data: bytes) -> bytes:
         assert self._value is not None
@@ -48,8 +48,8 @@ class Echoes(echoes.Echoes):
 
     def message(self, message: Message) -> Message:
         """The same object if no secret is there."""
-        made = self.cut(message.data)
-        if self.has_wide(made):
-            made = self._instead(made)
-        return message if made is message.data else msgspec.structs.replace(
-            message, data=made)
+        data = self.cut(message.data)
+        if self.has_wide(data):
+            data = self._instead(data)
+        return message if data is message.data else msgspec.structs.replace(
+            message, data=data)

@@ -21,7 +21,7 @@ def read_events(response: Response) -> list[Message]:
         return []
     body = response.body
     ends = list(accumulate(len(chunk.data) for chunk in response.chunks))
-    found: list[Message] = []
+    events: list[Message] = []
     data: list[bytes] = []
     event, identifier = "", ""
     at = len(_MARK) if body.startswith(_MARK) else 0
@@ -41,7 +41,7 @@ def read_events(response: Response) -> list[Message]:
         if data:
             # The end of the line's text: an LF behind a CR may come later
             at_us = response.chunks[bisect_left(ends, match.end(1) + 1)].at_us
-            found.append(Message(at_us, False, "event", b"\n".join(data),
-                                 event=event or "message", id=identifier))
+            events.append(Message(at_us, False, "event", b"\n".join(data),
+                                  event=event or "message", id=identifier))
         data, event = [], ""
-    return found
+    return events

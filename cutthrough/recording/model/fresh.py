@@ -50,7 +50,7 @@ def refresh(recording: Recording, kinds: Iterable[str], ids: tuple[str, ...],
                        for name, value in fields)
     if "cookies" in kinds:
         fields = tuple((name, _EXPIRES.sub(
-            lambda found: found[1] + move(found[2], passed), value)
+            lambda match: match[1] + move(match[2], passed), value)
             if name.lower() == "set-cookie" else value) for name, value in fields)
     response = msgspec.structs.replace(response, fields=fields)
     if ids:
@@ -62,8 +62,8 @@ def recorded_at(recording: Recording, now: datetime) -> datetime:
     try:
         return _read_date(recording.response.field("date"))
     except ValueError:
-        made_us = recording.created_us
-        return datetime.fromtimestamp(made_us / 1e6, UTC) if made_us else now
+        created_us = recording.created_us
+        return datetime.fromtimestamp(created_us / 1e6, UTC) if created_us else now
 
 
 def move(text: str, passed: timedelta) -> str:
@@ -78,40 +78,40 @@ def move(text: str, passed: timedelta) -> str:
 def _read_date(text: str) -> datetime:
     """Raises ValueError. Cookies have dashes in their dates."""
     try:
-        found = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except (TypeError, OverflowError) as error:
         raise ValueError(str(error)) from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
 
 
 def renew(response: Response, ids: tuple[str, ...]) -> Response:
     """With other identifiers; equal identifiers stay equal."""
     response = without_coding(response)
-    names = {one.lower() for one in ids if not one.startswith("$")}
-    paths = [one for one in ids if one.startswith("$")]
+    names = {name.lower() for name in ids if not name.startswith("$")}
+    paths = [path for path in ids if path.startswith("$")]
     known = {value: make_id(value) for name, value in response.fields
              if name.lower() in names and len(value) >= LEAST_ID}
     body = response.body
     for document in documents(response, body) if paths else ():
         for path in paths:
-            for found in values_at(document, path):
-                text = str(found) if isinstance(found, int | str) else ""
+            for value in values_at(document, path):
+                text = str(value) if isinstance(value, int | str) else ""
                 if len(text) >= LEAST_ID and len(known) < MOST_IDS:
                     known.setdefault(text, make_id(text))
     if not known:
         return response
     pattern = re.compile("|".join(
-        re.escape(one) for one in sorted(known, key=len, reverse=True)))
+        re.escape(identifier) for identifier in sorted(known, key=len, reverse=True)))
 
     def replaced(text: str) -> str:
-        return pattern.sub(lambda found: known[found[0]], text)
+        return pattern.sub(lambda match: known[match[0]], text)
 
-    made = replaced(body.decode("latin-1")).encode("latin-1")
-    ends = [0, *accumulate(len(one.data) for one in response.chunks)]
+    content = replaced(body.decode("latin-1")).encode("latin-1")
+    ends = [0, *accumulate(len(chunk.data) for chunk in response.chunks)]
     fields: Fields = tuple((name, replaced(value)) for name, value in response.fields)
     return msgspec.structs.replace(response, fields=fields, chunks=tuple(
-        msgspec.structs.replace(one, data=made[begin:end])
-        for one, (begin, end) in zip(response.chunks, pairwise(ends), strict=True)))
+        msgspec.structs.replace(chunk, data=content[begin:end])
+        for chunk, (begin, end) in zip(response.chunks, pairwise(ends), strict=True)))
 
 
 def values_at(document: Any, path: str) -> list[Any]:
@@ -154,17 +154,17 @@ def make_id(old: str) -> str:
     if _UUID.fullmatch(old):
         made_uuid = str(uuid.uuid4())
         return made_uuid.upper() if old.isupper() else made_uuid
-    found = _PREFIX.match(old)
-    prefix = found[0] if found else ""
+    match = _PREFIX.match(old)
+    prefix = match[0] if match else ""
     rest = old[len(prefix):]
-    words = {one for one in rest if one.isalnum()}
-    digits = next((sorted(one) for one in _HEX if words <= one), None)
-    made = []
-    for one in rest:
-        of = next((kind for kind in _CLASSES if one in kind), "")
-        if of and digits and not rest.isdigit():
-            of = "".join(digits)
-        made.append(secrets.choice(of) if of else one)
-    if made and made[0] == "0" and rest[0] != "0" and rest.isdigit():
-        made[0] = "1"                        # a number in JSON
-    return prefix + "".join(made)
+    words = {character for character in rest if character.isalnum()}
+    digits = next((sorted(alphabet) for alphabet in _HEX if words <= alphabet), None)
+    characters = []
+    for character in rest:
+        alphabet = next((kind for kind in _CLASSES if character in kind), "")
+        if alphabet and digits and not rest.isdigit():
+            alphabet = "".join(digits)
+        characters.append(secrets.choice(alphabet) if alphabet else character)
+    if characters and characters[0] == "0" and rest[0] != "0" and rest.isdigit():
+        characters[0] = "1"                  # a number in JSON
+    return prefix + "".join(characters)

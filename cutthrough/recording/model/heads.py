@@ -18,7 +18,7 @@ _ITSELF = ("keep-alive", "upgrade")       # that are in _HOP
 _NO_BODY = (204, 304)
 # Not of gRPC-Web: its request is sent before the answer
 _CALL = re.compile(r"\r\ncontent-type:[ \t]*application/grpc[ \t]*[+;\r]", re.I)
-_PHRASES = {int(one): one.phrase for one in HTTPStatus}
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
 # The readings of heads, and of requests' heads without their first line. In a batch
@@ -38,15 +38,15 @@ def read_request(head: str, scheme: str, host: str, port: int, body: bytes = b""
 
 
 def _of_request(lines: str, known: Known | None) -> Fields:
-    made: Fields | None = None if known is None else known.get(lines)
-    if made is None:
-        found = _end_to_end(lines)
-        if found and found[-1][0].lower() == "via":
-            del found[-1]
-        made = tuple([one for one in found if one[0].lower() != "host"])
+    fields: Fields | None = None if known is None else known.get(lines)
+    if fields is None:
+        pairs = _end_to_end(lines)
+        if pairs and pairs[-1][0].lower() == "via":
+            del pairs[-1]
+        fields = tuple([pair for pair in pairs if pair[0].lower() != "host"])
         if known is not None:
-            known[lines] = made
-    return made
+            known[lines] = fields
+    return fields
 
 
 def is_call(head: str) -> bool:
@@ -57,15 +57,15 @@ def is_call(head: str) -> bool:
 def read_response(head: str, known: Known | None = None
                   ) -> tuple[int, str, str, Fields]:
     """Status, reason, protocol and fields."""
-    made: tuple[int, str, str, Fields] | None = (
+    reading: tuple[int, str, str, Fields] | None = (
         None if known is None else known.get(head))
-    if made is None:
+    if reading is None:
         protocol, _, rest = head[:head.index("\r\n")].partition(" ")
         status, _, reason = rest.partition(" ")
-        made = int(status), reason, protocol, tuple(_end_to_end(head))
+        reading = int(status), reason, protocol, tuple(_end_to_end(head))
         if known is not None:
-            known[head] = made
-    return made
+            known[head] = reading
+    return reading
 
 
 def end_to_end(fields: Iterable[tuple[str, str]]) -> Fields:
@@ -75,18 +75,18 @@ def end_to_end(fields: Iterable[tuple[str, str]]) -> Fields:
 
 
 def _end_to_end(head: str) -> list[tuple[str, str]]:
-    found, named = [], ""
+    fields, named = [], ""
     for line in head.split("\r\n")[1:]:
         name, colon, value = line.partition(":")
         kind = name.lower()
         if kind == "connection":
             named += f",{value}"
         elif colon and kind not in _HOP:
-            found.append((name, value.strip(" \t")))
+            fields.append((name, value.strip(" \t")))
     if named and named.lower().strip(", \t") not in _ITSELF:
-        options = {one.strip().lower() for one in named.split(",")}
-        return [one for one in found if one[0].lower() not in options]
-    return found
+        options = {option.strip().lower() for option in named.split(",")}
+        return [field for field in fields if field[0].lower() not in options]
+    return fields
 
 
 def has_body(method: str, status: int) -> bool:
@@ -106,7 +106,8 @@ def build_head(response: Response, method: str, minor: int) -> tuple[bytes, bool
     elif length and not length.isdigit():
         drops = True
     if drops:
-        fields = tuple(one for one in fields if one[0].lower() != "content-length")
+        fields = tuple(
+            field for field in fields if field[0].lower() != "content-length")
     lines = "\r\n".join(map(": ".join, fields)) + "\r\n" if fields else ""
     reason = response.reason or _PHRASES.get(status, "")
     text = f"HTTP/1.1 {status} {reason}\r\n{lines}{framing}\r\n"
@@ -142,5 +143,5 @@ def build_body(response: Response, method: str, chunked: bool) -> bytes:
         return b""
     if not chunked:
         return response.body
-    pieces = [one.data for one in response.chunks if one.data]
+    pieces = [chunk.data for chunk in response.chunks if chunk.data]
     return b"".join(map(frame, pieces)) + build_trailers(response.trailers)

@@ -75,9 +75,9 @@ class Masker:
             return text
         if not self._key:
             return REDACTED
-        found = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
-                                digest_size=8)
-        return f"[redacted:{found.hexdigest()}]"
+        mac = hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._key,
+                              digest_size=8)
+        return f"[redacted:{mac.hexdigest()}]"
 
     def request(self, request: Request) -> Request:
         fields = self.fields(request.fields)
@@ -93,10 +93,11 @@ class Masker:
         """With the values that its answer may repeat; None: nothing."""
         self._redactor.heard = heard = list[str]()
         try:
-            made = self.request(request)
+            masked = self.request(request)
         finally:
             self._redactor.heard = None
-        return made, None if made is request else self._echoes(request.fields, heard)
+        return masked, (
+            None if masked is request else self._echoes(request.fields, heard))
 
     def echoes(self, fields: Fields) -> Echoes | None:
         """Values that an answer to these fields may repeat; None: nothing."""
@@ -111,12 +112,12 @@ class Masker:
         if not heard:
             return None
         key = tuple(heard)
-        found = self._known_echoes.get(key)
-        if found is None:
-            found = Echoes(heard, self.value)
+        echoes = self._known_echoes.get(key)
+        if echoes is None:
+            echoes = Echoes(heard, self.value)
             if self._known is not None:
-                self._known_echoes[key] = found
-        return found or None
+                self._known_echoes[key] = echoes
+        return echoes or None
 
     def response(self, response: Response) -> Response:
         fields, chunks = self.fields(response.fields), response.chunks
@@ -152,46 +153,47 @@ class Masker:
             chunks = spread(chunks, body, find(fields, "content-type"))
         if chunks is not response.chunks:
             fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
-        made = msgspec.structs.replace(
+        changed = msgspec.structs.replace(
             response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
             messages=tuple(map(echoes.message, response.messages)),
             trailers=echoes.fields(response.trailers))
-        return response if made == response else made
+        return response if changed == response else changed
 
-    def recording(self, one: Recording) -> Recording:
-        request, echoes = self._request(one.request)
-        response = self.response(one.response)
+    def recording(self, recording: Recording) -> Recording:
+        request, echoes = self._request(recording.request)
+        response = self.response(recording.response)
         if echoes is not None:
             response = self._without(response, echoes)
-        if request is one.request and response is one.response and not one.patterns:
-            return one
+        if request is recording.request and response is recording.response and (
+                not recording.patterns):
+            return recording
         return msgspec.structs.replace(
-            one, request=request, response=response,
-            patterns=tuple(map(self._pattern, one.patterns)))
+            recording, request=request, response=response,
+            patterns=tuple(map(self._pattern, recording.patterns)))
 
-    def _pattern(self, one: Pattern) -> Pattern:
-        if one.how in OF_TOKENS:             # claims, and not the token
-            return one
+    def _pattern(self, pattern: Pattern) -> Pattern:
+        if pattern.how in OF_TOKENS:         # claims, and not the token
+            return pattern
         names = {"field": self._names, "query": self._keys, "body": self._keys}
-        if one.key and name_of(one.key) in names.get(one.part, ()):
-            if one.how in ("exact", "form"):
-                return msgspec.structs.replace(one, value=self.value(one.value))
-            return msgspec.structs.replace(one, how="glob", value="*")
-        if one.part not in ("query", "body") or (
-                one.how in ("jsonpath", "xpath")):
-            return one
-        text = self._redactor.pairs(one.value)
-        if one.part == "body":
-            made = self._redactor.body(text, "", True)
-            text = self.value(text) if made is None else made
-        return msgspec.structs.replace(one, value=text)
+        if pattern.key and name_of(pattern.key) in names.get(pattern.part, ()):
+            if pattern.how in ("exact", "form"):
+                return msgspec.structs.replace(pattern, value=self.value(pattern.value))
+            return msgspec.structs.replace(pattern, how="glob", value="*")
+        if pattern.part not in ("query", "body") or (
+                pattern.how in ("jsonpath", "xpath")):
+            return pattern
+        text = self._redactor.pairs(pattern.value)
+        if pattern.part == "body":
+            body = self._redactor.body(text, "", True)
+            text = self.value(text) if body is None else body
+        return msgspec.structs.replace(pattern, value=text)
 
     def message(self, message: Message) -> Message:
         """The same object if nothing is removed."""
         if not self.reads_bodies:
             return message
-        made = self._plain(message.data, "")
-        return msgspec.structs.replace(message, data=made)
+        data = self._plain(message.data, "")
+        return msgspec.structs.replace(message, data=data)
 
     def messages(self, request: Request) -> Callable[[Message], Message]:
         """As `message`, of the WebSocket of this request."""
@@ -217,16 +219,16 @@ class Masker:
             return fields
         if self._known is None:
             return self._fields(fields)
-        made = self._known.get(fields)
-        if made is None:
-            made = self._known[fields] = self._fields(fields)
-        return made
+        masked = self._known.get(fields)
+        if masked is None:
+            masked = self._known[fields] = self._fields(fields)
+        return masked
 
     def _fields(self, fields: Fields) -> Fields:
-        made = tuple(
+        masked = tuple(
             (name, self._secret(name, value) if name.lower() in self._names else
              self._redactor.pairs(value)) for name, value in fields)
-        return fields if made == fields else made
+        return fields if masked == fields else masked
 
     def _secret(self, name: str, value: str) -> str:
         """Of a cookie its name stays, with its lifetime and scope."""
@@ -234,9 +236,9 @@ class Masker:
             return self.value(value)
         pair, *attributes = value.split(";")
         name, equals, text = pair.partition("=") if "=" in pair else ("", "", pair)
-        kept = [one for one in attributes
-                if one.partition("=")[0].strip().lower() in _OF_COOKIES]
-        return ";".join([f"{name}{equals}{self.value(text.strip())}", *kept])
+        scope = [attribute for attribute in attributes
+                 if attribute.partition("=")[0].strip().lower() in _OF_COOKIES]
+        return ";".join([f"{name}{equals}{self.value(text.strip())}", *scope])
 
     def _coded(self, body: bytes, fields: Fields) -> tuple[bytes, Fields]:
         """The body and the fields, without a coding if the body has changed."""
@@ -244,14 +246,14 @@ class Masker:
         try:
             plain = body if coding in ("", "identity") else inflate(body, coding)
         except CodingError:
-            made = self._stand_in(body)
+            masked = self._stand_in(body)
         else:
-            made = self._plain(plain, find(fields, "content-type"))
-            if made == plain:
+            masked = self._plain(plain, find(fields, "content-type"))
+            if masked == plain:
                 return body, fields
-        if made == body:
+        if masked == body:
             return body, fields
-        return made, tuple(pair for pair in fields if pair[0].lower() not in CODED)
+        return masked, tuple(pair for pair in fields if pair[0].lower() not in CODED)
 
     def _stand_in(self, body: bytes) -> bytes:
         """Of a body as a whole."""
@@ -283,11 +285,11 @@ def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ..
     if not kind.lower().startswith("text/event-stream"):
         return (Chunk(last, body),)
     times = [chunk.at_us for chunk in chunks for _ in range(chunk.data.count(b"\n"))]
-    made: list[Chunk] = []
+    pieces: list[Chunk] = []
     for number, line in enumerate(body.splitlines(keepends=True)):
         at_us = times[number] if number < len(times) else last
-        if made and made[-1].at_us == at_us:
-            made[-1] = Chunk(at_us, made[-1].data + line)
+        if pieces and pieces[-1].at_us == at_us:
+            pieces[-1] = Chunk(at_us, pieces[-1].data + line)
         else:
-            made.append(Chunk(at_us, line))
-    return tuple(made)
+            pieces.append(Chunk(at_us, line))
+    return tuple(pieces)

@@ -151,9 +151,9 @@ class Recording(msgspec.Struct, frozen=True, gc=False, kw_only=True,
 def find(fields: Fields, name: str) -> str:
     """The values of this name (lower case), joined as in RFC 9110 section 5.3."""
     size = len(name)
-    found = [value for key, value in fields
-             if len(key) == size and key.lower() == name]
-    return found[0] if len(found) == 1 else ", ".join(found)
+    values = [value for key, value in fields
+              if len(key) == size and key.lower() == name]
+    return values[0] if len(values) == 1 else ", ".join(values)
 
 
 def split_pairs(text: str) -> Pairs:

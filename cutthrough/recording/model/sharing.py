@@ -37,8 +37,9 @@ def is_private(recording: Recording) -> bool:
     if any(name.lower() in CREDENTIALS for name, _ in recording.request.fields) or (
             find(response.fields, "set-cookie")):
         return True
-    said = find(response.fields, "cache-control").lower()
-    return any(one.partition("=")[0].strip() in _PRIVATE for one in said.split(","))
+    cache_control = find(response.fields, "cache-control").lower()
+    return any(directive.partition("=")[0].strip() in _PRIVATE
+               for directive in cache_control.split(","))
 
 
 def mark_of(recording: Recording) -> str:

@@ -28,7 +28,7 @@ _NAMED = {"": "%Y-%m-%dT%H:%M:%SZ", "iso": "%Y-%m-%dT%H:%M:%SZ"}
 # No width: `%9999999Y` is one
 _FORMAT = re.compile(r"(?:[^%]|%-?[A-Za-z%])*+")
 _WORDS = re.compile(r"([-\s({\[<]+)")
-_IN_HTML = {ord(one): f"\\u{ord(one):04x}" for one in "<>&'"}
+_IN_HTML = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'"}
 
 
 class TemplateMistake(ValueError):
@@ -117,8 +117,8 @@ def _round(value: Any, precision: Any = 0, method: Any = "common") -> Any:
 
 
 def _title(value: Any) -> str:
-    return "".join([one[:1].upper() + one[1:].lower()
-                    for one in _WORDS.split(str(value)) if one])
+    return "".join([word[:1].upper() + word[1:].lower()
+                    for word in _WORDS.split(str(value)) if word])
 
 
 def _trim(value: Any, characters: Any = None) -> str:
@@ -135,8 +135,8 @@ def _url_encode(value: Any) -> str:
     if not isinstance(value, dict):
         return quote(str(value), safe="/", errors="replace")
     return "&".join([
-        "=".join([quote(str(one), safe="", errors="replace").replace("%20", "+")
-                  for one in pair]) for pair in value.items()])
+        "=".join([quote(str(text), safe="", errors="replace").replace("%20", "+")
+                  for text in pair]) for pair in value.items()])
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -153,14 +153,14 @@ OF_ABSENT = {"default", "d", "defined", "undefined"}
 # --- tests and operators -----------------------------------------------------------
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda one, other: bool(one == other),
-    "ne": lambda one, other: bool(one != other),
-    "lt": lambda one, other: bool(one < other),
-    "lteq": lambda one, other: bool(one <= other),
-    "gt": lambda one, other: bool(one > other),
-    "gteq": lambda one, other: bool(one >= other),
-    "in": lambda one, other: one in other,
-    "notin": lambda one, other: one not in other}
+    "eq": lambda left, right: bool(left == right),
+    "ne": lambda left, right: bool(left != right),
+    "lt": lambda left, right: bool(left < right),
+    "lteq": lambda left, right: bool(left <= right),
+    "gt": lambda left, right: bool(left > right),
+    "gteq": lambda left, right: bool(left >= right),
+    "in": lambda left, right: left in right,
+    "notin": lambda left, right: left not in right}
 
 TESTS: dict[str, Callable[..., bool]] = {
     "defined": lambda value: not isinstance(value, Undefined),

@@ -86,12 +86,12 @@ def render(recording: Recording, request: Request, state: Mapping[str, str]
             text = body.decode()
         except UnicodeDecodeError:
             raise TemplateMistake("the template is no UTF-8") from None
-        made = _fill(text, run).encode(errors="replace")
-        chunks = (Chunk(response.chunks[-1].at_us, made),)
-    size = sum(len(one.data) for one in chunks)
-    made_response: Response = msgspec.structs.replace(
+        content = _fill(text, run).encode(errors="replace")
+        chunks = (Chunk(response.chunks[-1].at_us, content),)
+    size = sum(len(chunk.data) for chunk in chunks)
+    rendered: Response = msgspec.structs.replace(
         response, fields=(*fields, ("Content-Length", str(size))), chunks=chunks)
-    return msgspec.structs.replace(recording, response=made_response)
+    return msgspec.structs.replace(recording, response=rendered)
 
 
 def check(recording: Recording) -> None:
@@ -105,14 +105,15 @@ def check(recording: Recording) -> None:
 
 
 def _line(text: str, run: "_Run") -> str:
-    made = _fill(text, run)
-    return "".join([one if one >= " " or one == "\t" else " " for one in made])
+    filled = _fill(text, run)
+    return "".join([character if character >= " " or character == "\t" else " "
+                    for character in filled])
 
 
 def _fill(text: str, run: "_Run") -> str:
     if not any(sign in text for sign in _SIGNS):
         return text
-    tree = _kept(text)
+    tree = _parsed(text)
     try:
         return "".join(run.pieces(tree.body))
     except TemplateMistake:
@@ -145,7 +146,7 @@ def _parse(text: str) -> Any:
 
 
 # The trees that a worker fills; a megabyte at most each
-_kept = functools.lru_cache(64)(_parse)
+_parsed = functools.lru_cache(64)(_parse)
 
 
 @functools.cache
@@ -219,9 +220,9 @@ class _Run:
         return text
 
     def _branch(self, node: Any) -> list[Any]:
-        for one in (node, *node.elif_):
-            if need(self.value(one.test)):
-                return list(one.body)
+        for branch in (node, *node.elif_):
+            if need(self.value(branch.test)):
+                return list(branch.body)
         return list(node.else_)
 
     def _loop(self, node: Any) -> Iterator[str]:
@@ -232,19 +233,19 @@ class _Run:
             raise TemplateMistake("a loop has one name")
         name, before = node.target.name, self._values
         self._values = values = {**before, "loop": Undefined("loop")}
-        kept = []
+        selected = []
         for item in items:
             self._steps.take()
             values[name] = item
             if node.test is None or need(self.value(node.test)):
-                kept.append(item)
-        for at, item in enumerate(kept):
+                selected.append(item)
+        for at, item in enumerate(selected):
             values[name] = item
             values["loop"] = {"index": at + 1, "index0": at, "first": at == 0,
-                              "last": at == len(kept) - 1, "length": len(kept)}
+                              "last": at == len(selected) - 1, "length": len(selected)}
             yield from self.pieces(node.body)
         self._values = before
-        if not kept:
+        if not selected:
             yield from self.pieces(node.else_)
 
     def _weighed(self, value: Any) -> Any:
@@ -268,28 +269,30 @@ class _Run:
             left = right
         return True
 
-    def _given(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
-        return ([need(self._weighed(self.value(one))) for one in node.args or ()],
-                {one.key: need(self.value(one.value)) for one in node.kwargs or ()})
+    def _arguments(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
+        return (
+            [need(self._weighed(self.value(argument))) for argument in node.args or ()],
+            {keyword.key: need(self.value(keyword.value))
+             for keyword in node.kwargs or ()})
 
     def _apply(self, node: Any, function: Callable[..., Any]) -> Any:
         value = self._weighed(self.value(node.node))
         if node.name not in OF_ABSENT:
             need(value)
-        given, named = self._given(node)
-        made = function(value, *given, **named)
-        if isinstance(made, str) and len(made) > MOST_TEXT:
+        arguments, keywords = self._arguments(node)
+        result = function(value, *arguments, **keywords)
+        if isinstance(result, str) and len(result) > MOST_TEXT:
             raise TemplateMistake(f"a filter makes more than {MOST_TEXT} characters")
-        return made
+        return result
 
     def _call(self, node: Any) -> Any:
         name = node.node.name
-        given, named = self._given(node)
+        arguments, keywords = self._arguments(node)
         if name == "xpath":
-            return self._text_at(*given, **named)
+            return self._text_at(*arguments, **keywords)
         if name not in FUNCTIONS:
             raise TemplateMistake(f"there is no function {name!r:.40}")
-        return FUNCTIONS[name](*given, **named)
+        return FUNCTIONS[name](*arguments, **keywords)
 
     def _text_at(self, path: str) -> str:
         if not isinstance(path, str) or not is_plain_path(path):
@@ -337,7 +340,7 @@ def _values(request: Request, state: Mapping[str, str]) -> dict[str, Any]:
         "request": {
             "method": request.method, "scheme": request.scheme, "host": request.host,
             "port": request.port, "path": request.path, "url": request.url,
-            "segments": [one for one in request.path.split("/") if one],
+            "segments": [segment for segment in request.path.split("/") if segment],
             "query": _first(split_pairs(request.query)), "form": _first(form),
             "fields": _first([(name.lower(), value) for name, value in request.fields]),
             "body": text}}

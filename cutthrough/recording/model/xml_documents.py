@@ -107,10 +107,10 @@ def _size_of(root: Any) -> Size:
 def read_xml(text: str) -> Any:
     """The element at the root. Raises ValueError if it is none, and KeyMistake without
     the library."""
-    found = _parse(text)
-    if isinstance(found, str):
-        raise ValueError(found)
-    return found
+    root = _parse(text)
+    if isinstance(root, str):
+        raise ValueError(root)
+    return root
 
 
 def spell(root: Any) -> Iterator[str | tuple[Any, ...]]:
@@ -126,9 +126,9 @@ def spell(root: Any) -> Iterator[str | tuple[Any, ...]]:
                  ) or ""
 
 
-def equal(one: list[str | tuple[Any, ...]], root: Any) -> bool:
-    """`one`: spelled. Of a longer document no more is read."""
-    return all(here == there for here, there in zip_longest(one, spell(root)))
+def equal(spelling: list[str | tuple[Any, ...]], root: Any) -> bool:
+    """`spelling`: of an element. Of a longer document no more is read."""
+    return all(here == there for here, there in zip_longest(spelling, spell(root)))
 
 
 @functools.lru_cache(256)
@@ -184,17 +184,17 @@ def text_at(root: Any, path: str) -> str:
 def select_xml(root: Any, path: str) -> list[str | list[str | tuple[Any, ...]]]:
     """The values at an XPath, in order: texts, and elements as they are spelled. Raises
     TooMuch: an element may be in another."""
-    found = _evaluate(root, path)
-    values = found if isinstance(found, list) else [] if found is None else [found]
+    result = _evaluate(root, path)
+    values = result if isinstance(result, list) else [] if result is None else [result]
     steps = Steps(_size_of(root).nodes)
-    made: list[str | list[str | tuple[Any, ...]]] = []
-    for one in values:
-        if isinstance(getattr(one, "tag", None), str):
-            spelled = [*counted(spell(one), steps)]
-            made.append(spelled)
+    spellings: list[str | list[str | tuple[Any, ...]]] = []
+    for value in values:
+        if isinstance(getattr(value, "tag", None), str):
+            spelled = [*counted(spell(value), steps)]
+            spellings.append(spelled)
         else:
-            made.append(str(getattr(one, "text", one)))
-    return made
+            spellings.append(str(getattr(value, "text", value)))
+    return spellings
 
 
 def counted(parts: Iterable[T], steps: Steps) -> Iterator[T]:
@@ -204,24 +204,24 @@ def counted(parts: Iterable[T], steps: Steps) -> Iterator[T]:
         yield part
 
 
-def is_like(wanted: Any, found: Any, steps: Steps | None = None) -> bool:
+def is_like(wanted: Any, element: Any, steps: Steps | None = None) -> bool:
     """As hoverfly has it: local names, the texts of elements without children, and the
     children in any order. A text may be {{ignore}} or {{regex:…}}. Raises TooMuch."""
     if steps is None:
-        steps = Steps(_size_of(found).nodes)
+        steps = Steps(_size_of(element).nodes)
     steps.take()
-    if _local(wanted) != _local(found):
+    if _local(wanted) != _local(element):
         return False
     children = _children(wanted)
     if not children:
-        return _is_text_like(wanted.text or "", found.text or "", steps)
-    left = _children(found)
+        return _is_text_like(wanted.text or "", element.text or "", steps)
+    left = _children(element)
     steps.take(len(children) + len(left))
     if len(left) != len(children):
         return False
     for child in children:
-        at = next((at for at, one in enumerate(left) if is_like(child, one, steps)),
-                  None)
+        at = next((at for at, candidate in enumerate(left)
+                   if is_like(child, candidate, steps)), None)
         if at is None:
             return False
         del left[at]
@@ -230,8 +230,8 @@ def is_like(wanted: Any, found: Any, steps: Steps | None = None) -> bool:
 
 def check_template(root: Any) -> None:
     """Raises KeyMistake if an expression in it is malformed."""
-    for one in root.iter():
-        if (match := _REGEX.fullmatch(one.text or "")) is not None:
+    for element in root.iter():
+        if (match := _REGEX.fullmatch(element.text or "")) is not None:
             compile_expression(match[1])
 
 
@@ -240,15 +240,15 @@ def _local(element: Any) -> str:
 
 
 def _children(element: Any) -> list[Any]:
-    return [one for one in element if isinstance(one.tag, str)]
+    return [child for child in element if isinstance(child.tag, str)]
 
 
-def _is_text_like(wanted: str, found: str, steps: Steps) -> bool:
+def _is_text_like(wanted: str, text: str, steps: Steps) -> bool:
     if _IGNORE.fullmatch(wanted) is not None:
         return True
     match = _REGEX.fullmatch(wanted)
     if match is not None:
         expression = compile_expression(match[1])
-        steps.take(expression.cost(found))
-        return expression.search(found) is not None
-    return wanted == found
+        steps.take(expression.cost(text))
+        return expression.search(text) is not None
+    return wanted == text

@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     r"""\s*+(::|//|\.\.|!=|<=|>=|[()\[\]@,|/.*=<>+\-$]|"[^"]*+"|'[^']*+'|"""
     r"""[0-9]++(?:\.[0-9]*+)?|[^\W\d][\w.-]*+(?::(?:\*|[^\W\d][\w.-]*+))?)""")
 _WIDE = {"descendant", "descendant-or-self"}
-_FAR = {"following", "preceding", "following-sibling", "preceding-sibling"}
+_SIDE_AXES = {"following", "preceding", "following-sibling", "preceding-sibling"}
 _UP = {"ancestor", "ancestor-or-self"}
 _OF_TYPE = {"text", "node", "comment", "processing-instruction"}
 # Functions that look for one text in another, octet by octet
@@ -105,7 +105,7 @@ def _path(first: Read, axes: list[Axis], *, is_relative: bool) -> Read:
         for axis, name, predicates in axes:
             most = size.most(axis, name)
             times = 1                        # that a node may be visited
-            if axis in _FAR:
+            if axis in _SIDE_AXES:
                 visited, times = nodes * size.nodes, nodes
             elif axis in _UP:
                 visited, times = nodes * size.depth, nodes
@@ -116,7 +116,8 @@ def _path(first: Read, axes: list[Axis], *, is_relative: bool) -> Read:
                 visited, times = nodes, nodes
             else:
                 visited = nodes if each or axis == "self" else size.nodes
-            each = each and axis not in _FAR and axis not in _UP and axis != "parent"
+            each = each and axis not in _SIDE_AXES and (
+                axis not in _UP and axis != "parent")
             selected = min(visited, times * most)
             steps += visited
             if times > 1:
@@ -135,9 +136,9 @@ def _path(first: Read, axes: list[Axis], *, is_relative: bool) -> Read:
     return read
 
 
-def _binary(operator: str, one: Read, other: Read) -> Read:
+def _binary(operator: str, left: Read, right: Read) -> Read:
     def read(size: Size) -> Cost:
-        a, b = one(size), other(size)
+        a, b = left(size), right(size)
         steps = a.steps + b.steps + 1
         if operator == "|":                  # duplicates are looked for
             return Cost(min(_SCALE, steps + a.nodes * b.nodes // _COMPARISONS),
@@ -150,15 +151,15 @@ def _binary(operator: str, one: Read, other: Read) -> Read:
     return read
 
 
-def _call(name: str, given: list[Read]) -> Read:
+def _call(name: str, arguments: list[Read]) -> Read:
     def read(size: Size) -> Cost:
-        costs = [one(size) for one in given]
-        text = sum(one.text for one in costs)
-        steps = 1 + sum(one.steps for one in costs)
+        costs = [argument(size) for argument in arguments]
+        text = sum(cost.text for cost in costs)
+        steps = 1 + sum(cost.steps for cost in costs)
         if name in _SEARCHES and len(costs) > 1:
             steps += costs[0].text * costs[1].text // _CHARACTERS
         if name in ("sum", "id"):
-            steps += sum(one.nodes * (1 + one.text // _CHARACTERS) for one in costs)
+            steps += sum(cost.nodes * (1 + cost.text // _CHARACTERS) for cost in costs)
             return Cost(min(_SCALE, steps), size.nodes if name == "id" else 0, text)
         if name not in ("count", "position", "last", "not", "boolean", "true", "false",
                         "name", "local-name", "namespace-uri"):
@@ -207,10 +208,10 @@ class _Parser:
             raise self._mistake()
 
     def read_whole(self) -> Read:
-        found = self._expression()
+        expression = self._expression()
         if self._next:
             raise self._mistake()
-        return found
+        return expression
 
     def _expression(self) -> Read:
         """Operators without their precedence: costs are sums, whatever comes first."""
@@ -218,12 +219,12 @@ class _Parser:
         if self._depth > MOST_NESTED:
             raise KeyMistake(f"{self._text!r:.100} is nested more than {MOST_NESTED} "
                              "times")
-        found = self._operand()
+        expression = self._operand()
         while operator := self._take("or", "and", "=", "!=", "<", "<=", ">", ">=", "+",
                                      "-", "*", "div", "mod", "|"):
-            found = _binary(operator, found, self._operand())
+            expression = _binary(operator, expression, self._operand())
         self._depth -= 1
-        return found
+        return expression
 
     def _operand(self) -> Read:
         while self._take("-"):
@@ -250,13 +251,13 @@ class _Parser:
         return first
 
     def _call(self, name: str) -> Read:
-        given = []
+        arguments = []
         if not self._take(")"):
-            given.append(self._expression())
+            arguments.append(self._expression())
             while self._take(","):
-                given.append(self._expression())
+                arguments.append(self._expression())
             self._need(")")
-        return _call(name, given)
+        return _call(name, arguments)
 
     def _location(self) -> Read:
         if self._next in ("/", "//"):
@@ -305,8 +306,8 @@ class _Parser:
         return Axis(axis, name, self._predicates())
 
     def _predicates(self) -> list[Read]:
-        found = []
+        predicates = []
         while self._take("["):
-            found.append(self._expression())
+            predicates.append(self._expression())
             self._need("]")
-        return found
+        return predicates
