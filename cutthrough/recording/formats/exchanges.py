@@ -56,59 +56,59 @@ def read_exchanges(file: Readable) -> Iterator[Recording | NotImported]:
 
 def recordings_of(exchanges: Iterable[Exchange | NotImported]
                   ) -> Iterator[Recording | NotImported]:
-    for one in exchanges:
-        if isinstance(one, NotImported):
-            yield one
+    for exchange in exchanges:
+        if isinstance(exchange, NotImported):
+            yield exchange
             continue
         try:
-            yield make_recording(one)
+            yield make_recording(exchange)
         except NotImported as error:
-            error.args = (f"{one.name}: {error}",)
+            error.args = (f"{exchange.name}: {error}",)
             yield error
             continue
-        for what in lost_of(one):
-            yield Altered(f"{one.name}: {what}")
+        for what in lost_of(exchange):
+            yield Altered(f"{exchange.name}: {what}")
 
 
-def lost_of(one: Exchange) -> Iterator[str]:
+def lost_of(exchange: Exchange) -> Iterator[str]:
     """The parts of an exchange missing in its recording."""
-    yield from one.notes
-    if one.request.trailers:
+    yield from exchange.notes
+    if exchange.request.trailers:
         yield "without its request's trailers: a recording has no place for them"
-    cut = {frame.state for frame in one.frames or () if frame.state}
-    if one.frames_state:
-        yield f"without some of its messages: {clean(one.frames_state)}"
+    cut = {frame.state for frame in exchange.frames or () if frame.state}
+    if exchange.frames_state:
+        yield f"without some of its messages: {clean(exchange.frames_state)}"
     if cut:
         yield f"with messages that are not whole: {clean(', '.join(sorted(cut)))}"
 
 
-def make_recording(one: Exchange) -> Recording:
+def make_recording(exchange: Exchange) -> Recording:
     """Raises NotImported."""
-    if not one.status:
+    if not exchange.status:
         raise NotImported("has no response")
-    for side in (one.request, one.response):
+    for side in (exchange.request, exchange.response):
         if side.state or side.body is None:
             raise NotImported(f"a body is not whole: {side.state or 'absent'}")
-    phases = one.phases
+    phases = exchange.phases
     head_us = (phases.get("wait") or 0) + (phases.get("send") or 0)
-    switched_us = one.begun_us + sum(
+    switched_us = exchange.begun_us + sum(
         us or 0 for name, us in phases.items() if name != "receive")
-    request = one.request
-    body = to_bytes(one.response.body, one.response.fields)
+    request = exchange.request
+    body = to_bytes(exchange.response.body, exchange.response.fields)
     return Recording(
-        request=make_request(one.method, one.url, plain(request.fields),
+        request=make_request(exchange.method, exchange.url, plain(request.fields),
                              to_bytes(request.body, request.fields)),
         response=Response(
-            status=one.status, reason=clean(one.reason_phrase),
-            fields=plain(one.response.fields, has_content=body != b"" or has_body(
-                one.method.upper(), one.status)),
+            status=exchange.status, reason=clean(exchange.reason_phrase),
+            fields=plain(exchange.response.fields, has_content=body != b"" or has_body(
+                exchange.method.upper(), exchange.status)),
             head_us=head_us,
             chunks=(Chunk(head_us + (phases.get("receive") or 0), body),)
             if body else (),
-            trailers=plain(one.response.trailers),
+            trailers=plain(exchange.response.trailers),
             messages=tuple(read_frame(frame, switched_us)
-                           for frame in one.frames or ())),
-        created_us=one.begun_us)
+                           for frame in exchange.frames or ())),
+        created_us=exchange.begun_us)
 
 
 def read_frame(frame: Frame, switched_us: int) -> Message:
@@ -145,46 +145,46 @@ def write_archive(file: TextIO, recordings: Iterable[Recording]
     redactor = make_redactor(keep_credentials=True)
     left_out: list[tuple[int, str]] = []
     flows = []
-    for one in recordings:
+    for recording in recordings:
         try:
-            reason = why_not(one)
+            reason = why_not(recording)
             if reason:
                 raise NotImported(reason)
-            flow = Flow(dict(zip(("id", *COLUMNS), (one.number, *make_row(
-                make_exchange(one), redactor)), strict=True)))
+            flow = Flow(dict(zip(("id", *COLUMNS), (recording.number, *make_row(
+                make_exchange(recording), redactor)), strict=True)))
             for name in ("request_body", "response_body", "messages"):
                 if getattr(flow, f"{name}_state"):
                     what = name.replace("_", "'s ")
                     raise NotImported(f"left out: its {what} cannot be in it whole")
         except NotImported as error:
-            left_out.append((one.number, str(error)))
+            left_out.append((recording.number, str(error)))
             continue
         flows.append(flow)
-        left_out += [(one.number, what) for what in lost(one)]
-        if find(one.response.fields, "content-encoding") and (
-                one.response.chunks or has_body(
-                    one.request.method, one.response.status)):
-            left_out.append((one.number, "without the coding of its content: a file "
-                             "has what is in it"))
+        left_out += [(recording.number, what) for what in lost(recording)]
+        if find(recording.response.fields, "content-encoding") and (
+                recording.response.chunks or has_body(
+                    recording.request.method, recording.response.status)):
+            left_out.append((recording.number, "without the coding of its content: a "
+                             "file has what is in it"))
     json.dump(make_archive(flows), file, ensure_ascii=False)
     return left_out
 
 
-def make_exchange(one: Recording) -> Exchange:
-    request, response = one.request, one.response
+def make_exchange(recording: Recording) -> Exchange:
+    request, response = recording.request, recording.response
     last = response.chunks[-1].at_us if response.chunks else response.head_us
     is_websocket = response.status == SWITCHED
     way = (("Upgrade", "websocket"),) if is_websocket else ()
     return Exchange(
-        name=f"recording-{one.number}", begun_us=one.created_us, method=request.method,
-        url=request.ascii_url, request=make_side(
+        name=f"recording-{recording.number}", begun_us=recording.created_us,
+        method=request.method, url=request.ascii_url, request=make_side(
             request.protocol, (*request.fields, *way), request.body),
         response=make_side(
             response.protocol, (*response.fields, *way), response.body),
         status=response.status, reason_phrase=response.reason,
         phases={"send": 0, "wait": response.head_us,
                 "receive": max(0, last - response.head_us)},
-        frames=[make_frame(message, one.created_us + response.head_us)
+        frames=[make_frame(message, recording.created_us + response.head_us)
                 for message in response.messages] if is_websocket else None)
 
 
@@ -193,11 +193,11 @@ def make_side(version: str, fields: Fields, body: bytes) -> Side:
     content = body
     coding = find(fields, "content-encoding").lower()
     if body and coding not in ("", "identity"):
-        found, is_whole = undo_coding(body, coding, MOST_COMPARED)
-        if found is None or not is_whole:
+        decoded, is_whole = undo_coding(body, coding, MOST_COMPARED)
+        if decoded is None or not is_whole:
             raise NotImported(f"left out: the coding {coding!r:.40} of its content "
                               "cannot be undone")
-        content = found
+        content = decoded
     text = as_text(content, find(fields, "content-type"), whole=True)
     if text is not None and to_bytes(text, fields) != content:
         text = None                          # such as UTF-16 with another mark

@@ -39,10 +39,10 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 
 
 def part(value: Any, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, dict):
+    table = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(table, dict):
         raise NotImported(f"has no `{name}`")
-    return found
+    return table
 
 
 def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
@@ -57,7 +57,8 @@ def make_request(method: str, url: str, fields: Fields, body: bytes) -> Request:
     return Request(method=method.upper(), scheme=_ON_THE_WIRE.get(scheme, scheme),
                    host=host,
                    port=port or DEFAULT_PORTS[scheme], path=path, query=query,
-                   fields=tuple(one for one in fields if one[0].lower() != "host"),
+                   fields=tuple(
+                       field for field in fields if field[0].lower() != "host"),
                    body=body)
 
 
@@ -75,11 +76,11 @@ def read_fields(value: Any, side: str, name: Callable[[str], None]) -> Fields:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             name(f"{side}: without a field that is no pair")
             continue
-        key, found = pair
-        for one in found if isinstance(found, list) else [found]:
+        key, values = pair
+        for scalar in values if isinstance(values, list) else [values]:
             # Nothing nested: by aliases it may be larger than any memory
-            if isinstance(key, str) and isinstance(one, _SCALARS):
-                fields.append((key, text_of(one)))
+            if isinstance(key, str) and isinstance(scalar, _SCALARS):
+                fields.append((key, text_of(scalar)))
             else:
                 name(f"{side}: a value of {key!r:.60} is no text")
     return clean_fields([
@@ -97,12 +98,12 @@ def text_of(value: Any) -> str:
 
 def clean_fields(fields: Iterable[tuple[str, str]]) -> Fields:
     """Without those of the hop. Raises NotImported."""
-    made = []
+    pairs = []
     for name, value in fields:
         if _TOKEN.fullmatch(name) is None:
             raise NotImported(f"the name of a field {name!r:.60} is none")
-        made.append((name, clean(value)))
-    return end_to_end(made)
+        pairs.append((name, clean(value)))
+    return end_to_end(pairs)
 
 
 def fit_coding(fields: Fields, body: bytes) -> Fields:
@@ -118,25 +119,26 @@ def fit_coding(fields: Fields, body: bytes) -> Fields:
         for name, value in fields if name.lower() != "content-encoding")
 
 
-def why_not(one: Recording) -> str:
+def why_not(recording: Recording) -> str:
     """Why a recording cannot be in a file of requests and their answers alone: there it
     would answer other requests, or otherwise. "" if it can."""
-    if one.patterns:
+    if recording.patterns:
         return "left out: it answers by patterns, and the file has none"
-    if one.requires:
+    if recording.requires:
         return "left out: it answers in a state alone, and the file has none"
-    if one.template:
+    if recording.template:
         return "left out: its answer is a template"
-    if not one.response.status:
+    if not recording.response.status:
         return "left out: it has no answer"
     return ""
 
 
-def lost(one: Recording) -> Iterator[str]:
+def lost(recording: Recording) -> Iterator[str]:
     """The parts of a recording missing in such a file."""
-    for name, value in (("trailers", one.response.trailers), ("tags", one.tags),
-                        ("changes of the state", one.sets or one.removes),
-                        ("cut", one.response.is_cut),
-                        ("delay", one.delay_us)):
+    for name, value in (("trailers", recording.response.trailers),
+                        ("tags", recording.tags),
+                        ("changes of the state", recording.sets or recording.removes),
+                        ("cut", recording.response.is_cut),
+                        ("delay", recording.delay_us)):
         if value:
             yield f"without its {name}: the file has no place for that"

@@ -36,13 +36,13 @@ _LAYOUT = (
     ("2006", "%Y"), ("January", "%B"), ("Jan", "%b"), ("Monday", "%A"), ("Mon", "%a"),
     ("MST", "UTC"), ("Z07:00", "Z"), ("-0700", "+0000"), ("01", "%m"), ("02", "%d"),
     ("15", "%H"), ("03", "%I"), ("04", "%M"), ("05", "%S"), ("PM", "%p"), ("06", "%y"))
-_LAYOUTS = re.compile("|".join(re.escape(one) for one, _ in _LAYOUT))
+_LAYOUTS = re.compile("|".join(re.escape(piece) for piece, _ in _LAYOUT))
 
 
 def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
     """Raises NotImported. Jinja2's own marks in `text` are kept as text.
     `literals`: the simulation's, by their names."""
-    made, at, left = [], 0, MOST_LITERALS
+    pieces, at, left = [], 0, MOST_LITERALS
     blocks: list[str] = []
     for begin, end, braces in find_tags(text):
         tag = text[begin + braces:end - braces].strip()
@@ -52,12 +52,12 @@ def translate(text: str, literals: Mapping[str, str] = _NOTHING) -> str:
         if left < 0:
             raise NotImported(
                 f"its template: its literals have more than {MOST_LITERALS} characters")
-        made += [_literal(text[at:begin]), _tag(tag, blocks, braces) if value is None
-                 else _literal(value)]
+        pieces += [_literal(text[at:begin]), _tag(tag, blocks, braces) if value is None
+                   else _literal(value)]
         at = end
     if blocks:
         raise NotImported(f"its template: {{{{#{blocks[-1]}}}}} has no end")
-    return "".join([*made, _literal(text[at:])])
+    return "".join([*pieces, _literal(text[at:])])
 
 
 def find_tags(text: str) -> Iterator[tuple[int, int, int]]:
@@ -80,7 +80,7 @@ def find_tags(text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _literal(text: str) -> str:
-    return re.sub(r"\{[%#{]", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+    return re.sub(r"\{[%#{]", lambda match: f'{{{{ "{match[0]}" }}}}', text)
 
 
 def _tag(text: str, blocks: list[str], braces: int) -> str:
@@ -102,9 +102,9 @@ def _tag(text: str, blocks: list[str], braces: int) -> str:
         if name == "each" and "each" in blocks:
             raise NotImported("its template: a loop in a loop")
         blocks.append(name)
-        found = _value(rest.strip())
-        return (f"{{% if {found} | default('') %}}" if name == "if" else
-                f"{{% for item in {found} %}}")
+        expression = _value(rest.strip())
+        return (f"{{% if {expression} | default('') %}}" if name == "if" else
+                f"{{% for item in {expression} %}}")
     return f"{{{{ ({_value(text)}) | escape }}}}"
 
 
@@ -114,28 +114,30 @@ def _value(text: str) -> str:
     words = _WORD.findall(text)
     if not words:
         raise NotImported("its template has an empty expression")
-    name, given = words[0], [one[1:-1] if one[0] in "'\"" else one for one in words[1:]]
+    name, arguments = words[0], [
+        word[1:-1] if word[0] in "'\"" else word for word in words[1:]]
     if name == "now":
-        return _now(*given[:2])
-    if name == "randomIntegerRange" and len(given) == 2 and all(
-            one.lstrip("-").isdigit() for one in given):
-        return f"random_int({int(given[0])}, {int(given[1])})"
-    if name in _RANDOM and not given:
+        return _now(*arguments[:2])
+    if name == "randomIntegerRange" and len(arguments) == 2 and all(
+            argument.lstrip("-").isdigit() for argument in arguments):
+        return f"random_int({int(arguments[0])}, {int(arguments[1])})"
+    if name in _RANDOM and not arguments:
         return _RANDOM[name]
-    if name == "randomStringLength" and len(given) == 1 and re.fullmatch(
-            r"\d{1,3}", given[0]):
-        return f"random_text({int(given[0])})"
-    if name == "randomFloatRange" and len(given) == 2 and all(
-            re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", one) for one in given):
-        return f"random_float({float(given[0])}, {float(given[1])})"
-    if name == "Request.Body" and len(given) == 2 and given[0] == "jsonpath":
-        return _jsonpath(given[1])
-    if name == "Request.Body" and len(given) == 2 and given[0] == "xpath":
-        if not is_plain_path(given[1]):
-            raise NotImported(f"its template: the XPath {given[1]!r:.60} is no plain "
-                              "path")
-        return f"xpath({_text(given[1])})"
-    if given:
+    if name == "randomStringLength" and len(arguments) == 1 and re.fullmatch(
+            r"\d{1,3}", arguments[0]):
+        return f"random_text({int(arguments[0])})"
+    if name == "randomFloatRange" and len(arguments) == 2 and all(
+            re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", argument)
+            for argument in arguments):
+        return f"random_float({float(arguments[0])}, {float(arguments[1])})"
+    if name == "Request.Body" and len(arguments) == 2 and arguments[0] == "jsonpath":
+        return _jsonpath(arguments[1])
+    if name == "Request.Body" and len(arguments) == 2 and arguments[0] == "xpath":
+        if not is_plain_path(arguments[1]):
+            raise NotImported(f"its template: the XPath {arguments[1]!r:.60} is no "
+                              "plain path")
+        return f"xpath({_text(arguments[1])})"
+    if arguments:
         raise NotImported(f"its template: the helper {name!r:.40} is not known")
     if name == "this":
         return "item"
@@ -147,7 +149,7 @@ def _value(text: str) -> str:
 def _path(text: str) -> str:
     """A missing value is empty, as in hoverfly."""
     steps = [number or quoted or word for number, quoted, word in _STEP.findall(text)]
-    first = [one.lower() for one in steps[:2]]
+    first = [step.lower() for step in steps[:2]]
     if first[:1] == ["state"] and len(steps) == 2:
         return f"state[{_text(steps[1])}] | default('')"
     if first[:1] == ["this"] and len(steps) == 2:
@@ -169,10 +171,10 @@ def _path(text: str) -> str:
 
 
 def _jsonpath(text: str) -> str:
-    found = _PATH.fullmatch(text)
-    if found is None:
+    match = _PATH.fullmatch(text)
+    if match is None:
         raise NotImported(f"its template: the JSONPath {text!r:.60} is not a plain one")
-    steps = re.findall(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]", found[1])
+    steps = re.findall(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]", match[1])
     return "json" + "".join(
         f"[{number}]" if number else f"[{_text(word or quoted)}]"
         for word, number, quoted in steps) + " | default('')"
@@ -187,7 +189,7 @@ def _now(offset: str = "", layout: str = "") -> str:
     form = {"unix": "unix", "epoch": "unix_ms", "": "iso"}.get(layout)
     if form is None:
         of = dict(_LAYOUT)
-        form = _LAYOUTS.sub(lambda found: of[found[0]], layout.replace("%", "%%"))
+        form = _LAYOUTS.sub(lambda match: of[match[0]], layout.replace("%", "%%"))
     return f"now({_text(form)}, seconds={seconds:g})"
 
 

@@ -79,89 +79,89 @@ def read_simulation(data: bytes, folder: Path | None = None
     if len(data) > MOST_FILE:
         raise NotImported(f"is longer than {MOST_FILE} bytes")
     try:
-        found = read_file(data)
+        document = read_file(data)
     except (ValueError, RecursionError) as error:
         raise NotImported(f"is no JSON: {error}") from None
-    return read_pairs(found, folder)
+    return read_pairs(document, folder)
 
 
-def read_pairs(found: Any, folder: Path | None) -> list[Recording | NotImported]:
+def read_pairs(document: Any, folder: Path | None) -> list[Recording | NotImported]:
     """As read_simulation, of the document."""
-    version = part(found, "meta").get("schemaVersion")
+    version = part(document, "meta").get("schemaVersion")
     schema = version.partition(".")[0] if isinstance(version, str) else ""
     if schema not in _SCHEMAS:
         raise NotImported(f"has schema {version!r:.20}, not v1 to v5")
-    data_part = part(found, "data")
+    data_part = part(document, "data")
     pairs = data_part.get("pairs")
     if not isinstance(pairs, list):
         raise NotImported("has no `pairs`")
-    made: list[Recording | NotImported] = []
-    seen = set()
+    results: list[Recording | NotImported] = []
+    identities = set()
     bodies = Bodies(folder, read_literals(data_part.get("literals")))
-    for number, one in enumerate(pairs):
+    for number, table in enumerate(pairs):
         notes = Notes()
         try:
-            pair = read_pair(_SCHEMAS[schema](one), bodies, notes.add)
-            asked = pair.patterns, tuple(sorted(pair.requires.items()))
-            if asked in seen:
+            pair = read_pair(_SCHEMAS[schema](table), bodies, notes.add)
+            identity = pair.patterns, tuple(sorted(pair.requires.items()))
+            if identity in identities:
                 raise Altered("left out, as hoverfly does: a pair before it has the "
                               "same request")
-            seen.add(asked)
+            identities.add(identity)
         except Altered as error:
-            made.append(Altered(f"pair {number}: {error}"))
+            results.append(Altered(f"pair {number}: {error}"))
             continue
         except NotImported as error:
-            made.append(NotImported(f"pair {number}: {error}"))
+            results.append(NotImported(f"pair {number}: {error}"))
             continue
         except MemoryError:
             raise
         except Exception as error:           # whatever it is: of this pair (R71)
-            made.append(NotImported(f"pair {number}: {reason_of(error)}"))
+            results.append(NotImported(f"pair {number}: {reason_of(error)}"))
             continue
-        made.append(pair)
-        made += [Altered(f"pair {number}: {what}")
-                 for what in (*notes.lines(), *left_out(one))]
-    return with_global_delays(made, data_part.get("globalActions"))
+        results.append(pair)
+        results += [Altered(f"pair {number}: {what}")
+                    for what in (*notes.lines(), *left_out(table))]
+    return with_global_delays(results, data_part.get("globalActions"))
 
 
-def with_global_delays(made: list[Recording | NotImported], actions: Any
+def with_global_delays(results: list[Recording | NotImported], actions: Any
                        ) -> list[Recording | NotImported]:
     """They apply to pairs without a delay of their own."""
     if not isinstance(actions, dict):
-        return made
-    told = [one for one in made if isinstance(one, NotImported)]
-    pairs = [one for one in made if isinstance(one, Recording)]
+        return results
+    failures = [result for result in results if isinstance(result, NotImported)]
+    pairs = [result for result in results if isinstance(result, Recording)]
     try:
         random = read_rules(actions.get("delaysLogNormal"), "median")
         pairs = delayed(pairs, (read_rules(actions.get("delays"), "delay"), random))
         if random:
-            told.append(Altered(f"globalActions: {RANDOM}"))
+            failures.append(Altered(f"globalActions: {RANDOM}"))
     except NotImported as error:
-        told.append(Altered(f"globalActions: its delays are left out: {error}"))
-    return [*pairs, *told]
+        failures.append(Altered(f"globalActions: its delays are left out: {error}"))
+    return [*pairs, *failures]
 
 
 RANDOM = "in place of random delays with this median there is always the median"
 
 
-def left_out(one: Any) -> list[str]:
+def left_out(pair: Any) -> list[str]:
     """The parts of a pair that its recording lacks."""
-    found, response = [], part(one, "response")
+    reasons, response = [], part(pair, "response")
     if response.get("logNormalDelay"):
-        found.append(RANDOM)
+        reasons.append(RANDOM)
     if response.get("postServeAction"):
-        found.append(f"the action {response['postServeAction']!r:.60} behind its "
-                     "answer is left out")
-    return found
+        reasons.append(f"the action {response['postServeAction']!r:.60} behind its "
+                       "answer is left out")
+    return reasons
 
 
-def read_new(one: Any) -> Any:
-    return one
+def read_new(pair: Any) -> Any:
+    return pair
 
 
-def read_old(one: Any) -> Any:
+def read_old(pair: Any) -> Any:
     """A pair of v2 to v4 as v5 has it."""
-    request = dict(part(one, "request"))
+    request = dict(part(pair, "request"))
     for name in (*_PARTS, "query"):
         if request.get(name) is not None:
             request[name] = old_matchers(request[name])
@@ -170,7 +170,7 @@ def read_old(one: Any) -> Any:
     for name, value in (request.get("headersWithMatchers") or {}).items():
         fields[name] = [*fields.get(name, ()), *old_matchers(value)]
     queries = request.get("queriesWithMatchers")
-    return {**one, "request": {
+    return {**pair, "request": {
         **request, "headers": fields, "query": None if queries is None else {
             name: old_matchers(value) for name, value in queries.items()}}}
 
@@ -178,17 +178,19 @@ def read_old(one: Any) -> Any:
 def old_matchers(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, dict) or not value.keys() <= _OLD.keys():
         raise NotImported(f"a matcher {value!r:.60} is not known")
-    return [{"matcher": _OLD[name], "value": found} for name, found in value.items()]
+    return [{"matcher": _OLD[name], "value": pattern}
+            for name, pattern in value.items()]
 
 
-def read_first(one: Any) -> Any:
+def read_first(pair: Any) -> Any:
     """A pair of v1 as v5 has it: a request is a recorded one, or globs."""
-    request = part(one, "request")
+    request = part(pair, "request")
     name = "exact" if request.get("requestType") in (None, "", "recording") else "glob"
-    made: dict[str, Any] = {key: [{"matcher": name, "value": request[key]}] for key in (
-        *_PARTS, "query") if request.get(key) is not None}
-    made["deprecatedQuery"] = made.pop("query", None)
-    return {**one, "request": {**made, "headers": values_of(request.get("headers"))}}
+    parts: dict[str, Any] = {
+        key: [{"matcher": name, "value": request[key]}]
+        for key in (*_PARTS, "query") if request.get(key) is not None}
+    parts["deprecatedQuery"] = parts.pop("query", None)
+    return {**pair, "request": {**parts, "headers": values_of(request.get("headers"))}}
 
 
 def values_of(fields: Any) -> dict[str, list[dict[str, Any]]]:
@@ -201,9 +203,9 @@ _SCHEMAS = {"v1": read_first, "v2": read_old, "v3": read_old, "v4": read_old,
             "v5": read_new}
 
 
-def read_pair(one: Any, bodies: "Bodies", note: Name) -> Recording:
+def read_pair(pair: Any, bodies: "Bodies", note: Name) -> Recording:
     """Raises NotImported."""
-    request, response = part(one, "request"), part(one, "response")
+    request, response = part(pair, "request"), part(pair, "response")
     patterns = []
     for name, part_name in _PARTS.items():
         for matcher in matchers(request.get(name)):
@@ -227,7 +229,7 @@ def read_pair(one: Any, bodies: "Bodies", note: Name) -> Recording:
     except KeyMistake as error:
         raise NotImported(str(error)) from None
     random = response.get("logNormalDelay")
-    labels = one.get("labels")
+    labels = pair.get("labels")
     return Recording(
         request=example(patterns), response=read_answer(response, bodies, note),
         template=bool(response.get("templated")),
@@ -260,8 +262,8 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
         if how in ("form", "xpath"):
             raise NotImported(f"`doMatch` of {name!r} is not known")
         steps = _STEPS[how](str(value)) if how in _STEPS else ()
-        more = [msgspec.structs.replace(one, steps=(*steps, *one.steps))
-                for one in read_matcher(where, key, matcher["doMatch"])]
+        more = [msgspec.structs.replace(pattern, steps=(*steps, *pattern.steps))
+                for pattern in read_matcher(where, key, matcher["doMatch"])]
     config = matcher.get("config")
     if how == "array":
         if not isinstance(value, list) or where not in ("query", "field", "form"):
@@ -269,23 +271,23 @@ def read_matcher(where: Part, key: str, matcher: Any) -> list[Pattern]:
         value = json.dumps({"values": value, **(config or {})})
     elif config is not None:
         raise NotImported(f"`config` of {name!r} is not known")
-    return [*read_one(where, key, how, value), *more]
+    return [*make_patterns(where, key, how, value), *more]
 
 
-def read_one(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
+def make_patterns(where: Part, key: str, how: How, value: Any) -> list[Pattern]:
     """Raises NotImported."""
     if how == "form":
         if not isinstance(value, dict):
             raise NotImported("a form is no table")
         return [pattern for inner, values in value.items()
-                for one in matchers(values)
-                for pattern in read_matcher("form", inner, one)]
+                for matcher in matchers(values)
+                for pattern in read_matcher("form", inner, matcher)]
     if not isinstance(value, str):
         raise NotImported("the value of a matcher is no text")
     if where == "host" and how == "exact":
         host, port = split_authority(value.lower())
-        made = [Pattern(part="host", value=host)]
-        return [*made, Pattern(part="port", value=port)] if port else made
+        patterns = [Pattern(part="host", value=host)]
+        return [*patterns, Pattern(part="port", value=port)] if port else patterns
     if how in ("json", "xml") and not value.strip():
         # Which is equal to itself alone
         how = "exact"
@@ -306,20 +308,20 @@ def split_authority(text: str) -> tuple[str, str]:
 
 def example(patterns: list[Pattern]) -> Request:
     """A request from the patterns; the rest is made up, and not matched."""
-    found = {one.part: one.value for one in patterns
-             if one.how == "exact" and not one.key}
-    scheme = found.get("scheme", "http")
+    values = {pattern.part: pattern.value for pattern in patterns
+              if pattern.how == "exact" and not pattern.key}
+    scheme = values.get("scheme", "http")
     if scheme not in DEFAULT_PORTS:          # which no request has
         scheme = "http"
-    port = found.get("port", "")
+    port = values.get("port", "")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
         raise NotImported(f"the port {port!r:.20} is none")
     return Request(
-        method=found.get("method", "GET"), scheme=scheme, host=found.get("host", "*"),
-        port=int(port) if port else DEFAULT_PORTS[scheme], path=found.get("path", "/"),
-        query="&".join(f"{one.key}={one.value}" for one in patterns
-                       if one.part == "query" and one.how == "exact"),
-        body=found.get("body", "").encode(errors="replace"))
+        method=values.get("method", "GET"), scheme=scheme, host=values.get("host", "*"),
+        port=int(port) if port else DEFAULT_PORTS[scheme], path=values.get("path", "/"),
+        query="&".join(f"{pattern.key}={pattern.value}" for pattern in patterns
+                       if pattern.part == "query" and pattern.how == "exact"),
+        body=values.get("body", "").encode(errors="replace"))
 
 
 def read_answer(response: dict[str, Any], bodies: "Bodies", note: Name) -> Response:
@@ -372,8 +374,8 @@ def read_body(name: Any, folder: Path | None, left: int) -> bytes:
 
 def read_literals(value: Any) -> dict[str, str]:
     """The literals of a simulation, for its templates."""
-    return {str(one.get("name")): str(one.get("value")) for one in value
-            if isinstance(one, dict)} if isinstance(value, list) else {}
+    return {str(literal.get("name")): str(literal.get("value")) for literal in value
+            if isinstance(literal, dict)} if isinstance(value, list) else {}
 
 
 class Bodies:
@@ -396,10 +398,10 @@ def required(value: Any) -> dict[str, str]:
     """Sequences that hoverfly has captured begin with the state 1, which nothing sets.
     Without that the first of a sequence answers unless a later one does, which requires
     more."""
-    return {name: found for name, found in words(value).items()
-            if not ("sequence:" in name and found == "1")}
+    return {name: state for name, state in words(value).items()
+            if not ("sequence:" in name and state == "1")}
 
 
 def words(value: Any) -> dict[str, str]:
-    return {str(key): str(one) for key, one in value.items()} if isinstance(
+    return {str(key): str(word) for key, word in value.items()} if isinstance(
         value, dict) else {}

@@ -42,26 +42,26 @@ class Rule(NamedTuple):
 
 def milliseconds(value: Any) -> int:
     """In microseconds; 0 if it is none."""
-    is_one = isinstance(value, int) and not isinstance(value, bool)
-    return value * 1000 if is_one and 0 <= value <= MOST_MS else 0
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value * 1000 if is_whole and 0 <= value <= MOST_MS else 0
 
 
 def read_rules(value: Any, key: str) -> list[Rule]:
     """`key` has the delay. Raises NotImported."""
-    made = []
+    rules = []
     if not isinstance(value or [], list) or len(value or ()) > MOST_RULES:
         raise NotImported(f"delays are no list, or more than {MOST_RULES}")
-    for one in value or ():
-        pattern = one.get("urlPattern") if isinstance(one, dict) else None
-        method = one.get("httpMethod") or "" if isinstance(one, dict) else ""
+    for row in value or ():
+        pattern = row.get("urlPattern") if isinstance(row, dict) else None
+        method = row.get("httpMethod") or "" if isinstance(row, dict) else ""
         if not isinstance(pattern, str) or not isinstance(method, str):
             raise NotImported("a delay has no `urlPattern`")
         try:
             compile_regex(pattern)
         except KeyMistake as error:
             raise NotImported(f"a delay: {error}") from None
-        made.append(Rule(pattern, method.upper(), milliseconds(one.get(key))))
-    return made
+        rules.append(Rule(pattern, method.upper(), milliseconds(row.get(key))))
+    return rules
 
 
 def delayed(recordings: list[Recording], lists: Sequence[list[Rule]]
@@ -70,63 +70,65 @@ def delayed(recordings: list[Recording], lists: Sequence[list[Rule]]
     its own. Raises NotImported: there would be too many."""
     copies: list[tuple[tuple[Pattern, ...], Recording]] = []
     if sum(map(len, lists)) * sum(
-            1 + len(one.patterns) for one in recordings) > MOST_WORK:
+            1 + len(recording.patterns) for recording in recordings) > MOST_WORK:
         raise NotImported("there are too many for the patterns of so many pairs")
-    for one in recordings:
-        found: list[tuple[tuple[Pattern, ...], Recording]] = [((), one)]
-        for rules in lists if not one.delay_us else ():
-            found = [((*patterns, *more), late) for patterns, early in found
-                     for more, late in spread(early, rules)]
-        if len(found) > MOST_COPIES:
+    for recording in recordings:
+        variants: list[tuple[tuple[Pattern, ...], Recording]] = [((), recording)]
+        for rules in lists if not recording.delay_us else ():
+            variants = [((*patterns, *more), late) for patterns, early in variants
+                        for more, late in spread(early, rules)]
+        if len(variants) > MOST_COPIES:
             raise NotImported(f"more than {MOST_COPIES} may apply to one pair")
-        copies += found
+        copies += variants
     most = max([len(patterns) for patterns, _ in copies], default=0)
-    return [msgspec.structs.replace(one, patterns=(
-        *one.patterns, *patterns, *_ANY * ((most - len(patterns)) // len(_ANY))))
-        for patterns, one in copies]
+    return [msgspec.structs.replace(recording, patterns=(
+        *recording.patterns, *patterns, *_ANY * ((most - len(patterns)) // len(_ANY))))
+        for patterns, recording in copies]
 
 
-def spread(one: Recording, rules: list[Rule]
+def spread(recording: Recording, rules: list[Rule]
            ) -> list[tuple[tuple[Pattern, ...], Recording]]:
     """The recording with each delay that it may have, and the patterns that tell when
     it has it; the last has none of them."""
-    found: list[tuple[tuple[Pattern, ...], Recording]] = []
+    variants: list[tuple[tuple[Pattern, ...], Recording]] = []
     for rule in rules:
-        applies = holds(rule, one.patterns)
+        applies = holds(rule, recording.patterns)
         if applies is False:
             continue
-        if len(found) > MOST_COPIES:
+        if len(variants) > MOST_COPIES:
             break
-        late = msgspec.structs.replace(one, delay_us=one.delay_us + rule.delay_us)
+        late = msgspec.structs.replace(
+            recording, delay_us=recording.delay_us + rule.delay_us)
         if applies:
-            return [*found, ((), late)]
+            return [*variants, ((), late)]
         method = Pattern(part="method", value=rule.method) if rule.method else _ANY[1]
-        found.append((
+        variants.append((
             (Pattern(part="url", how="regex", value=rule.pattern), method), late))
-    return [*found, ((), one)]
+    return [*variants, ((), recording)]
 
 
 def holds(rule: Rule, patterns: tuple[Pattern, ...]) -> bool | None:
     """Whether the delay applies to each request that the patterns match; None: it does
     to some, perhaps."""
-    known = {one.part: one.value for one in patterns if one.how == "exact"}
+    known = {pattern.part: pattern.value for pattern in patterns
+             if pattern.how == "exact"}
     if rule.method and known.get("method", rule.method).upper() != rule.method:
         return False
     search = compile_regex(rule.pattern)
     host, path = known.get("host", ""), known.get("path", "")
     authority = with_port(host, known.get("port", "80"), "http") if host else ""
-    found: bool | None
+    is_match: bool | None
     try:
         if host and path:
-            found = search(authority + path) is not None
+            is_match = search(authority + path) is not None
         else:                                # a path begins with a slash
-            found = (not _ANCHORS.search(rule.pattern) and (
+            is_match = (not _ANCHORS.search(rule.pattern) and (
                 search(path or f"{authority}/") is not None)) or None
     except TooMuch as error:
         raise NotImported(f"a path {error}") from None
-    if found and rule.method and "method" not in known:
+    if is_match and rule.method and "method" not in known:
         return None
-    return found
+    return is_match
 
 
 def with_port(host: str, port: str, scheme: str) -> str:

@@ -68,8 +68,8 @@ def _list(loader: _Loader, node: Any) -> Any:
 def _first(key: str) -> Any:
     """A constructor: the first value of the list that is in this key."""
     def construct(loader: _Loader, node: Any) -> Any:
-        found = loader.construct_mapping(node, deep=True).get(key)
-        return found[0] if isinstance(found, list) and found else None
+        values = loader.construct_mapping(node, deep=True).get(key)
+        return values[0] if isinstance(values, list) and values else None
 
     return construct
 
@@ -77,9 +77,9 @@ def _first(key: str) -> Any:
 def _fields(key: str) -> Any:
     """A constructor of fields: names and their values are in lists, in this key."""
     def construct(loader: _Loader, node: Any) -> Any:
-        found = loader.construct_mapping(node, deep=True).get(key)
-        return [[pair[0], pair[1:]] for pair in found.values() if isinstance(pair, list)
-                and pair] if isinstance(found, dict) else Tagged(node.tag)
+        table = loader.construct_mapping(node, deep=True).get(key)
+        return [[pair[0], pair[1:]] for pair in table.values() if isinstance(pair, list)
+                and pair] if isinstance(table, dict) else Tagged(node.tag)
 
     return construct
 
@@ -127,55 +127,56 @@ def read_yaml(data: bytes) -> Any:
         raise NotImported(f"is neither YAML nor JSON: {error}") from None
 
 
-def read_interactions(found: Any) -> list[Recording | NotImported]:
+def read_interactions(document: Any) -> list[Recording | NotImported]:
     """As read_cassette, of the document."""
-    if is_old(found):
-        raise NotImported(OLD_RUBY if isinstance(found[0], Tagged) else OLD)
-    program = program_of(found)
+    if is_old(document):
+        raise NotImported(OLD_RUBY if isinstance(document[0], Tagged) else OLD)
+    program = program_of(document)
     if not program:
         raise NotImported("has no `interactions`")
-    version = found.get("version", VERSION)
+    version = document.get("version", VERSION)
     if (program == "VCR.py" and version != VERSION) or (
             program == "go-vcr" and version not in GO_VERSIONS):
         raise NotImported(f"has the version {version!r:.20}, which is not read")
-    made: list[Recording | NotImported] = []
-    for number, one in enumerate(interactions_of(found) or ()):
+    results: list[Recording | NotImported] = []
+    for number, interaction in enumerate(interactions_of(document) or ()):
         notes = Notes()
         try:
-            made.append(read_interaction(one, notes.add))
+            results.append(read_interaction(interaction, notes.add))
         except NotImported as error:
             error.args = (f"interaction {number}: {error}",)
-            made.append(error)
+            results.append(error)
         except MemoryError:
             raise
         except Exception as error:           # whatever it is: of this one (R71)
-            made.append(NotImported(f"interaction {number}: {reason_of(error)}"))
+            results.append(NotImported(f"interaction {number}: {reason_of(error)}"))
         else:
-            made += [Altered(f"interaction {number}: {line}") for line in notes.lines()]
-    return made
+            results += [Altered(f"interaction {number}: {line}")
+                        for line in notes.lines()]
+    return results
 
 
-def is_old(found: Any) -> bool:
+def is_old(document: Any) -> bool:
     """The first versions wrote lists."""
-    return isinstance(found, list) and found != [] and (
-        isinstance(found[0], Tagged) or (isinstance(found[0], dict)
-        and found[0].keys() == {"request", "response"}))
+    return isinstance(document, list) and document != [] and (
+        isinstance(document[0], Tagged) or (isinstance(document[0], dict)
+        and document[0].keys() == {"request", "response"}))
 
 
-def interactions_of(found: Any) -> list[Any] | None:
-    if not isinstance(found, dict):
+def interactions_of(document: Any) -> list[Any] | None:
+    if not isinstance(document, dict):
         return None
-    inner = found.get("interactions", found.get("http_interactions"))
+    inner = document.get("interactions", document.get("http_interactions"))
     return inner if isinstance(inner, list) else None
 
 
-def program_of(found: Any) -> str:
+def program_of(document: Any) -> str:
     """Which program wrote a cassette; "": it is none."""
-    interactions = interactions_of(found)
+    interactions = interactions_of(document)
     if interactions is None:
         return ""
-    if "http_interactions" in found:
-        return "betamax" if str(found.get("recorded_with", "")).startswith(
+    if "http_interactions" in document:
+        return "betamax" if str(document.get("recorded_with", "")).startswith(
             "betamax") else "Ruby VCR"
     first = interactions[0] if interactions else None
     request = first.get("request") if isinstance(first, dict) else None
@@ -188,15 +189,15 @@ def write_cassette(file: TextIO, recordings: Iterable[Recording]
     of recordings that are not in it, or not whole, and why. Raises OSError."""
     left_out: list[tuple[int, str]] = []
     interactions = []
-    for one in recordings:
-        reason = why_not(one)
-        if one.response.messages or one.response.status == SWITCHED:
+    for recording in recordings:
+        reason = why_not(recording)
+        if recording.response.messages or recording.response.status == SWITCHED:
             reason = "left out: a cassette has no WebSockets"
         if reason:
-            left_out.append((one.number, reason))
+            left_out.append((recording.number, reason))
             continue
-        left_out += [(one.number, what) for what in lost(one)]
-        request, response = one.request, one.response
+        left_out += [(recording.number, what) for what in lost(recording)]
+        request, response = recording.request, recording.response
         interactions.append({
             "request": {"body": show(request.body) if request.body else None,
                         "headers": group(request.fields), "method": request.method,
@@ -220,7 +221,7 @@ def show(body: bytes) -> str | bytes:
 
 
 def group(fields: Fields) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, value in fields:
-        found.setdefault(name, []).append(value)
-    return found
+        groups.setdefault(name, []).append(value)
+    return groups
