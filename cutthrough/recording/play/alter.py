@@ -24,32 +24,34 @@ class ReplayFailed(Exception):
     """A matching recording cannot be replayed, for the given reason."""
 
 
-def changes(found: Match, hook: OnReplay | None) -> bool:
-    return bool(hook is not None or found.recording.template or found.route.refresh
-                or found.route.refresh_ids)
+def changes(match: Match, hook: OnReplay | None) -> bool:
+    return bool(hook is not None or match.recording.template or match.route.refresh
+                or match.route.refresh_ids)
 
 
-def alter(found: Match, request: Request, hook: OnReplay | None) -> Recording:
+def alter(match: Match, request: Request, hook: OnReplay | None) -> Recording:
     """`request`: with its fields. Raises ReplayFailed."""
-    one, route = found.recording, found.route
+    recording, route = match.recording, match.route
     try:
-        if one.template:
-            one = render(one, request, found.state)
+        if recording.template:
+            recording = render(recording, request, match.state)
         if route.refresh or route.refresh_ids:
-            one = refresh(one, route.refresh, route.refresh_ids, datetime.now(UTC))
+            recording = refresh(
+                recording, route.refresh, route.refresh_ids, datetime.now(UTC))
     except TemplateMistake as error:
-        raise ReplayFailed(f"recording {one.number}, its template: {error}") from None
+        raise ReplayFailed(
+            f"recording {recording.number}, its template: {error}") from None
     if hook is None:
-        return one
+        return recording
     try:
-        made = hook(request, one)
+        response = hook(request, recording)
     except (Exception, SystemExit) as error:     # the operator's code may
-        log.exception("on_replay failed for recording %d", one.number)
-        raise ReplayFailed(f"recording {one.number}, on_replay: "
+        log.exception("on_replay failed for recording %d", recording.number)
+        raise ReplayFailed(f"recording {recording.number}, on_replay: "
                            f"{type(error).__name__}") from None
-    if made is None:
-        return one
-    if not isinstance(made, Response):
-        raise ReplayFailed(f"recording {one.number}, on_replay: it returned "
-                           f"{type(made).__name__}, no Response")
-    return msgspec.structs.replace(one, response=made)
+    if response is None:
+        return recording
+    if not isinstance(response, Response):
+        raise ReplayFailed(f"recording {recording.number}, on_replay: it returned "
+                           f"{type(response).__name__}, no Response")
+    return msgspec.structs.replace(recording, response=response)

@@ -41,7 +41,7 @@ def make_answer(url: str, method: str, status: int, document: Any, text: str,
     NotImported if the URL is malformed, and TemplateMistake."""
     if "*" in "/".join(url.split("/", 3)[:3]):
         raise NotImported(f"{url}: * may be in path and query alone")
-    asked = make_request(method, url, (), b"")
+    request = make_request(method, url, (), b"")
     body, kind = content, ""
     if document is not None:
         body, kind = json.dumps(document).encode(), "application/json"
@@ -50,18 +50,18 @@ def make_answer(url: str, method: str, status: int, document: Any, text: str,
     fields = {"Content-Type": kind} if kind else {}
     fields |= {**headers, **({} if template else {"Content-Length": str(len(body))})}
     wanted: dict[Part, str] = {
-        "method": method, "scheme": asked.scheme, "host": asked.host,
-        "port": str(asked.port), "path": asked.path, "query": asked.query}
-    made = Recording(
-        request=asked, patterns=tuple(
+        "method": method, "scheme": request.scheme, "host": request.host,
+        "port": str(request.port), "path": request.path, "query": request.query}
+    answer = Recording(
+        request=request, patterns=tuple(
             Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
             for part, value in wanted.items()),
         response=Response(status=status, fields=tuple(fields.items()),
                           chunks=(Chunk(0, body),) if body else ()),
         template=template)
     if template:
-        check(made)
-    return made
+        check(answer)
+    return answer
 
 
 def write_answers(directory: Path, name: str, answers: Sequence[Recording]) -> None:
@@ -71,8 +71,8 @@ def write_answers(directory: Path, name: str, answers: Sequence[Recording]) -> N
                  | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(msgspec.msgpack.encode([
-            msgspec.structs.replace(one, number=number)
-            for number, one in enumerate(answers, 1)]))
+            msgspec.structs.replace(answer, number=number)
+            for number, answer in enumerate(answers, 1)]))
     new.replace(directory / f"{name}{SUFFIX}")
 
 
@@ -93,13 +93,13 @@ class Asked:
 
 def read_asked(directory: Path, name: str) -> list[Request]:
     """In order. Raises OSError."""
-    path, found, at = directory / f"{name}{ASKED}", list[Request](), 0
+    path, requests, at = directory / f"{name}{ASKED}", list[Request](), 0
     data = path.read_bytes() if path.exists() else b""
     while at < len(data):
         behind = at + 4 + int.from_bytes(data[at:at + 4])
-        found.append(msgspec.msgpack.decode(data[at + 4:behind], type=Request))
+        requests.append(msgspec.msgpack.decode(data[at + 4:behind], type=Request))
         at = behind
-    return found
+    return requests
 
 
 def read_answers(directory: Path, name: str) -> list[Recording]:

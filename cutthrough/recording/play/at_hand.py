@@ -24,24 +24,24 @@ def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     """False if there is no room for more."""
     if answers.by_fields:
         return True
-    return all(_put(found, packed, answers) for number in numbers
+    return all(_put(match, packed, answers) for number in numbers
                if number in matcher
                and len(packed := matcher.packed(number)) < MOST_PACKED
-               and (found := matcher.own_match(number)) is not None)
+               and (match := matcher.own_match(number)) is not None)
 
 
-def _put(found: Match, packed: bytes, answers: Answers) -> bool:
-    recording = found.recording
+def _put(match: Match, packed: bytes, answers: Answers) -> bool:
+    recording = match.recording
     request, response = recording.request, recording.response
-    if changes(found, None) or takes_time(recording, speed=0):
+    if changes(match, None) or takes_time(recording, speed=0):
         return True
     query = f"?{request.query}" if request.query else ""
     line = f"{request.method} {request.path}{query} HTTP/1.1\r"
     try:
-        host, asked = request.host.encode("ascii"), line.encode("ascii")
+        host, request_line = request.host.encode("ascii"), line.encode("ascii")
     except UnicodeEncodeError:               # of an imported file
         return True
     head, chunked = build_head(response, request.method, minor=1)
     return answers.prepare(
-        request.scheme == "https", request.port, host, asked, head,
+        request.scheme == "https", request.port, host, request_line, head,
         build_body(response, request.method, chunked), recording.number, packed)

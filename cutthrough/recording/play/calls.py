@@ -85,10 +85,10 @@ def split(body: bytes) -> list[bytes] | None:
     """The messages of a body; None if it is not made of whole messages."""
     frames = Frames(len(body) + 1)
     try:
-        found = list(frames.take(body))
+        messages = list(frames.take(body))
     except Differs:
         return None
-    return None if frames.is_amid else found
+    return None if frames.is_amid else messages
 
 
 class _Candidate:
@@ -114,28 +114,28 @@ class _Candidate:
 
 def are_cheap(*messages: bytes) -> bool:
     """If not, compared as octets, because many candidates are compared in the loop."""
-    return not any(is_costly(one[PREFIX:]) for one in messages)
+    return not any(is_costly(message[PREFIX:]) for message in messages)
 
 
-def make_steps(one: Recording) -> list[Step]:
+def make_steps(recording: Recording) -> list[Step]:
     """The head without data, the pieces of the body, and the trailers without data."""
-    response = one.response
+    response = recording.response
     if not response.status:
         return [Step(NEVER, 0, b"")] * 2
-    ends = list(accumulate(map(len, split(one.request.body) or ())))
+    ends = list(accumulate(map(len, split(recording.request.body) or ())))
 
-    def messages(asked: int) -> int:
-        return ALL if asked < 0 else bisect_right(ends, asked)
+    def messages(offset: int) -> int:
+        return ALL if offset < 0 else bisect_right(ends, offset)
 
     last = response.chunks[-1].at_us if response.chunks else response.head_us
     steps = [Step(messages(response.head_asked), response.head_us, b""),
-             *(Step(messages(one.asked), one.at_us, one.data)
-               for one in response.chunks),
+             *(Step(messages(chunk.asked), chunk.at_us, chunk.data)
+               for chunk in response.chunks),
              Step(messages(response.end_asked), last, b"")]
     if response.cut_by_client:
         steps[-1] = Step(NEVER, last, b"")
     # The head is not after its messages
-    least = min((one.messages for one in steps if one.messages >= 0), default=ALL)
+    least = min((step.messages for step in steps if step.messages >= 0), default=ALL)
     if steps[0].messages == ALL:
         steps[0] = steps[0]._replace(messages=least)
     return steps
@@ -155,8 +155,8 @@ class Call:
         key = self._route.key
         self._reader = KeyReader(msgspec.structs.replace(
             key, body="ignore", paths=(), regexes=()))
-        self._untold: list[bytes] = []       # messages not compared yet
-        self.told = 0                        # how many were compared
+        self._pending: list[bytes] = []      # messages not compared yet
+        self.message_count = 0               # how many were compared
         self._alive: list[_Candidate] | None = None
         # If not, a recording of another path may answer, or an unread recording
         self._knows_all = (key.host and key.path and key.body not in _OF_WHOLE
@@ -169,40 +169,42 @@ class Call:
 
     @property
     def is_silent(self) -> bool:
-        return not (self.told or self._untold or self._frames.is_amid)
+        return not (self.message_count or self._pending or self._frames.is_amid)
 
     def take(self, piece: bytes) -> None:
         """Bytes of the body. Raises Differs."""
-        self._untold.extend(self._frames.take(piece))
+        self._pending.extend(self._frames.take(piece))
 
     def look(self) -> Recording | None:
         """A recording with an answer to the messages so far; None if there is no such
         recording yet. Raises Differs."""
         before = self._alive
         if before is None:
-            if not self._untold and self._frames.is_amid:
+            if not self._pending and self._frames.is_amid:
                 return None
             before, is_all = self._load()
-            if self._untold:
+            if self._pending:
                 self._alive, self._knows_all = before, self._knows_all and is_all
-        untold, self._untold = self._untold, []
-        for message in untold:
-            alive = [one for one in before if one.same(self.told, message)]
+        pending, self._pending = self._pending, []
+        for message in pending:
+            alive = [candidate for candidate in before
+                     if candidate.same(self.message_count, message)]
             if not alive and self._knows_all:
                 raise Differs(*self._tell(before, message))
             before = self._alive = alive
-            self.told += 1
-        return next((one.recording for one in before
-                     if 0 <= one.steps[0].messages <= self.told), None)
+            self.message_count += 1
+        return next((candidate.recording for candidate in before
+                     if 0 <= candidate.steps[0].messages <= self.message_count), None)
 
     def end(self) -> None:
         """The client sends no more. Raises Differs."""
         before = self._alive or []
         if self._frames.is_amid:
-            raise Differs(f"the request ends amid message {self.told + 1}")
-        self._alive = [one for one in before if len(one.messages) == self.told]
+            raise Differs(f"the request ends amid message {self.message_count + 1}")
+        self._alive = [candidate for candidate in before
+                       if len(candidate.messages) == self.message_count]
         if not self._alive:
-            raise Differs(f"the request ends behind message {self.told} of "
+            raise Differs(f"the request ends behind message {self.message_count} of "
                           f"{len(before[0].messages)} of recording "
                           f"{before[0].recording.number}" if before else "no message")
 
@@ -218,39 +220,40 @@ class Call:
 
     def follows(self, recording: Recording) -> bool:
         """Whether the client goes on like this recording."""
-        return any(one.recording.number == recording.number
-                   for one in self._alive or ())
+        return any(candidate.recording.number == recording.number
+                   for candidate in self._alive or ())
 
     def _load(self) -> tuple[list[_Candidate], bool]:
         """Recordings different in messages alone, with the same first message if it has
         come; whether these are all."""
-        found: list[_Candidate] = []
+        candidates: list[_Candidate] = []
         wanted, _ = self._reader.read(self._request, recorded=False)
-        begin = self._untold[0] if self._untold and (
+        begin = self._pending[0] if self._pending and (
             self._route.key.body == "raw") else b""
         recordings, is_all = self._matcher.recordings_at(
             self._request, begin, self._for)
-        for one in recordings:
-            if one.patterns or self._reader.read(
-                    one.request, recorded=True)[0] != wanted:
+        for recording in recordings:
+            if recording.patterns or self._reader.read(
+                    recording.request, recorded=True)[0] != wanted:
                 continue
-            messages = split(one.request.body)
+            messages = split(recording.request.body)
             if messages is None:
                 is_all = False
             else:
-                found.append(self._candidate(one, messages))
-        return found, is_all
+                candidates.append(self._candidate(recording, messages))
+        return candidates, is_all
 
-    def _candidate(self, one: Recording, messages: list[bytes]) -> _Candidate:
-        return _Candidate(one, messages, Alike(self._route, one.request))
+    def _candidate(self, recording: Recording, messages: list[bytes]) -> _Candidate:
+        return _Candidate(recording, messages, Alike(self._route, recording.request))
 
     def _tell(self, before: list[_Candidate], message: bytes) -> tuple[str, ...]:
         """The reason, and the details."""
-        number = self.told
-        for one in before:
-            if number < len(one.messages):
+        number = self.message_count
+        for candidate in before:
+            if number < len(candidate.messages):
                 return (f"message {number + 1} differs from recording "
-                        f"{one.recording.number}", one.tell(number, message))
+                        f"{candidate.recording.number}",
+                        candidate.tell(number, message))
         if before:
             return (f"message {number + 1} comes behind the last one of recording "
                     f"{before[0].recording.number}",)
@@ -258,9 +261,9 @@ class Call:
 
     def instead(self, sent: bytes) -> Recording | None:
         """Another recording, if it fits the client and its body begins with `sent`."""
-        return next((one.recording for one in self._alive or ()
-                     if one.recording.response.status
-                     and one.recording.response.body.startswith(sent)), None)
+        return next((candidate.recording for candidate in self._alive or ()
+                     if candidate.recording.response.status
+                     and candidate.recording.response.body.startswith(sent)), None)
 
 
 class Answering:

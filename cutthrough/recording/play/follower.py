@@ -85,8 +85,8 @@ class Follower:
 
     @property
     def matcher(self) -> Matcher:
-        found = self.shared.matcher
-        return self._loaded if found is None else found
+        matcher = self.shared.matcher
+        return self._loaded if matcher is None else matcher
 
     @property
     def is_gone(self) -> bool:
@@ -106,33 +106,33 @@ class Follower:
         self.shared.answers.clear()
         self._mark = (-1,)
 
-    async def look(self, rules: Rules, name: str, run: int, hold: FindHold, *,
+    async def look(self, rules: Rules, name: str, run: int, find_places: FindHold, *,
                    plays: bool, anew: bool) -> bool:
         """Takes the rows of session `name`. `anew`: all of it; sequences begin
-        again if `run` differs. `hold` opens the processes' shared places.
+        again if `run` differs. `find_places` opens the processes' shared places.
         Returns whether all was read. Raises OSError, ValueError and StoreError."""
         path = Path(rules.directory) / f"{name}{SUFFIX}"
-        found = mark_of(path)[:1]
-        if not anew and found == self._mark:
+        mark = mark_of(path)[:1]
+        if not anew and mark == self._mark:
             if self._session is not None:
-                await self._read_changes(rules, hold)
+                await self._read_changes(rules, find_places)
             return False
         if self._on_other is not None and (
-                name != self._name or self._mark not in ((), found)):
+                name != self._name or self._mark not in ((), mark)):
             self._on_other()
         await self.leave()
-        self._name, self._mark, self._run = name, found, run
+        self._name, self._mark, self._run = name, mark, run
         if not plays and self.shared.first is None:
             self.shared.answers.clear()      # Plays under way have their own
             self.shared.be_ready()
-        elif found and plays:
+        elif mark and plays:
             self._session = await self._aside(open_session, rules.directory, name)
-            self._counted_in = path, found
-            await self._load(rules, hold)
+            self._counted_in = path, mark
+            await self._load(rules, find_places)
         else:
             self._packed = apart.pack_rules(rules.routes, None, b"")
             self._loaded = Matcher(rules.routes)
-            if found:
+            if mark:
                 session = await self._aside(open_session, rules.directory, name)
                 self._packed = apart.pack_rules(
                     rules.routes, session.manifest.redaction, session.key)
@@ -156,7 +156,7 @@ class Follower:
                 return
             await asyncio.sleep(0)
 
-    async def _load(self, rules: Rules, hold: FindHold) -> None:
+    async def _load(self, rules: Rules, find_places: FindHold) -> None:
         """Reads the whole session; the earlier rows count until the end."""
         session = self._session
         assert session is not None
@@ -165,7 +165,7 @@ class Follower:
         self._last = 0
         run = f"{self._name} {session.manifest.created_us} {self._run}"
 
-        shared = await hold()
+        shared = await find_places()
         self._packed = apart.pack_rules(
             rules.routes, session.manifest.redaction, session.key)
         self._loaded = Matcher(rules.routes, session.masker.request,
@@ -175,7 +175,7 @@ class Follower:
             pass
         self._take(rules)
 
-    async def _read_changes(self, rules: Rules, hold: FindHold) -> None:
+    async def _read_changes(self, rules: Rules, find_places: FindHold) -> None:
         session = self._session
         assert session is not None
         version = await self._aside(session.version)
@@ -187,20 +187,22 @@ class Follower:
         self._see_fields(rules)
         oldest, edits = await self._aside(lambda: (session.oldest(), session.edits()))
         if edits != self._edits:
-            await self._load(rules, hold)
+            await self._load(rules, find_places)
         elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
             self.shared.answers.clear()
 
     async def _read_more(self, session: Session) -> bool:
-        found = await self._aside(session.read_behind, self._last, STEP)
+        recordings = await self._aside(session.read_behind, self._last, STEP)
         loaded, turn = self._loaded, time.monotonic()
-        for one in found:
-            self._last = one.number
+        for recording in recordings:
+            self._last = recording.number
             try:
-                changes = loaded.add(one, await self._read_apart(one.request))
+                changes = loaded.add(
+                    recording, await self._read_apart(recording.request))
             except (ValueError, Busy, Unread) as error:
                 # A pattern cannot be used, or a body takes too long
-                log.error("recording %d: %s", one.number, error or "it is not read")
+                log.error("recording %d: %s", recording.number,
+                          error or "it is not read")
                 continue
             if changes and loaded is self.matcher:
                 self.shared.answers.clear()
@@ -208,7 +210,7 @@ class Follower:
                 await asyncio.sleep(0)
                 turn = time.monotonic()
         await asyncio.sleep(0)
-        return found != []
+        return recordings != []
 
     async def _read_apart(self, request: Request) -> Reading | None:
         """None if it is read in the loop. Raises Busy and Unread."""
@@ -245,12 +247,12 @@ class Follower:
             self._session = None
             await self._aside(session.close)
 
-    async def _aside(self, work: Callable[..., T], *given: object) -> T:
-        return await asyncio.to_thread(self._use, work, *given)
+    async def _aside(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.to_thread(self._use, work, *arguments)
 
-    def _use(self, work: Callable[..., T], *given: object) -> T:
+    def _use(self, work: Callable[..., T], *arguments: object) -> T:
         with self._in_use:
-            return work(*given)
+            return work(*arguments)
 
     def count_last_hits(self) -> None:
         if hits := self.shared.answers.take_hits():

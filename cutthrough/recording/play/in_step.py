@@ -46,9 +46,9 @@ class Asked(Protocol):
     def reader(self) -> Reader | None: ...
     def request(self, fields: bool) -> Any: ...
     def decide(self) -> None: ...
-    def miss(self, found: Miss) -> None: ...
+    def miss(self, miss: Miss) -> None: ...
     def go_unread(self) -> None: ...
-    def note(self, found: Miss) -> str: ...
+    def note(self, miss: Miss) -> str: ...
     def refuse(self, text: str) -> None: ...
 
 
@@ -79,10 +79,10 @@ class InStep:
                 if piece is None:
                     if call.is_silent and await comes(sluice, SILENCE_S):
                         continue
-                    found = call.look()
-                    if found is not None:
+                    recording = call.look()
+                    if recording is not None:
                         play.body = body.whole()
-                        await self._answer(found, sluice)
+                        await self._answer(recording, sluice)
                         return
                     piece = await take(sluice)
                 if not piece:
@@ -105,19 +105,19 @@ class InStep:
         exchange.end_of_request()
         play.decide()
 
-    async def _answer(self, one: Recording, sluice: Sluice) -> None:
+    async def _answer(self, candidate: Recording, sluice: Sluice) -> None:
         """One of the recordings that have begun in the same way: the next of those with
         the same messages."""
         shared, exchange, play = self._shared, self._exchange, self._play
-        found = await self._next_like(one)
-        if isinstance(found, Miss):
+        result = await self._next_like(candidate)
+        if isinstance(result, Miss):
             exchange.keep_rest()
-            play.miss(found)
+            play.miss(result)
             return
         try:
-            recording = found.recording
-            if changes(found, shared.on_replay):
-                recording = alter(found, play.request(True), shared.on_replay)
+            recording = result.recording
+            if changes(result, shared.on_replay):
+                recording = alter(result, play.request(True), shared.on_replay)
         except ReplayFailed as error:
             exchange.refuse("replay_failed", str(error))
             return
@@ -128,19 +128,19 @@ class InStep:
         play.drop_body()
         await self._go_on(Answering(recording), sluice)
 
-    async def _next_like(self, one: Recording) -> Match | Miss:
+    async def _next_like(self, candidate: Recording) -> Match | Miss:
         matcher: Matcher = self._shared.matcher
         request = msgspec.structs.replace(
-            self._play.request(True), body=one.request.body)
+            self._play.request(True), body=candidate.request.body)
         reading = matcher.read(request)
         while True:
-            found = matcher.draw(request, reading, reader=self._play.reader)
-            if not isinstance(found, Draw):
-                return found
+            result = matcher.draw(request, reading, reader=self._play.reader)
+            if not isinstance(result, Draw):
+                return result
             if not matcher.is_shared:
-                return matcher.take(found)
+                return matcher.take(result)
             try:
-                return await aside(matcher.take, found)
+                return await aside(matcher.take, result)
             except KeyError:                 # a recording was deleted meanwhile
                 continue
 
@@ -154,7 +154,7 @@ class InStep:
             step = answering.left[0]
             comes_behind = False
             try:
-                while not ended and not 0 <= step.messages <= call.told:
+                while not ended and not 0 <= step.messages <= call.message_count:
                     comes_behind = True
                     piece = await take(up)
                     if piece:
@@ -189,18 +189,18 @@ class InStep:
     async def _instead(self, sent: bytes, has_head: bool) -> Answering:
         """Another recording that has begun in the same way. Raises Differs."""
         call = self._call
-        one = call.instead(sent)
-        found = None if one is None else await self._next_like(one)
-        if not isinstance(found, Match) or changes(found, self._shared.on_replay) or (
-                not found.recording.response.body.startswith(sent)):
+        candidate = call.instead(sent)
+        result = None if candidate is None else await self._next_like(candidate)
+        if not isinstance(result, Match) or changes(result, self._shared.on_replay) or (
+                not result.recording.response.body.startswith(sent)):
             raise Differs(f"the call goes on as another recording behind message "
-                          f"{call.told}, and has another answer already")
-        self._shared.answers.count(found.recording.number)
-        call.follow(found.recording)
-        return Answering(found.recording, has_head, len(sent))
+                          f"{call.message_count}, and has another answer already")
+        self._shared.answers.count(result.recording.number)
+        call.follow(result.recording)
+        return Answering(result.recording, has_head, len(sent))
 
-    def _end(self, found: Miss, down: Sluice | None, chunked: bool) -> None:
-        text = self._play.note(found)
+    def _end(self, miss: Miss, down: Sluice | None, chunked: bool) -> None:
+        text = self._play.note(miss)
         log.warning("recordings: a call of %s ended: %s", self._play.host, text)
         exchange = self._exchange
         if down is None:

@@ -88,17 +88,17 @@ class Player:
         self._state = State()
         self._state_mark: tuple[int, ...] = (-1,)
         self._name = ""
-        self._told = Told()
+        self._miss_log = Told()
         self._in_force = Follower(
-            Shared(answers, self._told, self._gate), self._told.forget)
+            Shared(answers, self._miss_log, self._gate), self._miss_log.forget)
         self._chosen: dict[str, Follower] = {}          # the last asked is the last
         self._given_up: list[Follower] = []
-        self._nothing = Shared(Hits(), self._told, self._gate)
+        self._nothing = Shared(Hits(), self._miss_log, self._gate)
         self._nothing.matcher = Matcher()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._making: asyncio.Task[None] | None = None  # of answers at hand
-        self._held: dict[int, Far] = {}
+        self._held: dict[int, Peer] = {}
         self._lanes: SharedLanes | None = None
         self._counted = 0.0
         self._looks = asyncio.Lock()
@@ -108,7 +108,7 @@ class Player:
 
     def set_rules(self, admits: Callable[[Asker, Glance], bool]) -> None:
         """Whether the rules let a client make a request: of the snapshot in force."""
-        self._told.admits = admits
+        self._miss_log.admits = admits
 
     @property
     def matcher(self) -> Matcher:
@@ -129,8 +129,8 @@ class Player:
         if settings.choice.is_free != (shared.answers is not self._answers):
             shared.answers = Hits() if settings.choice.is_free else self._answers
             self._answers.clear()
-        for one in self._followers():
-            one.configure(settings, is_elsewhere=is_elsewhere)
+        for follower in self._followers():
+            follower.configure(settings, is_elsewhere=is_elsewhere)
         self._state_mark = (-1,)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -140,15 +140,15 @@ class Player:
             self._task.cancel()
             self._task = None
         self._stop_making()
-        for one in [*self._followers(), *self._given_up]:
-            one.count_last_hits()
-            one.close()
-            one.shared.close()
+        for follower in [*self._followers(), *self._given_up]:
+            follower.count_last_hits()
+            follower.close()
+            follower.shared.close()
         self._close_lanes()
         self._close_asked()
         self._nothing.close()
-        for far in list(self._held.values()):
-            far.close()
+        for peer in list(self._held.values()):
+            peer.close()
         self._held.clear()
 
     def _followers(self) -> list[Follower]:
@@ -177,46 +177,46 @@ class Player:
         """None: there is no such session."""
         if name in ("", self._name):
             return self._in_force.shared
-        found = self._chosen.pop(name, None)
-        if found is None:
+        follower = self._chosen.pop(name, None)
+        if follower is None:
             # Not for each name that a client makes up
             if not (Path(settings.directory) / f"{name}{SUFFIX}").exists():
                 return None
-            found = Follower(Shared(Hits(), self._told, self._gate))
-            found.configure(settings, is_elsewhere=False)
+            follower = Follower(Shared(Hits(), self._miss_log, self._gate))
+            follower.configure(settings, is_elsewhere=False)
             self._wanted.set()
-        self._chosen[name] = found
+        self._chosen[name] = follower
         if len(self._chosen) > MOST_FOLLOWED:
             self._give_up(next(iter(self._chosen)))
-        return found.shared
+        return follower.shared
 
     def _give_up(self, name: str) -> None:
         """Its answers of now stay."""
         self._given_up.append(self._chosen.pop(name))
         self._wanted.set()
 
-    def hold(self, far: "Far") -> None:
+    def hold(self, peer: "Peer") -> None:
         """The other end of a tunnel that has no origin: silent until that is closed."""
         loop = asyncio.get_running_loop()
-        number = far.fileno()
+        number = peer.fileno()
 
         def on_end() -> None:
             with contextlib.suppress(OSError):
-                if far.recv(4096):
+                if peer.recv(4096):
                     return
             loop.remove_reader(number)
             self._held.pop(number, None)
-            far.close()
+            peer.close()
 
-        self._held[number] = far
+        self._held[number] = peer
         loop.add_reader(number, on_end)
 
     # Called for operators.
 
     def tell(self) -> dict[str, Any]:
         """The misses since the session came into force."""
-        return {"missed": self._told.missed,
-                "misses": list(map(describe, self._told.misses))}
+        return {"missed": self._miss_log.missed,
+                "misses": list(map(describe, self._miss_log.misses))}
 
     # The files.
 
@@ -225,8 +225,8 @@ class Player:
             await self._try_look(False)
             if time.monotonic() - self._counted >= HITS_S:
                 self._counted = time.monotonic()
-                for one in self._followers():
-                    await one.count_hits()
+                for follower in self._followers():
+                    await follower.count_hits()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), POLL_S)
             self._wanted.clear()
@@ -235,10 +235,10 @@ class Player:
         """Puts the files' content in force; returns why it cannot, or ""."""
         return "" if self._task is None else await self._try_look(True)
 
-    async def _try_look(self, is_told: bool) -> str:
+    async def _try_look(self, is_notified: bool) -> str:
         async with self._looks:
             try:
-                await self._look(is_told)
+                await self._look(is_notified)
                 self._failed = ""
             except (OSError, ValueError, StoreError) as error:
                 if self._failed != str(error):
@@ -247,14 +247,14 @@ class Player:
                 self._in_force.shared.be_ready()
             return self._failed
 
-    async def _look(self, is_told: bool) -> None:
+    async def _look(self, is_notified: bool) -> None:
         settings = self._settings
         if settings is None:
             return
         folder = Path(settings.directory)
         mark = mark_of(folder / NAME)
         changed = mark != self._state_mark
-        if is_told and not changed:          # by files of the same time and number
+        if is_notified and not changed:      # by files of the same time and number
             changed = read_state(folder) != self._state
         if changed:
             self._stop_making()
@@ -272,11 +272,12 @@ class Player:
             await self._make(settings)
         if changed:
             # Repeats of one message are not logged: of one session's, then
-            told = "recordings: mode %s, session " + self._name
+            message = "recordings: mode %s, session " + self._name
             if self._plays(settings):
-                log.info(told + ", %d recordings", self._state.mode, len(self.matcher))
+                log.info(message + ", %d recordings", self._state.mode,
+                         len(self.matcher))
             else:
-                log.info(told, self._state.mode)
+                log.info(message, self._state.mode)
 
     async def _make(self, settings: Settings) -> None:
         """The rest is made meanwhile, or at the first use."""
@@ -292,28 +293,28 @@ class Player:
             self._making.cancel()
             self._making = None
 
-    async def _follow(self, one: Follower, settings: Settings, name: str, anew: bool
-                      ) -> bool:
-        return await one.look(settings, name, self._state.run, self._find_hold,
-                              plays=self._plays(settings), anew=anew)
+    async def _follow(self, follower: Follower, settings: Settings, name: str,
+                      anew: bool) -> bool:
+        return await follower.look(settings, name, self._state.run, self._find_hold,
+                                   plays=self._plays(settings), anew=anew)
 
     async def _follow_chosen(self, settings: Settings, anew: bool) -> None:
         """One that cannot be read is asked for in vain, and the others are not."""
-        for name, one in list(self._chosen.items()):
+        for name, follower in list(self._chosen.items()):
             try:
-                await self._follow(one, settings, name, anew)
-                one.failed = ""
+                await self._follow(follower, settings, name, anew)
+                follower.failed = ""
             except (OSError, ValueError, StoreError) as error:
-                if one.failed != str(error):
-                    one.failed = str(error)
+                if follower.failed != str(error):
+                    follower.failed = str(error)
                     log.error("recordings: %s", error)
-                one.shared.be_ready()
-            if one.is_gone and self._chosen.get(name) is one:
+                follower.shared.be_ready()
+            if follower.is_gone and self._chosen.get(name) is follower:
                 self._give_up(name)
         given_up, self._given_up = self._given_up, []
-        for one in given_up:
-            await one.leave()
-            one.shared.be_ready()
+        for follower in given_up:
+            await follower.leave()
+            follower.shared.be_ready()
 
     def _read_first(self, folder: Path) -> None:
         """Those that were there before keep their places."""
@@ -328,8 +329,8 @@ class Player:
                 shared.note = self._asked.note
         if shared.first is not None:
             answers = read_answers(folder, name)
-            for one in answers[count:]:
-                shared.first.add(one)
+            for answer in answers[count:]:
+                shared.first.add(answer)
             count = len(answers)
         self._first = name, count
 
@@ -360,25 +361,26 @@ class Player:
             self._lanes = None
 
 
-def describe(one: Missed) -> dict[str, Any]:
-    nearest = one.miss.nearest
-    details = one.miss.details
-    found = {"id": one.id, "at": one.at_s, "method": one.request.method,
-             "url": veil(one.request.url), "reason": one.miss.reason,
+def describe(entry: Missed) -> dict[str, Any]:
+    nearest = entry.miss.nearest
+    details = entry.miss.details
+    table = {"id": entry.id, "at": entry.at_s, "method": entry.request.method,
+             "url": veil(entry.request.url), "reason": entry.miss.reason,
              "differences": (details,) if details else ()}
     if nearest is not None:
-        asked = nearest.recording
-        found |= {"nearest": asked.number, "nearest_method": asked.request.method,
-                  "nearest_url": veil(asked.request.url),
+        recording = nearest.recording
+        table |= {"nearest": recording.number,
+                  "nearest_method": recording.request.method,
+                  "nearest_url": veil(recording.request.url),
                   "differences": nearest.differences}
-    return found
+    return table
 
 
 class OnState(Protocol):
     def __call__(self, mode: str, /) -> None: ...
 
 
-class Far(Protocol):
+class Peer(Protocol):
     """A socket."""
 
     def fileno(self) -> int: ...

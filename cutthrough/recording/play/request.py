@@ -191,80 +191,80 @@ class Play:
                 known: dict[Pattern, bool] | None = None) -> None:
         shared, holds = self.shared, known or {}
         is_bounded = known is None and shared.gate.is_apart
-        found: Match | Miss | Draw
+        result: Match | Miss | Draw
         try:
-            found = matcher.draw(
+            result = matcher.draw(
                 request, reading, offers=self._offers, holds=holds, reader=self.reader,
                 seconds=MOST_US / 1e6 if is_bounded else math.inf)
         except TooLong:
             self._begin(self._read_apart(matcher, request))
             return
-        if isinstance(found, Draw) and not matcher.is_shared:
-            found = matcher.take(found)
-        if isinstance(found, Draw) or shared.note is not None:
-            self._begin(self._settle_apart(matcher, request, reading, holds, found))
+        if isinstance(result, Draw) and not matcher.is_shared:
+            result = matcher.take(result)
+        if isinstance(result, Draw) or shared.note is not None:
+            self._begin(self._settle_apart(matcher, request, reading, holds, result))
         else:
-            self._follow(matcher, request, reading, found)
+            self._follow(matcher, request, reading, result)
 
     async def _settle_apart(self, matcher: Matcher, request: Request, reading: Reading,
-                            holds: dict[Pattern, bool], found: Match | Miss | Draw
+                            holds: dict[Pattern, bool], result: Match | Miss | Draw
                             ) -> None:
         shared = self.shared
-        while isinstance(found, Draw):
+        while isinstance(result, Draw):
             try:
-                found = await aside(matcher.take, found)
+                result = await aside(matcher.take, result)
             except KeyError:                 # a recording was deleted meanwhile
-                found = matcher.draw(request, reading, offers=self._offers, holds=holds,
-                                     reader=self.reader)
+                result = matcher.draw(request, reading, offers=self._offers,
+                                      holds=holds, reader=self.reader)
         if shared.note is not None and (
-                isinstance(found, Match) or self._mode == REPLAYS):
+                isinstance(result, Match) or self._mode == REPLAYS):
             await self._tell_asked(reading.request)
-        self._follow(matcher, request, reading, found)
+        self._follow(matcher, request, reading, result)
 
     def _follow(self, matcher: Matcher, request: Request, reading: Reading,
-                found: Match | Miss) -> None:
+                result: Match | Miss) -> None:
         shared = self.shared
-        if isinstance(found, Match) and found.recording.response.status == 101 and (
+        if isinstance(result, Match) and result.recording.response.status == 101 and (
                 not self._offers):          # by its patterns
-            found = Miss(f"recording {found.recording.number} is a WebSocket, which "
-                         "the request does not offer")
-        if isinstance(found, Miss):
+            result = Miss(f"recording {result.recording.number} is a WebSocket, which "
+                          "the request does not offer")
+        if isinstance(result, Miss):
             if self._mode == REPLAYS:
-                self._explain(matcher, request, reading, found)
+                self._explain(matcher, request, reading, result)
             else:
-                self.miss(found)
+                self.miss(result)
             return
-        shared.answers.count(found.recording.number)
-        if found.recording.response.status == 101:
-            self.exchange.switch(partial(self._converse, found))
-        elif changes(found, shared.on_replay):
-            self._answer_changed(found, shared.on_replay)
+        shared.answers.count(result.recording.number)
+        if result.recording.response.status == 101:
+            self.exchange.switch(partial(self._converse, result))
+        elif changes(result, shared.on_replay):
+            self._answer_changed(result, shared.on_replay)
         else:
-            self._answer(found.recording, found.is_last)
+            self._answer(result.recording, result.is_last)
 
     def _explain(self, matcher: Matcher, request: Request, reading: Reading,
                  miss: Miss) -> None:
-        told, begun = self.shared.told, time.monotonic()
-        if not told.may_explain():
+        miss_log, begun = self.shared.miss_log, time.monotonic()
+        if not miss_log.may_explain():
             self.miss(Miss(miss.reason, details="so many requests are missed that the "
                            "nearest recording is not looked for"))
             return
         if self.shared.first is not None and not len(matcher):
             matcher = self.shared.first
-        found = matcher.explain(request, reading, miss, offers=self._offers,
-                                admits=told.admitted_to(self._asker))
-        likely = found.likely
+        miss = matcher.explain(request, reading, miss, offers=self._offers,
+                               admits=miss_log.admitted_to(self._asker))
+        likely = miss.likely
         if likely is None:
-            self.miss(found)
+            self.miss(miss)
         elif self.shared.gate.is_apart and any(
-                is_costly(one.body, one.field("content-encoding"))
-                for one in (reading.request, *(one.request for one in likely.asked))
-                if one.body):
-            self._begin(self._explain_apart(reading, found))
+                is_costly(example.body, example.field("content-encoding"))
+                for example in (reading.request, *(
+                    recording.request for recording in likely.asked)) if example.body):
+            self._begin(self._explain_apart(reading, miss))
         else:
-            found = Miss(found.reason, matcher.nearest(reading.request, likely))
-            told.explained(time.monotonic() - begun)
-            self.miss(found)
+            miss = Miss(miss.reason, matcher.nearest(reading.request, likely))
+            miss_log.explained(time.monotonic() - begun)
+            self.miss(miss)
 
     async def _explain_apart(self, reading: Reading, miss: Miss) -> None:
         shared, begun = self.shared, time.monotonic()
@@ -274,14 +274,14 @@ class Play:
                 miss.likely)
         except (Busy, Unread):
             nearest = None
-        shared.told.explained(time.monotonic() - begun)
+        shared.miss_log.explained(time.monotonic() - begun)
         self.miss(Miss(miss.reason, nearest))
 
-    def miss(self, found: Miss) -> None:
+    def miss(self, miss: Miss) -> None:
         if self._mode == REPLAYS:
-            self.refuse(self.note(found))
+            self.refuse(self.note(miss))
         else:
-            self.shared.told.missed += 1
+            self.shared.miss_log.missed += 1
             self.exchange.pass_on()
 
     def go_unread(self) -> None:
@@ -291,18 +291,18 @@ class Play:
         else:
             self.exchange.pass_on()
 
-    def note(self, found: Miss, number: str = "") -> str:
+    def note(self, miss: Miss, number: str = "") -> str:
         """Keeps it for operators, without the body. Returns the reply's text:
         the reason, and the number under which they find the rest (R74)."""
         shared = self.shared
         assert shared.matcher is not None
         number = number or self.exchange.id
-        shared.told.missed += 1
+        shared.miss_log.missed += 1
         request = msgspec.structs.replace(self.request(True), body=b"")
-        shared.told.misses.append(Missed(
-            number, time.time(), shared.matcher.masked(request), found))
-        return str(found) if shared.tells_nearest else (
-            f"{found.reason} (request {number})")
+        shared.miss_log.misses.append(Missed(
+            number, time.time(), shared.matcher.masked(request), miss))
+        return str(miss) if shared.tells_nearest else (
+            f"{miss.reason} (request {number})")
 
     def refuse(self, text: str) -> None:
         """In the form that the client reads."""
@@ -327,51 +327,51 @@ class Play:
 
     def _answer_first(self, first: Matcher) -> bool:
         """False: there is no such answer."""
-        found = first.match(self.request(True), explain=False)
-        if isinstance(found, Match):
-            self._begin(self._tell_and_answer(found))
-        return isinstance(found, Match)
+        match = first.match(self.request(True), explain=False)
+        if isinstance(match, Match):
+            self._begin(self._tell_and_answer(match))
+        return isinstance(match, Match)
 
-    async def _tell_and_answer(self, found: Match) -> None:
+    async def _tell_and_answer(self, match: Match) -> None:
         await self._tell_asked(None)
-        self._answer_changed(found, None)
+        self._answer_changed(match, None)
 
-    def _answer_changed(self, found: Match, hook: OnReplay | None) -> None:
+    def _answer_changed(self, match: Match, hook: OnReplay | None) -> None:
         request = self.request(True)
-        if found.recording.template and self.shared.gate.is_apart and is_costly(
+        if match.recording.template and self.shared.gate.is_apart and is_costly(
                 self.body, request.field("content-encoding")):
-            self._begin(self._fill_apart(found, request, hook))
+            self._begin(self._fill_apart(match, request, hook))
         else:
-            self._alter(found, request, hook)
+            self._alter(match, request, hook)
 
-    async def _fill_apart(self, found: Match, request: Request, hook: OnReplay | None
+    async def _fill_apart(self, match: Match, request: Request, hook: OnReplay | None
                           ) -> None:
         try:
-            made = await self.shared.gate.run(
-                self._asker.name, apart.fill, found.recording, request, found.state)
+            recording = await self.shared.gate.run(
+                self._asker.name, apart.fill, match.recording, request, match.state)
         except Busy:
             self.exchange.refuse("content_limit", "")
         except (Unread, ValueError) as error:
-            self.exchange.refuse("replay_failed", f"recording {found.recording.number},"
+            self.exchange.refuse("replay_failed", f"recording {match.recording.number},"
                                  f" its template: {error}")
         else:
             self._alter(msgspec.structs.replace(
-                found, recording=msgspec.structs.replace(made, template=False)),
+                match, recording=msgspec.structs.replace(recording, template=False)),
                 request, hook)
 
-    def _alter(self, found: Match, request: Request, hook: OnReplay | None) -> None:
+    def _alter(self, match: Match, request: Request, hook: OnReplay | None) -> None:
         try:
-            made = alter(found, request, hook)
+            recording = alter(match, request, hook)
         except ReplayFailed as error:
             self.exchange.refuse("replay_failed", str(error))
         else:
-            self._answer(made, is_last=False)
+            self._answer(recording, is_last=False)
 
-    def _converse(self, found: Match, far: socket.socket) -> None:
-        shared, asked = self.shared, self.request(True)
+    def _converse(self, match: Match, peer: socket.socket) -> None:
+        shared, request = self.shared, self.request(True)
         task = asyncio.get_running_loop().create_task(play_websocket(
-            far, found.recording, found.route, shared.speed, shared.most_body,
-            Setting(asked, shared.mask(asked), shared.rules, shared.gate,
+            peer, match.recording, match.route, shared.speed, shared.most_body,
+            Setting(request, shared.mask(request), shared.rules, shared.gate,
                     self._asker.name), partial(self.note, number=self.exchange.id)))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)

@@ -75,8 +75,9 @@ class Hits:
 class Shared:
     """The common state of a session's plays."""
 
-    def __init__(self, answers: Answers, told: Told, gate: Gate | None = None) -> None:
-        self.answers, self.told = answers, told
+    def __init__(self, answers: Answers, miss_log: Told, gate: Gate | None = None
+                 ) -> None:
+        self.answers, self.miss_log = answers, miss_log
         self.gate = gate or Gate()
         self.matcher: Matcher | None = None  # None: the session is being read
         self.rules = b""                     # of the matcher, for other processes
@@ -101,9 +102,9 @@ class Shared:
     def be_ready(self) -> None:
         if self.matcher is None:
             self.matcher = Matcher()
-        for one in self.waiting:
-            if not one.done():
-                one.set_result(None)
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
         self.waiting.clear()
 
     def close(self) -> None:

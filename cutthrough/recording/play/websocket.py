@@ -43,12 +43,12 @@ class _Ended(Exception):
         self.code, self.details = code, details
 
 
-async def play_websocket(far: socket.socket, recording: Recording, route: Route,
+async def play_websocket(peer: socket.socket, recording: Recording, route: Route,
                          speed: float, most: int, setting: Setting,
                          note: Callable[[Miss], str]) -> None:
     """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `note`
     takes a message that differs, and returns the text for the client (R74)."""
-    reader, writer = await asyncio.open_connection(sock=far, limit=MOST_HEAD)
+    reader, writer = await asyncio.open_connection(sock=peer, limit=MOST_HEAD)
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
@@ -87,19 +87,21 @@ class _Conversation:
         loop = asyncio.get_running_loop()
         before_us, at = 0, loop.time()
         try:
-            for number, one in enumerate(messages, 1):
-                if one.kind not in PLAYED:
+            for number, message in enumerate(messages, 1):
+                if message.kind not in PLAYED:
                     continue
-                if one.is_up:
-                    await self._expect(one, number)
-                    before_us, at = one.at_us, loop.time()
+                if message.is_up:
+                    await self._expect(message, number)
+                    before_us, at = message.at_us, loop.time()
                     continue
                 if speed:
                     await asyncio.sleep(
-                        at + (one.at_us - before_us) / 1e6 / speed - loop.time())
-                if one.kind == "close":
-                    raise _Ended(one.code or 0, one.data.decode(errors="replace"))
-                self._send(OPCODES[one.kind], await self._client.answer(one.data))
+                        at + (message.at_us - before_us) / 1e6 / speed - loop.time())
+                if message.kind == "close":
+                    raise _Ended(
+                        message.code or 0, message.data.decode(errors="replace"))
+                self._send(
+                    OPCODES[message.kind], await self._client.answer(message.data))
                 await self._writer.drain()
             if not self._closing:
                 code, data = await self._message()
@@ -110,20 +112,20 @@ class _Conversation:
         except _Ended as end:
             await self._close(end)
 
-    async def _expect(self, one: Message, number: int) -> None:
+    async def _expect(self, message: Message, number: int) -> None:
         code, data = await self._message()
-        here = next(kind for kind, found in OPCODES.items() if found == code)
+        here = next(kind for kind, opcode in OPCODES.items() if opcode == code)
         if code == CLOSE:
             self._send(CLOSE, data[:2])
             self._closing = True
-            if one.kind != "close":
+            if message.kind != "close":
                 raise _Ended(0, "")
             return
-        if here != one.kind:
+        if here != message.kind:
             raise _Ended(POLICY, f"message {number} differs from the recording",
-                         f"{here}, recorded {one.kind}")
+                         f"{here}, recorded {message.kind}")
         difference = await self._client.difference(
-            Message(0, True, one.kind, data), one.data)
+            Message(0, True, message.kind, data), message.data)
         if difference is not None:
             raise _Ended(POLICY, f"message {number} differs from the recording",
                          difference)
