@@ -14,10 +14,10 @@ T = TypeVar("T")
 _THREAD = ThreadPoolExecutor(1, "cutthrough-aside")
 
 
-async def aside(work: Callable[..., T], *given: object) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *given)
+async def aside(work: Callable[..., T], *arguments: object) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *arguments)
 
 
-def leave_aside(work: Callable[..., object], *given: object) -> None:
+def leave_aside(work: Callable[..., object], *arguments: object) -> None:
     """As `aside`, without waiting for it."""
-    _THREAD.submit(work, *given)
+    _THREAD.submit(work, *arguments)

@@ -49,13 +49,14 @@ class ChosenCopies:
         for name in (*waiting, *self._copied):
             if name == in_force or self._copied.get(name) == heads[name]:
                 continue
-            is_all = self._follow_one(sessions, name, until)
+            is_all = self._follow_session(sessions, name, until)
             self._copied.pop(name, None)
             self._copied[name] = heads[name] if is_all else _NONE
             if time.monotonic() > until:
                 break
 
-    def _follow_one(self, sessions: PostgresSessions, name: str, until: float) -> bool:
+    def _follow_session(self, sessions: PostgresSessions, name: str, until: float
+                        ) -> bool:
         """Whether the copy has all, or can have nothing."""
         try:
             session = sessions.open(name)

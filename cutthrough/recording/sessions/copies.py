@@ -39,9 +39,9 @@ class Copy(Session):
     def __init__(self, path: Path, key: bytes, identity: str = "",
                  session: PostgresSession | None = None) -> None:
         """`session`: of a new file. Raises OSError and StoreError."""
-        made = None if session is None else msgspec.structs.replace(
+        manifest = None if session is None else msgspec.structs.replace(
             session.manifest, count=0, age_s=0, copy_of=identity, copied=(0, 0))
-        super().__init__(path, key, made)
+        super().__init__(path, key, manifest)
         # Deletions in the middle are a transaction of their own
         self._is_sure = False
         with transaction(self._base, self._path):
@@ -50,17 +50,17 @@ class Copy(Session):
 
     def follow(self, session: PostgresSession) -> bool:
         """Takes some of the changes. False: it has all. Raises StoreError."""
-        found = session.changes_behind(self.manifest.copied, STEP)
-        is_new = found.at != self.manifest.copied
+        changes = session.changes_behind(self.manifest.copied, STEP)
+        is_new = changes.at != self.manifest.copied
         if is_new:
-            self._take(found)
-        if found.is_all and (is_new or not self._is_sure):
-            if len(self) != found.total:     # some in the middle were deleted
+            self._take(changes)
+        if changes.is_all and (is_new or not self._is_sure):
+            if len(self) != changes.total:   # some in the middle were deleted
                 self._keep(session.numbers())
             self._is_sure = True
-        return not found.is_all
+        return not changes.is_all
 
-    def _take(self, found: Changes) -> None:
+    def _take(self, changes: Changes) -> None:
         before = self.manifest.copied
         self._is_sure = False
         with transaction(self._base, self._path):
@@ -68,16 +68,17 @@ class Copy(Session):
             if self.manifest.copied != before:
                 return                       # another program has done it
             ((last,),) = self._select("SELECT max(number) FROM recordings", ())
-            if last and any(one.number <= last for one in found.recordings):
+            if last and any(
+                    recording.number <= last for recording in changes.recordings):
                 self._note_edit()
             self._base.executemany(_TAKE, [
-                (one.number, *self._values(msgspec.structs.replace(
-                    one, number=0, hits=0))) for one in found.recordings])
+                (recording.number, *self._values(msgspec.structs.replace(
+                    recording, number=0, hits=0))) for recording in changes.recordings])
             self._base.execute(
-                "DELETE FROM recordings WHERE number < ?", (found.first,))
-            made = msgspec.structs.replace(self.manifest, copied=found.at)
-            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
-        self.manifest = made
+                "DELETE FROM recordings WHERE number < ?", (changes.first,))
+            manifest = msgspec.structs.replace(self.manifest, copied=changes.at)
+            self._base.execute("UPDATE manifest SET data = ?", (encode(manifest),))
+        self.manifest = manifest
 
     def _keep(self, numbers: list[int]) -> None:
         with transaction(self._base, self._path):
@@ -106,19 +107,19 @@ def open_copy(directory: str | Path, name: str, session: PostgresSession) -> Cop
             raise SessionError(
                 f"{path}: is a session of this host alone; to have it in the database, "
                 "export it, delete it, and import it with --url-file")
-        found = Copy(path, key)
-        if found.manifest.copy_of == session.identity:
-            return found
-        found.close()
+        copy = Copy(path, key)
+        if copy.manifest.copy_of == session.identity:
+            return copy
+        copy.close()
         Sessions(folder).delete(name)        # its session was deleted
     new = folder / f".new-{secrets.token_hex(8)}"
     try:
-        made = Copy(new, key, session.identity, session)
+        new_copy = Copy(new, key, session.identity, session)
         try:
-            while made.follow(session):
+            while new_copy.follow(session):
                 pass
         finally:
-            made.close()
+            new_copy.close()
         with contextlib.suppress(FileExistsError):   # of another program
             path.hardlink_to(new)
     finally:
@@ -136,6 +137,6 @@ def drop_copy(directory: str | Path, name: str) -> None:
 
 
 def is_copy(path: Path, key: bytes) -> bool:
-    found = Session(path, key)
-    found.close()
-    return found.manifest.copy_of != ""
+    session = Session(path, key)
+    session.close()
+    return session.manifest.copy_of != ""

@@ -87,23 +87,24 @@ _VERB = "INSERT OR FAIL INTO"
 class Session(AnySession):
     """One file."""
 
-    def __init__(self, path: Path, key: bytes, made: Manifest | None = None) -> None:
-        """`made`: of a new file. Raises OSError, StoreError and KeyMistake."""
+    def __init__(self, path: Path, key: bytes, manifest: Manifest | None = None
+                 ) -> None:
+        """`manifest`: of a new file. Raises OSError, StoreError and KeyMistake."""
         self._path = str(path)
-        if made is not None:
-            Masker(made.redaction, key)      # a mistake in it leaves no file
+        if manifest is not None:
+            Masker(manifest.redaction, key)  # a mistake in it leaves no file
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
         self._place = Place(self._path)
         self._count, self._counted_at = 0, -1        # recordings, and at which version
         self.log_size = LogSize()
-        self._base = self._connect(made)
+        self._base = self._connect(manifest)
         self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
         self.key, self.masker = key, Masker(self.manifest.redaction, key)
 
-    def _connect(self, made: Manifest | None) -> sqlite3.Connection:
+    def _connect(self, manifest: Manifest | None) -> sqlite3.Connection:
         with explained(self._path):
             base = sqlite3.connect(          # one thread after the other
                 self._path, timeout=BUSY_MS / 1000, isolation_level=None,
@@ -115,9 +116,9 @@ class Session(AnySession):
             base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
             base.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // PAGE_BYTES}")
             (version,) = base.execute("PRAGMA user_version").fetchone()
-            if made is not None and version == 0:
+            if manifest is not None and version == 0:
                 base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-                base.execute("INSERT INTO manifest VALUES (?)", (encode(made),))
+                base.execute("INSERT INTO manifest VALUES (?)", (encode(manifest),))
             elif version != VERSION:
                 base.close()
                 raise SessionError(
@@ -152,29 +153,29 @@ class Session(AnySession):
         self.manifest = self._read_manifest()
 
     def set_bounds(self, count: int, age_s: float) -> None:
-        made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
+        manifest = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
         with self._changed():
-            self._base.execute("UPDATE manifest SET data = ?", (encode(made),))
-        self.manifest = made
+            self._base.execute("UPDATE manifest SET data = ?", (encode(manifest),))
+        self.manifest = manifest
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
-        made = masked(self.masker, recordings)
-        kept = []
+        entries = masked(self.masker, recordings)
+        additions = []
         with self._changed():
-            for one in made:
-                number = self._base.execute(_INSERT, self._values(one)).lastrowid
-                kept.append(msgspec.structs.replace(one, number=number or 0))
-            self._count += len(kept)
-            self._prune(MOST_PRUNED + len(kept))
-        return kept
+            for entry in entries:
+                number = self._base.execute(_INSERT, self._values(entry)).lastrowid
+                additions.append(msgspec.structs.replace(entry, number=number or 0))
+            self._count += len(additions)
+            self._prune(MOST_PRUNED + len(additions))
+        return additions
 
     def put(self, recordings: Iterable[Recording], turn: Turn | None = None) -> None:
         self.put_rows([Batch.of(map(self._values, masked(self.masker, recordings)),
                                 len(VALUES))], turn)
 
-    def row(self, one: Recording) -> tuple[object, ...]:
+    def row(self, recording: Recording) -> tuple[object, ...]:
         """Redacted, for `put_rows`."""
-        return self._values(*masked(self.masker, [one]))
+        return self._values(*masked(self.masker, [recording]))
 
     def put_rows(self, batches: Iterable[Batch], turn: Turn | None = None) -> None:
         """Adds recordings of which rows were made, redacted, for this session, in one
@@ -201,21 +202,22 @@ class Session(AnySession):
             self._base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     @staticmethod
-    def _values(one: Recording) -> tuple[object, ...]:
-        return (one.created_us, one.hits, one.request.method, one.request.url,
-                one.response.status, " ".join(one.tags), encode(one))
+    def _values(recording: Recording) -> tuple[object, ...]:
+        request = recording.request
+        return (recording.created_us, recording.hits, request.method, request.url,
+                recording.response.status, " ".join(recording.tags), encode(recording))
 
     def prune(self) -> int:
         with self._changed():
             return self._prune(MOST_PRUNED)
 
     def _prune(self, most: int) -> int:
-        found = self._prune_first(most)
+        deletions = self._prune_first(most)
         if self.manifest.age_s:              # others may be older: they were imported
-            found += self._delete([number for (number,) in self._base.execute(
+            deletions += self._delete([number for (number,) in self._base.execute(
                 "SELECT number FROM recordings WHERE created_us < ? "
                 "ORDER BY number LIMIT ?", (self._oldest_us(), most))])
-        return found
+        return deletions
 
     def _prune_first(self, most: int) -> int:
         """Deletes from the first recording on, until one is within the bounds: without
@@ -233,10 +235,10 @@ class Session(AnySession):
                 if created_us >= oldest_us:
                     break
                 last = number
-        found = self._base.execute(
+        deletions = self._base.execute(
             "DELETE FROM recordings WHERE number <= ?", (last,)).rowcount if last else 0
-        self._count -= found
-        return found
+        self._count -= deletions
+        return deletions
 
     def _number(self) -> int:
         """As len(), which reads all of the file: only if another connection has
@@ -251,28 +253,28 @@ class Session(AnySession):
 
     def _delete(self, numbers: Iterable[int]) -> int:
         """Readers read the whole session again."""
-        found = sum(self._base.execute(
+        deletions = sum(self._base.execute(
             "DELETE FROM recordings WHERE number = ?", (number,)).rowcount
             for number in numbers)
-        self._count -= found
-        if found:
+        self._count -= deletions
+        if deletions:
             self._note_edit()
-        return found
+        return deletions
 
     def _note_edit(self) -> None:
         self._base.execute(f"PRAGMA application_id = {self.edits() + 1}")
 
     def read_behind(self, number: int, most: int) -> list[Recording]:
-        found, size = list[Recording](), 0
+        recordings, size = list[Recording](), 0
         with explained(self._path):
             for row in self._base.execute(
                     f"SELECT {_ROW} FROM recordings WHERE number > ? "
                     "ORDER BY number LIMIT ?", (number, most)):
-                found.append(self._read(row))
+                recordings.append(self._read(row))
                 size += len(row[-1])
                 if size >= READ_BYTES:
                     break
-        return found
+        return recordings
 
     def version(self) -> int:
         """Differs from the last one if another program has changed the file."""
@@ -280,14 +282,15 @@ class Session(AnySession):
 
     def oldest(self) -> int | None:
         """The lowest number. Those below it were deleted, the oldest first."""
-        found: int | None = self._select("SELECT min(number) FROM recordings", ())[0][0]
-        return found
+        number: int | None = self._select(
+            "SELECT min(number) FROM recordings", ())[0][0]
+        return number
 
     def oldest_us(self) -> int | None:
         """When the first of those that are left was recorded. Reads the whole file."""
-        found: int | None = self._select(
+        created_us: int | None = self._select(
             "SELECT min(created_us) FROM recordings", ())[0][0]
-        return found
+        return created_us
 
     def get(self, number: int) -> Recording | None:
         rows = self._select(
@@ -319,14 +322,14 @@ class Session(AnySession):
         self._base.set_progress_handler(
             lambda: time.monotonic() > deadline, STEPS_TO_LOOK)
 
-    def edit(self, one: Recording) -> bool:
-        made = self.masker.recording(one)
+    def edit(self, recording: Recording) -> bool:
+        entry = self.masker.recording(recording)
         with self._changed():
             self._note_edit()
             return self._base.execute(
                 "UPDATE recordings SET created_us = ?, hits = ?, method = ?, url = ?, "
                 "status = ?, tags = ?, data = ? WHERE number = ?",
-                (*self._values(made), one.number)).rowcount == 1
+                (*self._values(entry), recording.number)).rowcount == 1
 
     def edits(self) -> int:
         """How often recordings were changed, or deleted while older ones stayed. It is
@@ -345,11 +348,11 @@ class Session(AnySession):
                 "UPDATE recordings SET hits = hits + new.value FROM json_each(?) new "
                 "WHERE number = CAST(new.key AS INTEGER)", (rows,))
 
-    def log(self, verb: str, what: str, found: int) -> None:
+    def log(self, verb: str, what: str, count: int) -> None:
         with transaction(self._base, self._path):
             self._base.execute(_READS)
             self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?)", (
-                time.time_ns() // 1_000_000, os.getuid(), verb, what, found))
+                time.time_ns() // 1_000_000, os.getuid(), verb, what, count))
             self._base.execute("DELETE FROM reads WHERE rowid <= (SELECT max(rowid) "
                                "FROM reads) - ?", (MOST_READS,))
 
@@ -407,13 +410,13 @@ class Sessions(AnySessions):
 
     def create(self, name: str, manifest: Manifest | None = None) -> Session:
         path = self._path(name)
-        made = msgspec.structs.replace(
+        new_manifest = msgspec.structs.replace(
             manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
             program=f"cutthrough {cutthrough.__version__}")
         # Under another name until its tables are there: other programs look for it
         new = self._directory / f".new-{secrets.token_hex(8)}"
         try:
-            Session(new, self._key, made).close()
+            Session(new, self._key, new_manifest).close()
             os.link(new, path)
         except FileExistsError:
             raise SessionError(f"there is a session {name!r} already") from None

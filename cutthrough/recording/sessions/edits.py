@@ -17,14 +17,14 @@ def edit(session: AnySession, number: int, table: dict[str, Any], name: str) -> 
     """Replaces a recording; its time and hits stay. `table` has the form of an export,
     `name` is its source's. False if there is no such recording. Raises NotImported
     and StoreError."""
-    made = unpack(table, name)
+    recording = unpack(table, name)
     try:
-        Matcher().add(made)                  # as a worker will
+        Matcher().add(recording)             # as a worker will
     except KeyMistake as error:
         raise NotImported(f"{name}: {error}") from None
     old = session.get(number)
     return old is not None and session.edit(msgspec.structs.replace(
-        made, number=number, created_us=old.created_us, hits=old.hits,
+        recording, number=number, created_us=old.created_us, hits=old.hits,
         owner=old.owner))
 
 
@@ -32,8 +32,8 @@ def set_bounds(session: AnySession, count: int | None, age_s: float | None,
                until: float) -> None:
     """If None, a bound stays. Deletes recordings beyond the bounds; not after `until`,
     a time of time.monotonic: the writer deletes the rest. Raises StoreError."""
-    kept = session.manifest
-    session.set_bounds(kept.count if count is None else count,
-                       kept.age_s if age_s is None else age_s)
+    manifest = session.manifest
+    session.set_bounds(manifest.count if count is None else count,
+                       manifest.age_s if age_s is None else age_s)
     while session.prune() >= MOST_PRUNED and time.monotonic() < until:
         pass

@@ -50,13 +50,13 @@ def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recordin
     old = read_names(folder) if (folder / MANIFEST).exists() else []
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
-    seen: dict[str, int] = {}
-    for one in recordings:
-        stem = name_of(one)
-        seen[stem] = seen.get(stem, 0) + 1
-        number = f"-{seen[stem]}" if seen[stem] > 1 else ""
+    counts: dict[str, int] = {}
+    for recording in recordings:
+        stem = name_of(recording)
+        counts[stem] = counts.get(stem, 0) + 1
+        number = f"-{counts[stem]}" if counts[stem] > 1 else ""
         name = f"{stem}{number}.{form}"
-        write(folder / name, encode(pack(one), form))
+        write(folder / name, encode(pack(recording), form))
         names.append(name)
     table = msgspec.to_builtins(msgspec.structs.replace(
         manifest, program="", created_us=0))
@@ -107,14 +107,14 @@ def is_at(fd: int, path: Path) -> bool:
         return False
 
 
-def name_of(one: Recording) -> str:
+def name_of(recording: Recording) -> str:
     """By the request, patterns included."""
-    asked = (one.request, one.patterns, sorted(one.requires.items()))
-    found = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:12]
-    request = one.request
+    key = (recording.request, recording.patterns, sorted(recording.requires.items()))
+    digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:12]
+    request = recording.request
     words = re.sub(r"[^A-Za-z0-9._]+", "-",
                    f"{request.method}-{request.host}{request.path}").strip("-._")
-    return f"{words[:MOST_NAME]}-{found}" if words else found
+    return f"{words[:MOST_NAME]}-{digest}" if words else digest
 
 
 def encode(value: Any, form: Form) -> str:
@@ -123,10 +123,10 @@ def encode(value: Any, form: Form) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
-def pack(one: Recording) -> dict[str, Any]:
+def pack(recording: Recording) -> dict[str, Any]:
     """As JSON has it, without the changes of each replay."""
     table: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(
-        one, number=0, hits=0, created_us=0, owner=""), builtin_types=(bytes,))
+        recording, number=0, hits=0, created_us=0, owner=""), builtin_types=(bytes,))
     _pack_bytes(table["request"], "body")
     chunks = table["response"].get("chunks", ())
     for chunk in (*chunks, *table["response"].get("messages", ())):
@@ -148,10 +148,10 @@ def pack_bytes(data: bytes) -> dict[str, Any]:
         return {"base64": base64.b64encode(data).decode()}
     if text[:1] in ("{", "["):
         try:
-            found = json.loads(text)
+            document = json.loads(text)
             for spacing in _SPACINGS:
-                if join(found, spacing) == data:
-                    return {"json": found, "spacing": spacing}
+                if join(document, spacing) == data:
+                    return {"json": document, "spacing": spacing}
         except (ValueError, RecursionError):
             pass
     return {"text": text}
@@ -197,13 +197,13 @@ def decode(path: Path) -> dict[str, Any]:
     if len(data) > MOST_FILE:
         raise NotImported(f"{path.name} is longer than {MOST_FILE} bytes")
     try:
-        found = (load(data, WithoutAliases) if path.suffix == ".yaml" else
+        table = (load(data, WithoutAliases) if path.suffix == ".yaml" else
                  read_file(data))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise NotImported(f"{path.name}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise NotImported(f"{path.name} is no table")
-    return found
+    return table
 
 
 def unpack(table: dict[str, Any], name: str) -> Recording:
@@ -212,17 +212,17 @@ def unpack(table: dict[str, Any], name: str) -> Recording:
         request, response = table.get("request"), table.get("response")
         holders: list[tuple[Any, str]] = [(request, "body")]
         if isinstance(response, dict):
-            holders += [(one, "data") for kind in ("chunks", "messages")
-                        for one in response.get(kind) or ()]
+            holders += [(piece, "data") for kind in ("chunks", "messages")
+                        for piece in response.get(kind) or ()]
         for holder, key in holders:
             if isinstance(holder, dict) and key in holder:
                 holder[key] = unpack_bytes(holder[key])
             elif isinstance(holder, list) and len(holder) > 1:
                 holder[1] = unpack_bytes(holder[1])
-        made = msgspec.convert(table, Recording)
-        if made.template:
-            check(made)
-        return made
+        recording = msgspec.convert(table, Recording)
+        if recording.template:
+            check(recording)
+        return recording
     except (msgspec.ValidationError, ValueError, TypeError, RecursionError) as error:
         raise NotImported(f"{name}: {error}") from None
 
@@ -235,8 +235,8 @@ def unpack_bytes(value: Any) -> bytes:
                 return base64.b64decode(text, validate=True)
             except binascii.Error:
                 raise ValueError("a body is not base64") from None
-        case {"json": found, "spacing": str(spacing)} if spacing in _SPACINGS:
-            return join(found, spacing)
+        case {"json": document, "spacing": str(spacing)} if spacing in _SPACINGS:
+            return join(document, spacing)
         case {"text": str(text)}:
             return text.encode()
     raise ValueError("a body has no `text`, `json` with `spacing`, or `base64`")

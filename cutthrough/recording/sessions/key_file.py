@@ -68,4 +68,4 @@ def take_key(directory: str | Path, source: Path) -> None:
 
 
 def has_hashes(recordings: Iterable[Recording]) -> bool:
-    return any(_MARK in msgspec.msgpack.encode(one) for one in recordings)
+    return any(_MARK in msgspec.msgpack.encode(recording) for recording in recordings)

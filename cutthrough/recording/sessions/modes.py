@@ -34,15 +34,15 @@ def read_state(directory: str | Path) -> State:
     """Raises OSError, and ValueError if the file is malformed."""
     path = Path(directory) / NAME
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=State)
+        state = msgspec.json.decode(path.read_bytes(), type=State)
     except FileNotFoundError:
         return State()
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    for name in (found.session, found.answers):
+    for name in (state.session, state.answers):
         if name and not is_name(name):
             raise ValueError(f"{path}: {name!r:.110} is no name of a session")
-    return found
+    return state
 
 
 def write_state(directory: str | Path, state: State, is_new_run: bool = True) -> None:
@@ -61,7 +61,7 @@ def write_state(directory: str | Path, state: State, is_new_run: bool = True) ->
 def mark_of(path: Path) -> tuple[int, ...]:
     """Differs if the file is another one; (): there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

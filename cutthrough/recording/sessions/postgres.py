@@ -146,27 +146,27 @@ class PostgresSession(AnySession):
                 (held.changes, held.last, held.count, held.bytes, self._number))
 
     def set_bounds(self, count: int, age_s: float) -> None:
-        made = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
+        manifest = msgspec.structs.replace(self.manifest, count=count, age_s=age_s)
         with self._changed() as (cursor, _):
             cursor.execute("UPDATE cutthrough_recordings.sessions SET manifest = %s "
-                           "WHERE id = %s", (encode(made), self._number))
-        self.manifest = made
+                           "WHERE id = %s", (encode(manifest), self._number))
+        self.manifest = manifest
 
     def add(self, recordings: Iterable[Recording]) -> list[Recording]:
-        made = masked(self.masker, recordings)
+        entries = masked(self.masker, recordings)
         with self._changed() as (cursor, held):
-            kept = [msgspec.structs.replace(one, number=number)
-                    for number, one in enumerate(made, held.last + 1)]
+            additions = [msgspec.structs.replace(entry, number=number)
+                         for number, entry in enumerate(entries, held.last + 1)]
             with cursor.copy(_COPY) as copy:
-                for one in kept:
-                    data = encode(msgspec.structs.replace(one, number=0))
-                    copy.write_row((self._number, one.number, held.changes,
-                                    *_values(one, data)))
+                for recording in additions:
+                    data = encode(msgspec.structs.replace(recording, number=0))
+                    copy.write_row((self._number, recording.number, held.changes,
+                                    *_values(recording, data)))
                     held.bytes += len(data)
-            held.last += len(kept)
-            held.count += len(kept)
-            self._prune(cursor, held, MOST_PRUNED + len(kept))
-        return kept
+            held.last += len(additions)
+            held.count += len(additions)
+            self._prune(cursor, held, MOST_PRUNED + len(additions))
+        return additions
 
     def put(self, recordings: Iterable[Recording]) -> None:
         self.add(recordings)
@@ -178,17 +178,17 @@ class PostgresSession(AnySession):
             return self._prune(cursor, held, MOST_PRUNED)
 
     def _prune(self, cursor: _Cursor, held: "_Held", most: int) -> int:
-        found, (count, age_s) = 0, (self.manifest.count, self.manifest.age_s)
+        deletions, (count, age_s) = 0, (self.manifest.count, self.manifest.age_s)
         if count and held.count > count:
-            found += self._delete(
+            deletions += self._delete(
                 cursor, held, f"number IN (SELECT number {_OF} ORDER BY number "
                 "LIMIT %s)", (self._number, min(most, held.count - count)))
         if age_s:
-            found += self._delete(
+            deletions += self._delete(
                 cursor, held, f"number IN (SELECT number {_OF} AND created_us < %s "
                 "ORDER BY number LIMIT %s)",
                 (self._number, time.time_ns() // 1000 - int(age_s * 1e6), most))
-        return found
+        return deletions
 
     def _delete(self, cursor: _Cursor, held: "_Held", where: str,
                 values: Sequence[object]) -> int:
@@ -234,11 +234,12 @@ class PostgresSession(AnySession):
     def stop_at(self, deadline: float) -> None:
         self._base.answer_within(max(0.1, deadline - time.monotonic()))
 
-    def edit(self, one: Recording) -> bool:
-        data = encode(msgspec.structs.replace(self.masker.recording(one), number=0))
+    def edit(self, recording: Recording) -> bool:
+        data = encode(msgspec.structs.replace(
+            self.masker.recording(recording), number=0))
         with self._changed() as (cursor, held):
             cursor.execute(f"SELECT length(data) AS size {_OF} AND number = %s",
-                           (self._number, one.number))
+                           (self._number, recording.number))
             row = cursor.fetchone()
             if row is None:
                 return False
@@ -247,7 +248,8 @@ class PostgresSession(AnySession):
                 "UPDATE cutthrough_recordings.recordings SET changed = %s, "
                 "created_us = %s, hits = %s, method = %s, url = %s, status = %s, "
                 "tags = %s, data = %s WHERE session = %s AND number = %s",
-                (held.changes, *_values(one, data), self._number, one.number))
+                (held.changes, *_values(recording, data), self._number,
+                 recording.number))
         return True
 
     def delete(self, numbers: Iterable[int]) -> int:
@@ -266,13 +268,13 @@ class PostgresSession(AnySession):
     def size(self) -> int:
         return int(self._held("bytes"))
 
-    def log(self, verb: str, what: str, found: int) -> None:
+    def log(self, verb: str, what: str, count: int) -> None:
         with self._base.transaction() as cursor:
             cursor.execute(
                 "INSERT INTO cutthrough_recordings.reads (session, at_ms, uid, host, "
                 "verb, what, found) VALUES (%s, %s, %s, %s, %s, %s, %s)",
                 (self._number, time.time_ns() // 1_000_000, os.getuid(),
-                 socket.gethostname(), verb, clean(what), found))
+                 socket.gethostname(), verb, clean(what), count))
             cursor.execute("DELETE FROM cutthrough_recordings.reads WHERE id <= ("
                            "SELECT max(id) FROM cutthrough_recordings.reads) - %s",
                            (MOST_READS,))
@@ -311,12 +313,12 @@ class PostgresSession(AnySession):
                 (self._number, *at, most, MOST_ANSWERED))
             rows = cursor.fetchall()
             cursor.execute(f"SELECT min(number) AS first {_OF}", (self._number,))
-            found = cursor.fetchone()
+            first_row = cursor.fetchone()
         is_all = not rows or len(rows) == rows[0]["rows"] < most
         last = (held.changes, LAST) if is_all else (
             rows[-1]["changed"], rows[-1]["number"])
         return Changes([self._read(row) for row in rows], last, is_all,
-                       (found and found["first"]) or LAST, held.count)
+                       (first_row and first_row["first"]) or LAST, held.count)
 
     def numbers(self) -> list[int]:
         return [row["number"] for row in self._select(
@@ -343,10 +345,11 @@ class _Held(msgspec.Struct):
     bytes: int
 
 
-def _values(one: Recording, data: bytes) -> tuple[object, ...]:
-    request = one.request
-    return (one.created_us, one.hits, clean(request.method), clean(request.url),
-            one.response.status, clean(" ".join(one.tags)), data)
+def _values(recording: Recording, data: bytes) -> tuple[object, ...]:
+    request = recording.request
+    return (recording.created_us, recording.hits, clean(request.method),
+            clean(request.url), recording.response.status,
+            clean(" ".join(recording.tags)), data)
 
 
 class PostgresSessions(AnySessions):
@@ -377,10 +380,10 @@ class PostgresSessions(AnySessions):
                     for row in cursor}
 
     def create(self, name: str, manifest: Manifest | None = None) -> PostgresSession:
-        made = msgspec.structs.replace(
+        new_manifest = msgspec.structs.replace(
             manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
             program=f"cutthrough {cutthrough.__version__}", copy_of="", copied=(0, 0))
-        Masker(made.redaction, self._key)
+        Masker(new_manifest.redaction, self._key)
         with self._base.transaction() as cursor:
             cursor.execute("UPDATE cutthrough_recordings.state SET key_check = %s "
                            "WHERE key_check IS NULL", (check_of(self._key),))
@@ -389,7 +392,7 @@ class PostgresSessions(AnySessions):
             cursor.execute(
                 "INSERT INTO cutthrough_recordings.sessions (name, manifest) "
                 "VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                (check_name(name), encode(made)))
+                (check_name(name), encode(new_manifest)))
             is_new = cursor.rowcount == 1
         if not is_new:
             raise SessionError(f"there is a session {name!r} already")

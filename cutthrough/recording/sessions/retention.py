@@ -47,8 +47,8 @@ class Retention:
     def _look(self) -> None:
         """New and changed sessions are due."""
         files = {}
-        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as found:
-            for entry in found:
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as scan:
+            for entry in scan:
                 if entry.name.endswith((SUFFIX, f"{SUFFIX}-wal")):
                     with contextlib.suppress(FileNotFoundError):
                         files[entry.name] = entry.stat(follow_symlinks=False)
@@ -56,8 +56,8 @@ class Retention:
         for file in files:
             if file.endswith(SUFFIX):
                 marks[file.removesuffix(SUFFIX)] = tuple(
-                    (one.st_ino, one.st_mtime_ns, one.st_size)
-                    for one in (files[file], files.get(f"{file}-wal")) if one)
+                    (status.st_ino, status.st_mtime_ns, status.st_size)
+                    for status in (files[file], files.get(f"{file}-wal")) if status)
         now = time.time()
         self._due = {
             name: self._due[name] if mark == self._marks.get(name) else

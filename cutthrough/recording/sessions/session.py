@@ -128,7 +128,7 @@ class AnySession(Protocol):
     def stop_at(self, deadline: float) -> None:
         """A statement that runs at this time of time.monotonic fails."""
 
-    def edit(self, one: Recording) -> bool:
+    def edit(self, recording: Recording) -> bool:
         """Replaces the recording of its number. False: there is none."""
 
     def delete(self, numbers: Iterable[int]) -> int:
@@ -140,7 +140,7 @@ class AnySession(Protocol):
     def size(self) -> int:
         """Bytes of the whole."""
 
-    def log(self, verb: str, what: str, found: int) -> None:
+    def log(self, verb: str, what: str, count: int) -> None:
         """Logs, in the session, that this program's user has read so many."""
 
     def reads(self) -> list[Read]:
@@ -155,16 +155,16 @@ class AnySession(Protocol):
     def recordings(self) -> Iterator[Recording]:
         """All, in order; those that are added meanwhile may be among them."""
         last = 0
-        while found := self.read_behind(last, PAGE):
-            last = found[-1].number
-            yield from found
+        while page := self.read_behind(last, PAGE):
+            last = page[-1].number
+            yield from page
 
     def matcher(self, routes: Iterable[Route] = ()) -> Matcher:
         """With all recordings, and the session's redaction. Raises KeyMistake."""
-        made = Matcher(routes, self.masker.request)
-        for one in self.recordings():
-            made.add(one)
-        return made
+        matcher = Matcher(routes, self.masker.request)
+        for recording in self.recordings():
+            matcher.add(recording)
+        return matcher
 
 
 class AnySessions(Protocol):
@@ -185,21 +185,21 @@ def masked(masker: Masker, recordings: Iterable[Recording]) -> list[Recording]:
     """Redacted recordings without numbers, as they are added."""
     now_us = time.time_ns() // 1000
     with masker.batch():
-        made = map(masker.recording, recordings)
-        return [one if one.created_us and not one.number else
+        entries = map(masker.recording, recordings)
+        return [entry if entry.created_us and not entry.number else
                 msgspec.structs.replace(
-                    one, number=0, created_us=one.created_us or now_us)
-                for one in made]
+                    entry, number=0, created_us=entry.created_us or now_us)
+                for entry in entries]
 
 
 def read(number: int, created_us: int, hits: int, data: bytes) -> Recording:
     """A recording of its columns. Raises SessionError."""
     try:
-        one = _DECODE(data)
+        recording = _DECODE(data)
     except msgspec.DecodeError as error:
         raise SessionError(f"recording {number}: {error}") from None
     return msgspec.structs.replace(
-        one, number=number, created_us=created_us, hits=hits)
+        recording, number=number, created_us=created_us, hits=hits)
 
 
 def read_manifest(data: bytes) -> Manifest:
