@@ -54,8 +54,8 @@ class Request:
 
     def field(self, name: str) -> str:
         """All values of this name, joined; "": there is none."""
-        return ", ".join(value for one, value in self.fields
-                         if one.lower() == name.lower())
+        return ", ".join(value for key, value in self.fields
+                         if key.lower() == name.lower())
 
     def json(self) -> Any:
         """The body as a document. Raises ValueError."""
@@ -194,25 +194,26 @@ class _Running:
                             line["method"] != "CONNECT" or is_missed(line))]
         missed = [*filter(is_missed, self._lines)]
         why = iter(explain(missed, self._proxy.misses()) if missed else ())
-        asked = self._asked()
+        requests_by_key = self._requests_by_key()
         return [Request(
             line["method"], url_of(line), line.get("status"), line["reason"],
-            next(why) if is_missed(line) else "", *take(asked, line))
+            next(why) if is_missed(line) else "", *take(requests_by_key, line))
             for line in self._lines]
 
-    def _asked(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
+    def _requests_by_key(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
         """What recordings and answers were asked for, and what was recorded."""
         from cutthrough.recording.play.answers import read_asked
         from cutthrough.tools.run import key_of
 
-        found: dict[tuple[bool, str, str], list[AskedRequest]] = {}
+        requests_by_key: dict[tuple[bool, str, str], list[AskedRequest]] = {}
         for is_recorded, requests in (
                 (False, read_asked(self._directory, f"{self._count}")),
-                (True, [one.request for one in self._recordings()[self._read:]])):
-            for one in requests:
-                key = (is_recorded, *key_of(one.method, one.url))
-                found.setdefault(key, []).append(one)
-        return found
+                (True, [recording.request
+                        for recording in self._recordings()[self._read:]])):
+            for request in requests:
+                key = (is_recorded, *key_of(request.method, request.url))
+                requests_by_key.setdefault(key, []).append(request)
+        return requests_by_key
 
     def end(self, has_passed: bool) -> list[Request]:
         """Writes the cassette if it was recorded, and the test has passed; returns what
@@ -220,14 +221,15 @@ class _Running:
         with self._held:
             records = self._cassette is not None and self._mode in ("record", "cache")
             left = self._await_ends() if records else 0
-            found = self.requests()
+            requests = self.requests()
             if self._cassette is not None and records:
-                self._keep(self._cassette, found, has_passed)
+                self._keep(self._cassette, requests, has_passed)
                 if left:
                     warnings.warn(
                         f"{self._cassette.name}: {left} requests have not ended: their "
                         "answers are not recorded", pytest.PytestWarning, stacklevel=2)
-        return [one for one in found if one.verdict == "recording_missed"]
+        return [request for request in requests
+                if request.verdict == "recording_missed"]
 
     def _await_ends(self) -> int:
         """Of a client that has left, the proxy knows when more comes for it. Returns
@@ -239,24 +241,24 @@ class _Running:
             time.sleep(0.02)                 # until it is asked again
         return left
 
-    def _keep(self, cassette: Path, found: list[Request], has_passed: bool) -> None:
+    def _keep(self, cassette: Path, requests: list[Request], has_passed: bool) -> None:
         """Warns of answers that could not be recorded, or are not kept."""
         from cutthrough.recording.sessions.folder import write_folder
 
         recordings = self._recordings()
-        made = len(recordings) - self._read
-        if made and not has_passed:
-            warnings.warn(f"{cassette.name}: {made} recorded answers are not kept: the "
-                          "test has not passed", pytest.PytestWarning, stacklevel=2)
-        elif made:
+        count = len(recordings) - self._read
+        if count and not has_passed:
+            warnings.warn(f"{cassette.name}: {count} recorded answers are not kept: "
+                          "the test has not passed", pytest.PytestWarning, stacklevel=2)
+        elif count:
             write_folder(cassette, self._manifest, recordings)
-        answered = sum(one.status is not None and one.verdict in _ANSWERED
-                       for one in found)
-        if made < answered:
+        answered = sum(request.status is not None and request.verdict in _ANSWERED
+                       for request in requests)
+        if count < answered:
             said = self._proxy.warnings()
             reasons, self._warned = said[self._warned:], len(said)
             warnings.warn("\n".join([
-                f"{cassette.name}: {answered - made} of {answered} answers are not "
+                f"{cassette.name}: {answered - count} of {answered} answers are not "
                 "recorded", *reasons]), pytest.PytestWarning, stacklevel=2)
 
     def _recordings(self) -> "list[Recording]":
@@ -265,8 +267,8 @@ class _Running:
             return []
         session = self._sessions.open(self._name)
         try:
-            return [one for one in session.recordings()
-                    if one.created_us >= self._begun_us]
+            return [recording for recording in session.recordings()
+                    if recording.created_us >= self._begun_us]
         finally:
             session.close()
 
@@ -274,17 +276,17 @@ class _Running:
         self._proxy.stop()
 
 
-def take(asked: "dict[tuple[bool, str, str], list[AskedRequest]]",
+def take(requests_by_key: "dict[tuple[bool, str, str], list[AskedRequest]]",
          line: Mapping[str, Any]) -> tuple[Any, ...]:
     """Fields and body of the request of this line; () if neither is known."""
     from cutthrough.tools.run import key_of, url_of
 
     is_recorded = line["reason"] not in ("replayed", "recording_missed")
-    known = asked.get((is_recorded, *key_of(line["method"], url_of(line))))
+    known = requests_by_key.get((is_recorded, *key_of(line["method"], url_of(line))))
     if not known:
         return ()
-    one = known.pop(0)
-    return one.fields, one.body
+    request = known.pop(0)
+    return request.fields, request.body
 
 
 def is_missed(line: Mapping[str, Any]) -> bool:
@@ -325,7 +327,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]
 def name_of(node: pytest.Item) -> str:
     """FILE.CLASS.TEST-PARAMETERS, other for each test of a directory: with a hash if
     something of it cannot be in the name of a file."""
-    classes = [one.name for one in node.listchain() if isinstance(one, pytest.Class)]
+    classes = [item.name for item in node.listchain() if isinstance(item, pytest.Class)]
     test, bracket, rest = node.name.partition("[")
     whole = ".".join([node.path.stem, *classes, test])
     if bracket:
@@ -333,8 +335,8 @@ def name_of(node: pytest.Item) -> str:
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", whole)[:MOST_NAME].strip("-.") or "test"
     if name == whole:
         return name
-    found = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()
-    return f"{name}-{found[:8]}"
+    digest = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()
+    return f"{name}-{digest[:8]}"
 
 
 def cassette(name: str | None = None, mode: str = "once") -> tuple[str | None, str]:
@@ -351,8 +353,8 @@ def cassette(name: str | None = None, mode: str = "once") -> tuple[str | None, s
 def _cutthrough_running(
         tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
         ) -> Iterator[_Running]:
-    given = pytestconfig.getini("cutthrough_config")
-    config = str(pytestconfig.rootpath / given) if given else None
+    path = pytestconfig.getini("cutthrough_config")
+    config = str(pytestconfig.rootpath / path) if path else None
     running = _Running(tmp_path_factory.mktemp("cutthrough"), config)
     yield running
     running.stop()
@@ -385,8 +387,8 @@ def cutthrough(
     missed = running.end(request.node.stash[_PASSED])
     if missed:
         pytest.fail("\n".join(
-            f"no recording answers {one.method} {one.url}: {one.miss}"
-            for one in missed), pytrace=False)
+            f"no recording answers {entry.method} {entry.url}: {entry.miss}"
+            for entry in missed), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -98,8 +98,8 @@ def _closing(reader: Reader, pieces: Iterable[bytes]) -> Iterator[bytes]:
         reader.close()
 
 
-def _json(value: Any, found: int, last: int = 0) -> Result:
-    return Answer(found=found, last=last), [encode(value)]
+def _json(value: Any, count: int, last: int = 0) -> Result:
+    return Answer(found=count, last=last), [encode(value)]
 
 
 # Lists
@@ -118,16 +118,16 @@ def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
     number is of the last row looked at, whether it passed or not."""
     test = parse_filter(query.filter)
     end = time.monotonic() + PAGE_S
-    found: list[Flow] = []
-    seen = 0
+    flows: list[Flow] = []
+    last_id = 0
     for row in read_rows(reader, query):
-        if len(found) == limit or (seen and time.monotonic() > end):
-            return found, seen
-        seen = row["id"]
+        if len(flows) == limit or (last_id and time.monotonic() > end):
+            return flows, last_id
+        last_id = row["id"]
         flow = Flow(LightRow(row, reader))
         if test(flow):
-            found.append(flow)
-    return found, seen if query.after is not None else 0
+            flows.append(flow)
+    return flows, last_id if query.after is not None else 0
 
 
 def _list(reader: Reader, query: Query) -> Result:
@@ -161,19 +161,19 @@ class _Bounded:
 
 def _hosts(reader: Reader, query: Query) -> Result:
     flows = _Bounded(reader, query)
-    found = by_host(flows)
-    reader.log("hosts", query.filter, len(found), query.client)
-    shown = found[:query.limit]
-    return _json({"hosts": shown, "left": len(found) - len(shown),
-                  "next": flows.next or None}, len(found))
+    hosts = by_host(flows)
+    reader.log("hosts", query.filter, len(hosts), query.client)
+    shown = hosts[:query.limit]
+    return _json({"hosts": shown, "left": len(hosts) - len(shown),
+                  "next": flows.next or None}, len(hosts))
 
 
 def _slowest(reader: Reader, query: Query) -> Result:
     flows = _Bounded(reader, query)
-    found = slowest(flows, query.limit)
-    reader.log("slowest", query.filter, len(found), query.client)
-    return _json({"flows": [show_row(flow) for flow in found],
-                  "next": flows.next or None}, len(found))
+    slow_flows = slowest(flows, query.limit)
+    reader.log("slowest", query.filter, len(slow_flows), query.client)
+    return _json({"flows": [show_row(flow) for flow in slow_flows],
+                  "next": flows.next or None}, len(slow_flows))
 
 
 def _watch(reader: Reader, query: Query) -> Result:
@@ -199,8 +199,8 @@ def _open(reader: Reader, query: Query) -> Result:
 
 def _reads(reader: Reader, query: Query) -> Result:
     """The readers of the database, newest first."""
-    found = [show_read(row) for row in reader.reads()]
-    return _json(found, len(found))
+    rows = [show_read(row) for row in reader.reads()]
+    return _json(rows, len(rows))
 
 
 # One flow
@@ -237,26 +237,26 @@ def _show(reader: Reader, query: Query) -> Result:
 
 
 def shown_views(body: str | bytes, kind: str) -> list[str]:
-    found = views_of(body, kind)
-    return [*found, PREVIEW] if found[0] == "html" else found
+    views = views_of(body, kind)
+    return [*views, PREVIEW] if views[0] == "html" else views
 
 
 def _messages(reader: Reader, query: Query) -> Result:
     """With a view, text in JSON is also there as it is shown."""
-    found = find(reader, query).messages
+    messages = find(reader, query).messages
     if query.view:
-        add_shown(found)
-    return _json(found, 1)
+        add_shown(messages)
+    return _json(messages, 1)
 
 
 def _tail(reader: Reader, query: Query) -> Result:
     """The messages of an exchange in hand from a number on. Only the first answer is
     logged: it has no number."""
-    found = whole_messages(find(reader, query))
-    new = found[query.after or 0:]
+    messages = whole_messages(find(reader, query))
+    new = messages[query.after or 0:]
     if query.view:
         add_shown(new)
-    return _json(new, 1, len(found))
+    return _json(new, 1, len(messages))
 
 
 def _ended(reader: Reader, query: Query) -> Result:
@@ -305,9 +305,9 @@ def _copy(reader: Reader, query: Query) -> Result:
 
 
 def _diff(reader: Reader, query: Query) -> Result:
-    one = find(reader, query)
+    flow = find(reader, query)
     other = find(reader, msgspec.structs.replace(query, number=query.other))
-    return _text("".join(f"{line}\n" for line in differences(one, other)),
+    return _text("".join(f"{line}\n" for line in differences(flow, other)),
                  f"flow-{query.number}-{query.other}.diff")
 
 
@@ -348,22 +348,22 @@ def _mark(reader: Reader, query: Query) -> Result:
 
 def _numbers(reader: Reader, query: Query, test: Test) -> list[tuple[int, int]]:
     """Begin and number of each passing flow, oldest first."""
-    found = []
+    pairs = []
     for row in read_rows(reader, query):
         flow = Flow(LightRow(row, reader))
         if test(flow):
-            found.append((flow.begun_us, flow.id))
-    return sorted(found)
+            pairs.append((flow.begun_us, flow.id))
+    return sorted(pairs)
 
 
 def _delete(reader: Reader, query: Query) -> Result:
     numbers = [query.number] if query.number else [
         number for _, number in _numbers(reader, query, parse_filter(query.filter))]
-    found = 0
+    count = 0
     for at in range(0, len(numbers), BATCH):
-        found += reader.delete(numbers[at:at + BATCH])
-    reader.log("delete", str(query.number or query.filter), found, query.client)
-    return _json({"deleted": found}, found)
+        count += reader.delete(numbers[at:at + BATCH])
+    reader.log("delete", str(query.number or query.filter), count, query.client)
+    return _json({"deleted": count}, count)
 
 
 def _har(reader: Reader, query: Query) -> Result:
@@ -396,25 +396,25 @@ def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
 def _send(query: Query) -> Result:
     if query.request is None:
         raise QueryError("no request is given", 400)
-    found = send(query.request, query.proxy, query.authorities)
+    response = send(query.request, query.proxy, query.authorities)
     if query.settings is not None:
-        found = redact_answer(found, Redactor(query.settings.redaction))
+        response = redact_answer(response, Redactor(query.settings.redaction))
     if query.view:
-        add_view(found)
-    return _json(found, 1)
+        add_view(response)
+    return _json(response, 1)
 
 
-def add_view(found: dict[str, Any]) -> None:
+def add_view(response: dict[str, Any]) -> None:
     """Adds the views of a response that was sent for, and the first one's text."""
-    data = b64decode(found["body"])
-    fields = read_fields(found["head"])
+    data = b64decode(response["body"])
+    fields = read_fields(response["head"])
     kind = flow_find(fields, "content-type")
-    text = as_text(data, kind, whole=not found["truncated"])
+    text = as_text(data, kind, whole=not response["truncated"])
     body = data if text is None else text
-    found["views"] = views_of(body, kind) if body else []
-    if found["views"]:
-        found["shown"] = "\n".join(bound(show_body(
-            body, kind, found["views"][0], flow_find(fields, "grpc-encoding"))))
+    response["views"] = views_of(body, kind) if body else []
+    if response["views"]:
+        response["shown"] = "\n".join(bound(show_body(
+            body, kind, response["views"][0], flow_find(fields, "grpc-encoding"))))
 
 
 def _import(query: Query, content: bytes) -> Result:

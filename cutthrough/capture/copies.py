@@ -127,24 +127,24 @@ _WRITERS: dict[str, Callable[[Request], str]] = {
 FORMS = (*_WRITERS, "json")
 
 
-def differences(one: Flow, other: Flow) -> Iterator[str]:
+def differences(flow: Flow, other: Flow) -> Iterator[str]:
     """The lines of a unified diff; none: both are equal. Bodies by their types."""
     for side in ("request", "response"):
         for part, lines_of in (("head", head_of), ("body", body_of)):
-            yield from compare(lines_of(one, side), lines_of(other, side),
-                               f"flow {one.id}, {side} {part}",
+            yield from compare(lines_of(flow, side), lines_of(other, side),
+                               f"flow {flow.id}, {side} {part}",
                                f"flow {other.id}, {side} {part}")
 
 
-def compare(one: list[str], other: list[str], name: str, other_name: str
+def compare(lines: list[str], other: list[str], name: str, other_name: str
             ) -> Iterator[str]:
-    if one == other:
+    if lines == other:
         return
-    if max(len(one), len(other)) > MOST_LINES:
+    if max(len(lines), len(other)) > MOST_LINES:
         yield from (f"--- {name}", f"+++ {other_name}",
                     f"(more than {MOST_LINES} lines, and not the same)")
         return
-    yield from difflib.unified_diff(one, other, name, other_name, lineterm="", n=2)
+    yield from difflib.unified_diff(lines, other, name, other_name, lineterm="", n=2)
 
 
 def head_of(flow: Flow, side: str) -> list[str]:

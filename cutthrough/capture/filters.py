@@ -62,8 +62,8 @@ def _bodies(flow: Flow, *sides: str) -> Iterable[str]:
         body = getattr(flow, f"{side}_body")
         yield body.decode("latin-1") if isinstance(body, bytes) else body or ""
         if flow.kind == "tunnel":            # events are in the body
-            yield from (one.get("text", "") for one in flow.messages
-                        if one["side"] == side)
+            yield from (message.get("text", "") for message in flow.messages
+                        if message["side"] == side)
 
 
 def address_of(host: str | None, port: int | None) -> str:
@@ -120,7 +120,7 @@ def parse_filter(text: str) -> Test:
 
 
 def _split(text: str) -> list[_Token]:
-    found = []
+    tokens = []
     at = 0
     text = text.rstrip()
     while at < len(text):
@@ -132,14 +132,14 @@ def _split(text: str) -> list[_Token]:
         start = match.start(kind)
         if kind == "word":
             while value.startswith("!"):
-                found.append(_Token("!", False, start))
+                tokens.append(_Token("!", False, start))
                 value, start = value[1:], start + 1
         elif kind in ("double", "single"):
             value = re.sub(r"\\([\"'])", r"\1", value)
         if value or kind != "word":
-            found.append(_Token(value, kind in ("double", "single"), start))
+            tokens.append(_Token(value, kind in ("double", "single"), start))
         at = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -155,9 +155,9 @@ class _Parser:
         return token is not None and not token.quoted and token.text == mark
 
     def _take(self, mark: str) -> bool:
-        found = self._is_mark(mark)
-        self._at += found
-        return found
+        is_match = self._is_mark(mark)
+        self._at += is_match
+        return is_match
 
     def read_or(self) -> Test:
         tests = [self.read_and()]

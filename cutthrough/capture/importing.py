@@ -141,22 +141,22 @@ def refuse(result: Result, reason: str) -> None:
 def make_rows(exchanges: Iterator[Exchange | NotImported], redactor: Redactor,
               result: Result) -> Iterator[tuple[Any, ...]]:
     """The rows; an exchange that cannot be one is counted."""
-    for number, one in enumerate(exchanges):
+    for number, exchange in enumerate(exchanges):
         try:
-            if isinstance(one, NotImported):
-                raise one
-            row = make_row(one, redactor)
+            if isinstance(exchange, NotImported):
+                raise exchange
+            row = make_row(exchange, redactor)
         except Unlike as error:
             result.others[error.kind] += 1
         except NotImported as error:
-            place = "" if error is one else f"exchange {number}: "
+            place = "" if error is exchange else f"exchange {number}: "
             refuse(result, f"{place}{error}")
         except MemoryError:
             raise
         except Exception as error:           # whatever it is: of this exchange (R71)
             refuse(result, f"exchange {number}: {reason_of(error)}")
         else:
-            for note in one.notes if isinstance(one, Exchange) else ():
+            for note in exchange.notes if isinstance(exchange, Exchange) else ():
                 if len(result.notes) < result.most_reasons:
                     result.notes.append(f"exchange {number}: {note}")
             yield row

@@ -42,8 +42,8 @@ def show_markup(text: str, is_html: bool) -> Iterator[str]:
     line, has_text = "", False               # a begun element that may end on its line
     for token in read_tokens(text, is_html):
         pad = "  " * len(depth)
-        lines = [one.strip() for one in token.text.splitlines()]
-        words = " ".join(one for one in lines if one)
+        lines = [part.strip() for part in token.text.splitlines()]
+        words = " ".join(part for part in lines if part)
         if token.kind == "text" and not words:
             continue
         if line:
@@ -76,37 +76,37 @@ def show_markup(text: str, is_html: bool) -> Iterator[str]:
         elif token.kind == "raw":
             yield from token.text.strip("\r\n").splitlines()
         else:
-            yield from (pad + one for one in lines if one)
+            yield from (pad + part for part in lines if part)
     if line:
         yield line
 
 
 def read_tokens(text: str, is_html: bool) -> Iterator[Token]:
     """All of the text, in order."""
-    at = seen = 0
+    at = position = 0
     size = len(text)
-    while (begin := text.find("<", seen)) >= 0:
+    while (begin := text.find("<", position)) >= 0:
         tag = _TAG.match(text, begin)
         end = tag.end() if tag else end_of_other(text, begin)
         if end == 0:                         # a mere <
-            seen = begin + 1
+            position = begin + 1
             continue
         if end < 0:                          # it has no end
             break
         if begin > at:
             yield Token("text", text[at:begin])
-        at = seen = end
+        at = position = end
         if tag is None:
             yield Token("other", text[begin:end])
             continue
         name = tag[2].lower() if is_html else tag[2]
         yield Token("close" if tag[1] else "open", tag[0], name)
         if is_html and name in RAW and not tag[1]:
-            found = re.compile(rf"</{re.escape(name)}\b", re.I).search(text, at)
-            end = found.start() if found else size
+            match = re.compile(rf"</{re.escape(name)}\b", re.I).search(text, at)
+            end = match.start() if match else size
             if text[at:end].strip():
                 yield Token("raw" if "\n" in text[at:end] else "text", text[at:end])
-            at = seen = end
+            at = position = end
     if at < size:
         yield Token("text", text[at:])
 
@@ -116,6 +116,6 @@ def end_of_other(text: str, begin: int) -> int:
     end is missing."""
     for mark, end in _OTHERS:
         if text.startswith(mark, begin):
-            found = text.find(end, begin + len(mark))
-            return found + len(end) if found >= 0 else -1
+            position = text.find(end, begin + len(mark))
+            return position + len(end) if position >= 0 else -1
     return -1 if re.compile("/?[A-Za-z]").match(text, begin + 1) else 0

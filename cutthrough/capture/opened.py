@@ -22,16 +22,16 @@ _STATES = ("request_body_state", "response_body_state", "messages_state")
 def read_opened(content: bytes, settings: Settings) -> list[dict[str, Any]]:
     """The rows of OpenFlows, the newest first."""
     redactor = Redactor(settings.redaction)
-    rows = [make_row(one, redactor) for one in decode(content, list[Opened])]
+    rows = [make_row(opened, redactor) for opened in decode(content, list[Opened])]
     return sorted(rows, key=lambda row: int(row["begun_us"]), reverse=True)
 
 
-def make_row(one: Opened, redactor: Redactor) -> dict[str, Any]:
-    worker, request = split_name(one.name)
-    (made,) = Assembly(redactor).rows(
-        [*((kind, worker, request, payload) for kind, payload in one.parts.records),
-         (END, worker, request, one.end)])
-    row = {**dict(zip(COLUMNS, made, strict=True)), "id": None}
+def make_row(opened: Opened, redactor: Redactor) -> dict[str, Any]:
+    worker, request = split_name(opened.name)
+    (values,) = Assembly(redactor).rows(
+        [*((kind, worker, request, payload) for kind, payload in opened.parts.records),
+         (END, worker, request, opened.end)])
+    row = {**dict(zip(COLUMNS, values, strict=True)), "id": None}
     for name in _STATES:
         if row[name] == "truncated":         # the rest has not come yet
             row[name] = None
@@ -51,8 +51,8 @@ class OpenReader:
     def bodies(self, number: int) -> Sequence[Any]:
         return [self.rows[0][name] for name in BODIES]
 
-    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
-        return self._reader.log(f"open {verb}", what, found, client)
+    def log(self, verb: str, what: str, count: int, client: str = "") -> int:
+        return self._reader.log(f"open {verb}", what, count, client)
 
     def close(self) -> None:
         self._reader.close()
@@ -60,9 +60,10 @@ class OpenReader:
 
 def whole_messages(flow: Flow) -> list[dict[str, Any]]:
     """Without the unfinished ones, so that further ones come behind these."""
-    found = flow.messages
+    messages = flow.messages
     for side in ("request", "response"):
-        last = next((one for one in reversed(found) if one["side"] == side), None)
+        last = next((message for message in reversed(messages)
+                     if message["side"] == side), None)
         if last is not None and last.get("state") == "truncated":
-            found.remove(last)
-    return found
+            messages.remove(last)
+    return messages

@@ -75,10 +75,11 @@ class _Maker(HTMLParser):
             self.parts.append(escape(data))
 
     def _tag(self, tag: str, attrs: list[tuple[str, str | None]]) -> str:
-        kept = "".join(f' {name}="{escape(value or "")}"' for name, value in attrs
-                       if name in ATTRIBUTES or (
-                           (tag, name) == ("img", "src") and is_image(value or "")))
-        return f"<{tag}{kept}>"
+        attributes = "".join(
+            f' {name}="{escape(value or "")}"' for name, value in attrs
+            if name in ATTRIBUTES or (
+                (tag, name) == ("img", "src") and is_image(value or "")))
+        return f"<{tag}{attributes}>"
 
 
 def is_image(address: str) -> bool:

@@ -71,18 +71,18 @@ def send(request: Request, proxy: tuple[str, int], authorities: str = ""
 def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """As captures would have it (R79), with a body without codings if it is read."""
     head = f"{answer['head']}\r\n\r\n"
-    kept = redactor.head(head).removesuffix("\r\n\r\n")
+    redacted_head = redactor.head(head).removesuffix("\r\n\r\n")
     if not redactor.reads_bodies:
-        return {**answer, "head": kept}
+        return {**answer, "head": redacted_head}
     data = b64decode(answer["body"])
-    made = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
+    body = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
                      redactor=redactor)
-    lines = [line for line in kept.split("\r\n")
+    lines = [line for line in redacted_head.split("\r\n")
              if not line.lower().startswith("content-encoding:")]
-    content = Flow({"response_head": head, "response_body": made.content})
+    content = Flow({"response_head": head, "response_body": body.content})
     return {**answer, "head": "\r\n".join(lines),
             "body": b64encode(content.octets("response")).decode(),
-            "truncated": answer["truncated"] or made.state not in ("", "encoded")}
+            "truncated": answer["truncated"] or body.state not in ("", "encoded")}
 
 
 def replay_of(flow: Flow) -> tuple[Request, list[str]]:
@@ -135,15 +135,15 @@ def check(request: Request) -> Any:
 
 def fields_of(request: Request, scheme: str, authority: str
               ) -> list[tuple[str, str]]:
-    found = [(name, value) for name, value in request.fields
-             if name.lower() not in OURS]
-    if not any(name.lower() == "host" for name, _ in found):
-        found.insert(0, ("Host", authority))
+    fields = [(name, value) for name, value in request.fields
+              if name.lower() not in OURS]
+    if not any(name.lower() == "host" for name, _ in fields):
+        fields.insert(0, ("Host", authority))
     if request.body or request.method in ("POST", "PUT", "PATCH"):
-        found.append(("Content-Length", str(len(request.body))))
+        fields.append(("Content-Length", str(len(request.body))))
     if scheme == "http":
-        found += credentials(request)
-    return [*found, ("Connection", "close")]
+        fields += credentials(request)
+    return [*fields, ("Connection", "close")]
 
 
 def credentials(request: Request) -> list[tuple[str, str]]:
@@ -174,6 +174,6 @@ def connect(request: Request, proxy: tuple[str, int], context: ssl.SSLContext | 
     first use."""
     if context is None:
         return http.client.HTTPConnection(*proxy, timeout=TIMEOUT_S)
-    made = http.client.HTTPSConnection(*proxy, timeout=TIMEOUT_S, context=context)
-    made.set_tunnel(host, port, dict(credentials(request)))
-    return made
+    connection = http.client.HTTPSConnection(*proxy, timeout=TIMEOUT_S, context=context)
+    connection.set_tunnel(host, port, dict(credentials(request)))
+    return connection

@@ -13,16 +13,16 @@ from cutthrough.exchange.flow import Flow
 
 def by_host(flows: Iterable[Flow]) -> list[dict[str, Any]]:
     """`host`, `count`, `failed`, `bytes` both ways; those with the most first."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for flow in flows:
         host = flow.host or ""
-        row = found.get(host)
+        row = rows.get(host)
         if row is None:
-            row = found[host] = {"host": host, "count": 0, "failed": 0, "bytes": 0}
+            row = rows[host] = {"host": host, "count": 0, "failed": 0, "bytes": 0}
         row["count"] += 1
         row["failed"] += flow.has_failed
         row["bytes"] += (flow.bytes_up or 0) + (flow.bytes_down or 0)
-    return sorted(found.values(), key=lambda row: (-row["count"], row["host"]))
+    return sorted(rows.values(), key=lambda row: (-row["count"], row["host"]))
 
 
 def slowest(flows: Iterable[Flow], most: int) -> list[Flow]:

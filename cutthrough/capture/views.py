@@ -125,7 +125,7 @@ def dump_hex(data: bytes) -> Iterator[str]:
     for at in range(0, min(len(data), MOST_HEX), 16):
         piece = data[at:at + 16]
         cells = f"{piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}"
-        shown = "".join(chr(one) if 0x20 <= one < 0x7f else "." for one in piece)
+        shown = "".join(chr(octet) if 0x20 <= octet < 0x7f else "." for octet in piece)
         yield f"{at:08x}  {cells}  |{shown}|"
     if len(data) > MOST_HEX:
         yield f"({len(data) - MOST_HEX} more bytes)"
@@ -212,18 +212,18 @@ def inflate(data: bytes, coding: str) -> bytes | None:
 def show_msgpack(data: bytes) -> list[str]:
     """Raises Malformed."""
     try:
-        found = msgspec.msgpack.decode(data)
+        value = msgspec.msgpack.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
         raise Malformed(str(error) or "too large") from None
-    return json.dumps(plain(found), indent=2, ensure_ascii=False).splitlines()
+    return json.dumps(plain(value), indent=2, ensure_ascii=False).splitlines()
 
 
 def plain(value: Any) -> Any:
     """The value as JSON has it; bytes in hex."""
     match value:
         case dict():
-            return {one if isinstance(one, str) else str(plain(one)): plain(inner)
-                    for one, inner in value.items()}
+            return {key if isinstance(key, str) else str(plain(key)): plain(inner)
+                    for key, inner in value.items()}
         case list() | tuple():
             return [plain(inner) for inner in value]
         case None | bool() | int() | float() | str():
