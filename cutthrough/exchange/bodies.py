@@ -29,28 +29,28 @@ class Body(NamedTuple):
     trailers: str = ""                       # lines, each with its end
 
 
-def make_body(raw: bytes, head: str, seen: int, *, chunked: bool, cut: bool,
+def make_body(raw: bytes, head: str, size: int, *, chunked: bool, cut: bool,
               redactor: Redactor, of_request: bool = False,
               echoes: Echoes | None = None) -> Body:
-    """`raw`: the kept part of `seen` bytes. `cut`: a piece was lost on the way.
+    """`raw`: the kept part of `size` bytes. `cut`: a piece was lost on the way.
     `of_request`: less than its Content-Length is not the whole body; an answer's may
     have none (HEAD)."""
-    whole = seen == len(raw)
+    whole = size == len(raw)
     if not chunked:
         length = find_field(head, "content-length") if of_request else ""
-        if length.isdecimal() and seen < int(length):
+        if length.isdecimal() and size < int(length):
             whole, cut = False, cut or whole
-        return make_content(raw, head, seen, whole=whole, cut=cut, redactor=redactor,
+        return make_content(raw, head, size, whole=whole, cut=cut, redactor=redactor,
                             echoes=echoes)
     data, ended, trailers = read_chunks(raw)
-    made = make_content(data, head, len(data) if whole else None, whole=whole and ended,
+    body = make_content(data, head, len(data) if whole else None, whole=whole and ended,
                         cut=cut, redactor=redactor, echoes=echoes)
     if not trailers:
-        return made
+        return body
     text = redactor.head(f"\n{trailers.decode('latin-1')}")     # behind a first line
     if echoes is not None:
         text = echoes.text(text)
-    return made._replace(trailers=text[1:])
+    return body._replace(trailers=text[1:])
 
 
 def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool,
@@ -75,10 +75,10 @@ def make_content(data: bytes, head: str, transferred: int | None, *, whole: bool
     try:
         content = redactor.content(content, kind, whole=not state)
         text = as_text(content, kind, whole=not state)
-        kept: str | bytes = content if text is None else text
+        body: str | bytes = content if text is None else text
         if echoes is not None and (
                 state or text is None or has_any(echoes.parts, text)):
-            kept = without(kept, echoes, whole=not state)
+            body = without(body, echoes, whole=not state)
     except Unreadable:
         return Body(None, transferred, decoded, "redacted")
-    return Body(kept, transferred, decoded, state)
+    return Body(body, transferred, decoded, state)

@@ -97,28 +97,28 @@ def flatten(value: Any, *, whole: bool) -> dict[Place, str]:
     """The values of a document by their places. A list has its length too, so that
     lists of one length are compared value by value; an object is only named if it is
     empty, or with `whole`. Raises ValueError."""
-    found: dict[Place, str] = {}
+    parts: dict[Place, str] = {}
 
     def add(at: Place, value: Any) -> None:
-        if len(found) >= MOST_PARTS:
+        if len(parts) >= MOST_PARTS:
             raise TooMuch(f"has more than {MOST_PARTS} values")
         if isinstance(value, dict):
             if whole or not value:
-                found[at] = "{}"
+                parts[at] = "{}"
             for key, inner in value.items():
                 add((*at, key), inner)
         elif isinstance(value, list):
-            found[at] = f"[{len(value)}]"
+            parts[at] = f"[{len(value)}]"
             for number, inner in enumerate(value):
                 add((*at, number), inner)
         else:
-            found[at] = canonical(value)
+            parts[at] = canonical(value)
 
     try:
         add((), value)
     except RecursionError:
         raise TooMuch("is too deep") from None
-    return found
+    return parts
 
 
 def show_path(place: Place) -> str:
@@ -183,10 +183,10 @@ def _is_in(wanted: Any, value: Any, steps: Steps) -> bool:
 def _are_in(wanted: list[Any], values: list[Any], steps: Steps) -> bool:
     """Mostly they are in order: each is looked for behind the one before it first."""
     at = 0
-    for one in wanted:
+    for element in wanted:
         for tried in range(len(values)):
             here = (at + tried) % len(values)
-            if _is_in(one, values[here], steps):
+            if _is_in(element, values[here], steps):
                 at = here + 1
                 break
         else:

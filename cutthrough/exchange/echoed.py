@@ -35,11 +35,11 @@ def without(content: bytes | str, echoes: Echoes, *, whole: bool) -> bytes | str
     if len(content) * len(echoes.parts) > MOST_WORK:
         raise Unreadable
     data = content.encode() if isinstance(content, str) else content
-    made = echoes.cut(data)
-    if not whole and (begun := echoes.begun(made)) >= LEAST:
-        made = made[:-begun]
+    result = echoes.cut(data)
+    if not whole and (begun := echoes.begun(result)) >= LEAST:
+        result = result[:-begun]
     if isinstance(content, str):
-        return content if made is data else made.decode(errors="replace")
-    if echoes.has_wide(made):
+        return content if result is data else result.decode(errors="replace")
+    if echoes.has_wide(result):
         raise Unreadable
-    return made
+    return result

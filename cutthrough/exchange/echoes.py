@@ -72,12 +72,12 @@ def spellings(text: str) -> Iterator[str]:
     yield text
     if _PLAIN.fullmatch(text):
         return
-    for one in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
-        yield one[1:-1]
-        yield one[1:-1].replace("/", r"\/")
-    for made in (quote(text, safe=""), quote(text), quote_plus(text)):
-        yield made
-        yield _HEX.sub(lambda match: match[0].lower(), made)
+    for json_text in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
+        yield json_text[1:-1]
+        yield json_text[1:-1].replace("/", r"\/")
+    for quoted in (quote(text, safe=""), quote(text), quote_plus(text)):
+        yield quoted
+        yield _HEX.sub(lambda match: match[0].lower(), quoted)
     escaped = html.escape(text)
     yield escaped
     yield escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
@@ -86,11 +86,11 @@ def spellings(text: str) -> Iterator[str]:
 
 def parts_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
     """Of each secret a part that all its spellings have."""
-    parts = {max(_PLAIN.findall(one), key=len).encode() for one in secrets}
+    parts = {max(_PLAIN.findall(secret), key=len).encode() for secret in secrets}
     if len(parts) > _MOST_COMPARED:
         return tuple(parts)
-    return tuple(one for one in parts if not any(
-        other in one for other in parts if other != one))
+    return tuple(part for part in parts if not any(
+        other in part for other in parts if other != part))
 
 
 class Echoes:
@@ -101,34 +101,34 @@ class Echoes:
                  ) -> None:
         self._value = value
         self._secrets = [
-            one for one in dict.fromkeys(secrets)
-            if len(one.encode(errors="surrogatepass")) >= LEAST
-            and not re.fullmatch(_STAND_IN.decode(), one)]
+            secret for secret in dict.fromkeys(secrets)
+            if len(secret.encode(errors="surrogatepass")) >= LEAST
+            and not re.fullmatch(_STAND_IN.decode(), secret)]
         self.parts = parts_of(self._secrets)
 
     @functools.cached_property
-    def _found(self) -> dict[bytes, bytes]:
+    def _stand_ins(self) -> dict[bytes, bytes]:
         """What stands in for each spelling."""
-        found: dict[bytes, bytes] = {}
+        stand_ins: dict[bytes, bytes] = {}
         for secret in self._secrets:
-            made = None if self._value is None else self._value(secret).encode()
+            stand_in = None if self._value is None else self._value(secret).encode()
             for text in spellings(secret):
                 for charset in ("utf-8", "latin-1"):
                     try:
                         octets = text.encode(charset)
                     except UnicodeError:
                         continue
-                    found.setdefault(
-                        octets, b"*" * len(octets) if made is None else made)
-        return found
+                    stand_ins.setdefault(
+                        octets, b"*" * len(octets) if stand_in is None else stand_in)
+        return stand_ins
 
     def __bool__(self) -> bool:
         return bool(self._secrets)
 
     def has(self, data: bytes) -> bool:
         return has_any(self.parts, data) and (
-            len(data) * len(self._found) > MOST_WORK or any(
-                one in data for one in self._found))
+            len(data) * len(self._stand_ins) > MOST_WORK or any(
+                spelling in data for spelling in self._stand_ins))
 
     @functools.cached_property
     def _wide(self) -> tuple[bytes, ...]:
@@ -145,40 +145,40 @@ class Echoes:
         """The same object if none is there. What is too long goes as a whole."""
         if not has_any(self.parts, data):
             return data
-        if len(data) * len(self._found) > MOST_WORK:
+        if len(data) * len(self._stand_ins) > MOST_WORK:
             return b"*" * len(data) if self._value is None else (
                 self._value(data.decode("latin-1")).encode())
-        made = [data[begin:end] if made is None else made
-                for begin, end, made in self._pieces(data)]
-        return b"".join(made) if len(made) > 1 or made[:1] != [data] else data
+        pieces = [data[begin:end] if stand_in is None else stand_in
+                  for begin, end, stand_in in self._pieces(data)]
+        return b"".join(pieces) if len(pieces) > 1 or pieces[:1] != [data] else data
 
     def _pieces(self, data: bytes) -> Iterator[tuple[int, int, bytes | None]]:
         """Begin, end, and the stand-in; None: it stays."""
-        here = [one for one in self._found if one in data]
+        here = [spelling for spelling in self._stand_ins if spelling in data]
         at = 0
         if here:
             here.sort(key=len, reverse=True)
             # A secret may be a part of the stand-in for others
             for match in re.finditer(b"|".join((_STAND_IN, *map(re.escape, here))),
                                      data):
-                made = self._found.get(match[0])
-                if made is not None:
+                stand_in = self._stand_ins.get(match[0])
+                if stand_in is not None:
                     yield at, match.start(), None
-                    yield *match.span(), made
+                    yield *match.span(), stand_in
                     at = match.end()
         yield at, len(data), None
 
     def begun(self, data: bytes) -> int:
         """Number of octets at the end, if they may be the begin of a secret."""
         most = 0
-        for one in self._found:
-            tail = data[max(0, len(data) - len(one) + 1):]
-            at = tail.find(one[:1])
+        for spelling in self._stand_ins:
+            tail = data[max(0, len(data) - len(spelling) + 1):]
+            at = tail.find(spelling[:1])
             while at >= 0:
-                if one.startswith(tail[at:]):
+                if spelling.startswith(tail[at:]):
                     most = max(most, len(tail) - at)
                     break
-                at = tail.find(one[:1], at + 1)
+                at = tail.find(spelling[:1], at + 1)
         return most
 
     def text(self, text: str) -> str:
@@ -187,5 +187,5 @@ class Echoes:
             data, charset = text.encode("latin-1"), "latin-1"
         except UnicodeError:
             data, charset = text.encode(errors="surrogatepass"), "utf-8"
-        made = self.cut(data)
-        return text if made is data else made.decode(charset, "replace")
+        result = self.cut(data)
+        return text if result is data else result.decode(charset, "replace")

@@ -18,12 +18,12 @@ Fields = list[tuple[str, str]]
 
 def read_fields(head: str) -> Fields:
     """The fields of a head, in order; white space around values is dropped."""
-    found = []
+    fields = []
     for line in head.split("\n")[1:]:
         name, colon, value = line.partition(":")
         if colon:
-            found.append((name, value.strip()))
-    return found
+            fields.append((name, value.strip()))
+    return fields
 
 
 def find(fields: Fields, name: str) -> str:

@@ -113,12 +113,12 @@ class _Parser:
                 self._at = at
                 return make_query(segments, is_root=is_root), is_single
             if self._take("["):
-                selectors, is_one = self._selectors()
+                selectors, is_singular = self._selectors()
             else:
                 if not deep:
                     self._need(".")
-                selectors, is_one = self._shorthand()
-            is_single &= is_one
+                selectors, is_singular = self._shorthand()
+            is_single &= is_singular
             segments.append(make_segment(selectors, deep=deep))
 
     def _shorthand(self) -> tuple[list[Selector], bool]:
@@ -130,15 +130,15 @@ class _Parser:
         return [by_name(name[0])], True
 
     def _selectors(self) -> tuple[list[Selector], bool]:
-        found, is_one = [], True
+        selectors, is_singular = [], True
         while True:
             self._skip()
             selector, is_single = self._selector()
-            found.append(selector)
-            is_one &= is_single
+            selectors.append(selector)
+            is_singular &= is_single
             self._skip()
             if self._take("]"):
-                return found, is_one and len(found) == 1
+                return selectors, is_singular and len(selectors) == 1
             self._need(",")
 
     def _selector(self) -> tuple[Selector, bool]:
@@ -180,12 +180,12 @@ class _Parser:
         if match is None:
             raise self._mistake("text")
 
-        def unescape(found: re.Match[str]) -> str:
-            if found[1]:
-                return chr(int(found[1], 16))
-            if found[2] != quote and found[2] not in _ESCAPES:
+        def unescape(escape: re.Match[str]) -> str:
+            if escape[1]:
+                return chr(int(escape[1], 16))
+            if escape[2] != quote and escape[2] not in _ESCAPES:
                 raise self._mistake("escape that is known")
-            return _ESCAPES.get(found[2], quote)
+            return _ESCAPES.get(escape[2], quote)
 
         text = _ESCAPE.sub(unescape, match[1])
         try:                                 # two halves become one character
@@ -224,7 +224,7 @@ class _Parser:
             return lambda current, asking: not inner(current, asking)
         if self._text.startswith("(", self._at):
             return self._group()
-        one, test, at = self._operand()
+        operand, test, at = self._operand()
         self._skip()
         operator = self._match(_OPERATOR)
         if operator is None:
@@ -233,10 +233,10 @@ class _Parser:
             return test
         self._skip()
         other, _, _ = self._operand()
-        if one is None or other is None:
+        if operand is None or other is None:
             self._at = at
             raise self._mistake("single value, which can be compared")
-        compare, left, right = COMPARE[operator[0]], one, other
+        compare, left, right = COMPARE[operator[0]], operand, other
         return lambda current, asking: compare(
             left(current, asking), right(current, asking), asking.steps)
 
@@ -321,8 +321,8 @@ class _Parser:
 def _value_of(nodes: Nodes) -> Value:
     """The value of the only node; NOTHING: there is none, or more."""
     def value(current: Any, asking: Asking) -> Any:
-        found = nodes(current, asking)
-        return found[0].value if len(found) == 1 else NOTHING
+        selection = nodes(current, asking)
+        return selection[0].value if len(selection) == 1 else NOTHING
 
     return value
 

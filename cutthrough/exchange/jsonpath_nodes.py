@@ -23,11 +23,11 @@ class Node(NamedTuple):
     @property
     def parts(self) -> tuple[Part, ...]:
         """Where it is, from the root."""
-        found, node = list[Part](), self
+        keys, node = list[Part](), self
         while node.parent is not None:
-            found.append(node.key)
+            keys.append(node.key)
             node = node.parent
-        return tuple(reversed(found))
+        return tuple(reversed(keys))
 
 
 class Asking(NamedTuple):
@@ -109,7 +109,7 @@ def by_test(test: Test) -> Selector:
     def select(node: Node, asking: Asking) -> Sequence[Node]:
         children = _children(node)
         asking.steps.take(len(children))
-        return [one for one in children if test(one.value, asking)]
+        return [child for child in children if test(child.value, asking)]
 
     return select
 
@@ -117,14 +117,14 @@ def by_test(test: Test) -> Selector:
 def make_segment(selectors: list[Selector], *, deep: bool
              ) -> Callable[[list[Node], Asking], list[Node]]:
     def follow(nodes: list[Node], asking: Asking) -> list[Node]:
-        made: list[Node] = []
+        selection: list[Node] = []
         for node in nodes:
-            for one in _descend(node, asking) if deep else (node,):
+            for descendant in _descend(node, asking) if deep else (node,):
                 for select in selectors:
-                    selected = select(one, asking)
+                    selected = select(descendant, asking)
                     asking.steps.take(1 + len(selected))
-                    made += selected
-        return made
+                    selection += selected
+        return selection
 
     return follow
 
@@ -142,28 +142,28 @@ def make_query(segments: list[Callable[[list[Node], Asking], list[Node]]], *,
 
 # --- filters -----------------------------------------------------------------------
 
-def is_same(one: Any, other: Any, steps: Steps) -> bool:
+def is_same(left: Any, right: Any, steps: Steps) -> bool:
     """Whether two values are equal. True is not 1. Raises TooMuch."""
     steps.take()
-    if isinstance(one, str):
-        steps.take(len(one) // _CHARACTERS)
-        return isinstance(other, str) and one == other
-    if isinstance(one, dict):
-        return isinstance(other, dict) and len(one) == len(other) and all(
-            key in other and is_same(value, other[key], steps)
-            for key, value in one.items())
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(
-            is_same(*pair, steps) for pair in zip(one, other, strict=True))
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+    if isinstance(left, str):
+        steps.take(len(left) // _CHARACTERS)
+        return isinstance(right, str) and left == right
+    if isinstance(left, dict):
+        return isinstance(right, dict) and len(left) == len(right) and all(
+            key in right and is_same(value, right[key], steps)
+            for key, value in left.items())
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(
+            is_same(*pair, steps) for pair in zip(left, right, strict=True))
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
 
 
-def is_less(one: Any, other: Any, steps: Steps) -> bool:
+def is_less(left: Any, right: Any, steps: Steps) -> bool:
     steps.take()
-    if isinstance(one, str) and isinstance(other, str):
-        steps.take(len(one) // _CHARACTERS)
-        return one < other
-    return is_number(one) and is_number(other) and bool(one < other)
+    if isinstance(left, str) and isinstance(right, str):
+        steps.take(len(left) // _CHARACTERS)
+        return left < right
+    return is_number(left) and is_number(right) and bool(left < right)
 
 
 def is_number(value: Any) -> bool:
@@ -172,13 +172,13 @@ def is_number(value: Any) -> bool:
 
 COMPARE: dict[str, Callable[[Any, Any, Steps], bool]] = {
     "==": is_same,
-    "!=": lambda one, other, steps: not is_same(one, other, steps),
+    "!=": lambda left, right, steps: not is_same(left, right, steps),
     "<": is_less,
-    ">": lambda one, other, steps: is_less(other, one, steps),
-    "<=": lambda one, other, steps: (
-        is_less(one, other, steps) or is_same(one, other, steps)),
-    ">=": lambda one, other, steps: (
-        is_less(other, one, steps) or is_same(one, other, steps))}
+    ">": lambda left, right, steps: is_less(right, left, steps),
+    "<=": lambda left, right, steps: (
+        is_less(left, right, steps) or is_same(left, right, steps)),
+    ">=": lambda left, right, steps: (
+        is_less(right, left, steps) or is_same(left, right, steps))}
 
 
 def length_of(value: Any) -> Any:

@@ -59,11 +59,11 @@ def read_websocket(pieces: list[Piece], head: str, *, whole: bool,
                    ) -> tuple[str, str | None]:
     """The messages as JSON, as `Flow.messages` returns them, and why they are not all;
     None: they are. `head`: the response's."""
-    found, state = read_messages(pieces, head)
+    messages, state = read_messages(pieces, head)
     if not whole:
         state = state or "truncated"
     shown = [show(message, pieces[message.piece].at_us, redactor, echoes)
-             for message in found]
+             for message in messages]
     return json.dumps(shown, ensure_ascii=False), state
 
 
@@ -71,7 +71,7 @@ def read_messages(pieces: list[Piece], head: str) -> tuple[list[Message], str | 
     """Those of both sides in their order; why they are not all."""
     inflates = re.search(r"(^|,)\s*permessage-deflate\b", find_field(
         head, "sec-websocket-extensions")) is not None
-    found: list[Message] = []
+    messages: list[Message] = []
     state = None
     for is_up in (True, False):
         reader = _Reader(pieces, is_up, inflates)
@@ -80,19 +80,20 @@ def read_messages(pieces: list[Piece], head: str) -> tuple[list[Message], str | 
                 if number >= MOST_MESSAGES:
                     state = state or "truncated"
                     break
-                found.append(message)
+                messages.append(message)
         except _Malformed:
             state = "malformed"
-    found.sort(key=lambda one: one.piece)    # stable: in one piece they stay in order
-    return found, state
+    # Stable: in one piece they stay in order
+    messages.sort(key=lambda message: message.piece)
+    return messages, state
 
 
 class _Reader:
     """One direction of a WebSocket."""
 
     def __init__(self, pieces: list[Piece], is_up: bool, inflates: bool) -> None:
-        mine = [(number, one.data) for number, one in enumerate(pieces)
-                if one.is_up == is_up]
+        mine = [(number, piece.data) for number, piece in enumerate(pieces)
+                if piece.is_up == is_up]
         self._is_up = is_up
         self._data = b"".join(data for _, data in mine)
         self._numbers = [number for number, _ in mine]
@@ -146,18 +147,18 @@ class _Reader:
         if self._decoder is None or not self._room:
             return data, "encoded"
         try:
-            found = self._decoder.decompress(
+            inflated = self._decoder.decompress(
                 data if state else data + _FLUSHED, self._room)
         except zlib.error:
             self._decoder = None
             return data, "encoded"
-        self._room -= len(found)
+        self._room -= len(inflated)
         if self._decoder.unconsumed_tail:
             self._room = 0
             state = "truncated"
         if self._decoder.eof:                # a final block: the next begins afresh
             self._decoder = zlib.decompressobj(-15)
-        return found, state
+        return inflated, state
 
     def _frames(self) -> Iterator[tuple[bool, int, int, bytes, int, bool]]:
         """(FIN, RSV1 to RSV3, opcode, payload, its end's position, is it cut)."""
@@ -212,15 +213,15 @@ def show(message: Message, at_us: int, redactor: Redactor,
             raise Unreadable
         content = redactor.content(content, kind, whole=not state)
         text = None if state == "encoded" else as_text(content, kind, whole=not state)
-        kept: str | bytes = content if text is None else text
+        body: str | bytes = content if text is None else text
         if echoes is not None:
-            kept = without(kept, echoes, whole=not state)
+            body = without(body, echoes, whole=not state)
     except Unreadable:
         return shown | {"state": "redacted"}
-    if isinstance(kept, str):
-        shown["text"] = kept
+    if isinstance(body, str):
+        shown["text"] = body
     else:
-        shown["base64"] = base64.b64encode(kept).decode()
+        shown["base64"] = base64.b64encode(body).decode()
     return shown | ({"state": state} if state else {})
 
 

@@ -109,7 +109,9 @@ def as_text(data: bytes) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(one.isprintable() or one in "\r\n\t" for one in text) else None
+    is_readable = all(character.isprintable() or character in "\r\n\t"
+                      for character in text)
+    return text if is_readable else None
 
 
 def quote(text: str) -> str:

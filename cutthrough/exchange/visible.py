@@ -26,12 +26,12 @@ def is_visible(character: str) -> bool:
     return kind[0] not in "CZ" and _UNSEEN.match(character) is None
 
 
-def visible(text: str, kept: str = "\n\t") -> str:
+def visible(text: str, exceptions: str = "\n\t") -> str:
     """A text to be read: invisible characters are `\\u{…}`, but for these."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
-        character if character in kept or is_visible(character)
+        character if character in exceptions or is_visible(character)
         else f"\\u{{{ord(character):x}}}" for character in text)
 
 
@@ -70,8 +70,8 @@ def shell_format(octets: bytes) -> str:
         _FORMATS.get(character) or "".join(
             f"\\{octet:03o}" for octet in character.encode(errors=errors))
         for character in text)
-    made = "".join(pieces)
-    return "'" + (f"\\055{made[1:]}" if made.startswith("-") else made) + "'"
+    layout = "".join(pieces)
+    return "'" + (f"\\055{layout[1:]}" if layout.startswith("-") else layout) + "'"
 
 
 def _all_visible(octets: bytes) -> str | None:

@@ -52,7 +52,7 @@ class Lost(Exception):
 class Pool(Protocol):
     most: int                                # calls at a time
 
-    async def run(self, seconds: float, function: Callable[..., Any], *given: Any
+    async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any
                   ) -> Any:
         """Raises TimeoutError, Lost, and what the function raises."""
         ...
@@ -233,25 +233,26 @@ class Gate:
         """Sets the most bytes of collected bodies."""
         self.memory.most = most
 
-    async def run(self, asker: str, function: Callable[..., Any], *given: Any) -> Any:
+    async def run(self, asker: str, function: Callable[..., Any], *arguments: Any
+                  ) -> Any:
         """The function's result, made out of the loop. Raises Busy, Unread, and what it
         raises. The function has a module and a name, and all values can be pickled."""
         pool = self._pool
         if pool is None:
-            return function(*given)
+            return function(*arguments)
         await self.lines.enter(asker)
         # If the client leaves, the call goes on: a process takes 0.2 s to start
         self.calls += 1
         task = asyncio.get_running_loop().create_task(
-            self._work(asker, pool, function, given))
+            self._work(asker, pool, function, arguments))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
     async def _work(self, asker: str, pool: Pool,
-                    function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+                    function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         try:
-            return await pool.run(RUN_S, function, *given)
+            return await pool.run(RUN_S, function, *arguments)
         except TimeoutError:
             self.late += 1
             raise Unread(f"it takes longer than {RUN_S:g} s") from None

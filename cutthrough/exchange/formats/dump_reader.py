@@ -171,23 +171,23 @@ def make_exchange(flow: _State, redactor: Redactor) -> Exchange:
 def read_frames(websocket: _State) -> list[Frame]:
     """The messages: [opcode, from the client, content, time, dropped, injected]; and
     the close, which has keys of its own. Raises NotImported."""
-    found = []
-    for one in websocket.items("messages"):
-        match one:
+    frames = []
+    for message in websocket.items("messages"):
+        match message:
             case [1 | 2 as opcode, bool(is_up), bytes(content), int() | float() as at,
                   bool(dropped), *_]:
                 if not dropped:
-                    found.append(Frame(is_up, round(at * 1e6), opcode, content))
+                    frames.append(Frame(is_up, round(at * 1e6), opcode, content))
             case _:
                 raise NotImported("has a message of a WebSocket that cannot be read")
     ended = websocket.us("timestamp_end")
     if ended is not None and websocket.has("close_code"):
         code = websocket.whole("close_code")
         content = code.to_bytes(2, "big") if 0 <= code <= 0xFFFF else b""
-        found.append(Frame(websocket.is_true("closed_by_client"), ended,
-                           OPCODES["close"],
-                           content + websocket.text("close_reason").encode()))
-    return found
+        frames.append(Frame(websocket.is_true("closed_by_client"), ended,
+                            OPCODES["close"],
+                            content + websocket.text("close_reason").encode()))
+    return frames
 
 
 def read_phases(begun: int, request: _State, response: _State | None, server: _State
@@ -198,15 +198,15 @@ def read_phases(begun: int, request: _State, response: _State | None, server: _S
     first = response.us("timestamp_start") if response else None
     last = response.us("timestamp_end") if response else None
     dialled = server.us("timestamp_start")
-    made = server.us("timestamp_tls_setup") or server.us("timestamp_tcp_setup")
+    connected = server.us("timestamp_tls_setup") or server.us("timestamp_tcp_setup")
 
-    def between(one: int | None, other: int | None) -> int | None:
-        return None if one is None or other is None or other < one else other - one
+    def between(begin: int | None, end: int | None) -> int | None:
+        return None if begin is None or end is None or end < begin else end - begin
 
     phases = {"send": between(begun, sent), "wait": between(sent, first),
               "receive": between(first, last)}
     if dialled is not None and dialled >= begun:
-        phases["connect"] = between(dialled, made)
+        phases["connect"] = between(dialled, connected)
         if phases["connect"] is not None and phases["wait"] is not None:
             # It dials when it has the request, and waits from then on
             phases["wait"] = max(0, phases["wait"] - phases["connect"])
@@ -234,7 +234,7 @@ def read_pairs(message: _State, key: str) -> Fields:
     fields: Fields = []
     for pair in message.items(key):
         if not (isinstance(pair, list) and len(pair) == 2
-                and all(isinstance(one, bytes) for one in pair)):
+                and all(isinstance(part, bytes) for part in pair)):
             raise NotImported("has a field that is no pair of bytes")
         fields.append((pair[0].decode("latin-1"), pair[1].decode("latin-1")))
     return fields

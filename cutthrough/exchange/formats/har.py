@@ -35,14 +35,14 @@ def make_archive(flows: Iterable[Flow]) -> dict[str, Any]:
     """The archive of these flows, in the order of their begin."""
     left = list[LeftOut]()
     entries = [entry for flow in sorted(
-        flows, key=lambda one: (one.begun_us, one.id)) if has_entry(flow)
+        flows, key=lambda flow: (flow.begun_us, flow.id)) if has_entry(flow)
         and (entry := try_entry(flow, left))]
-    made: dict[str, Any] = {
+    log: dict[str, Any] = {
         "version": "1.2",
         "creator": {"name": "cutthrough", "version": cutthrough.__version__},
         "pages": [],                         # optional, but not to Firefox
         "entries": entries}
-    return {"log": made | ({"_leftOut": left} if left else {})}
+    return {"log": log | ({"_leftOut": left} if left else {})}
 
 
 def has_entry(flow: Flow) -> bool:
@@ -96,23 +96,23 @@ def make_message(message: dict[str, Any]) -> dict[str, Any]:
     if it is not the message as it came."""
     code = OPCODES[message["kind"]]
     text = message.get("text", "")
-    made = {"type": "send" if message["side"] == "request" else "receive",
-            "time": message["at_us"] / 1e6, "opcode": code}
+    entry = {"type": "send" if message["side"] == "request" else "receive",
+             "time": message["at_us"] / 1e6, "opcode": code}
     content = base64.b64decode(message["base64"]) if "base64" in message else (
         text.encode())
     if "code" in message:
         content = message["code"].to_bytes(2) + content
     if code == OPCODES["text"] and "base64" not in message:
-        made["data"] = text
+        entry["data"] = text
     else:
-        made["data"] = base64.b64encode(content).decode()
+        entry["data"] = base64.b64encode(content).decode()
         if code == OPCODES["text"]:
-            made["_encoding"] = "base64"
+            entry["_encoding"] = "base64"
     if len(content) != message["bytes"]:
-        made["_bytes"] = message["bytes"]
+        entry["_bytes"] = message["bytes"]
     if "state" in message:
-        made["_state"] = message["state"]
-    return made
+        entry["_state"] = message["state"]
+    return entry
 
 
 def make_timings(flow: Flow) -> dict[str, float]:
@@ -253,12 +253,12 @@ def pairs(fields: Fields) -> list[dict[str, str]]:
 
 
 def read_query(text: str) -> Fields:
-    found = []
+    fields = []
     for part in re.split("[&;]", text):
         if part:
             name, _, value = part.partition("=")
-            found.append((unquote_plus(name), unquote_plus(value)))
-    return found
+            fields.append((unquote_plus(name), unquote_plus(value)))
+    return fields
 
 
 def read_cookies(fields: Fields) -> list[dict[str, Any]]:
@@ -271,7 +271,7 @@ def read_cookies(fields: Fields) -> list[dict[str, Any]]:
 
 def read_set_cookies(fields: Fields) -> list[dict[str, Any]]:
     """The cookies of a response (RFC 6265 section 5.2); none if they are redacted."""
-    found = []
+    cookies = []
     for key, text in fields:
         if key.lower() != "set-cookie" or text == REDACTED:
             continue
@@ -292,14 +292,14 @@ def read_set_cookies(fields: Fields) -> list[dict[str, Any]]:
                     expires = read_date(content)
                     if expires:
                         cookie["expires"] = expires
-        found.append(cookie)
-    return found
+        cookies.append(cookie)
+    return cookies
 
 
 def read_date(text: str) -> str:
     """A date of HTTP in ISO 8601; "": it cannot be read."""
     try:
-        found = parsedate_to_datetime(text.replace("-", " "))
+        date = parsedate_to_datetime(text.replace("-", " "))
     except (ValueError, TypeError, IndexError):
         return ""
-    return found.replace(tzinfo=found.tzinfo or UTC).isoformat(timespec="milliseconds")
+    return date.replace(tzinfo=date.tzinfo or UTC).isoformat(timespec="milliseconds")

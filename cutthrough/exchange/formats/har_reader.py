@@ -133,15 +133,15 @@ def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
     """The entries in order, or the reason if one cannot be read. Raises NotImported if
     the file is not an archive."""
     try:                                     # msgspec refuses halves of characters
-        found = read_file(data, constants=True)
+        document = read_file(data, constants=True)
     except (ValueError, RecursionError) as error:
         raise NotImported(f"is no HTTP Archive: {error!r:.100}") from None
-    yield from read_log(found)
+    yield from read_log(document)
 
 
-def read_log(found: Any) -> Iterator[Exchange | NotImported]:
+def read_log(document: Any) -> Iterator[Exchange | NotImported]:
     """As read_archive, of the document."""
-    log = found.get("log") if isinstance(found, dict) else None
+    log = document.get("log") if isinstance(document, dict) else None
     entries = log.get("entries") if isinstance(log, dict) else None
     if not isinstance(log, dict) or not isinstance(entries, list):
         raise NotImported("is no HTTP Archive: log.entries is no list")
@@ -208,7 +208,7 @@ def read_url(request: Request) -> str:
     if "?" in url or not request.query_string:
         return url
     front, mark, fragment = url.partition("#")
-    query = join_pairs([(one.name, one.value or "") for one in request.query_string])
+    query = join_pairs([(pair.name, pair.value or "") for pair in request.query_string])
     return f"{front}?{query}{mark}{fragment}"
 
 
@@ -291,23 +291,23 @@ def is_empty(response: Response, method: str, program: object) -> bool:
 
 
 def read_pairs(pairs: list[Pair] | None, side: str, notes: Notes) -> Fields:
-    found: Fields = []
+    fields: Fields = []
     for pair in pairs or ():
         values = pair.value if isinstance(pair.value, list) else [pair.value]
         for value in values:
             if value is None or isinstance(value, str | int | float):
-                found.append((pair.name, "" if value is None else
-                              str(value).translate(_OCTETS)))
+                fields.append((pair.name, "" if value is None else
+                               str(value).translate(_OCTETS)))
             else:
                 notes.add(f"{side}: a value of {pair.name!r:.60} is no text")
-    return sound_fields(found, side, notes.add)
+    return sound_fields(fields, side, notes.add)
 
 
 def read_date(text: Text, notes: Notes) -> int:
     """Microseconds since 1970 of a date in ISO 8601; 0 if there is none."""
     try:
-        found = datetime.fromisoformat(text or "")
-        return ((found.replace(tzinfo=found.tzinfo or UTC) - EPOCH)
+        date = datetime.fromisoformat(text or "")
+        return ((date.replace(tzinfo=date.tzinfo or UTC) - EPOCH)
                 // timedelta(microseconds=1))
     except (ValueError, OverflowError):
         notes.add(f"without a date: startedDateTime is {text!r:.40}")

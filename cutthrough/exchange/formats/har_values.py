@@ -57,14 +57,14 @@ def _sound(value: Any, kind: Any, place: str, notes: Notes) -> Any:
 
 
 def _sound_struct(value: dict[Any, Any], kind: Any, place: str, notes: Notes) -> Any:
-    made = {}
+    values = {}
     for field in msgspec.structs.fields(kind):
         inner = value.get(field.encode_name)
         at = f"{place}.{field.encode_name}" if place else field.encode_name
         if inner is None and not field.required:
             continue
         try:
-            made[field.name] = _sound(inner, field.type, at, notes)
+            values[field.name] = _sound(inner, field.type, at, notes)
         except msgspec.ValidationError as error:
             if not field.required:
                 notes.add(f"without {at}: {error}")
@@ -72,18 +72,18 @@ def _sound_struct(value: dict[Any, Any], kind: Any, place: str, notes: Notes) ->
                 raise
             else:
                 raise msgspec.ValidationError(f"{at}: {error}") from None
-    return kind(**made)
+    return kind(**values)
 
 
 def _sound_list(value: list[Any], kind: Any, place: str, notes: Notes) -> list[Any]:
-    made = []
+    items = []
     for number, inner in enumerate(value):
         at = f"{place}[{number}]"
         try:
-            made.append(_sound(inner, kind, at, notes))
+            items.append(_sound(inner, kind, at, notes))
         except msgspec.ValidationError as error:
             notes.add(f"without {at}: {error}")
-    return made
+    return items
 
 
 def _present(kind: Any) -> Any:

@@ -116,47 +116,51 @@ def make_redactor(*, keep_credentials: bool) -> Redactor:
     return Redactor(Options(credentials=keep_credentials))
 
 
-def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
+def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     """Raises NotImported."""
-    if _TOKEN.fullmatch(one.method) is None:
-        raise NotImported(f"the method {one.method!r:.60} is none")
-    if one.method == "CONNECT":
+    if _TOKEN.fullmatch(exchange.method) is None:
+        raise NotImported(f"the method {exchange.method!r:.60} is none")
+    if exchange.method == "CONNECT":
         raise Unlike("CONNECT", CONNECTS)
-    scheme, host, port, target = split_url(one.url)
-    if not 0 <= one.status <= 999:
-        raise NotImported(f"the status {one.status} is none")
-    if not 0 <= one.begun_us < MOST_US:
+    scheme, host, port, target = split_url(exchange.url)
+    if not 0 <= exchange.status <= 999:
+        raise NotImported(f"the status {exchange.status} is none")
+    if not 0 <= exchange.begun_us < MOST_US:
         raise NotImported("the time is not in 1970 to 9998")
     request_head = make_head(
-        f"{one.method} {target} {version_of(one.request)}", one.request.fields)
+        f"{exchange.method} {target} {version_of(exchange.request)}",
+        exchange.request.fields)
     response_head = None
-    if one.status and (one.response.fields or one.response.version):
+    if exchange.status and (exchange.response.fields or exchange.response.version):
         response_head = make_head(
-            f"{version_of(one.response)} {one.status:03} {clean(one.reason_phrase)}",
-            one.response.fields)
-    cut_body(one.request)
-    cut_body(one.response)
-    phases = {name: bounded(us, MOST_US) for name, us in one.phases.items()}
-    total = bounded(one.total_us, MOST_US)
+            f"{version_of(exchange.response)} {exchange.status:03} "
+            f"{clean(exchange.reason_phrase)}",
+            exchange.response.fields)
+    cut_body(exchange.request)
+    cut_body(exchange.response)
+    phases = {name: bounded(us, MOST_US) for name, us in exchange.phases.items()}
+    total = bounded(exchange.total_us, MOST_US)
     if total is None:
         total = sum(us for us in phases.values() if us)
-    ended = min(one.begun_us + total, MOST_US)
+    ended = min(exchange.begun_us + total, MOST_US)
     row = dict.fromkeys(COLUMNS) | {
-        "request": clean(one.name)[:MOST_TEXT], "begun_us": one.begun_us,
-        "ended_us": ended, "kind": "tunnel" if one.is_tunnel or one.frames is not None
-        else "request", "method": one.method, "host": host,
-        "port": port or _DEFAULT_PORTS[scheme], "url": one.url,
-        "status": one.status or None, "reason": text(one.reason) or "ok",
-        "detail": text(one.detail), "rule": text(one.rule), "reported": 0,
-        "user": text(one.user), "parent": text(one.parent), "client": "",
-        "peer": text(one.peer),
+        "request": clean(exchange.name)[:MOST_TEXT], "begun_us": exchange.begun_us,
+        "ended_us": ended, "kind": "tunnel" if (
+            exchange.is_tunnel or exchange.frames is not None) else "request",
+        "method": exchange.method, "host": host,
+        "port": port or _DEFAULT_PORTS[scheme], "url": exchange.url,
+        "status": exchange.status or None, "reason": text(exchange.reason) or "ok",
+        "detail": text(exchange.detail), "rule": text(exchange.rule), "reported": 0,
+        "user": text(exchange.user), "parent": text(exchange.parent), "client": "",
+        "peer": text(exchange.peer),
         "total_us": total,
         **{f"{name}_us": us for name, us in phases.items()},
         "request_head": redactor.head(request_head),
         "response_head": response_head and redactor.head(response_head),
-        "client_http": number_of(one.client_version),
-        "origin_http": number_of(one.response.version) if response_head else None}
-    for side, message in (("request", one.request), ("response", one.response)):
+        "client_http": number_of(exchange.client_version),
+        "origin_http": number_of(exchange.response.version) if response_head else None}
+    for side, message in (
+            ("request", exchange.request), ("response", exchange.response)):
         row |= {
             f"{side}_head_bytes": bounded(message.head_bytes, MOST_BYTES),
             f"{side}_body_bytes": bounded(message.body_bytes, MOST_BYTES),
@@ -167,30 +171,31 @@ def make_row(one: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     row["bytes_up"], row["bytes_down"] = (
         (row[f"{side}_head_bytes"] or 0) + (row[f"{side}_body_bytes"] or 0)
         for side in ("request", "response"))
-    row["messages"], row["messages_state"] = make_messages(one, redactor)
+    row["messages"], row["messages_state"] = make_messages(exchange, redactor)
     row["bytes"] = 400 + sum(len(row[name] or "") for name in (
         "url", "request_head", "response_head", "request_body", "response_body",
         "messages", "request_trailers", "response_trailers"))
     return tuple(row[name] for name in COLUMNS)
 
 
-def make_messages(one: Exchange, redactor: Redactor) -> tuple[str | None, str | None]:
+def make_messages(exchange: Exchange, redactor: Redactor
+                  ) -> tuple[str | None, str | None]:
     """The columns `messages` and `messages_state`. Raises NotImported."""
-    if one.frames is None:
-        return None, text(one.frames_state)
-    state, left, shown = text(one.frames_state), MOST_BODY, []
-    for number, frame in enumerate(one.frames):
+    if exchange.frames is None:
+        return None, text(exchange.frames_state)
+    state, left, shown = text(exchange.frames_state), MOST_BODY, []
+    for number, frame in enumerate(exchange.frames):
         left -= len(frame.content)
         if number == 2 * MOST_MESSAGES or left < 0:
             state = "truncated"
             break
         if not 0 <= frame.at_us < MOST_US:
             raise NotImported("the time of a message is not in 1970 to 9998")
-        made = show(Shown(0, frame.is_up, KINDS[frame.opcode], frame.content,
-                          clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor)
+        entry = show(Shown(0, frame.is_up, KINDS[frame.opcode], frame.content,
+                           clean(frame.state)[:MOST_TEXT]), frame.at_us, redactor)
         if frame.size is not None:
-            made["bytes"] = frame.size
-        shown.append(made)
+            entry["bytes"] = frame.size
+        shown.append(entry)
     return json.dumps(shown, ensure_ascii=False), state
 
 

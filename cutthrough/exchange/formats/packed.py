@@ -47,10 +47,10 @@ class Inflated:
         self._left = b""
 
     def read(self, size: int, /) -> bytes:
-        made = bytearray()
-        while len(made) < size and (piece := self._piece(size - len(made))):
-            made += piece
-        return bytes(made)
+        data = bytearray()
+        while len(data) < size and (piece := self._piece(size - len(data))):
+            data += piece
+        return bytes(data)
 
     def _piece(self, most: int) -> bytes:
         """b"": it has ended."""

@@ -108,24 +108,24 @@ class _Reader:
     def _list(self, at: int, end: int, depth: int) -> list[Any]:
         if depth > MOST_DEPTH:
             raise TnetstringError(f"is more than {MOST_DEPTH} deep")
-        found = []
+        values = []
         while at < end:
             value, at = self.item(at, end, depth)
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def _dictionary(self, at: int, end: int, depth: int) -> dict[str, Any]:
         items = self._list(at, end, depth)
-        found: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         if len(items) % 2:
             raise TnetstringError(f"has a key without a value at byte {end}")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if isinstance(key, bytes):       # of programs for Python 2
                 key = key.decode("latin-1")
-            if not isinstance(key, str) or key in found:
+            if not isinstance(key, str) or key in table:
                 raise TnetstringError(f"has a key twice, or one of bytes: {key!r:.40}")
-            found[key] = value
-        return found
+            table[key] = value
+        return table
 
 
 def _scalar(tag: str, data: bytes) -> Any:

@@ -51,16 +51,16 @@ class Documents:
         """One document or several, in UTF-8; the same object if no value is replaced.
         Raises ValueError if it is no JSON, or has more than MOST_VALUES such values."""
         for paths in self._groups:
-            made: list[bytes] = []
+            pieces: list[bytes] = []
             at = 0
             for begin, end, is_secret in find_values(data, paths, MOST_VALUES):
                 old = data[begin:end]
                 new = self._hide(old) if is_secret else self._inside(old, level)
                 if new != old:
-                    made += [data[at:begin], new]
+                    pieces += [data[at:begin], new]
                     at = end
-            if made:
-                data = b"".join([*made, data[at:]])
+            if pieces:
+                data = b"".join([*pieces, data[at:]])
         return data
 
     def _hide(self, value: bytes) -> bytes:
@@ -69,20 +69,21 @@ class Documents:
         else:
             read = json.loads(value.decode("utf-8", "surrogateescape"))
             text = read if isinstance(read, str) else json.dumps(read, sort_keys=True)
-        made = self._mask(text)
-        if made == text and value[:1] == b'"':           # it stands in already
+        stand_in = self._mask(text)
+        if stand_in == text and value[:1] == b'"':       # it stands in already
             return value
-        return json.dumps(made, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        return json.dumps(stand_in, ensure_ascii=False).encode(
+            "utf-8", "surrogateescape")
 
     def _inside(self, string: bytes, level: int) -> bytes:
         """A string of JSON that may have a document in it."""
         try:
             text = json.loads(string)
             inner = text.encode("utf-8", "surrogatepass")
-            made = self.redact(inner, level + 1) if level < MOST_NESTED else None
+            redacted = self.redact(inner, level + 1) if level < MOST_NESTED else None
         except ValueError:                   # it is another text
             return string
-        if made is None:
+        if redacted is None:
             return json.dumps(self._mask(text)).encode()
-        return string if made == inner else json.dumps(
-            made.decode("utf-8", "surrogatepass")).encode()
+        return string if redacted == inner else json.dumps(
+            redacted.decode("utf-8", "surrogatepass")).encode()

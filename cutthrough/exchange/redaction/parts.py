@@ -84,19 +84,19 @@ def redact_events(data: bytes, redact: Callable[[bytes], bytes],
                   redact_line: Callable[[bytes], bytes]) -> bytes:
     """A stream in which `redact` has had the data of each event, and `redact_line` each
     other line. The data of an event that has changed stands in its first line."""
-    made: list[bytes] = []
+    pieces: list[bytes] = []
     places, lines = list[int](), list[bytes]()           # of the data of an event
 
     def end_event() -> None:
         text = b"\n".join(lines)
         changed = redact(text) if text else text
         if changed != text:
-            ending = made[places[-1] + 1]
+            ending = pieces[places[-1] + 1]
             for place in places:
-                made[place] = made[place + 1] = b""
-            made[places[0]] = b"data: " + changed.replace(
+                pieces[place] = pieces[place + 1] = b""
+            pieces[places[0]] = b"data: " + changed.replace(
                 b"\n", (ending or b"\n") + b"data: ")
-            made[places[0] + 1] = ending
+            pieces[places[0] + 1] = ending
         places.clear()
         lines.clear()
 
@@ -104,12 +104,12 @@ def redact_events(data: bytes, redact: Callable[[bytes], bytes],
         line = match[1]
         name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
         if name == b"data":
-            places.append(len(made))
+            places.append(len(pieces))
             lines.append(value.removeprefix(b" "))
         elif line:
             line = redact_line(line)
         else:
             end_event()
-        made += [line, match[2]]
+        pieces += [line, match[2]]
     end_event()
-    return b"".join(made)
+    return b"".join(pieces)

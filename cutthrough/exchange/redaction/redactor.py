@@ -79,7 +79,7 @@ class Redactor:
         self.names = Names(names, f" {REDACTED}")
         self._fields = frozenset(names)
         self.heard: list[str] | None = None  # takes what is replaced, but for fields
-        self._made = mask
+        self._stand_in = mask
         self._keys = Keys(options.query)
         self._documents = Documents(options.json, self._mask)
         self._expressions = [compile_expression(text) for text in options.body]
@@ -88,7 +88,7 @@ class Redactor:
     def _mask(self, secret: str) -> str:
         if self.heard is not None:
             self.heard += {secret, unquote_plus(secret)}
-        return self._made(secret)
+        return self._stand_in(secret)
 
     @property
     def reads_urls(self) -> bool:
@@ -191,9 +191,9 @@ class Redactor:
 
     def _documents_in_form(self, data: bytes, whole: bool) -> bytes:
         """A form with documents as values."""
-        made = data.split(b"&")
+        pairs = data.split(b"&")
         tries = 0
-        for number, pair in enumerate(made):
+        for number, pair in enumerate(pairs):
             key, equals, value = pair.partition(b"=")
             if _DOCUMENT.match(value) is None:
                 continue
@@ -202,10 +202,10 @@ class Redactor:
                 raise Unreadable
             plain = unquote_to_bytes(value.replace(b"+", b" "))
             if plain.lstrip(_BLANK)[:1] in (b"{", b"["):
-                kept = self._document(plain, whole)
-                if kept != plain:
-                    made[number] = key + equals + quote(kept, safe="").encode()
-        return b"&".join(made)
+                redacted = self._document(plain, whole)
+                if redacted != plain:
+                    pairs[number] = key + equals + quote(redacted, safe="").encode()
+        return b"&".join(pairs)
 
     def _event(self, data: bytes) -> bytes:
         try:
@@ -221,7 +221,7 @@ class Redactor:
             parts = read_parts(data, kind)
         except Malformed:
             raise Unreadable from None
-        made: list[bytes] = []
+        pieces: list[bytes] = []
         at = 0
         for part in parts:
             old = data[part.begin:part.end]
@@ -235,9 +235,9 @@ class Redactor:
                 except Unreadable:
                     new = self._whole(old)
             if new != old:
-                made += [data[at:part.begin], new]
+                pieces += [data[at:part.begin], new]
                 at = part.end
-        return b"".join([*made, data[at:]]) if made else data
+        return b"".join([*pieces, data[at:]]) if pieces else data
 
     def _whole(self, data: bytes) -> bytes:
         return self._mask(data.decode("utf-8", "surrogateescape")).encode()
@@ -249,12 +249,12 @@ class Redactor:
         return self._replace(data, self._keys.values(data)) if self._keys else data
 
     def _replace(self, data: bytes, spans: Iterator[Span]) -> bytes:
-        made: list[bytes] = []
+        pieces: list[bytes] = []
         at = 0
         for begin, end in spans:
-            made += [data[at:begin], self._whole(data[begin:end])]
+            pieces += [data[at:begin], self._whole(data[begin:end])]
             at = end
-        return b"".join([*made, data[at:]]) if made else data
+        return b"".join([*pieces, data[at:]]) if pieces else data
 
     def _matches(self, data: bytes) -> bytes:
         """Replaces the matches of the expressions: their groups, or all."""
@@ -263,19 +263,19 @@ class Redactor:
         except UnicodeDecodeError:
             text, charset = data.decode("latin-1"), "latin-1"
         for expression in self._expressions:
-            made, at = [], 0
+            pieces, at = [], 0
             try:
                 for match in expression.finditer(text):
                     groups = [match.span(n + 1) for n in range(len(match.groups()))]
                     for begin, end in sorted(groups or [match.span()]):
                         if begin >= at and end > begin:
-                            made += [text[at:begin], self._mask(text[begin:end])]
+                            pieces += [text[at:begin], self._mask(text[begin:end])]
                             at = end
-                    if len(made) > 2 * MOST_VALUES:
+                    if len(pieces) > 2 * MOST_VALUES:
                         raise Unreadable
             except ValueError:
                 raise Unreadable from None
-            text = "".join([*made, text[at:]])
+            text = "".join([*pieces, text[at:]])
         return text.encode(charset)
 
 
@@ -296,13 +296,13 @@ def without_user(text: str) -> str:
 
 def _on_octets(redact: Callable[[bytes], bytes], text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
-    made = redact(data)
-    return text if made is data or made == data else made.decode(
+    redacted = redact(data)
+    return text if redacted is data or redacted == data else redacted.decode(
         "utf-8", "surrogatepass")
 
 
 def _through_utf8(read: Text, data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
     errors = "surrogateescape" if read.errors == "surrogateescape" else "surrogatepass"
     text = read.text.encode("utf-8", errors)
-    made = redact(text)
-    return data if made == text else read.octets(made.decode("utf-8", errors))
+    redacted = redact(text)
+    return data if redacted == text else read.octets(redacted.decode("utf-8", errors))

@@ -91,8 +91,8 @@ class Keys:
         """Characters of a value. `level`: the text between % and 3d, if that was the
         spelling of the equals sign; then %26 ends the value, so spelled."""
         key = (b"f" if is_form else b"t") + (b"-" if level is None else level)
-        made = self._ends.get(key)
-        if made is None:
+        pattern = self._ends.get(key)
+        if pattern is None:
             stops = b"" if level is None else rb"%%(?!%s26)|" % level
             plain = rb"[^&%]" if level is not None else rb"[^&]"
             if not is_form:
@@ -100,5 +100,5 @@ class Keys:
                 stops += rb"\\(?!u0026|x26)[^\r\n]|"
             if len(self._ends) > 64:
                 self._ends.clear()
-            made = self._ends[key] = re.compile(rb"(?i)(?:%s%s)*" % (stops, plain))
-        return made
+            pattern = self._ends[key] = re.compile(rb"(?i)(?:%s%s)*" % (stops, plain))
+        return pattern

@@ -21,7 +21,7 @@ class Echoes(echoes.Echoes):
         body = b"".join([chunk.data for chunk in chunks])
         if not self.has(body):
             return chunks
-        if len(body) * len(self._found) > MOST_WORK:
+        if len(body) * len(self._stand_ins) > MOST_WORK:
             return (Chunk(chunks[-1].at_us, self.cut(body)),)
         ends = list(accumulate(len(chunk.data) for chunk in chunks))
         pieces, number = [bytearray() for _ in chunks], 0
