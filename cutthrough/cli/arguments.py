@@ -115,24 +115,24 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])
-    given, left = parser.parse_known_args(words)
+    args, left = parser.parse_known_args(words)
     if left:
         flag = left[0].partition("=")[0]
         parser.error(f"command line: {flag}: " + refuse(
-            flag, given.verb, given.own if given.verb else parser))
-    if given.verb == "kill" and not any(
-            getattr(given, name) for name in (*TERMS, "all")):
+            flag, args.verb, args.own if args.verb else parser))
+    if args.verb == "kill" and not any(
+            getattr(args, name) for name in (*TERMS, "all")):
         parser.error("kill: needs a selector: " + ", ".join(
             map(flag_name, TERMS)) + ", or --all for every connection")
-    if given.verb == "explain" and (bool(given.log) == bool(given.target)
-                                    or (given.log and given.method)):
+    if args.verb == "explain" and (bool(args.log) == bool(args.target)
+                                   or (args.log and args.method)):
         parser.error("explain takes METHOD and TARGET, or --log FILE")
-    if given.verb == "flows" and given.action == "delete" and sum(
-            map(bool, (given.filter, given.id, given.all))) != 1:
+    if args.verb == "flows" and args.action == "delete" and sum(
+            map(bool, (args.filter, args.id, args.all))) != 1:
         parser.error("flows delete: takes a FILTER, or --id, or --all for every flow")
-    if given.verb is None:
+    if args.verb is None:
         parser.print_help(sys.stderr)
-    return given
+    return args
 
 
 def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
@@ -260,47 +260,49 @@ def add_ca(verb: argparse.ArgumentParser) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        made.set_defaults(own=made)
-        made.add_argument("--dir", metavar="DIRECTORY", dest="directory",
-                          help="where the authority is [~/.local/share/cutthrough/ca]")
-        return made
+        parser = actions.add_parser(
+            name, help=text, description=text, allow_abbrev=False)
+        parser.set_defaults(own=parser)
+        parser.add_argument(
+            "--dir", metavar="DIRECTORY", dest="directory",
+            help="where the authority is [~/.local/share/cutthrough/ca]")
+        return parser
 
-    one = add("init", "make an authority: an ECDSA key and its certificate")
-    one.add_argument("--name", metavar="TEXT", help="its common name [cutthrough CA, "
+    sub = add("init", "make an authority: an ECDSA key and its certificate")
+    sub.add_argument("--name", metavar="TEXT", help="its common name [cutthrough CA, "
                      "part of the key's digest, and this host's name]")
-    one.add_argument("--days", type=lifetime, default=730, metavar="N",
+    sub.add_argument("--days", type=lifetime, default=730, metavar="N",
                      help="how long it is valid [730]")
-    one.add_argument("--permit", action="append", default=[], metavar="DOMAIN|NETWORK",
+    sub.add_argument("--permit", action="append", default=[], metavar="DOMAIN|NETWORK",
                      help="what it may sign for: a domain with all names below it, an "
                      "address or a network; repeatable [every name]")
-    one.add_argument("--key", metavar="URI", help="its key in a PKCS#11 token: "
+    sub.add_argument("--key", metavar="URI", help="its key in a PKCS#11 token: "
                      "pkcs11:token=…;object=…?module-path=…&pin-source=… [an ECDSA key "
                      "is made]")
-    add_force(one)
+    add_force(sub)
     add("show", "print subject, validity, fingerprint, constraints and the key's path")
-    one = add("export", "write the certificate, and never the key")
-    one.add_argument("--format", default="pem",
+    sub = add("export", "write the certificate, and never the key")
+    sub.add_argument("--format", default="pem",
                      choices=("pem", "der", "p12", "bundle"), help="p12: a truststore; "
                      "bundle: together with the system's roots, and print lines for a "
                      "shell [pem]")
-    one.add_argument("--output", metavar="FILE", help="[standard output; of a bundle: "
+    sub.add_argument("--output", metavar="FILE", help="[standard output; of a bundle: "
                      "bundle.pem in the authority's directory]")
-    add_force(one)
-    one = add("trust", "print who trusts the certificate, and the command that adds "
+    add_force(sub)
+    sub = add("trust", "print who trusts the certificate, and the command that adds "
               "it; exit 1 if a store does not")
-    one.add_argument("--check", action="store_true", required=True,
+    sub.add_argument("--check", action="store_true", required=True,
                      help="required: nothing is changed")
-    one = add("issue", "make the key and the certificate of a server")
-    one.add_argument("names", nargs="*", metavar="NAME",
+    sub = add("issue", "make the key and the certificate of a server")
+    sub.add_argument("names", nargs="*", metavar="NAME",
                      help="host name, *.NAME or address")
-    one.add_argument("--like", metavar="FILE", help="a certificate in PEM whose names "
+    sub.add_argument("--like", metavar="FILE", help="a certificate in PEM whose names "
                      "are taken too")
-    one.add_argument("--days", type=lifetime, default=197, metavar="N",
+    sub.add_argument("--days", type=lifetime, default=197, metavar="N",
                      help="how long it is valid, 197 at most [197]")
-    one.add_argument("--output", metavar="PATH", help="path of both files without .pem "
+    sub.add_argument("--output", metavar="PATH", help="path of both files without .pem "
                      "and .key [the first name]")
-    add_force(one)
+    add_force(sub)
 
 
 def add_force(verb: argparse.ArgumentParser) -> None:

@@ -17,94 +17,95 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        made.set_defaults(own=made)
-        made.add_argument("--file", metavar="FILE", help="database that capture_file "
-                          "names [CUTTHROUGH_CAPTURE_FILE]")
-        made.add_argument("--url-file", metavar="FILE", help="file with the URL of "
-                          "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
-                          "CUTTHROUGH_CAPTURE_URL]")
-        add_admin(made)
-        return made
+        parser = actions.add_parser(
+            name, help=text, description=text, allow_abbrev=False)
+        parser.set_defaults(own=parser)
+        parser.add_argument("--file", metavar="FILE", help="database that capture_file "
+                            "names [CUTTHROUGH_CAPTURE_FILE]")
+        parser.add_argument("--url-file", metavar="FILE", help="file with the URL of "
+                            "PostgreSQL [CUTTHROUGH_CAPTURE_URL_FILE, or the URL in "
+                            "CUTTHROUGH_CAPTURE_URL]")
+        add_admin(parser)
+        return parser
 
-    one = add("list", "list captured flows, newest first")
-    add_filter(one, 100)
-    add_json(one)
-    one = add("follow", "list flows as they are captured, until it is interrupted")
-    add_filter(one)
-    one.add_argument("-n", "--lines", type=updates, metavar="N", default=10,
+    sub = add("list", "list captured flows, newest first")
+    add_filter(sub, 100)
+    add_json(sub)
+    sub = add("follow", "list flows as they are captured, until it is interrupted")
+    add_filter(sub)
+    sub.add_argument("-n", "--lines", type=updates, metavar="N", default=10,
                      help="begin with the newest N [10]")
-    one.add_argument("--open", action="store_true", help="also each one when it has "
+    sub.add_argument("--open", action="store_true", help="also each one when it has "
                      "begun, with --admin")
-    add_json(one)
-    one = actions.add_parser("open", help=OPEN, description=OPEN, allow_abbrev=False)
-    one.set_defaults(own=one)
-    add_listener(one, "admin")
-    add_filter(one)
-    one.add_argument("--id", metavar="ID", help="show this one, as far as it has come")
-    one.add_argument("-f", "--follow", action="store_true", help="print its messages "
+    add_json(sub)
+    sub = actions.add_parser("open", help=OPEN, description=OPEN, allow_abbrev=False)
+    sub.set_defaults(own=sub)
+    add_listener(sub, "admin")
+    add_filter(sub)
+    sub.add_argument("--id", metavar="ID", help="show this one, as far as it has come")
+    sub.add_argument("-f", "--follow", action="store_true", help="print its messages "
                      "as they come, until it ends")
-    add_json(one)
-    one = add("show", "show all of one flow")
-    add_number(one)
-    one.add_argument("--view", choices=VIEWS, default="auto",
+    add_json(sub)
+    sub = add("show", "show all of one flow")
+    add_number(sub)
+    sub.add_argument("--view", choices=VIEWS, default="auto",
                      help="form of the bodies [auto: by their types]")
-    one.add_argument("--body", choices=("request", "response"),
+    sub.add_argument("--body", choices=("request", "response"),
                      help="print this body alone, as its bytes are kept")
-    add_json(one)
-    one = add("search", "list flows that have all these words")
-    one.add_argument("words", metavar="WORD", nargs="+", help="words of URLs, heads "
+    add_json(sub)
+    sub = add("search", "list flows that have all these words")
+    sub.add_argument("words", metavar="WORD", nargs="+", help="words of URLs, heads "
                      "and bodies; all must be there")
-    one.add_argument("--filter", metavar="FILTER", nargs=1, default=[],
+    sub.add_argument("--filter", metavar="FILTER", nargs=1, default=[],
                      help="and that pass, as '~program edge1 & ~c 404'")
-    add_limit(one, 100)
-    add_json(one)
-    one = add("hosts", "count the flows of each host, their bytes and failures")
-    add_filter(one)
-    one.add_argument("--limit", type=updates, metavar="N", default=50,
+    add_limit(sub, 100)
+    add_json(sub)
+    sub = add("hosts", "count the flows of each host, their bytes and failures")
+    add_filter(sub)
+    sub.add_argument("--limit", type=updates, metavar="N", default=50,
                      help="the N with the most flows, 0: all [50]")
-    add_json(one)
-    one = add("slowest", "list the slowest flows, without tunnels")
-    add_filter(one)
-    one.add_argument("--limit", type=updates, metavar="N", default=20,
+    add_json(sub)
+    sub = add("slowest", "list the slowest flows, without tunnels")
+    add_filter(sub)
+    sub.add_argument("--limit", type=updates, metavar="N", default=20,
                      help="so many [20]")
-    add_json(one)
-    one = add("export", "write flows as an HTTP Archive (HAR 1.2)")
-    add_filter(one, 0)
-    one.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
+    add_json(sub)
+    sub = add("export", "write flows as an HTTP Archive (HAR 1.2)")
+    add_filter(sub, 0)
+    sub.add_argument("-o", "--output", metavar="FILE", help="write to this file, "
                      "readable by its owner alone [standard output]")
-    one.add_argument("--id", metavar="ID", type=updates, default=0,
+    sub.add_argument("--id", metavar="ID", type=updates, default=0,
                      help="this one alone")
-    one = add("copy", "print the request as a command of curl, a call, or JSON")
-    add_number(one)
-    one.add_argument("--as", dest="form", choices=FORMS, default="curl",
+    sub = add("copy", "print the request as a command of curl, a call, or JSON")
+    add_number(sub)
+    sub.add_argument("--as", dest="form", choices=FORMS, default="curl",
                      help="[curl]")
-    one = add("diff", "print the lines in which two flows differ; exit 1 if they do")
-    add_number(one)
-    one.add_argument("other", metavar="OTHER", type=updates, help="the other's number")
-    one = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
-    one.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
+    sub = add("diff", "print the lines in which two flows differ; exit 1 if they do")
+    add_number(sub)
+    sub.add_argument("other", metavar="OTHER", type=updates, help="the other's number")
+    sub = add("import", "add exchanges of an HTTP Archive or a dump of mitmproxy")
+    sub.add_argument("files", metavar="ARCHIVE", nargs="+", help="*.har of a browser, "
                      "of mitmproxy or of export, or a file of mitmdump -w; - is "
                      "standard input")
-    one.add_argument("--keep-credentials", action="store_true", help="do not redact "
+    sub.add_argument("--keep-credentials", action="store_true", help="do not redact "
                      "Authorization, Cookie and their kin")
     add_replay(add("replay", "send a captured request once more, through a proxy"))
     text = "send a new request through a proxy"
-    one = actions.add_parser("send", help=text, description=text, allow_abbrev=False)
-    one.set_defaults(own=one)
-    add_admin(one)
-    one.add_argument("url", metavar="URL")
-    add_request(one, "[GET, and POST with a body]", "")
-    add_json(one)
-    one = add("tag", "set the tag or the comment of a flow; \"\" removes it")
-    add_number(one)
-    one.add_argument("--tag", metavar="TEXT")
-    one.add_argument("--comment", metavar="TEXT")
-    one = add("delete", "delete flows for good")
-    one.add_argument("filter", metavar="FILTER", nargs="*", help="those that pass")
-    one.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
+    sub = actions.add_parser("send", help=text, description=text, allow_abbrev=False)
+    sub.set_defaults(own=sub)
+    add_admin(sub)
+    sub.add_argument("url", metavar="URL")
+    add_request(sub, "[GET, and POST with a body]", "")
+    add_json(sub)
+    sub = add("tag", "set the tag or the comment of a flow; \"\" removes it")
+    add_number(sub)
+    sub.add_argument("--tag", metavar="TEXT")
+    sub.add_argument("--comment", metavar="TEXT")
+    sub = add("delete", "delete flows for good")
+    sub.add_argument("filter", metavar="FILTER", nargs="*", help="those that pass")
+    sub.add_argument("--id", metavar="ID", type=updates, action="append", default=[],
                      help="this one; may be repeated")
-    one.add_argument("--all", action="store_true", help="every flow")
+    sub.add_argument("--all", action="store_true", help="every flow")
     add("reads", "list who has read the database")
     add_held(actions, add_listener)
 

@@ -38,8 +38,8 @@ class Sources:
     of the same address.
     """
 
-    def __init__(self, given: argparse.Namespace, origin: str = "") -> None:
-        self._given = given
+    def __init__(self, args: argparse.Namespace, origin: str = "") -> None:
+        self._args = args
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
         self._ignored: Setting | None = None     # `listen`, of which a line was logged
@@ -48,20 +48,20 @@ class Sources:
 
     @property
     def file(self) -> str | None:
-        return self._given.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
+        return self._args.config_file or os.environ.get("CUTTHROUGH_CONFIG") or None
 
     def settings(self, mistakes: list[Mistake] | None = None) -> Settings:
         """Raises ConfigError, or appends the mistakes to `mistakes`."""
-        settings = gather(vars(self._given), os.environ, self.file,
-                          not getattr(self._given, "without_secrets", False), mistakes)
+        settings = gather(vars(self._args), os.environ, self.file,
+                          not getattr(self._args, "without_secrets", False), mistakes)
         if self._origin and settings["origin"].source == "default":
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             self._tell_ignored(settings["listen"])
-            rows = [one.address for one in settings["listeners"].value]
+            rows = [listener.address for listener in settings["listeners"].value]
             settings["listen"] = Setting(
-                tuple(one for one in self.listen if one not in rows), "LISTEN_FDS",
-                "listen")
+                tuple(address for address in self.listen if address not in rows),
+                "LISTEN_FDS", "listen")
         self.last = settings
         return settings
 
@@ -76,7 +76,7 @@ class Sources:
 
     def blame(self, error: Mistake) -> Mistake:
         """Adds the source to mistakes about options that this host cannot use."""
-        first, *others = [self._blame(one) for one in error.all]
+        first, *others = [self._blame(mistake) for mistake in error.all]
         return first.with_others(others)
 
     def _blame(self, error: Mistake) -> Mistake:
@@ -174,71 +174,71 @@ def fill_standard() -> None:
 
 
 def dispatch(argv: Sequence[str] | None) -> int:
-    given = parse(argv)
-    if given.verb is None:
+    args = parse(argv)
+    if args.verb is None:
         return 2
-    if given.verb == "version":
+    if args.verb == "version":
         print(version())
         return 0
-    if given.verb == "init":
+    if args.verb == "init":
         from cutthrough.tools.init import run as run_init
 
-        return run_init(given.directory)
-    if given.verb == "passwd":
+        return run_init(args.directory)
+    if args.verb == "passwd":
         from cutthrough.tools.passwd import run as run_passwd
 
-        return run_passwd(given.user, given.file, given.algorithm)
-    if given.verb == "ca":
+        return run_passwd(args.user, args.file, args.algorithm)
+    if args.verb == "ca":
         from cutthrough.ca.verb import run as run_ca
 
-        return run_ca(given)
-    sources = Sources(given)
+        return run_ca(args)
+    sources = Sources(args)
     try:
-        if given.verb == "suggest":
+        if args.verb == "suggest":
             from cutthrough.tools.suggest import run as run_suggest
 
-            return run_suggest(given.log)
-        if given.verb in ("mode", "recordings"):
+            return run_suggest(args.log)
+        if args.verb in ("mode", "recordings"):
             from cutthrough.tools.recordings import run as run_recordings
 
-            return run_recordings(given)
-        if given.verb == "run":
+            return run_recordings(args)
+        if args.verb == "run":
             from cutthrough.tools.run import run as run_command
 
-            return run_command(given)
-        if given.verb == "inspect":
+            return run_command(args)
+        if args.verb == "inspect":
             from cutthrough.tools.inspection import run as run_inspection
 
-            return run_inspection(given)
-        if given.verb == "flows" and given.action in HELD:
+            return run_inspection(args)
+        if args.verb == "flows" and args.action in HELD:
             from cutthrough.tools.held import run as run_held
 
-            return run_held(given)
-        if given.verb == "flows" and (
-                given.action == "open" or getattr(given, "admin", None)):
+            return run_held(args)
+        if args.verb == "flows" and (
+                args.action == "open" or getattr(args, "admin", None)):
             from cutthrough.tools.flows_admin import run as run_by_admin
 
-            return run_by_admin(given)
-        if given.verb == "flows":
+            return run_by_admin(args)
+        if args.verb == "flows":
             from cutthrough.tools.flows import run as run_flows
 
-            return run_flows(given)
-        if given.verb == "mcp":
-            return serve_model(given, sources)
-        if given.verb in CONSOLE:
+            return run_flows(args)
+        if args.verb == "mcp":
+            return serve_model(args, sources)
+        if args.verb in CONSOLE:
             from cutthrough.tools.console import run as run_console
 
-            return run_console(given)
-        if given.verb == "config":
-            print_config(given, sources)
-        elif given.verb == "check":
+            return run_console(args)
+        if args.verb == "config":
+            print_config(args, sources)
+        elif args.verb == "check":
             for note in check(*sources.read()):
                 print(f"note: {note}")
             print("the configuration is valid")
-        elif given.verb == "doctor" and given.kind == "host":
-            return examine_host(given, sources)
-        elif given.verb in ASKING:
-            return ask(given, *sources.read())
+        elif args.verb == "doctor" and args.kind == "host":
+            return examine_host(args, sources)
+        elif args.verb in ASKING:
+            return ask(args, *sources.read())
         else:
             return run(sources)
     except Mistake as error:
@@ -246,7 +246,7 @@ def dispatch(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def serve_model(given: argparse.Namespace, sources: Sources) -> int:
+def serve_model(args: argparse.Namespace, sources: Sources) -> int:
     try:
         from cutthrough.tools.mcp_server import run as run_mcp
     except ModuleNotFoundError as error:
@@ -254,7 +254,7 @@ def serve_model(given: argparse.Namespace, sources: Sources) -> int:
             raise
         raise ConfigError("command line", "mcp", "needs a package that is not "
                           "installed: pip install 'cutthrough[mcp]'") from None
-    return run_mcp(given, sources.read if sources.file else None)
+    return run_mcp(args, sources.read if sources.file else None)
 
 
 def tell(error: Mistake, sources: Sources) -> int:
@@ -264,15 +264,15 @@ def tell(error: Mistake, sources: Sources) -> int:
     return 2
 
 
-def print_config(given: argparse.Namespace, sources: Sources) -> None:
-    if given.markdown:
+def print_config(args: argparse.Namespace, sources: Sources) -> None:
+    if args.markdown:
         from cutthrough.tools.config_docs import render as render_manual
 
         print(render_manual(), end="")
         return
     settings = sources.settings()
     print(render(settings), end="")
-    if given.effective:
+    if args.effective:
         from cutthrough.generation.effective import open_trial_sockets, show_effective
         from cutthrough.process.descriptors import raise_nofile
 
@@ -282,11 +282,11 @@ def print_config(given: argparse.Namespace, sources: Sources) -> None:
             print(show_effective(config, groups), end="")
 
 
-def examine_host(given: argparse.Namespace, sources: Sources) -> int:
+def examine_host(args: argparse.Namespace, sources: Sources) -> int:
     from cutthrough.doctor.report import run as run_report
 
     config, policy = sources.read()          # once: a pipe can be read only once
-    return run_report(config, policy, sources.last, sources.file or "", given.json)
+    return run_report(config, policy, sources.last, sources.file or "", args.json)
 
 
 def check(config: Config, policy: Policy) -> list[str]:
@@ -308,31 +308,31 @@ def check(config: Config, policy: Policy) -> list[str]:
     return find_notes(generation)
 
 
-def ask(given: argparse.Namespace, config: Config, policy: Policy) -> int:
+def ask(args: argparse.Namespace, config: Config, policy: Policy) -> int:
     """Runs a verb that tests a configuration; returns the exit status."""
-    if given.verb == "doctor":
+    if args.verb == "doctor":
         from cutthrough.doctor.ssrf import run as run_doctor
 
-        return run_doctor(config, policy, given.who, given.host_network)
-    request = (given.method, given.target)
-    if given.verb == "route" and given.attempt:
+        return run_doctor(config, policy, args.who, args.host_network)
+    request = (args.method, args.target)
+    if args.verb == "route" and args.attempt:
         from cutthrough.doctor.try_route import run as run_attempt
 
-        return run_attempt(config, policy, request, given.who, given.client,
-                           given.json)
-    if given.verb == "explain" and given.log:
+        return run_attempt(config, policy, request, args.who, args.client,
+                           args.json)
+    if args.verb == "explain" and args.log:
         from cutthrough.tools.explain_log import run as run_replay
 
-        return run_replay(config, policy, given.log, given.json)
+        return run_replay(config, policy, args.log, args.json)
     from cutthrough.tools.explain import WAY, read_opening, read_tlvs
     from cutthrough.tools.explain import run as run_explain
 
-    if given.verb == "route":
-        return run_explain(config, policy, request, given.who, given.client, given.json,
+    if args.verb == "route":
+        return run_explain(config, policy, request, args.who, args.client, args.json,
                            words=WAY)
-    return run_explain(config, policy, request, given.who, given.client, given.json,
-                       read_opening(given.protocol, given.sni, given.ja4),
-                       read_tlvs(given.tlv))
+    return run_explain(config, policy, request, args.who, args.client, args.json,
+                       read_opening(args.protocol, args.sni, args.ja4),
+                       read_tlvs(args.tlv))
 
 
 def demonstrate(argv: Sequence[str]) -> int:

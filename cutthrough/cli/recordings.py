@@ -35,59 +35,60 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def add(name: str, text: str, session: bool = True) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        made.set_defaults(own=made)
-        add_directory(made)
-        made.add_argument("--url-file", metavar="FILE", help="file with the URL of the "
-                          "sessions' PostgreSQL [CUTTHROUGH_RECORDING_URL_FILE, or the "
-                          "URL in CUTTHROUGH_RECORDING_URL; without: files of the "
-                          "directory]")
+        parser = actions.add_parser(
+            name, help=text, description=text, allow_abbrev=False)
+        parser.set_defaults(own=parser)
+        add_directory(parser)
+        parser.add_argument(
+            "--url-file", metavar="FILE", help="file with the URL of the sessions' "
+            "PostgreSQL [CUTTHROUGH_RECORDING_URL_FILE, or the URL in "
+            "CUTTHROUGH_RECORDING_URL; without: files of the directory]")
         if session:
-            made.add_argument("session", metavar="SESSION")
-        return made
+            parser.add_argument("session", metavar="SESSION")
+        return parser
 
-    one = add("list", "list sessions, or the recordings of one", session=False)
-    one.add_argument("session", metavar="SESSION", nargs="?", default="")
-    one.add_argument("words", metavar="WORD", nargs="*", help="that must be in it")
-    one.add_argument("--limit", type=int, metavar="N", default=100,
+    sub = add("list", "list sessions, or the recordings of one", session=False)
+    sub.add_argument("session", metavar="SESSION", nargs="?", default="")
+    sub.add_argument("words", metavar="WORD", nargs="*", help="that must be in it")
+    sub.add_argument("--limit", type=int, metavar="N", default=100,
                      help="of those with these words, the newest N [100]")
-    one = add("create", "make a session without recordings")
-    add_bounds(one)
+    sub = add("create", "make a session without recordings")
+    add_bounds(sub)
     for name, metavar, text in (
             ("fields", "FIELD", "fields whose values are not kept"),
             ("query", "KEY", "keys of URLs and forms, likewise"),
             ("json", "PATH", "paths in JSON bodies, likewise"),
             ("body", "REGEX", "expressions whose groups, or matches, are not kept")):
-        one.add_argument(f"--redact-{name}", metavar=metavar, action="append",
+        sub.add_argument(f"--redact-{name}", metavar=metavar, action="append",
                          help=f"{text}; may be repeated [recording_redact_{name}]")
-    one.add_argument("--comment", metavar="TEXT", default="", help="what it is for")
-    one.add_argument("-c", "--config", metavar="FILE", dest="config_file",
+    sub.add_argument("--comment", metavar="TEXT", default="", help="what it is for")
+    sub.add_argument("-c", "--config", metavar="FILE", dest="config_file",
                      help="with what holds if a flag says nothing [CUTTHROUGH_CONFIG]")
-    one = add("set", "set the bounds of a session, and delete what is beyond them")
-    add_bounds(one)
-    one = add("edit", "replace a recording by JSON, as `show` prints it")
-    one.add_argument("number", metavar="NUMBER", type=int)
-    one.add_argument("file", metavar="FILE", help="-: standard input")
+    sub = add("set", "set the bounds of a session, and delete what is beyond them")
+    add_bounds(sub)
+    sub = add("edit", "replace a recording by JSON, as `show` prints it")
+    sub.add_argument("number", metavar="NUMBER", type=int)
+    sub.add_argument("file", metavar="FILE", help="-: standard input")
     add("reads", "show who has read a session, the newest first")
-    one = add("show", "show a recording as JSON")
-    one.add_argument("number", metavar="NUMBER", type=int)
-    one.add_argument("--body", choices=("request", "response"), help="print this body "
+    sub = add("show", "show a recording as JSON")
+    sub.add_argument("number", metavar="NUMBER", type=int)
+    sub.add_argument("--body", choices=("request", "response"), help="print this body "
                      "alone")
-    one = add("delete", "delete a session, or recordings of it")
-    one.add_argument("--id", metavar="NUMBER", type=int, action="append", default=[],
+    sub = add("delete", "delete a session, or recordings of it")
+    sub.add_argument("--id", metavar="NUMBER", type=int, action="append", default=[],
                      help="this recording; may be repeated")
-    one = add("export", "write a session as files for other programs")
-    one.add_argument("--form", choices=("json", "yaml", "vcr", "har"), default="json",
+    sub = add("export", "write a session as files for other programs")
+    sub.add_argument("--form", choices=("json", "yaml", "vcr", "har"), default="json",
                      help="a directory of JSON or YAML, a cassette of VCR.py, a HAR "
                      "[json]")
-    one.add_argument("--key-file", metavar="FILE", help="also write the key of the "
+    sub.add_argument("--key-file", metavar="FILE", help="also write the key of the "
                      "hashes, into a new file: who has it can guess short secrets")
-    one.add_argument("output", metavar="PATH")
-    one = add("import", "add recordings of directories of export, cassettes of VCR.py, "
+    sub.add_argument("output", metavar="PATH")
+    sub = add("import", "add recordings of directories of export, cassettes of VCR.py, "
               "simulations of hoverfly, HTTP Archives and dumps of mitmproxy")
-    one.add_argument("--key-file", metavar="FILE", help="make the hashes of the "
+    sub.add_argument("--key-file", metavar="FILE", help="make the hashes of the "
                      "directory by this key of `export`; it must have no session yet")
-    one.add_argument("files", metavar="PATH", nargs="+")
+    sub.add_argument("files", metavar="PATH", nargs="+")
 
 
 def add_run(verb: argparse.ArgumentParser) -> None:
