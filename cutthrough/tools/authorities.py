@@ -19,27 +19,27 @@ def find_authorities(cacert: str | None, environ: Mapping[str, str]) -> str:
     ConfigError."""
     if cacert:
         return _read(cacert, "command line", "--cacert")
-    found = ""
+    certificates = ""
     if folder := environ.get(OWN):
-        found += _read(os.path.join(folder, CERTIFICATE), "environment", OWN)
+        certificates += _read(os.path.join(folder, CERTIFICATE), "environment", OWN)
     if path := environ.get(ORIGINS):
-        found += _read(path, "environment", ORIGINS)
+        certificates += _read(path, "environment", ORIGINS)
     from cutthrough.ca.store import default_directory
 
     try:
-        found += only_certificates(read_file(os.path.join(
+        certificates += only_certificates(read_file(os.path.join(
             default_directory(), CERTIFICATE)))
     except (OSError, FileError):             # there is none, or it is not ours
         pass
-    return found
+    return certificates
 
 
 def _read(path: str, source: str, key: str) -> str:
     try:
-        found = only_certificates(read_file(path))
+        certificates = only_certificates(read_file(path))
     except (OSError, FileError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(source, key, f"{path}: {reason}") from None
-    if not found:
+    if not certificates:
         raise ConfigError(source, key, f"{path}: has no certificate in PEM")
-    return found
+    return certificates

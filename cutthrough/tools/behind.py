@@ -85,11 +85,11 @@ class Serving:
 
     def _wait(self) -> int:
         until = time.monotonic() + START_S
-        while (found := _PORT.search(self.text)) is None:
+        while (match := _PORT.search(self.text)) is None:
             if self.has_ended or time.monotonic() > until:
                 raise NotReady(f"the proxy has not started: {self.text.strip()}")
             time.sleep(0.01)            # between looks for the line
-        return int(found[1])
+        return int(match[1])
 
     def stop(self) -> None:
         if self.has_ended:
@@ -125,29 +125,29 @@ def environment(inherited: Mapping[str, str], url: str, bundle: Path
                 ) -> dict[str, str]:
     """The command's environment: proxy and roots, by the variables of most programs."""
     before = outside(inherited)
-    found = {name: value for name, value in before.items()
-             if name.lower() != "no_proxy"}
+    variables = {name: value for name, value in before.items()
+                 if name.lower() != "no_proxy"}
     own = dict.fromkeys(VARIABLES, str(bundle))
     for name in PROXIES:
         own[name] = own[name.upper()] = url
     own["no_proxy"] = own["NO_PROXY"] = ""
     # Node.js asks no proxy without it, since 24
     own["NODE_USE_ENV_PROXY"] = "1"
-    return found | own | {BEFORE: json.dumps(
+    return variables | own | {BEFORE: json.dumps(
         {name: (before.get(name), value) for name, value in own.items()})}
 
 
 def outside(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without the variables of `environment` (R92): a proxy that took
     another one's authority for the system's would trust it with every origin."""
-    found = dict(environ)
+    variables = dict(environ)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        for name, (before, own) in json.loads(found.pop(BEFORE, "{}")).items():
-            if found.get(name) == own:       # nobody has set it since
-                del found[name]
+        for name, (before, own) in json.loads(variables.pop(BEFORE, "{}")).items():
+            if variables.get(name) == own:   # nobody has set it since
+                del variables[name]
                 if before is not None:
-                    found[name] = before
-    return found
+                    variables[name] = before
+    return variables
 
 
 def check_config(verb: str, file: str | None, own: Collection[str]) -> None:
@@ -179,8 +179,8 @@ def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:
         while True:
             info = signal.sigwaitinfo(watched)
             if info.si_signo == signal.SIGCHLD:
-                found, status = os.waitpid(number, os.WNOHANG)
-                if found:
+                ended, status = os.waitpid(number, os.WNOHANG)
+                if ended:
                     code = os.waitstatus_to_exitcode(status)
                     return 128 - code if code < 0 else code
             elif info.si_code != _BY_KERNEL:     # else the terminal has told it too

@@ -116,31 +116,31 @@ class Listener:
         if not self._where.startswith("unix:"):
             host, port = split_address(self._where)
             return http.client.HTTPConnection(host, port, timeout=patience_s)
-        made = http.client.HTTPConnection("localhost", timeout=patience_s)
-        made.sock = socket.socket(socket.AF_UNIX)
-        made.sock.settimeout(patience_s)
+        connection = http.client.HTTPConnection("localhost", timeout=patience_s)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(patience_s)
         try:
-            made.sock.connect(self._where.removeprefix("unix:"))
+            connection.sock.connect(self._where.removeprefix("unix:"))
         except OSError as error:
-            made.sock.close()
+            connection.sock.close()
             raise Unanswered(f"{self._where}: {error.strerror or error}") from None
-        return made
+        return connection
 
     def read(self, method: str, path: str, wanted: str) -> dict[str, Any]:
         """Requests a JSON object that has the key `wanted`."""
         try:
-            found = json.loads(self.ask(method, path))
+            answer = json.loads(self.ask(method, path))
         except ValueError:
-            found = None
-        if not isinstance(found, dict) or wanted not in found:
+            answer = None
+        if not isinstance(answer, dict) or wanted not in answer:
             raise Unanswered(f"{self._where}: {STRANGER}")
-        self.silent += found.get("unanswered", ())
-        return found
+        self.silent += answer.get("unanswered", ())
+        return answer
 
     def connections(self, query: str = "") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.read(
+        rows: list[dict[str, Any]] = self.read(
             "GET", f"/connections?{query}", "connections")["connections"]
-        return found
+        return rows
 
     def trace(self, name: str) -> dict[str, Any]:
         return self.read("GET", f"/connections/{quote(name, safe='')}/trace", "events")
@@ -150,26 +150,27 @@ class Listener:
         return count
 
     def metrics(self) -> Sample:
-        found = {f"{name}{{{labels}}}" if labels else name: float(value)
-                 for name, labels, value in SAMPLE.findall(self.ask("GET", "/metrics"))}
-        if "config_generation" not in found:
+        sample = {f"{name}{{{labels}}}" if labels else name: float(value)
+                  for name, labels, value in SAMPLE.findall(
+                      self.ask("GET", "/metrics"))}
+        if "config_generation" not in sample:
             raise Unanswered(f"{self._where}: {STRANGER}")
-        return found
+        return sample
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs one of the three verbs; returns the exit status. Raises ConfigError."""
-    listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
+    listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
-        if given.verb == "top":
-            top(listener, given.interval, given.count)
-        elif given.verb == "conns" and given.trace is not None:
-            print("\n".join(show_trace(listener.trace(given.trace), given.json)))
-        elif given.verb == "conns":
-            for line in show(listener.connections(query_of(given)), given.json):
+        if args.verb == "top":
+            top(listener, args.interval, args.count)
+        elif args.verb == "conns" and args.trace is not None:
+            print("\n".join(show_trace(listener.trace(args.trace), args.json)))
+        elif args.verb == "conns":
+            for line in show(listener.connections(query_of(args)), args.json):
                 print(line)
         else:
-            print(f"{listener.cut(query_of(given))} cut")
+            print(f"{listener.cut(query_of(args))} cut")
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -198,10 +199,10 @@ def find_listener(admin: str | None, token_file: str | None,
     return where, environ.get(variable_name("admin_token"), "")
 
 
-def query_of(given: argparse.Namespace) -> str:
+def query_of(args: argparse.Namespace) -> str:
     """The selectors as a URL's query. Raises ConfigError for an invalid one."""
-    said = {name: getattr(given, name) for name in Selector.__struct_fields__
-            if getattr(given, name) is not None}
+    said = {name: getattr(args, name) for name in Selector.__struct_fields__
+            if getattr(args, name) is not None}
     for name in said.keys() & TERMS.keys():
         try:
             said[name] = str(TERMS[name].parse(said[name]))
@@ -214,36 +215,38 @@ def query_of(given: argparse.Namespace) -> str:
     return urlencode(said, quote_via=quote)
 
 
-def show(found: list[dict[str, Any]], as_json: bool = False) -> list[str]:
+def show(connections: list[dict[str, Any]], as_json: bool = False) -> list[str]:
     """Returns the lines of a table, or a JSON object a line."""
     if as_json:
-        return [json.dumps(one) for one in found]
-    looked = any("tunnel_protocol" in one for one in found)
+        return [json.dumps(entry) for entry in connections]
+    looked = any("tunnel_protocol" in entry for entry in connections)
     rows = [(*COLUMNS, *([INSIDE] if looked else []))] + [(
-        one["id"] or "-", one["user"] or "-", one["client"] or "-",
-        one["method"] or "-", f"{one['host']}:{one['port']}" if one["host"] else "-",
-        one["state"], f"{one['age']:.1f}", str(one["bytes_up"]), str(one["bytes_down"]),
-        *([inside(one)] if looked else [])) for one in found]
+        entry["id"] or "-", entry["user"] or "-", entry["client"] or "-",
+        entry["method"] or "-",
+        f"{entry['host']}:{entry['port']}" if entry["host"] else "-",
+        entry["state"], f"{entry['age']:.1f}",
+        str(entry["bytes_up"]), str(entry["bytes_down"]),
+        *([inside(entry)] if looked else [])) for entry in connections]
     rows = [tuple(UNSAFE.sub("?", cell)[:60] for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in
                       zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def inside(one: dict[str, Any]) -> str:
+def inside(entry: dict[str, Any]) -> str:
     """Returns the protocol inside a tunnel, and the server name if it is TLS."""
-    return f"{one.get('tunnel_protocol', '-')} {one.get('sni', '')}".rstrip()
+    return f"{entry.get('tunnel_protocol', '-')} {entry.get('sni', '')}".rstrip()
 
 
-def show_trace(found: dict[str, Any], as_json: bool = False) -> list[str]:
+def show_trace(trace: dict[str, Any], as_json: bool = False) -> list[str]:
     """Returns the connection's line, and one line for each event."""
     if as_json:
-        return [json.dumps(found)]
-    events = found["events"]
-    said = [*show([found]), ""]
+        return [json.dumps(trace)]
+    events = trace["events"]
+    said = [*show([trace]), ""]
     if not events:
         return [*said, "nothing is recorded: flight_recorder = 0"]
-    if not found["at_accept"]:
+    if not trace["at_accept"]:
         said.append("…  earlier events are lost")
     return said + [UNSAFE.sub("?", show_events([event])) for event in events]
 
@@ -258,7 +261,7 @@ def top(listener: Listener, interval: float, count: int) -> None:
         now, then = listener.metrics(), time.monotonic()
         lines = summary(before, now, then - at)
         busiest = sorted(listener.connections(), reverse=True,
-                         key=lambda one: one["bytes_up"] + one["bytes_down"])
+                         key=lambda row: row["bytes_up"] + row["bytes_down"])
         lines += ["", *show(busiest[:SHOWN])]
         if live:                            # a wrapped line would scroll the screen
             width, height = shutil.get_terminal_size()

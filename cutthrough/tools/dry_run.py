@@ -70,7 +70,8 @@ class DryRun:
 
     def __init__(self, config: Config, policy: Policy) -> None:
         self.config, self.policy = config, policy
-        bound = [one.address for one in config.all_listeners if one.address[1]]
+        bound = [listener.address for listener in config.all_listeners
+                 if listener.address[1]]
         self.snapshot = make_snapshot(Generation(1, config, policy), bound)
         self._of_users = names_of_users(config, policy)
         self.has_paths = any(rule.paths for rule in policy.rules)
@@ -78,9 +79,9 @@ class DryRun:
 
     def inside(self, route: str, source: str) -> "DryRun":
         """Decides about requests inside an intercepted tunnel that went this way."""
-        made = copy.copy(self)
-        made._way = route, source
-        return made
+        judge = copy.copy(self)
+        judge._way = route, source
+        return judge
 
     def find_caller(self, user: str, client: str = "127.0.0.1",
                     tlvs: bytes = b"") -> tuple[Caller, str]:
@@ -121,22 +122,24 @@ class DryRun:
         outcome = self.snapshot.loop_outcome(address, port)
         if outcome != OK:
             return Finding(outcome)
-        found = Finding(OK)
+        finding = Finding(OK)
         if self.snapshot.acl is not None:
-            found = self._ask(caller, method, host, port, address, opening, path)
-        if found.outcome == OK and not found.opens_floor:
-            found = found._replace(outcome=self.snapshot.floor_outcome(address))
-        return self._with_source(caller, found, address) if found.outcome == OK else (
-            found)
+            finding = self._ask(caller, method, host, port, address, opening, path)
+        if finding.outcome == OK and not finding.opens_floor:
+            finding = finding._replace(outcome=self.snapshot.floor_outcome(address))
+        if finding.outcome != OK:
+            return finding
+        return self._with_source(caller, finding, address)
 
-    def _with_source(self, caller: Caller, found: Finding, address: str) -> Finding:
+    def _with_source(self, caller: Caller, finding: Finding, address: str) -> Finding:
         """Adds the source of a connection to an address that may pass."""
-        name = found.source or self._of_users.get(caller.user, "")
+        name = finding.source or self._of_users.get(caller.user, "")
         version = ipaddress.ip_address(address).version
         serves = not name or next(
             make_source(row).may_reach(version) for row in self.config.sources
             if row.name == name)
-        return found._replace(source=name, outcome=OK if serves else "source_mismatch")
+        return finding._replace(
+            source=name, outcome=OK if serves else "source_mismatch")
 
     def _ask(self, caller: Caller, method: str, host: str, port: int,
              address: str | None, opening: FirstBytes | None,
@@ -173,7 +176,8 @@ class DryRun:
         if way is None:
             return ""
         key = None
-        match next((one.choose for one in self.config.groups if one.name == route), ""):
+        match next((group.choose for group in self.config.groups
+                    if group.name == route), ""):
             case "hash_user":
                 key = caller.user.encode()
             case "hash_destination":
@@ -189,7 +193,7 @@ class DryRun:
         ways = self.snapshot.ways
         way = ways.by_name[route] if ways is not None else None
         return way is not None and all(
-            one.standing is not None and one.resolves for one in way.members)
+            member.standing is not None and member.resolves for member in way.members)
 
     def limits_of(self, caller: Caller, of_rule: str, of_hook: str = "") -> str:
         """The name of the limits that would apply; "": none."""

@@ -85,19 +85,19 @@ def read_opening(protocol: str | None, sni: str | None,
     return FirstBytes(protocol or "tls", sni or "", ja4 or "")
 
 
-def read_tlvs(given: Sequence[str]) -> bytes:
+def read_tlvs(texts: Sequence[str]) -> bytes:
     """The TLVs that the command line describes, each NAME=VALUE. Raises ConfigError."""
-    found: dict[str, bytes] = {}
-    for text in given:
+    values: dict[str, bytes] = {}
+    for text in texts:
         name, _, value = text.partition("=")
         if name not in TLVS_OF_RULES:
             raise ConfigError("", "--tlv", f"{printable(name)!r} is not one of "
                               f"{', '.join(TLVS_OF_RULES)}")
         try:
-            found.setdefault(name, octets_of(value))
+            values.setdefault(name, octets_of(value))
         except ValueError as error:
             raise ConfigError("", "--tlv", printable(str(error))) from None
-    return pack_tlvs(found)
+    return pack_tlvs(values)
 
 
 async def explain(judge: DryRun, method: str, target: str, user: str = "",
@@ -125,21 +125,21 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
 def read_target(method: str, target: str) -> tuple[str, int] | str:
     """Host and port, parsed like a request's, or a refusal's label. Raises ConfigError
     for a target without a host."""
-    got = _parse_target(method, target)
-    if isinstance(got, str):
-        return got
-    if got["form"] not in ("absolute", "authority"):
+    parts = _parse_target(method, target)
+    if isinstance(parts, str):
+        return parts
+    if parts["form"] not in ("absolute", "authority"):
         raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
                           "for CONNECT nor a URL")
-    return got["host"], got["port"]
+    return parts["host"], parts["port"]
 
 
 def read_path(method: str, target: str) -> bytes | None:
     """Path and query of a valid target, as they go up; None: a tunnel has none."""
-    got = _parse_target(method, target)
-    if isinstance(got, str) or got["form"] == "authority":
+    parts = _parse_target(method, target)
+    if isinstance(parts, str) or parts["form"] == "authority":
         return None
-    path: bytes = got["path"]
+    path: bytes = parts["path"]
     if not path and method == "OPTIONS":
         return b"*"
     return path if path[:1] == b"/" else b"/" + path
@@ -200,11 +200,11 @@ def is_opened(connect: Explanation) -> bool:
 
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
                   opening: FirstBytes | None) -> str:
-    asked = (caller, result.method, result.host, result.port)
+    request = (caller, result.method, result.host, result.port)
     path = read_path(result.method, result.target)
     result.path = (path or b"").decode()
-    result.readings = [one.decode() for one in readings_of(path or b"")]
-    by_name = judge.judge_name(*asked, path=path)
+    result.readings = [reading.decode() for reading in readings_of(path or b"")]
+    by_name = judge.judge_name(*request, path=path)
     result.port_rule = _port_rule(judge.config, result.method)
     result.rule, result.report = by_name.rule, by_name.report
     result.by_name = by_name.outcome
@@ -214,7 +214,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
         return by_name.outcome
     of_hook = ""
     if judge.snapshot.hook is not None:
-        decision = await _ask_hook(judge.snapshot.hook, asked)
+        decision = await _ask_hook(judge.snapshot.hook, request)
         result.hook_outcome = _outcome_of(decision)
         result.hook = decision.reason if decision is not None else "no decision"
         if result.hook_outcome != OK or decision is None:
@@ -225,22 +225,22 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
         result.dns = "not needed: the parent resolves the name"
         if by_name.address_dependent:
             return "destination_denied"
-        known = judge.judge_name(*asked, opening) if opening else by_name
+        known = judge.judge_name(*request, opening) if opening else by_name
         return _finish(judge, result, caller, of_hook, by_name, known)
     answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
-    found = [(text, judge.judge_address(*asked, text, path=path))
-             for text in answer.texts()]
-    result.addresses = [_place(text, finding) for text, finding in found]
+    findings = [(text, judge.judge_address(*request, text, path=path))
+                for text in answer.texts()]
+    result.addresses = [_place(text, finding) for text, finding in findings]
     # A worker tries none if one of them is its own (R20), else the allowed ones.
-    outcomes = [finding.outcome for _, finding in found]
+    outcomes = [finding.outcome for _, finding in findings]
     if "loop_detected" in outcomes:
         return "loop_detected"
     if OK not in outcomes:
         return outcomes[-1]
-    text, first = found[outcomes.index(OK)]
-    known = judge.judge_address(*asked, text, opening) if opening else first
+    text, first = findings[outcomes.index(OK)]
+    known = judge.judge_address(*request, text, opening) if opening else first
     return _finish(judge, result, caller, of_hook, first, known)
 
 
@@ -269,9 +269,9 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
 
 
 def _set_route(judge: DryRun, caller: Caller, result: Explanation,
-               found: Finding) -> None:
-    result.route = judge.route_of(found.route)
-    result.route_by = (f"route of {found.rule}" if found.route
+               finding: Finding) -> None:
+    result.route = judge.route_of(finding.route)
+    result.route_by = (f"route of {finding.rule}" if finding.route
                        else "the option route" if judge.config.route else "no route")
     result.parent = judge.member_of(result.route, caller, result.host, result.port)
 
@@ -284,8 +284,8 @@ def _port_rule(config: Config, method: str) -> str:
 
 
 async def _ask_hook(hook: Hook,
-                    asked: tuple[Caller, str, str, int]) -> Decision | None:
-    caller, method, host, port = asked
+                    request: tuple[Caller, str, str, int]) -> Decision | None:
+    caller, method, host, port = request
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
              caller.groups, caller.client, method, answer.set_result)
@@ -374,16 +374,16 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
         rule = result.rule or ("there are no rules" if result.by_name == OK
                              else "not checked: the port is refused")
         lines.append(("rule", f"{result.by_name}  {rule}"))
-        asked = result.hook_outcome
-        hook = f"{asked}  {result.hook}" if asked else "not called"
+        hook_outcome = result.hook_outcome
+        hook = f"{hook_outcome}  {result.hook}" if hook_outcome else "not called"
         if judge.config.policy_hook:
             lines.append(("hook", f"{hook}  ({judge.config.policy_hook})"))
         lines.append(("floor", "on" if result.floor else "off"))
     if result.dns:
         took = f"  {result.dns_ms} ms" if result.dns_ms else ""
         count = f"{len(result.addresses)} found  "
-        found = "" if result.dns.startswith("not") else count
-        lines.append(("dns", f"{found}{result.dns}{took}"))
+        addresses = "" if result.dns.startswith("not") else count
+        lines.append(("dns", f"{addresses}{result.dns}{took}"))
     lines += [("address", text) for text in _show_places(result)]
     if result.tunnel == "maybe":
         lines.append(("tunnel", "maybe  decided again when its first bytes are there: "

@@ -28,11 +28,11 @@ def show_parent(config: Config, route: str, parent: str) -> str:
     """The chosen member, and the parents before it."""
     if not parent:
         return "not known here: a worker chooses by its own requests"
-    by_name = {one.name: one for one in config.parents}
-    one, text = by_name.get(parent), parent
-    while one is not None:
-        text += f"  {one.url}{f' via {one.via}' if one.via else ''}"
-        one = by_name.get(one.via)
+    by_name = {row.name: row for row in config.parents}
+    member, text = by_name.get(parent), parent
+    while member is not None:
+        text += f"  {member.url}{f' via {member.via}' if member.via else ''}"
+        member = by_name.get(member.via)
     others = any(group.name == route and len(group.parents) > 1
                  for group in config.groups)
     return f"{text}  while it works" if others else text

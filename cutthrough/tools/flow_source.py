@@ -54,9 +54,9 @@ class ByListener:
     def _ask(self, method: str, path: str, value: object = None,
              patience_s: float = ANSWER_S) -> dict[str, Any]:
         body = None if value is None else msgspec.json.encode(value)
-        found: dict[str, Any] = json.loads(
+        answer: dict[str, Any] = json.loads(
             self._listener.fetch(method, path, body, patience_s))
-        return found
+        return answer
 
     def list(self, *, filter: str, words: str, before: int, limit: int
              ) -> dict[str, Any]:
@@ -86,9 +86,9 @@ class ByListener:
 
     def mark(self, number: int, tag: str | None, comment: str | None
              ) -> dict[str, Any]:
-        given = {"tag": tag, "comment": comment}
+        marks = {"tag": tag, "comment": comment}
         return self._ask("PATCH", f"/flows/{number}", {
-            name: value for name, value in given.items() if value is not None})
+            name: value for name, value in marks.items() if value is not None})
 
     def send(self, request: Request) -> dict[str, Any]:
         return self._ask("POST", "/flows/send", request, SEND_S)
@@ -157,8 +157,8 @@ class ByDatabase:
         return bytes(data)
 
     def _object(self, verb: str, **fields: Any) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._ask(verb, **fields))
-        return found
+        answer: dict[str, Any] = json.loads(self._ask(verb, **fields))
+        return answer
 
     def list(self, *, filter: str, words: str, before: int, limit: int
              ) -> dict[str, Any]:

@@ -49,21 +49,21 @@ PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", 
           "wait", "receive", "held", "total")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
-    if given.action == "send":               # it needs no database
-        return send_new(given)
-    database = find_database(given.file, given.url_file, os.environ)
+    if args.action == "send":                # it needs no database
+        return send_new(args)
+    database = find_database(args.file, args.url_file, os.environ)
     try:
-        test = parse_filter(" ".join(getattr(given, "filter", ())))
+        test = parse_filter(" ".join(getattr(args, "filter", ())))
     except FilterError as error:
         raise ConfigError("command line", "FILTER", str(error)) from None
     try:
-        if given.action == "import":         # which may make the file
-            return import_flows(database, given)
+        if args.action == "import":          # which may make the file
+            return import_flows(database, args)
         reader = open_reader(database)
         try:
-            return _ACTIONS[given.action](reader, given, test)
+            return _ACTIONS[args.action](reader, args, test)
         finally:
             reader.close()
     except StoreError as error:
@@ -74,42 +74,42 @@ def run(given: argparse.Namespace) -> int:
 def _matching(reader: Reader, test: Test, limit: int, words: str = ""
               ) -> Iterator[Flow]:
     """The newest flows that pass, newest first; `limit` of them, 0: all."""
-    found = 0
+    count = 0
     for row in reader.flows(words):
         flow = Flow(row)
         if test(flow):
             yield flow
-            found += 1
-            if found == limit:
+            count += 1
+            if count == limit:
                 return
 
 
-def list_flows(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flows = list(_matching(reader, test, given.limit))
-    reader.log("list", " ".join(given.filter), len(flows))
-    print_flows(flows, given.json)
+def list_flows(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    flows = list(_matching(reader, test, args.limit))
+    reader.log("list", " ".join(args.filter), len(flows))
+    print_flows(flows, args.json)
     return 0
 
 
-def search(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    words = " ".join(given.words)
-    flows = list(_matching(reader, test, given.limit, words)) if words else []
-    reader.log("search", " --filter ".join((words, *given.filter)), len(flows))
-    print_flows(flows, given.json)
+def search(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    words = " ".join(args.words)
+    flows = list(_matching(reader, test, args.limit, words)) if words else []
+    reader.log("search", " --filter ".join((words, *args.filter)), len(flows))
+    print_flows(flows, args.json)
     return 0
 
 
-def hosts(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    found = by_host(_light(reader, test))
-    reader.log("hosts", " ".join(given.filter), len(found))
-    print_hosts(found[:given.limit or None], given.json)
+def hosts(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    rows = by_host(_light(reader, test))
+    reader.log("hosts", " ".join(args.filter), len(rows))
+    print_hosts(rows[:args.limit or None], args.json)
     return 0
 
 
-def list_slowest(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flows = slowest(_light(reader, test), given.limit)
-    reader.log("slowest", " ".join(given.filter), len(flows))
-    print_flows(flows, given.json)
+def list_slowest(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    flows = slowest(_light(reader, test), args.limit)
+    reader.log("slowest", " ".join(args.filter), len(flows))
+    print_flows(flows, args.json)
     return 0
 
 
@@ -121,33 +121,33 @@ def _light(reader: Reader, test: Test) -> Iterator[Flow]:
             yield flow
 
 
-def print_hosts(found: list[dict[str, Any]], as_objects: bool) -> None:
+def print_hosts(rows: list[dict[str, Any]], as_objects: bool) -> None:
     if as_objects:
-        print_lines(map(json.dumps, found))
+        print_lines(map(json.dumps, rows))
         return
     print_table([("FLOWS", "FAILED", "BYTES", "HOST"), *(
-        (*(str(one[name]) for name in ("count", "failed", "bytes")), one["host"])
-        for one in found)])
+        (*(str(row[name]) for name in ("count", "failed", "bytes")), row["host"])
+        for row in rows)])
 
 
-def follow(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+def follow(reader: Reader, args: argparse.Namespace, test: Test) -> int:
     """The newest flows, and then each that is captured, until it is interrupted."""
-    if given.open:                           # they are in no database
+    if args.open:                            # they are in no database
         raise ConfigError("command line", "--open", "is for --admin")
-    newest, text = reader.newest(), " ".join(given.filter)
+    newest, text = reader.newest(), " ".join(args.filter)
     reader.log("watch", text, 0)
-    if not given.json:
+    if not args.json:
         print_line(None)
-    found = list(_matching(reader, test, given.lines)) if given.lines else []
-    for flow in reversed(found):
+    recent = list(_matching(reader, test, args.lines)) if args.lines else []
+    for flow in reversed(recent):
         if flow.id <= newest:                # a newer one comes again below
-            follow_one(flow, given.json)
+            follow_one(flow, args.json)
     while True:
         flows, last = select(reader, Query(
             verb="watch", database="", filter=text, after=newest), MOST_ROWS)
         newest = last or newest
         for flow in flows:
-            follow_one(flow, given.json)
+            follow_one(flow, args.json)
         if not flows:
             time.sleep(LOOK_S)               # nobody tells of a new row
 
@@ -159,28 +159,28 @@ def follow_one(flow: Flow, as_object: bool) -> None:
         print_line(flow)
 
 
-def show(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flows = list(map(Flow, reader.flows(number=given.id)))
-    reader.log("show", str(given.id), len(flows))
+def show(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    flows = list(map(Flow, reader.flows(number=args.id)))
+    reader.log("show", str(args.id), len(flows))
     if not flows:
-        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
+        print(f"cutthrough: there is no flow {args.id}", file=sys.stderr)
         return 1
-    return print_flow(flows[0], given)
+    return print_flow(flows[0], args)
 
 
-def print_flow(flow: Flow, given: argparse.Namespace) -> int:
-    if given.json:
+def print_flow(flow: Flow, args: argparse.Namespace) -> int:
+    if args.json:
         print(json.dumps({**flow.as_dict(), **{
             name: as_json(getattr(flow, name)) for name in (
                 "request_head", "response_head", "request_body", "response_body",
                 "request_trailers", "response_trailers")},
             **({"messages": flow.messages} if flow.messages else {})}))
         return 0
-    if given.body:
+    if args.body:
         sys.stdout.flush()
-        sys.stdout.buffer.write(flow.octets(given.body))
+        sys.stdout.buffer.write(flow.octets(args.body))
         return 0
-    print("\n".join(lines_of(flow, given.view)))
+    print("\n".join(lines_of(flow, args.view)))
     return 0
 
 
@@ -192,9 +192,9 @@ def find_flow(reader: Reader, number: int) -> Flow | None:
     return None
 
 
-def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flow = find_flow(reader, given.id)
-    reader.log("copy", str(given.id), int(flow is not None))
+def copy(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    flow = find_flow(reader, args.id)
+    reader.log("copy", str(args.id), int(flow is not None))
     if flow is None:
         return 1
     if flow.kind == "tunnel":
@@ -202,37 +202,37 @@ def copy(reader: Reader, given: argparse.Namespace, test: Test) -> int:
               file=sys.stderr)
         return 1
     try:
-        print(copy_as(flow, given.form), end="")
+        print(copy_as(flow, args.form), end="")
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def diff(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+def diff(reader: Reader, args: argparse.Namespace, test: Test) -> int:
     """Exit status 1 if there are differences, as diff(1) has it."""
-    one, other = (find_flow(reader, number) for number in (given.id, given.other))
-    reader.log("diff", f"{given.id} {given.other}", sum(
-        flow is not None for flow in (one, other)))
-    if one is None or other is None:
+    first, other = (find_flow(reader, number) for number in (args.id, args.other))
+    reader.log("diff", f"{args.id} {args.other}", sum(
+        flow is not None for flow in (first, other)))
+    if first is None or other is None:
         return 2
-    lines = list(differences(one, other))
+    lines = list(differences(first, other))
     print("\n".join(map(safe, lines)) or "no difference")
     return int(bool(lines))
 
 
-def export(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    if given.id:
-        one = find_flow(reader, given.id)
-        flows = [one] if one is not None else []
+def export(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    if args.id:
+        flow = find_flow(reader, args.id)
+        flows = [flow] if flow is not None else []
     else:
-        flows = list(_matching(reader, test, given.limit))
-    reader.log("export", str(given.id) if given.id else " ".join(given.filter),
+        flows = list(_matching(reader, test, args.limit))
+    reader.log("export", str(args.id) if args.id else " ".join(args.filter),
                len(flows))
-    if given.id and not flows:
+    if args.id and not flows:
         return 1
     archive = make_archive(flows)
-    write_text(json.dumps(archive, ensure_ascii=False, indent=1), given.output)
+    write_text(json.dumps(archive, ensure_ascii=False, indent=1), args.output)
     if left := archive["log"].get("_leftOut"):
         print(f"cutthrough: {len(left)} flows are left out: {left[0]['reason']}",
               file=sys.stderr)
@@ -250,15 +250,15 @@ def write_text(text: str, path: str | None) -> None:
         file.write(text + "\n")
 
 
-def import_flows(database: str, given: argparse.Namespace) -> int:
+def import_flows(database: str, args: argparse.Namespace) -> int:
     """Adds the exchanges of files; exit status 1 if one is refused."""
     refused = False
     bound_memory(MOST_MEMORY)
-    for name in given.files:
+    for name in args.files:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
                 result = import_file(
-                    file, database, name, keep_credentials=given.keep_credentials,
+                    file, database, name, keep_credentials=args.keep_credentials,
                     most_reasons=MOST_ENTRIES)
         except NotImported as error:
             print(safe(f"cutthrough: {name}: {error}"), file=sys.stderr)
@@ -282,25 +282,25 @@ def print_import(name: str, result: Mapping[str, Any]) -> bool:
     return bool(result["refused"])
 
 
-def delete(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+def delete(reader: Reader, args: argparse.Namespace, test: Test) -> int:
     """Deletes the flows of these numbers, or those that pass the filter."""
-    numbers = given.id or [flow.id for flow in _matching(reader, test, 0)]
-    found = sum(reader.delete(numbers[at:at + BATCH])
+    numbers = args.id or [flow.id for flow in _matching(reader, test, 0)]
+    count = sum(reader.delete(numbers[at:at + BATCH])
                 for at in range(0, len(numbers), BATCH))
-    reader.log("delete", " ".join(map(str, given.id or given.filter)), found)
-    print(f"{found} deleted")
-    return int(found < len(given.id))
+    reader.log("delete", " ".join(map(str, args.id or args.filter)), count)
+    print(f"{count} deleted")
+    return int(count < len(args.id))
 
 
-def tag(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    found = reader.mark(given.id, given.tag, given.comment)
-    reader.log("tag", str(given.id), found)
-    if not found:
-        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
-    return int(not found)
+def tag(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    count = reader.mark(args.id, args.tag, args.comment)
+    reader.log("tag", str(args.id), count)
+    if not count:
+        print(f"cutthrough: there is no flow {args.id}", file=sys.stderr)
+    return int(not count)
 
 
-def reads(reader: Reader, given: argparse.Namespace, test: Test) -> int:
+def reads(reader: Reader, args: argparse.Namespace, test: Test) -> int:
     for row in reader.reads():
         print_read(show_read(row))
     return 0
@@ -314,13 +314,13 @@ def print_read(read: dict[str, Any]) -> None:
                f"{read['found']} found"))
 
 
-def replay(reader: Reader, given: argparse.Namespace, test: Test) -> int:
-    flows = list(map(Flow, reader.flows(number=given.id)))
-    reader.log("replay", str(given.id), len(flows))
+def replay(reader: Reader, args: argparse.Namespace, test: Test) -> int:
+    flows = list(map(Flow, reader.flows(number=args.id)))
+    reader.log("replay", str(args.id), len(flows))
     if not flows:
-        print(f"cutthrough: there is no flow {given.id}", file=sys.stderr)
+        print(f"cutthrough: there is no flow {args.id}", file=sys.stderr)
         return 1
-    return replay_flow(flows[0], given)
+    return replay_flow(flows[0], args)
 
 
 _ACTIONS = {"list": list_flows, "search": search, "hosts": hosts,

@@ -42,14 +42,14 @@ AGAIN_S, MOST_AGAIN_S = 0.25, 5.0
 MOST_NAME = 200
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
     for name in ("file", "url_file"):
-        if getattr(given, name, None):
+        if getattr(args, name, None):
             refuse(f"--{name.replace('_', '-')}", "and --admin are both given")
-    listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
+    listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
-        return _ACTIONS[given.action](listener, given)
+        return _ACTIONS[args.action](listener, args)
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -66,22 +66,22 @@ def fetch(listener: Listener, method: str, path: str, body: bytes | None = None,
     return listener.fetch(method, f"{path}?{said}" if said else path, body, patience_s)
 
 
-def filter_of(given: argparse.Namespace) -> str:
-    return " ".join(given.filter)
+def filter_of(args: argparse.Namespace) -> str:
+    return " ".join(args.filter)
 
 
 def pages(listener: Listener, filter_: str, words: str, limit: int
           ) -> Iterator[dict[str, Any]]:
     """The newest flows, newest first; `limit` of them, 0: all."""
     source = ByListener(listener)
-    before = found = 0
+    before = count = 0
     while True:
         page = source.list(filter=filter_, words=words, before=before,
-                           limit=min(limit - found, MOST_ROWS) if limit else MOST_ROWS)
+                           limit=min(limit - count, MOST_ROWS) if limit else MOST_ROWS)
         yield page
-        found += len(page["flows"])
+        count += len(page["flows"])
         before = page["next"]
-        if not before or (limit and found >= limit):
+        if not before or (limit and count >= limit):
             return
 
 
@@ -94,53 +94,53 @@ def flow_of(row: dict[str, Any]) -> Flow:
                  "id": row.get("id") or row["request"]})
 
 
-def list_flows(listener: Listener, given: argparse.Namespace) -> int:
-    words = " ".join(getattr(given, "words", ()))
-    rows = [row for page in pages(listener, filter_of(given), words, given.limit)
+def list_flows(listener: Listener, args: argparse.Namespace) -> int:
+    words = " ".join(getattr(args, "words", ()))
+    rows = [row for page in pages(listener, filter_of(args), words, args.limit)
             for row in page["flows"]]
-    if given.json:
+    if args.json:
         print_lines(map(json.dumps, rows))
     else:
         print_flows(list(map(flow_of, rows)), False)
     return 0
 
 
-def hosts(listener: Listener, given: argparse.Namespace) -> int:
-    found = summary(listener, given)
-    print_hosts(found["hosts"], given.json)
+def hosts(listener: Listener, args: argparse.Namespace) -> int:
+    answer = summary(listener, args)
+    print_hosts(answer["hosts"], args.json)
     return 0
 
 
-def list_slowest(listener: Listener, given: argparse.Namespace) -> int:
-    rows = summary(listener, given)["flows"]
-    if given.json:
+def list_slowest(listener: Listener, args: argparse.Namespace) -> int:
+    rows = summary(listener, args)["flows"]
+    if args.json:
         print_lines(map(json.dumps, rows))
     else:
         print_flows(list(map(flow_of, rows)), False)
     return 0
 
 
-def summary(listener: Listener, given: argparse.Namespace) -> dict[str, Any]:
+def summary(listener: Listener, args: argparse.Namespace) -> dict[str, Any]:
     """Of as many flows as the listener has time for, which is said if not of all."""
-    found = ByListener(listener).summary(
-        given.action, filter=filter_of(given), before=0,
-        limit=min(given.limit or MOST_ROWS, MOST_ROWS))
-    if found["next"]:
-        print(f"cutthrough: for want of time only flows from {found['next']} on were "
+    answer = ByListener(listener).summary(
+        args.action, filter=filter_of(args), before=0,
+        limit=min(args.limit or MOST_ROWS, MOST_ROWS))
+    if answer["next"]:
+        print(f"cutthrough: for want of time only flows from {answer['next']} on were "
               "looked at", file=sys.stderr)
-    return found
+    return answer
 
 
-def follow(listener: Listener, given: argparse.Namespace) -> int:
-    filter_ = filter_of(given)
-    found = list(pages(listener, filter_, "", given.lines or 1))
-    rows = [row for page in found for row in page["flows"]][:given.lines]
-    if not given.json:
+def follow(listener: Listener, args: argparse.Namespace) -> int:
+    filter_ = filter_of(args)
+    newest = list(pages(listener, filter_, "", args.lines or 1))
+    rows = [row for page in newest for row in page["flows"]][:args.lines]
+    if not args.json:
         print_line(None)
     for row in reversed(rows):
-        print_row(row, given.json)
-    for row in come(listener, filter_, found[0]["newest"], is_open=given.open):
-        print_row(row, given.json)
+        print_row(row, args.json)
+    for row in come(listener, filter_, newest[0]["newest"], is_open=args.open):
+        print_row(row, args.json)
     return 0                                 # not reached: it ends with an interrupt
 
 
@@ -198,20 +198,20 @@ def print_row(row: dict[str, Any], as_object: bool) -> None:
         print_line(flow_of(row))
 
 
-def show(listener: Listener, given: argparse.Namespace) -> int:
-    return print_flow(read_flow(ByListener(listener), given.id)[1], given)
+def show(listener: Listener, args: argparse.Namespace) -> int:
+    return print_flow(read_flow(ByListener(listener), args.id)[1], args)
 
 
-def copy(listener: Listener, given: argparse.Namespace) -> int:
-    text = fetch(listener, "GET", f"/flows/{given.id}/as/{given.form}").decode()
+def copy(listener: Listener, args: argparse.Namespace) -> int:
+    text = fetch(listener, "GET", f"/flows/{args.id}/as/{args.form}").decode()
     print(visible(text), end="")
     return 0
 
 
-def diff(listener: Listener, given: argparse.Namespace) -> int:
+def diff(listener: Listener, args: argparse.Namespace) -> int:
     """Exit status 2 if one of the flows is not there, as diff(1) has it."""
     try:
-        text = fetch(listener, "GET", f"/flows/{given.id}/diff/{given.other}").decode()
+        text = fetch(listener, "GET", f"/flows/{args.id}/diff/{args.other}").decode()
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
@@ -219,21 +219,21 @@ def diff(listener: Listener, given: argparse.Namespace) -> int:
     return int(bool(text))
 
 
-def export(listener: Listener, given: argparse.Namespace) -> int:
-    if given.limit:
+def export(listener: Listener, args: argparse.Namespace) -> int:
+    if args.limit:
         refuse("--limit", "is not for --admin: an archive has all that pass")
-    content = fetch(listener, "GET", "/flows.har", filter=filter_of(given), id=given.id)
-    if given.id and not json.loads(content)["log"]["entries"]:
-        raise Unanswered(f"there is no flow {given.id} that an archive can have")
-    write_text(content.decode().rstrip("\n"), given.output)
+    content = fetch(listener, "GET", "/flows.har", filter=filter_of(args), id=args.id)
+    if args.id and not json.loads(content)["log"]["entries"]:
+        raise Unanswered(f"there is no flow {args.id} that an archive can have")
+    write_text(content.decode().rstrip("\n"), args.output)
     return 0
 
 
-def import_flows(listener: Listener, given: argparse.Namespace) -> int:
-    if given.keep_credentials:
+def import_flows(listener: Listener, args: argparse.Namespace) -> int:
+    if args.keep_credentials:
         refuse("--keep-credentials", "is not for --admin")
     refused = False
-    for name in given.files:
+    for name in args.files:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
                 content = file.read(MOST_IMPORT + 1)
@@ -252,59 +252,59 @@ def import_flows(listener: Listener, given: argparse.Namespace) -> int:
     return int(refused)
 
 
-def delete(listener: Listener, given: argparse.Namespace) -> int:
-    if given.id:
-        found = sum(ByListener(listener).delete(number)["deleted"]
-                    for number in given.id)
+def delete(listener: Listener, args: argparse.Namespace) -> int:
+    if args.id:
+        count = sum(ByListener(listener).delete(number)["deleted"]
+                    for number in args.id)
     else:
-        found = json.loads(fetch(
-            listener, "DELETE", "/flows", filter=filter_of(given),
-            all="true" if given.all else ""))["deleted"]
-    print(f"{found} deleted")
-    return int(found < len(given.id))
+        count = json.loads(fetch(
+            listener, "DELETE", "/flows", filter=filter_of(args),
+            all="true" if args.all else ""))["deleted"]
+    print(f"{count} deleted")
+    return int(count < len(args.id))
 
 
-def tag(listener: Listener, given: argparse.Namespace) -> int:
-    ByListener(listener).mark(given.id, given.tag, given.comment)
+def tag(listener: Listener, args: argparse.Namespace) -> int:
+    ByListener(listener).mark(args.id, args.tag, args.comment)
     return 0
 
 
-def replay(listener: Listener, given: argparse.Namespace) -> int:
-    return replay_flow(read_flow(ByListener(listener), given.id)[1], given, listener)
+def replay(listener: Listener, args: argparse.Namespace) -> int:
+    return replay_flow(read_flow(ByListener(listener), args.id)[1], args, listener)
 
 
-def send(listener: Listener, given: argparse.Namespace) -> int:
-    return send_new(given, listener)
+def send(listener: Listener, args: argparse.Namespace) -> int:
+    return send_new(args, listener)
 
 
-def reads(listener: Listener, given: argparse.Namespace) -> int:
+def reads(listener: Listener, args: argparse.Namespace) -> int:
     for read in json.loads(fetch(listener, "GET", "/flows/reads")):
         print_read(read)
     return 0
 
 
-def open_flows(listener: Listener, given: argparse.Namespace) -> int:
+def open_flows(listener: Listener, args: argparse.Namespace) -> int:
     """Those that have not ended, or one of them."""
-    if not given.id:
-        if given.follow:
+    if not args.id:
+        if args.follow:
             refuse("--follow", "takes an --id")
         rows = json.loads(fetch(
-            listener, "GET", "/flows/open", filter=filter_of(given)))
-        if given.json:
+            listener, "GET", "/flows/open", filter=filter_of(args)))
+        if args.json:
             print_lines(map(json.dumps, rows))
         else:
             print_flows(list(map(flow_of, rows)), False)
         return 0
-    name = quote(given.id, safe="")
-    if not given.follow:
-        given.view, given.body = "auto", None
+    name = quote(args.id, safe="")
+    if not args.follow:
+        args.view, args.body = "auto", None
         return print_flow(read_flow(ByListener(listener, "/flows/open"), name)[1],
-                          given)
+                          args)
     for kind, data in events(listener, f"/flows/open/{name}/live"):
         if kind == "end":
             return 0
         for message in data or ():
-            print(json.dumps(message) if given.json else safe(line_of(message)),
+            print(json.dumps(message) if args.json else safe(line_of(message)),
                   flush=True)
     raise Unanswered("the stream was cut off")
 

@@ -15,18 +15,18 @@ from cutthrough.tools.flows import safe
 COLUMNS = ("ID", "LEFT_S", "SIDE", "USER", "METHOD", "STATUS", "BODY", "URL")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs one of arguments_held.HELD; returns the exit status. Raises ConfigError."""
-    listener = Listener(*find_listener(given.admin, given.token_file, os.environ))
+    listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
-        if given.action == "held":
-            return show_one(listener, given) if given.id else show_all(listener, given)
-        if given.action in ("arm", "disarm"):
-            return arm(listener, given.seconds if given.action == "arm" else 0.0)
-        decision: dict[str, Any] = {"action": _ACTIONS[given.action]}
-        if given.action == "edit":
-            decision |= read_edit(listener, given)
-        ask(listener, "POST", path_of(given.id), decision)
+        if args.action == "held":
+            return show_one(listener, args) if args.id else show_all(listener, args)
+        if args.action in ("arm", "disarm"):
+            return arm(listener, args.seconds if args.action == "arm" else 0.0)
+        decision: dict[str, Any] = {"action": _ACTIONS[args.action]}
+        if args.action == "edit":
+            decision |= read_edit(listener, args)
+        ask(listener, "POST", path_of(args.id), decision)
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -50,65 +50,65 @@ def path_of(name: str) -> str:
 
 
 def arm(listener: Listener, seconds: float) -> int:
-    found = json.loads(ask(listener, "POST", "/breakpoints/armed",
-                           {"seconds": seconds}))
-    print(f"armed for {found['armed_s']:g} s" if found["armed_s"] else "not armed")
-    return tell(found["unanswered"])
+    answer = json.loads(ask(listener, "POST", "/breakpoints/armed",
+                            {"seconds": seconds}))
+    print(f"armed for {answer['armed_s']:g} s" if answer["armed_s"] else "not armed")
+    return tell(answer["unanswered"])
 
 
-def show_all(listener: Listener, given: argparse.Namespace) -> int:
-    found = json.loads(ask(listener, "GET", "/breakpoints"))
-    if given.json:
-        print(json.dumps(found))
-        return tell(found["unanswered"])
+def show_all(listener: Listener, args: argparse.Namespace) -> int:
+    answer = json.loads(ask(listener, "GET", "/breakpoints"))
+    if args.json:
+        print(json.dumps(answer))
+        return tell(answer["unanswered"])
     rows = [COLUMNS, *((
-        one["id"], f"{one['left_s']:g}", one["side"], one["user"] or "-", one["method"],
-        str(one.get("status", "-")), one["body"], one["url"])
-        for one in found["held"])]
+        entry["id"], f"{entry['left_s']:g}", entry["side"], entry["user"] or "-",
+        entry["method"], str(entry.get("status", "-")), entry["body"], entry["url"])
+        for entry in answer["held"])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print(safe("  ".join(cell.ljust(width) for cell, width in
                              zip(row, widths, strict=True)).rstrip()))
-    print(f"armed for {found['armed_s']:g} s" if found["armed_s"] else "not armed",
+    print(f"armed for {answer['armed_s']:g} s" if answer["armed_s"] else "not armed",
           file=sys.stderr)
-    return tell(found["unanswered"])
+    return tell(answer["unanswered"])
 
 
-def show_one(listener: Listener, given: argparse.Namespace) -> int:
-    one = json.loads(ask(listener, "GET", path_of(given.id)))
-    print(json.dumps(one) if given.json else "\n".join(lines_of(one)))
+def show_one(listener: Listener, args: argparse.Namespace) -> int:
+    message = json.loads(ask(listener, "GET", path_of(args.id)))
+    print(json.dumps(message) if args.json else "\n".join(lines_of(message)))
     return 0
 
 
-def lines_of(one: dict[str, Any]) -> Iterator[str]:
-    for key, value in one.items():
+def lines_of(message: dict[str, Any]) -> Iterator[str]:
+    for key, value in message.items():
         if key not in ("fields", "content"):
             yield safe(f"{key:<24}{value}")
     yield ""
-    for name, value in one["fields"]:
+    for name, value in message["fields"]:
         yield safe(f"{name}: {value}")
-    if one.get("content"):
+    if message.get("content"):
         yield ""
-        for line in b64decode(one["content"]).decode(errors="replace").splitlines():
+        for line in b64decode(message["content"]).decode(errors="replace").splitlines():
             yield safe(line)
 
 
-def read_edit(listener: Listener, given: argparse.Namespace) -> dict[str, Any]:
+def read_edit(listener: Listener, args: argparse.Namespace) -> dict[str, Any]:
     """Returns the changes of the command line. The fields are the message's, with the
     given ones in place of those of the same names."""
     changes: dict[str, Any] = {
-        name: getattr(given, name) for name in ("method", "path", "status")
-        if getattr(given, name) is not None}
-    if given.header:
-        one = json.loads(ask(listener, "GET", path_of(given.id)))
-        changes["fields"] = edit_fields(one["fields"], given.header)
-    if given.data_file is not None:
+        name: getattr(args, name) for name in ("method", "path", "status")
+        if getattr(args, name) is not None}
+    if args.header:
+        message = json.loads(ask(listener, "GET", path_of(args.id)))
+        changes["fields"] = edit_fields(message["fields"], args.header)
+    if args.data_file is not None:
         try:
-            with open(given.data_file, "rb") as file:
+            with open(args.data_file, "rb") as file:
                 changes["body"] = b64encode(file.read()).decode()
         except OSError as error:
             raise ConfigError("command line", "--data-file", str(error)) from None
-    if given.hold_body:
+    if args.hold_body:
         changes["hold_body"] = True
     if not changes:
         raise ConfigError("command line", "edit", "changes nothing: give --method, "
@@ -122,7 +122,7 @@ def edit_fields(fields: list[list[str]], texts: list[str]) -> list[list[str]]:
         name, colon, value = text.partition(":")
         if not colon:
             raise ConfigError("command line", "--header", f"{text!r} has no colon")
-        fields = [one for one in fields if one[0].lower() != name.lower()]
+        fields = [field for field in fields if field[0].lower() != name.lower()]
         if value.strip():
             added.append([name, value.strip()])
     return [*fields, *added]

@@ -69,7 +69,7 @@ def run(directory: str, environ: Mapping[str, str] = os.environ) -> int:
         write(folder, files)
     except (InitError, Mistake) as error:
         text = show_all(error) if isinstance(error, Mistake) else [str(error)]
-        print(*(f"cutthrough: {one}" for one in text), sep="\n", file=sys.stderr)
+        print(*(f"cutthrough: {line}" for line in text), sep="\n", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"cutthrough: {error.filename or folder}: {error.strerror or error}",
@@ -89,7 +89,7 @@ def read_ways(environ: Mapping[str, str]) -> tuple[dict[str, Way], list[str]]:
     """Returns the parents by variable, and notes. Raises InitError."""
     ways: dict[str, Way] = {}
     notes = []
-    own = {show_address(one) for one in DEFAULTS["listen"]}
+    own = {show_address(address) for address in DEFAULTS["listen"]}
     for name in VARIABLES:
         used = name if value_of(environ, name) else FALLBACK
         text = value_of(environ, used)
@@ -117,9 +117,9 @@ def read_way(name: str, text: str, environ: Mapping[str, str]) -> Way:
     if url.username:
         credentials = join(name, unquote(url.username), unquote(url.password or ""))
         source = name
-    elif found := find_in_netrc(url.hostname or "", environ):
-        credentials = join(found[2], found[0], found[1])
-        source = found[2]
+    elif login := find_in_netrc(url.hostname or "", environ):
+        credentials = join(login[2], login[0], login[1])
+        source = login[2]
     return Way(f"{scheme}://{address}", resolve, credentials, source)
 
 
@@ -155,14 +155,14 @@ def find_in_netrc(host: str, environ: Mapping[str, str]) -> tuple[str, str, str]
     path = environ.get("NETRC") or os.path.join(environ.get("HOME") or "~", ".netrc")
     path = os.path.expanduser(path)
     try:
-        found = netrc.netrc(path).hosts.get(host)
+        login = netrc.netrc(path).hosts.get(host)
     except FileNotFoundError:
         return None
     except (netrc.NetrcParseError, UnicodeDecodeError) as error:
         line = getattr(error, "lineno", None)
         raise InitError(f"{path}{f':{line}' if line else ''}: is not a file of "
                         "credentials that can be read") from None
-    return (found[0], found[2] or "", path) if found else None
+    return (login[0], login[2] or "", path) if login else None
 
 
 def read_bypass(environ: Mapping[str, str]) -> Bypass:
@@ -306,17 +306,17 @@ def quote(text: str) -> str:
 
 def write(folder: str, files: Iterable[File]) -> None:
     """Raises ConfigError or OSError; then none of the files is left."""
-    made: list[str] = []
+    paths: list[str] = []
     os.makedirs(folder, exist_ok=True)
     try:
         for file in files:
             fd = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
                          0o600 if file.is_secret else 0o644)
-            made.append(file.path)
+            paths.append(file.path)
             with open(fd, "w", encoding="utf-8", newline="") as out:
                 out.write(file.text)
-        build(gather({}, {}, made[-1]))
+        build(gather({}, {}, paths[-1]))
     except BaseException:
-        for path in made:
+        for path in paths:
             os.unlink(path)
         raise

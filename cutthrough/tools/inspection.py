@@ -72,7 +72,7 @@ class Place:
 
     def flags(self, listen: str, admin: str | None, config: str | None) -> list[str]:
         """Of `cutthrough serve`."""
-        given = {
+        options = {
             "listen": listen, "policy": self.policy, "user": USER,
             "password-file": self.password_file, "capture-file": self.flows,
             "intercept-ca": self.authority, "connect-ports": "any",
@@ -80,7 +80,7 @@ class Place:
             "address-floor": "off",
             **({"admin": admin, "admin-token-file": self.token_file} if admin else {})}
         return [*(["-c", config] if config else []),
-                *(f"--{name}={value}" for name, value in given.items())]
+                *(f"--{name}={value}" for name, value in options.items())]
 
     def url(self, address: str) -> str:
         return f"http://{USER}:{self.password}@{address}"
@@ -90,45 +90,45 @@ class Place:
         return environment({}, self.url(address), self.bundle)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command, or serves until it is stopped; returns the exit status. Raises
     ConfigError."""
-    command = given.command[1:] if given.command[:1] == ["--"] else given.command
-    directory = given.directory or os.path.dirname(default_flows(os.environ))
-    given.config_file = given.config_file or os.environ.get(variable_name("config"))
-    check_config("inspect", given.config_file, OWN)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    directory = args.directory or os.path.dirname(default_flows(os.environ))
+    args.config_file = args.config_file or os.environ.get(variable_name("config"))
+    check_config("inspect", args.config_file, OWN)
     try:
-        place = Place(directory, given.file, given.ca)
+        place = Place(directory, args.file, args.ca)
         if command:
-            if given.listen or given.env:
+            if args.listen or args.env:
                 raise ConfigError("command line", "inspect", "takes no --listen and no "
                                   "--env with a COMMAND: it gets a free port")
-            return run_behind(place, command, given)
+            return run_behind(place, command, args)
     except (OSError, AuthorityError, StoreError, NotReady) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    address = written(given.listen or LISTEN)
-    if given.env:
+    address = written(args.listen or LISTEN)
+    if args.env:
         for name, value in place.exports(address).items():
             print(f"export {name}={shlex.quote(value)}")
         return 0
-    return serve(place, address, written(given.admin or ADMIN), given)
+    return serve(place, address, written(args.admin or ADMIN), args)
 
 
-def serve(place: Place, address: str, admin: str, given: argparse.Namespace
+def serve(place: Place, address: str, admin: str, args: argparse.Namespace
           ) -> NoReturn:
     """Becomes `cutthrough serve`. Raises OSError."""
-    own = {"--listen": given.listen, "--directory": given.directory, "--ca": given.ca}
+    own = {"--listen": args.listen, "--directory": args.directory, "--ca": args.ca}
     words = ["cutthrough", "inspect", "--env", *(
         word for flag, value in own.items() if value for word in (flag, value))]
     print(describe(place, address, admin, shlex.join(words)), file=sys.stderr,
           flush=True)
     os.execve(sys.executable, [sys.executable, "-m", "cutthrough", "serve",
-                               *place.flags(address, admin, given.config_file)],
+                               *place.flags(address, admin, args.config_file)],
               outside(os.environ))
 
 
-def run_behind(place: Place, command: list[str], given: argparse.Namespace) -> int:
+def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> int:
     path = shutil.which(command[0])
     if path is None:
         print(f"cutthrough: {command[0]}: not found", file=sys.stderr)
@@ -137,7 +137,7 @@ def run_behind(place: Place, command: list[str], given: argparse.Namespace) -> i
     with tempfile.TemporaryDirectory(prefix="cutthrough-inspect-") as folder:
         serving = Serving(
             ["--access-log=off", *place.flags(
-                "127.0.0.1:0", given.admin, given.config_file)],
+                "127.0.0.1:0", args.admin, args.config_file)],
             {}, Path(folder) / "errors")
         address = f"127.0.0.1:{serving.port}"
         try:

@@ -110,9 +110,9 @@ class Tools:
         return self._list("", words, before, limit)
 
     def _list(self, filter: str, words: str, before: int, limit: int) -> list[str]:
-        found = self.source.list(filter=filter, words=words, before=before,
-                                 limit=bounded(limit))
-        return report(found)
+        page = self.source.list(filter=filter, words=words, before=before,
+                                limit=bounded(limit))
+        return report(page)
 
     def hosts(self, filter: str = "", before: int = 0, limit: int = 50) -> list[str]:
         """Counts the captured requests of each host, those that failed, and bytes both
@@ -170,14 +170,14 @@ class Tools:
                     state: str = "", kind: str = "") -> list[str]:
         """Lists the open connections of the proxy, 200 at most."""
         assert self._listener is not None
-        given = argparse.Namespace(**dict.fromkeys(Selector.__struct_fields__))
+        args = argparse.Namespace(**dict.fromkeys(Selector.__struct_fields__))
         for name, value in (("user", user), ("client", client), ("host", host),
                             ("state", state), ("kind", kind)):
             if value:
-                setattr(given, name, value)
-        found = self._listener.connections(query_of(given))
-        return report({"connections": found[:MOST_ROWS]}, {
-            "connections": len(found) - MOST_ROWS} if len(found) > MOST_ROWS else {})
+                setattr(args, name, value)
+        rows = self._listener.connections(query_of(args))
+        return report({"connections": rows[:MOST_ROWS]}, {
+            "connections": len(rows) - MOST_ROWS} if len(rows) > MOST_ROWS else {})
 
     # Changes
 
@@ -199,35 +199,36 @@ class Tools:
         Redacted values were not kept and are left out."""
         request, left = replay_of(read_flow(self.source, id)[1])
         changed = {name.lower(): value for name, value in (fields or {}).items()}
-        kept = tuple(one for one in request.fields if one[0].lower() not in changed)
+        unchanged = tuple(field for field in request.fields
+                          if field[0].lower() not in changed)
         added = tuple((name, value) for name, value in (fields or {}).items() if value)
         content = request.body
         if body is not None:
-            codec = octets_codec(body, find(list(kept + added), "content-type"))
+            codec = octets_codec(body, find(list(unchanged + added), "content-type"))
             if not codec:
                 raise ToolError("the body has characters beyond the charset of its "
                                 "Content-Type: change that in `fields`")
             content = body.encode(codec)
         answer = self.source.send(Request(
             url=url or request.url, method=method or request.method, body=content,
-            fields=kept + added, user=self._user, password=self._password))
-        left = [one for one in left if one.lower() not in changed]
+            fields=unchanged + added, user=self._user, password=self._password))
+        left = [part for part in left if part.lower() not in changed]
         return report_answer(answer, left, most, self._secrets())
 
     def cut_connection(self, id: str) -> list[str]:
         """Closes one open connection of the proxy, by its id in `connections`."""
         assert self._listener is not None
-        given = argparse.Namespace(**dict.fromkeys(Selector.__struct_fields__))
-        given.id = id
-        return report({"cut": self._listener.cut(query_of(given))})
+        args = argparse.Namespace(**dict.fromkeys(Selector.__struct_fields__))
+        args.id = id
+        return report({"cut": self._listener.cut(query_of(args))})
 
     def guarded(self, method: Tool) -> Tool:
         """One at a time, and refusals as the protocol has them."""
         @functools.wraps(method)
-        def call(*words: Any, **given: Any) -> list[str]:
+        def call(*words: Any, **options: Any) -> list[str]:
             with self._lock:
                 try:
-                    return method(*words, **given)
+                    return method(*words, **options)
                 except (Unanswered, Mistake, OSError) as error:
                     raise ToolError(visible(str(error))) from None
 
@@ -296,34 +297,34 @@ def make_suggest(log: str) -> Tool:
     return suggest_rules
 
 
-def run(given: argparse.Namespace, read: Configured | None) -> int:
+def run(args: argparse.Namespace, read: Configured | None) -> int:
     """Serves until standard input ends; returns the exit status. Raises ConfigError."""
     listener = source = None
     password = ""
-    if given.proxy_password_file is not None:
+    if args.proxy_password_file is not None:
         password = read_secret_file(
-            given.proxy_password_file, "command line", "--password-file")
-    database = given.db or ""
-    if given.db_url_file:
+            args.proxy_password_file, "command line", "--password-file")
+    database = args.db or ""
+    if args.db_url_file:
         if database:
             raise ConfigError("command line", "--db-url-file",
                               "and --db are both given")
-        database = read_url_file(given.db_url_file, "--db-url-file")
+        database = read_url_file(args.db_url_file, "--db-url-file")
     if database:
-        source = ByDatabase(database, read_proxy(given.proxy),
-                            find_authorities(given.cacert, os.environ))
-    if given.where or (not database and os.environ.get(variable_name("admin"))):
-        listener = Listener(*find_listener(given.where, given.token_file, os.environ))
+        source = ByDatabase(database, read_proxy(args.proxy),
+                            find_authorities(args.cacert, os.environ))
+    if args.where or (not database and os.environ.get(variable_name("admin"))):
+        listener = Listener(*find_listener(args.where, args.token_file, os.environ))
     flows: FlowSource | None = source or (ByListener(listener) if listener else None)
-    if flows is None and read is None and not given.log:
+    if flows is None and read is None and not args.log:
         raise ConfigError("command line", "--admin", "is missing: give the admin "
                           "listener, --db, --db-url-file, -c or --log")
     server = make_server(
-        Tools(flows, listener, given.proxy_user, password,
+        Tools(flows, listener, args.proxy_user, password,
               Options if source is None else lambda: read and redaction_of(read()[0])),
         has_flows=flows is not None,
-        has_listener=listener is not None, may_write=given.allow_writes,
-        read=read, log=given.log or "")
+        has_listener=listener is not None, may_write=args.allow_writes,
+        read=read, log=args.log or "")
     try:
         server.run("stdio")
     finally:

@@ -67,7 +67,7 @@ def put_line(path: str, user: str, line: str) -> None:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    at = next((i for i, one in enumerate(lines) if one.partition(":")[0] == user), None)
+    at = next((i for i, row in enumerate(lines) if row.partition(":")[0] == user), None)
     if at is None:
         lines.append(line)
     else:
@@ -76,7 +76,7 @@ def put_line(path: str, user: str, line: str) -> None:
 
 
 def _replace(path: str, text: str, old: os.stat_result | None) -> None:
-    fd, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".passwd-")
+    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".passwd-")
     try:
         with open(fd, "w", encoding="utf-8", newline="") as file:
             file.write(text)
@@ -86,7 +86,7 @@ def _replace(path: str, text: str, old: os.stat_result | None) -> None:
                 if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                     os.fchown(fd, old.st_uid, old.st_gid)
             os.fsync(fd)
-        os.replace(made, path)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(made)
+        os.unlink(temporary)
         raise

@@ -62,19 +62,19 @@ LEFT_OUT = "left out: "
 MAKERS = ("create", "import")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
     directory = find_directory(
-        given, may_make=given.verb == "recordings" and given.action in MAKERS)
+        args, may_make=args.verb == "recordings" and args.action in MAKERS)
     try:
-        if given.verb == "mode":
-            return change_mode(directory, given)
-        url = find_recordings(given.url_file, os.environ)
-        given.directory = directory
-        if given.action == "import" and given.key_file:
-            key_file.take_key(directory, Path(given.key_file))
+        if args.verb == "mode":
+            return change_mode(directory, args)
+        url = find_recordings(args.url_file, os.environ)
+        args.directory = directory
+        if args.action == "import" and args.key_file:
+            key_file.take_key(directory, Path(args.key_file))
         with contextlib.closing(open_sessions(directory, url)) as sessions:
-            return _ACTIONS[given.action](sessions, given)
+            return _ACTIONS[args.action](sessions, args)
     except ConfigError:
         raise
     except (StoreError, NotImported, ValueError) as error:
@@ -82,12 +82,12 @@ def run(given: argparse.Namespace) -> int:
         return 1
 
 
-def find_directory(given: argparse.Namespace, may_make: bool) -> str:
+def find_directory(args: argparse.Namespace, may_make: bool) -> str:
     """By --directory, or the variable that `serve` reads, or the directory of
     `cutthrough run` if there is one. Raises ConfigError, also if it is none of
     recordings. `may_make`: it need not exist."""
     source, key = "command line", "--directory"
-    directory: str = given.directory or ""
+    directory: str = args.directory or ""
     if not directory:
         source, key, directory = "environment", DIRECTORY, os.environ.get(DIRECTORY, "")
     if not directory:
@@ -117,37 +117,37 @@ def why_no_directory(path: str, may_make: bool) -> str:
         name[0] != "." and name != "lost+found" for name in names) else "")
 
 
-def change_mode(directory: str, given: argparse.Namespace) -> int:
-    if given.session:
-        check_name(given.session)
+def change_mode(directory: str, args: argparse.Namespace) -> int:
+    if args.session:
+        check_name(args.session)
     state = read_state(directory)
-    if given.mode or given.session is not None:
+    if args.mode or args.session is not None:
         state = State(
-            given.mode or state.mode,
-            state.session if given.session is None else given.session)
+            args.mode or state.mode,
+            state.session if args.session is None else args.session)
         write_state(directory, state)
-    if given.json:
+    if args.json:
         print(json.dumps({"mode": state.mode, "session": state.session or None}))
     else:
         print(f"mode {state.mode}, session {state.session or 'as configured'}")
     return 0
 
 
-def create(sessions: AnySessions, given: argparse.Namespace) -> int:
-    sessions.create(given.session, manifest_of(given)).close()
-    print(f"session {given.session} created")
+def create(sessions: AnySessions, args: argparse.Namespace) -> int:
+    sessions.create(args.session, manifest_of(args)).close()
+    print(f"session {args.session} created")
     return 0
 
 
-def manifest_of(given: argparse.Namespace) -> Manifest:
+def manifest_of(args: argparse.Namespace) -> Manifest:
     """By the flags, and for what they do not say by the configuration, as a session
     that a proxy makes. Raises ConfigError."""
-    settings = gather({}, os.environ, given.config_file or os.environ.get(
+    settings = gather({}, os.environ, args.config_file or os.environ.get(
         "CUTTHROUGH_CONFIG") or None, secrets=False)
 
     def read(name: str) -> Any:
         key = f"recording_{name}"
-        return read_flag(given, name, settings[key].value)
+        return read_flag(args, name, settings[key].value)
 
     texts = {name: settings[f"redact_{name}"].value + read(f"redact_{name}")
              for name in ("fields", "query", "json")}
@@ -158,12 +158,12 @@ def manifest_of(given: argparse.Namespace) -> Manifest:
         except KeyMistake as error:
             raise ConfigError("command line", "--redact-body", str(error)) from None
     return Manifest(redaction=Redaction(**texts, body=body), count=read("count"),
-                    age_s=read("age"), comment=given.comment)
+                    age_s=read("age"), comment=args.comment)
 
 
-def read_flag(given: argparse.Namespace, name: str, absent: Any) -> Any:
+def read_flag(args: argparse.Namespace, name: str, absent: Any) -> Any:
     """The value of a flag that is an option of recordings. Raises ConfigError."""
-    text = getattr(given, name)
+    text = getattr(args, name)
     if text is None:
         return absent
     try:
@@ -172,102 +172,104 @@ def read_flag(given: argparse.Namespace, name: str, absent: Any) -> Any:
         raise ConfigError("command line", flag_name(name), str(error)) from None
 
 
-def set_bounds(sessions: AnySessions, given: argparse.Namespace) -> int:
-    count, age_s = read_flag(given, "count", None), read_flag(given, "age", None)
+def set_bounds(sessions: AnySessions, args: argparse.Namespace) -> int:
+    count, age_s = read_flag(args, "count", None), read_flag(args, "age", None)
     if count is None and age_s is None:
         raise ConfigError("command line", "set", "needs --count, --age or both")
-    session = sessions.open(given.session)
+    session = sessions.open(args.session)
     edits.set_bounds(session, count, age_s, until=math.inf)
-    kept = session.manifest
-    print(f"session {given.session}: count {kept.count}, age "
-          f"{show_duration(kept.age_s)}; {show_count(len(session), 'recording')}")
+    manifest = session.manifest
+    print(f"session {args.session}: count {manifest.count}, age "
+          f"{show_duration(manifest.age_s)}; {show_count(len(session), 'recording')}")
     return 0
 
 
-def edit(sessions: AnySessions, given: argparse.Namespace) -> int:
-    data = sys.stdin.buffer.read() if given.file == "-" else Path(
-        given.file).read_bytes()
+def edit(sessions: AnySessions, args: argparse.Namespace) -> int:
+    data = sys.stdin.buffer.read() if args.file == "-" else Path(
+        args.file).read_bytes()
     try:
         table = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise NotImported(f"{given.file}: {error}") from None
-    if not edits.edit(sessions.open(given.session), given.number, table, given.file):
-        return tell_missing(given)
-    print(f"recording {given.number} of {given.session} replaced")
+        raise NotImported(f"{args.file}: {error}") from None
+    if not edits.edit(sessions.open(args.session), args.number, table, args.file):
+        return tell_missing(args)
+    print(f"recording {args.number} of {args.session} replaced")
     return 0
 
 
-def show_reads(sessions: AnySessions, given: argparse.Namespace) -> int:
-    for one in sessions.open(given.session).reads():
-        at = datetime.fromtimestamp(one.at_ms / 1000, UTC)
-        who = f"uid {one.uid}{f' at {one.host}' if one.host else ''}"
+def show_reads(sessions: AnySessions, args: argparse.Namespace) -> int:
+    for read in sessions.open(args.session).reads():
+        at = datetime.fromtimestamp(read.at_ms / 1000, UTC)
+        who = f"uid {read.uid}{f' at {read.host}' if read.host else ''}"
         print(f"{at.isoformat(timespec='milliseconds')}  {who}  "
-              f"{' '.join(filter(None, (one.verb, one.what)))}  {one.found} found")
+              f"{' '.join(filter(None, (read.verb, read.what)))}  {read.found} found")
     return 0
 
 
-def list_sessions(sessions: AnySessions, given: argparse.Namespace) -> int:
-    if given.session:
-        session, words = sessions.open(given.session), " ".join(given.words)
-        found: Iterable[Recording] = session.recordings()
+def list_sessions(sessions: AnySessions, args: argparse.Namespace) -> int:
+    if args.session:
+        session, words = sessions.open(args.session), " ".join(args.words)
+        recordings: Iterable[Recording] = session.recordings()
         count = len(session)
         if words:
-            found = list(session.search(words, given.limit))
-            count = len(found)
+            recordings = list(session.search(words, args.limit))
+            count = len(recordings)
         session.log("list", words, count)
-        for one in found:
-            print(f"{one.number}\t{one.request.method}\t{one.response.status}\t"
-                  f"{len(one.response.body)}\t{one.request.url}")
+        for recording in recordings:
+            print(f"{recording.number}\t{recording.request.method}\t"
+                  f"{recording.response.status}\t{len(recording.response.body)}\t"
+                  f"{recording.request.url}")
         return 0
     for name in sessions.names():
         print(f"{name}\t{len(sessions.open(name))}")
     return 0
 
 
-def show(sessions: AnySessions, given: argparse.Namespace) -> int:
-    session = sessions.open(given.session)
-    one = session.get(given.number)
-    session.log("show", str(given.number), int(one is not None))
-    if one is None:
-        return tell_missing(given)
-    if given.body:
-        body = one.request.body if given.body == "request" else one.response.body
+def show(sessions: AnySessions, args: argparse.Namespace) -> int:
+    session = sessions.open(args.session)
+    recording = session.get(args.number)
+    session.log("show", str(args.number), int(recording is not None))
+    if recording is None:
+        return tell_missing(args)
+    if args.body:
+        body = (recording.request.body if args.body == "request"
+                else recording.response.body)
         sys.stdout.buffer.write(body)
         return 0
-    print(json.dumps(pack(one), indent=2, ensure_ascii=False))
+    print(json.dumps(pack(recording), indent=2, ensure_ascii=False))
     return 0
 
 
-def tell_missing(given: argparse.Namespace) -> int:
-    print(f"cutthrough: there is no recording {given.number} in {given.session!r}",
+def tell_missing(args: argparse.Namespace) -> int:
+    print(f"cutthrough: there is no recording {args.number} in {args.session!r}",
           file=sys.stderr)
     return 1
 
 
-def delete(sessions: AnySessions, given: argparse.Namespace) -> int:
-    if given.id:
-        found = sessions.open(given.session).delete(given.id)
-        print(f"{found} deleted")
-        return 0 if found == len(set(given.id)) else 1
-    sessions.delete(given.session)
-    print(f"session {given.session} deleted")
+def delete(sessions: AnySessions, args: argparse.Namespace) -> int:
+    if args.id:
+        count = sessions.open(args.session).delete(args.id)
+        print(f"{count} deleted")
+        return 0 if count == len(set(args.id)) else 1
+    sessions.delete(args.session)
+    print(f"session {args.session} deleted")
     return 0
 
 
-def export(sessions: AnySessions, given: argparse.Namespace) -> int:
-    session = sessions.open(given.session)
-    session.log("export", given.form, len(session))
-    if given.key_file:
-        key_file.write_key(given.directory, Path(given.key_file))
-    target = Path(given.output)
-    if given.form in ("json", "yaml"):
+def export(sessions: AnySessions, args: argparse.Namespace) -> int:
+    session = sessions.open(args.session)
+    session.log("export", args.form, len(session))
+    if args.key_file:
+        key_file.write_key(args.directory, Path(args.key_file))
+    target = Path(args.output)
+    if args.form in ("json", "yaml"):
         left_out = write_folder(
-            target, session.manifest, session.recordings(), given.form,
-            key_file.check_of_directory(given.directory)
+            target, session.manifest, session.recordings(), args.form,
+            key_file.check_of_directory(args.directory)
             if session.manifest.redaction.hashed else "")
     else:
         text = io.StringIO()
-        write = write_cassette if given.form == "vcr" else write_archive
+        write = write_cassette if args.form == "vcr" else write_archive
         left_out = write(text, session.recordings())
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
                      0o600)
@@ -287,64 +289,64 @@ def tell_export(left_out: list[tuple[int, str]], total: int, target: Path) -> in
     return 1 if gone else 0
 
 
-def import_files(sessions: AnySessions, given: argparse.Namespace) -> int:
+def import_files(sessions: AnySessions, args: argparse.Namespace) -> int:
     bound_memory(MOST_MEMORY)
     try:
-        return import_all(sessions, given)
+        return import_all(sessions, args)
     except MemoryError:
         raise NotImported("the files take more memory than this process may have; "
                           "import fewer at once") from None
 
 
-def import_all(sessions: AnySessions, given: argparse.Namespace) -> int:
+def import_all(sessions: AnySessions, args: argparse.Namespace) -> int:
     """Files that cannot be read are named, and the others come in."""
     manifest, failed, added = None, False, 0
-    found: list[Recording] = []
-    for name in given.files:
+    recordings: list[Recording] = []
+    for name in args.files:
         path = Path(name)
         try:
             if path.is_dir():
                 manifest, more = read_folder(path)
-                tell_other_key(given, path, more)
-                found += more
+                tell_other_key(args, path, more)
+                recordings += more
             else:
-                failed |= tell_contents(name, read_recordings(path), found)
+                failed |= tell_contents(name, read_recordings(path), recordings)
         except (NotImported, OSError) as error:
             what = error.strerror if isinstance(error, OSError) else error
             print(visible(f"cutthrough: {name}: {what}"), file=sys.stderr)
             failed = True
-    if failed and not found and manifest is None:
+    if failed and not recordings and manifest is None:
         return 1                             # it makes no session
-    session = open_or_create(sessions, given.session, manifest)
-    for at in range(0, len(found), BATCH):
-        added += len(session.add(found[at:at + BATCH]))
+    session = open_or_create(sessions, args.session, manifest)
+    for at in range(0, len(recordings), BATCH):
+        added += len(session.add(recordings[at:at + BATCH]))
     session.close()
-    print(f"{added} recordings added to {given.session}")
+    print(f"{added} recordings added to {args.session}")
     return int(failed)
 
 
-def tell_contents(name: str, contents: Contents, found: list[Recording]) -> bool:
+def tell_contents(name: str, contents: Contents, recordings: list[Recording]) -> bool:
     """Adds the recordings, and says what of the file is none. Returns whether one could
     not be read."""
     others, failed = Counter[str](), False
-    for one in contents.items:
-        if isinstance(one, Unlike):
-            others[one.kind] += 1
-        elif isinstance(one, NotImported):
-            failed |= not isinstance(one, Altered)
-            print(visible(f"cutthrough: {name}: {one}"), file=sys.stderr)
+    for item in contents.items:
+        if isinstance(item, Unlike):
+            others[item.kind] += 1
+        elif isinstance(item, NotImported):
+            failed |= not isinstance(item, Altered)
+            print(visible(f"cutthrough: {name}: {item}"), file=sys.stderr)
         else:
-            found.append(one)
+            recordings.append(item)
     if others:
         print(visible(f"cutthrough: {name}: {show_others(others)}"), file=sys.stderr)
     return failed
 
 
-def tell_other_key(given: argparse.Namespace, path: Path, found: list[Recording]
+def tell_other_key(args: argparse.Namespace, path: Path, recordings: list[Recording]
                    ) -> None:
     check = read_key_check(path)
-    if check and check != key_file.check_of_directory(given.directory) and (
-            key_file.has_hashes(found)):
+    if check and check != key_file.check_of_directory(args.directory) and (
+            key_file.has_hashes(recordings)):
         print(f"cutthrough: {path}: its hashes were made with another key: requests "
               "with secrets will not match; see --key-file", file=sys.stderr)
 

@@ -33,7 +33,7 @@ from cutthrough.tools.flow_source import ByListener
 VARYING = OURS | {"date"}
 
 
-def replay_flow(flow: Flow, given: argparse.Namespace,
+def replay_flow(flow: Flow, args: argparse.Namespace,
                 listener: Listener | None = None) -> int:
     """Sends the request and prints the response; returns the exit status: 1 if there
     is none. Raises ConfigError, and Unanswered by the listener."""
@@ -41,18 +41,18 @@ def replay_flow(flow: Flow, given: argparse.Namespace,
         print(f"cutthrough: flow {flow.id} is a tunnel: there is no request to send",
               file=sys.stderr)
         return 1
-    return _send(*edit(*replay_of(flow), given), given, flow, listener)
+    return _send(*edit(*replay_of(flow), args), args, flow, listener)
 
 
-def send_new(given: argparse.Namespace, listener: Listener | None = None) -> int:
+def send_new(args: argparse.Namespace, listener: Listener | None = None) -> int:
     """Sends the request of the command line, as replay_flow does."""
-    given.method = given.method or ("GET" if given.data_file is None else "POST")
-    return _send(*edit(Request(url=given.url), [], given), given, None, listener)
+    args.method = args.method or ("GET" if args.data_file is None else "POST")
+    return _send(*edit(Request(url=args.url), [], args), args, None, listener)
 
 
-def _send(request: Request, left: list[str], given: argparse.Namespace,
+def _send(request: Request, left: list[str], args: argparse.Namespace,
           flow: Flow | None, listener: Listener | None) -> int:
-    carry_out = _way(given, listener)
+    carry_out = _way(args, listener)
     if left:
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
@@ -61,56 +61,56 @@ def _send(request: Request, left: list[str], given: argparse.Namespace,
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    if flow is not None and given.diff:
+    if flow is not None and args.diff:
         lines = list(differences(flow, response))
         print("\n".join(lines) or "no difference")
         return int(bool(lines))
-    show(response, given.json)
+    show(response, args.json)
     return 0
 
 
-def _way(given: argparse.Namespace, listener: Listener | None
+def _way(args: argparse.Namespace, listener: Listener | None
          ) -> Callable[[Request], dict[str, Any]]:
-    if given.proxy is None:
+    if args.proxy is None:
         if listener is None:
             raise ConfigError("command line", "--proxy", "is required without --admin")
-        if given.cacert is not None:
+        if args.cacert is not None:
             raise ConfigError("command line", "--cacert", "is for --proxy: the "
                               "listener has authorities of its own")
         return ByListener(listener).send
     try:
-        proxy = split_address(given.proxy)
+        proxy = split_address(args.proxy)
     except ValueError as error:
         raise ConfigError("command line", "--proxy", str(error)) from None
-    authorities = find_authorities(given.cacert, os.environ)
+    authorities = find_authorities(args.cacert, os.environ)
     return lambda request: send(request, proxy, authorities)
 
 
-def edit(request: Request, left: list[str], given: argparse.Namespace
+def edit(request: Request, left: list[str], args: argparse.Namespace
          ) -> tuple[Request, list[str]]:
     """The request with the changes of the command line, and its missing parts."""
     fields = list(request.fields)
-    for text in given.header:
+    for text in args.header:
         name, colon, value = text.partition(":")
         if not colon:
             raise ConfigError("command line", "--header", f"{text!r} has no colon")
-        fields = [one for one in fields if one[0].lower() != name.lower()]
-        left = [one for one in left if one.lower() != name.lower()]
+        fields = [field for field in fields if field[0].lower() != name.lower()]
+        left = [part for part in left if part.lower() != name.lower()]
         if value.strip():
             fields.append((name, value.strip()))
     body, password = request.body, ""
-    if given.data_file is not None:
+    if args.data_file is not None:
         try:
-            with open(given.data_file, "rb") as file:
+            with open(args.data_file, "rb") as file:
                 body = file.read()
         except OSError as error:
             raise ConfigError("command line", "--data-file", str(error)) from None
-        left = [one for one in left if not one.startswith("body ")]
-    if given.password_file is not None:
+        left = [part for part in left if not part.startswith("body ")]
+    if args.password_file is not None:
         password = read_secret_file(
-            given.password_file, "command line", "--password-file")
-    return Request(url=given.url or request.url, method=given.method or request.method,
-                   fields=tuple(fields), body=body, user=given.user,
+            args.password_file, "command line", "--password-file")
+    return Request(url=args.url or request.url, method=args.method or request.method,
+                   fields=tuple(fields), body=body, user=args.user,
                    password=password), left
 
 
@@ -125,7 +125,8 @@ def differences(flow: Flow, response: dict[str, Any]) -> Iterator[str]:
     for line in difflib.unified_diff(
             lines_of(flow), lines_of(fresh), f"flow {flow.id}", "replay", lineterm="",
             n=2):
-        yield "".join(one if one.isprintable() or one == "\t" else "?" for one in line)
+        yield "".join(char if char.isprintable() or char == "\t" else "?"
+                      for char in line)
 
 
 def lines_of(flow: Flow) -> list[str]:
@@ -133,7 +134,7 @@ def lines_of(flow: Flow) -> list[str]:
     fields = flow.response_fields
     status = (flow.response_head or "").split("\r\n")[0].split(" ", 1)[-1].strip()
     lines = [status, *(f"{name}: {value}" for name, value in sorted(
-        fields, key=lambda one: one[0].lower()) if name.lower() not in VARYING), ""]
+        fields, key=lambda field: field[0].lower()) if name.lower() not in VARYING), ""]
     if flow.response_body:
         lines += show_body(flow.response_body, find(fields, "content-type"), "auto",
                            find(fields, "grpc-encoding"))

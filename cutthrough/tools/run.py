@@ -71,9 +71,9 @@ class Ended(NamedTuple):
     died: str = ""                           # its last words, if it ended before
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit status. Raises ConfigError."""
-    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise ConfigError("command line", "run", "needs a command: cutthrough run "
                           "--cassette NAME -- COMMAND …")
@@ -81,42 +81,42 @@ def run(given: argparse.Namespace) -> int:
     if path is None:
         print(f"cutthrough: {command[0]}: not found", file=sys.stderr)
         return NOT_FOUND
-    directory = Path(given.directory or os.environ.get(DIRECTORY)
+    directory = Path(args.directory or os.environ.get(DIRECTORY)
                      or state_directory("recordings", os.environ)).absolute()
     try:
         with tempfile.TemporaryDirectory(prefix="cutthrough-run-") as folder:
-            return run_in(Path(folder), directory, given, path, command)
+            return run_in(Path(folder), directory, args, path, command)
     except (StoreError, AuthorityError, NotReady) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
 
 
-def run_in(folder: Path, directory: Path, given: argparse.Namespace, path: str,
+def run_in(folder: Path, directory: Path, args: argparse.Namespace, path: str,
            command: list[str]) -> int:
-    sessions, name = Sessions(directory), check_name(given.cassette)
+    sessions, name = Sessions(directory), check_name(args.cassette)
     with contextlib.ExitStack() as held:
-        if mode_of(given.mode, sessions, name) in ("record", "cache"):
+        if mode_of(args.mode, sessions, name) in ("record", "cache"):
             held.enter_context(alone(directory, name))
-        mode = mode_of(given.mode, sessions, name)   # another run may have recorded it
+        mode = mode_of(args.mode, sessions, name)    # another run may have recorded it
         if mode == "replay":
             held.close()
-        return run_as(mode, sessions, folder, directory, given, path, command)
+        return run_as(mode, sessions, folder, directory, args, path, command)
 
 
 def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
-           given: argparse.Namespace, path: str, command: list[str]) -> int:
+           args: argparse.Namespace, path: str, command: list[str]) -> int:
     # A session that is whole or not at all has another name until it is
-    config = given.config_file or os.environ.get(CONFIG)
+    config = args.config_file or os.environ.get(CONFIG)
     check_config("run", config, OWN)
-    name, session = given.cassette, given.cassette
-    is_whole = mode == "record" and given.mode in ("once", "all")
+    name, session = args.cassette, args.cassette
+    is_whole = mode == "record" and args.mode in ("once", "all")
     if is_whole:
         session = f"{name}.new"
         if session in sessions.names():
             sessions.delete(session)
     before = count(sessions, session)
     bundle = folder / "bundle.pem"
-    authority = given.ca or default_directory()
+    authority = args.ca or default_directory()
     make_bundle(directory, authority, bundle)
     if not config:
         config = str(folder / "presets.toml")
@@ -220,19 +220,19 @@ class Proxy:
             "recording-misses": "nearest",   # and all of them are this user's
             "access-log": self._log, "access-log-format": "json"}
         self._listener = Listener(where, token)
-        given = [f"--{name}={value}" for name, value in flags.items()]
+        options = [f"--{name}={value}" for name, value in flags.items()]
         environ = {variable_name("user"): "run", variable_name("password"): password,
                    variable_name("admin_token"): token}
-        self._given = given, {**os.environ, **environ}, config
+        self._options = options, {**os.environ, **environ}, config
         self._tail: BinaryIO | None = None
         self._begun = b""                    # of a line
-        self._serving = Serving([*(["-c", config] if config else []), *given], environ,
-                                folder / "errors")
+        self._serving = Serving([*(["-c", config] if config else []), *options],
+                                environ, folder / "errors")
         self.url = f"http://run:{password}@127.0.0.1:{self._serving.port}"
 
     def redaction(self) -> Redaction:
         """Its configuration's settings, for sessions of other programs."""
-        config = load(*self._given)
+        config = load(*self._options)
         return Redaction(
             fields=config.redact_fields + config.recording_redact_fields,
             query=config.redact_query + config.recording_redact_query,
@@ -241,9 +241,9 @@ class Proxy:
 
     def switch(self, **state: str) -> None:
         """Has mode, session or answers come into force. Raises NotReady."""
-        found = self._settled("mode?" + urlencode(state))
-        if found["errors"]:
-            raise NotReady("; ".join(found["errors"]))
+        answer = self._settled("mode?" + urlencode(state))
+        if answer["errors"]:
+            raise NotReady("; ".join(answer["errors"]))
 
     def settle(self) -> None:
         """Has the ended exchanges logged, and recorded. Raises NotReady."""
@@ -253,27 +253,28 @@ class Proxy:
         until = time.monotonic() + START_S
         while True:
             try:
-                found = self._listener.read("POST", f"/{path}", "unanswered")
+                answer = self._listener.read("POST", f"/{path}", "unanswered")
             except Unanswered as error:
                 raise NotReady(
                     f"the proxy has ended: {self._serving.text.strip()}"
                     if self._serving.has_ended else str(error)) from None
-            if not found["unanswered"] or time.monotonic() > until:
+            if not answer["unanswered"] or time.monotonic() > until:
                 break
-        if found["unanswered"]:
+        if answer["unanswered"]:
             raise NotReady(f"no answer in {START_S:g} s: "
-                           + ", ".join(found["unanswered"]))
-        return found
+                           + ", ".join(answer["unanswered"]))
+        return answer
 
     def under_way(self, since_us: float) -> int:
         """Requests that have begun since then, and have not ended. Raises NotReady."""
         try:
-            found = self._listener.connections()
+            connections = self._listener.connections()
         except Unanswered as error:
             raise NotReady(str(error)) from None
         now_us = time.time_ns() / 1000
-        return sum(one["kind"] == "request" and now_us - one["age"] * 1e6 >= since_us
-                   for one in found)
+        return sum(entry["kind"] == "request"
+                   and now_us - entry["age"] * 1e6 >= since_us
+                   for entry in connections)
 
     def warnings(self) -> list[str]:
         """The error log's lines about answers that are not recorded."""
@@ -295,17 +296,17 @@ class Proxy:
 
     def misses(self) -> Misses:
         """The last 100 since the session came into force."""
-        found: Misses = {}
+        misses: Misses = {}
         with contextlib.suppress(Unanswered):            # it has ended
-            for one in self._listener.read("GET", "/replays", "misses")["misses"]:
-                found.setdefault(key_of(one["method"], one["url"]), []).append(
+            for miss in self._listener.read("GET", "/replays", "misses")["misses"]:
+                misses.setdefault(key_of(miss["method"], miss["url"]), []).append(
                     "\n    ".join([
-                        one["reason"],
-                        *([f"the nearest is recording {one['nearest']}, "
-                           f"{one['nearest_method']} {one['nearest_url']}"]
-                          if "nearest" in one else []),
-                        *one["differences"]]))
-        return found
+                        miss["reason"],
+                        *([f"the nearest is recording {miss['nearest']}, "
+                           f"{miss['nearest_method']} {miss['nearest_url']}"]
+                          if "nearest" in miss else []),
+                        *miss["differences"]]))
+        return misses
 
     def stop(self) -> Ended:
         died = self._serving.text.strip() if self._serving.has_ended else ""
@@ -315,13 +316,13 @@ class Proxy:
         if self._log.exists():
             lines = [*map(json.loads, self._log.read_text(errors="replace"
                                                           ).splitlines())]
-        missed = [one for one in lines if one["reason"] == "recording_missed"]
+        missed = [line for line in lines if line["reason"] == "recording_missed"]
         if self._tail is not None:
             self._tail.close()
         if self._short is not None:
             self._short.cleanup()
-        return Ended(sum(one["reason"] == "replayed" for one in lines), [
-            f"{one['method']} {url_of(one)}: {why}" for one, why in zip(
+        return Ended(sum(line["reason"] == "replayed" for line in lines), [
+            f"{line['method']} {url_of(line)}: {why}" for line, why in zip(
                 missed, explain(missed, misses), strict=True)], self.warnings(), died)
 
 
@@ -338,8 +339,8 @@ def key_of(method: str, url: str) -> tuple[str, str]:
 def explain(lines: Sequence[Mapping[str, Any]], misses: Misses) -> list[str]:
     """Why these requests of the log were missed: of those that are no longer in
     `misses`, what the log has room for."""
-    told = []
+    reasons = []
     for line in reversed(lines):
         known = misses.get(key_of(line["method"], url_of(line)))
-        told.append(known.pop(0) if known else line.get("hook") or "")
-    return told[::-1]
+        reasons.append(known.pop(0) if known else line.get("hook") or "")
+    return reasons[::-1]

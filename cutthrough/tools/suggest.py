@@ -75,14 +75,14 @@ def run(path: str) -> int:
 
 def suggest(log: LogReader) -> str:
     """The proposal, in TOML that `read_policy` accepts."""
-    seen: dict[Place, Seen] = {}
+    refusals: dict[Place, Seen] = {}
     for line in log:
         if line.reason in DENIED:
             place = Place(line.who, line.host or "", line.port)
-            seen.setdefault(place, Seen()).add(line)
+            refusals.setdefault(place, Seen()).add(line)
     groups: dict[Group, list[tuple[Place, Seen]]] = {}
     skipped: list[tuple[int, str]] = []
-    for place, what in seen.items():
+    for place, what in refusals.items():
         why = _why_not(place, what)
         if why:
             skipped.append((what.count, _comment(place, what, why)))
