@@ -89,13 +89,13 @@ def check_cpus(case: Case) -> Iterator[Finding]:
 
 def check_governor(host: Host, cpus: tuple[int, ...]) -> Iterator[Finding]:
     base = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_{}"
-    found = {host.text(base.format(cpu, "governor")) for cpu in cpus} - {None}
-    if not found:
+    governors = {host.text(base.format(cpu, "governor")) for cpu in cpus} - {None}
+    if not governors:
         return                               # a virtual machine: its host decides
     drivers = {host.text(base.format(cpu, "driver")) for cpu in cpus} - {None}
-    shown = ", ".join(sorted(map(str, found)))
+    shown = ", ".join(sorted(map(str, governors)))
     # With these drivers powersave scales with the load; with others it stays slowest
-    slow = "powersave" in found and not drivers & {"intel_pstate", "amd-pstate-epp"}
+    slow = "powersave" in governors and not drivers & {"intel_pstate", "amd-pstate-epp"}
     yield Finding("CPU governor", "note" if slow else "ok", shown,
                   "schedutil or performance",
                   "cpupower frequency-set -g schedutil" if slow else "")
@@ -133,12 +133,12 @@ def least(host: Host, folders: list[str], name: str) -> int | None:
 
 def cpu_quota(host: Host, folders: list[str]) -> float | None:
     """The number of CPUs that the quota allows; None: all."""
-    found = []
+    quotas = []
     for folder in folders:
         text = (host.text(f"{folder}/cpu.max") or "max").split()
         if text[0].isdigit():
-            found.append(int(text[0]) / int(text[1]))
-    return min(found, default=None)
+            quotas.append(int(text[0]) / int(text[1]))
+    return min(quotas, default=None)
 
 
 def judge_cpu(case: Case, quota: float | None) -> Finding:
@@ -157,12 +157,12 @@ def judge_memory(case: Case, most: int | None) -> Finding:
         return Finding("memory.max", "ok", "no limit")
     config, workers = case.config, case.workers
     fixed = PROCESS_BYTES * (workers + 1) + ring_bytes(case)
-    has_tls = any(one.certificates for one in config.all_listeners)
+    has_tls = any(listener.certificates for listener in config.all_listeners)
     each_bytes = CONNECTION_BYTES + TLS_BYTES * has_tls
     room = max(most - fixed, 0) // each_bytes
-    asked = config.max_connections * workers
-    if config.max_connections_total:
-        asked = min(asked or config.max_connections_total, config.max_connections_total)
+    connections = config.max_connections * workers
+    if total := config.max_connections_total:
+        connections = min(connections or total, total)
     seen = f"{show_bytes(most)}: {room} tunnels at rest"
     each = max(room // (2 * workers), 1)
     set_it = f"max_connections = {each} leaves half of the memory for buffered bytes"
@@ -170,13 +170,13 @@ def judge_memory(case: Case, most: int | None) -> Finding:
         return Finding("memory.max", "fail", seen, f"{show_bytes(2 * fixed)} at least",
                        f"{workers + 1} processes of {show_bytes(PROCESS_BYTES)} do not "
                        "fit: more memory, or fewer workers")
-    if asked > room:
-        return Finding("memory.max", "warn", seen, f"{asked} connections: "
-                       f"{show_bytes(fixed + asked * each_bytes)}", set_it)
-    if not asked:
+    if connections > room:
+        return Finding("memory.max", "warn", seen, f"{connections} connections: "
+                       f"{show_bytes(fixed + connections * each_bytes)}", set_it)
+    if not connections:
         return Finding("memory.max", "note", seen, "max_connections", f"{set_it}; "
                        "without it only nofile limits the kernel's memory for sockets")
-    full = fixed + asked * each_bytes + workers * BLOCK_BYTES
+    full = fixed + connections * each_bytes + workers * BLOCK_BYTES
     verdict: Verdict = "ok" if most >= full else "note"
     return Finding("memory.max", verdict, seen, show_bytes(full),
                    "" if verdict == "ok" else "enough at rest; each worker may buffer "

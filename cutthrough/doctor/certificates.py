@@ -31,7 +31,7 @@ DAY_S = 86400
 
 
 def check_certificates(case: Case) -> Iterator[Finding]:
-    if not any(one.certificates for one in case.config.all_listeners):
+    if not any(listener.certificates for listener in case.config.all_listeners):
         return
     try:
         servers = check_tls(case.config, read_tls_files(case.config))
@@ -45,7 +45,7 @@ def check_certificates(case: Case) -> Iterator[Finding]:
 
 def check_certificates_of_parents(case: Case) -> Iterator[Finding]:
     """Ours, and of each file of authorities the first one to expire."""
-    if not any(one.tls_files for one in case.config.parents):
+    if not any(parent.tls_files for parent in case.config.parents):
         return
     try:
         files = read_parent_files(case.config)
@@ -76,25 +76,25 @@ def judge(about: "Certificate") -> Finding:
 
 def check_authority(case: Case) -> Iterator[Finding]:
     try:
-        found = read_ca_certificate(case.config)
+        authority = read_ca_certificate(case.config)
     except ConfigError as error:
         yield Finding("ca_certificate", "fail", error.reason, "", "correct the file")
         return
-    if found is not None:
+    if authority is not None:
         yield judge_authority(
-            f"ca_certificate {found.path}", found.subject, found.not_after)
+            f"ca_certificate {authority.path}", authority.subject, authority.not_after)
 
 
 def check_interception_authority(case: Case) -> Iterator[Finding]:
     try:
         files = read_interception(case.config)
-        found = authority_expiry(case.config, files)
+        expiries = authority_expiry(case.config, files)
         shown = [*client_certificates(files)]
     except (ConfigError, ImportError, ValueError) as error:
         yield Finding("intercept_ca", "fail", getattr(error, "reason", str(error)), "",
                       "correct the files")
         return
-    for path, not_after in found.items():
+    for path, not_after in expiries.items():
         yield judge_authority(f"intercept_ca {path}", "our authority", not_after)
     yield from map(judge, shown)
 

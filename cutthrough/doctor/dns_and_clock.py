@@ -62,7 +62,8 @@ def check_names(case: Case) -> Iterator[Finding]:
                       "--resolvers ADDRESS; without any, 127.0.0.1 is queried")
         servers = ["127.0.0.1"]
     share = case.config.dns_timeout / max(3, len(servers))
-    yield from judge_servers([(one, ask(one, share)) for one in servers], source)
+    yield from judge_servers(
+        [(server, ask(server, share)) for server in servers], source)
     if resolv.search and resolv.ndots > 1:
         yield Finding(
             "search list", "note", f"{' '.join(resolv.search)} (ndots:{resolv.ndots})",
@@ -148,7 +149,8 @@ def judge_clock(case: Case, synchronised: bool, error_us: int) -> Finding:
                        "synchronised")
     needs = [what for what, is_so in (
         ("users that expire", any(u.expires for u in case.policy.users.values())),
-        ("bytes a day", any(one.bytes_per_day for one in case.policy.limits.values())),
+        ("bytes a day", any(
+            limit.bytes_per_day for limit in case.policy.limits.values())),
     ) if is_so]
     return Finding(
         "clock", "warn" if needs else "note", "not synchronised", "synchronised",

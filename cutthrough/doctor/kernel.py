@@ -64,11 +64,11 @@ def try_epoll() -> None:
 
 
 def try_reuseport() -> None:
-    with socket.socket() as one, socket.socket() as other:
-        for sock in (one, other):
+    with socket.socket() as first, socket.socket() as other:
+        for sock in (first, other):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        one.bind(("127.0.0.1", 0))
-        other.bind(one.getsockname())
+        first.bind(("127.0.0.1", 0))
+        other.bind(first.getsockname())
 
 
 def try_memfd() -> None:
@@ -134,11 +134,11 @@ def check_sysctls(case: Case) -> Iterator[Finding]:
         seen = case.host.sysctl(wanted.key)
         if seen is None:
             continue                         # conntrack is not loaded
-        found = check_sysctl(wanted, seen)
+        finding = check_sysctl(wanted, seen)
         if wanted.key == "net.core.somaxconn" and case.exposed and seen.isdigit() and (
                 int(seen) * 8 < BACKLOG):    # 128, the default before 5.4
-            found = msgspec.structs.replace(found, verdict="warn")
-        yield found
+            finding = msgspec.structs.replace(finding, verdict="warn")
+        yield finding
     yield from check_pipes(case)
     yield from check_file_table(case.host)
     yield from check_tcp_memory(case.host)

@@ -139,10 +139,10 @@ def check_listeners(case: Case) -> Iterator[Finding]:
 
 
 def check_proxy_protocol(config: Config) -> Iterator[Finding]:
-    if not any(one.proxy_protocol for one in config.all_listeners):
+    if not any(listener.proxy_protocol for listener in config.all_listeners):
         return
     senders = [*config.proxy_protocol_from, *(
-        text for one in config.listeners for text in one.proxy_protocol_from)]
+        text for listener in config.listeners for text in listener.proxy_protocol_from)]
     wide = [text for text in senders
             if (network := ipaddress.ip_network(text)).prefixlen
             < (8 if network.version == 4 else 16)]
@@ -161,8 +161,8 @@ def check_proxy_protocol(config: Config) -> Iterator[Finding]:
 def check_ports(case: Case) -> Iterator[Finding]:
     path = "proc/sys/net/ipv4/ip_unprivileged_port_start"
     first = case.host.number(path) or 1024
-    low = sorted({one.address[1] for one in case.config.all_listeners
-                  if 0 < one.address[1] < first})
+    low = sorted({listener.address[1] for listener in case.config.all_listeners
+                  if 0 < listener.address[1] < first})
     if low and not case.host.may(CAP_NET_BIND_SERVICE):
         yield Finding("privileged ports", "warn", ", ".join(map(str, low)),
                       f"{first} and above", "this user may not listen there: the"
@@ -171,10 +171,10 @@ def check_ports(case: Case) -> Iterator[Finding]:
 
 def judge_options(address: str, options: list[SocketOption]) -> Finding:
     wanting = [option for option in options if not option.granted]
-    asked = [option for option in options if option.asked is not None]
-    shown = ", ".join(f"{one.name} {'/'.join(map(str, one.in_force))}"
-                      for one in (wanting or asked))
-    wanted = ", ".join(f"{one.name} {one.asked}" for one in wanting)
+    requested = [option for option in options if option.asked is not None]
+    shown = ", ".join(f"{option.name} {'/'.join(map(str, option.in_force))}"
+                      for option in (wanting or requested))
+    wanted = ", ".join(f"{option.name} {option.asked}" for option in wanting)
     if not wanting:
         return Finding(f"socket {address}", "ok", shown)
     return Finding(f"socket {address}", "note", shown, wanted,

@@ -62,7 +62,7 @@ def _build(query: bytes, flags: int, question: bytes, data: list[bytes]) -> byte
     """The answer; without data, a negative one that must not be cached (RFC 2308)."""
     kind = question[-4:] if data else struct.pack("!HH", SOA, 1)
     counts = (len(data), 0) if data else (0, 1)
-    records = (b"\xc0\x0c" + kind + struct.pack("!IH", 0, len(one)) + one
-               for one in data or [bytes(22)])      # root, root, and five zeros
+    records = (b"\xc0\x0c" + kind + struct.pack("!IH", 0, len(rdata)) + rdata
+               for rdata in data or [bytes(22)])    # root, root, and five zeros
     head = query[:2] + struct.pack("!HHHHH", flags, 1, *counts, 0)
     return b"".join((head, question, *records))

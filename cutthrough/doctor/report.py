@@ -65,15 +65,15 @@ def run(config: Config, policy: Policy, settings: Settings, config_file: str,
         as_json: bool) -> int:
     """Prints the findings; returns the exit status."""
     case = Case(config, policy, settings, config_file, count_workers(config), Host())
-    found = list(examine(case))
-    counts = Counter(finding.verdict for finding in found)
+    findings = list(examine(case))
+    counts = Counter(finding.verdict for finding in findings)
     if as_json:
         print(json.dumps({
-            "findings": msgspec.to_builtins(found),
+            "findings": msgspec.to_builtins(findings),
             **{verdict: counts[verdict] for verdict in COLOURS}}, indent=1))
     else:
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print("\n".join(show(found, coloured)))
+        print("\n".join(show(findings, coloured)))
     return int(bool(counts["fail"]))
 
 
@@ -84,17 +84,17 @@ def examine(case: Case) -> Iterator[Finding]:
                 yield msgspec.structs.replace(finding, section=section)
 
 
-def show(found: list[Finding], coloured: bool = False) -> Iterator[str]:
-    wide = max(len(finding.name) for finding in found)
-    for i, finding in enumerate(found):
-        if not i or finding.section != found[i - 1].section:
+def show(findings: list[Finding], coloured: bool = False) -> Iterator[str]:
+    wide = max(len(finding.name) for finding in findings)
+    for i, finding in enumerate(findings):
+        if not i or finding.section != findings[i - 1].section:
             yield f"\n{finding.section}" if i else finding.section
         yield show_line(finding, wide, coloured)
         if finding.verdict != "ok" and finding.advice:
             yield from show_advice(finding.advice)
-    if any("sysctl -w" in finding.advice for finding in found):
+    if any("sysctl -w" in finding.advice for finding in findings):
         yield f"\n{APPLY}"
-    counts = Counter(finding.verdict for finding in found)
+    counts = Counter(finding.verdict for finding in findings)
     yield "\n" + ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS)
 
 

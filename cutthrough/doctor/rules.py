@@ -20,8 +20,8 @@ def check_policy(case: Case) -> Iterator[Finding]:
         yield Finding("policy", "ok", f"none: {where}" + (
             "" if ports is None else f", CONNECT to {', '.join(map(str, ports))}"))
     else:
-        found = [*check_groups(case), *check_rules(case)]
-        yield from found or [Finding(
+        findings = [*check_groups(case), *check_rules(case)]
+        yield from findings or [Finding(
             "policy", "ok",
             f"{policy.source}: {len(policy.rules)} rules, "
             f"{len(policy.users)} users")]
@@ -44,7 +44,7 @@ def judge_strangers(case: Case, where: str, names: Sequence[str], verdict: Verdi
                     ) -> Iterator[Finding]:
     """Any name may be that of a client certificate, if a listener asks for one."""
     strangers = sorted(set(names) - names_of(case))
-    if strangers and any(one.client_ca for one in case.config.all_listeners):
+    if strangers and any(listener.client_ca for listener in case.config.all_listeners):
         yield Finding(where, "note", f"no user {_some(strangers)}", "",
                       "correct the name, unless a client certificate has it")
     elif strangers:

@@ -14,8 +14,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def check_sources(case: Case) -> Iterator[Finding]:
     for row in case.config.sources:
-        found = list(check_source(row, case))
-        yield from found or [
+        findings = list(check_source(row, case))
+        yield from findings or [
             Finding(f"source {row.name}", "ok", "can be used by this process")]
 
 

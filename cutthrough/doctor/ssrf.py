@@ -85,20 +85,20 @@ def run(config: Config, policy: Policy, user: str, host_network: bool = False) -
     result = (f"not tested: {', '.join(routed)} would be dialled, and has a route"
             if routed else rebound or "only checked addresses were dialled")
     print(f"rebinding, first answer: {result}")
-    return int(bool(rebound) or any(one.column == "passed" for one in results))
+    return int(bool(rebound) or any(row.column == "passed" for row in results))
 
 
 def routed_answers() -> list[str]:
     """The first addresses of rebinding names that this network has a route to. The name
     server must not answer with them."""
-    found = []
-    for text in {text for one in disguises() for text in one.first}:
+    addresses = []
+    for text in {text for disguise in disguises() for text in disguise.first}:
         family = socket.AF_INET6 if ":" in text else socket.AF_INET
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as (
                 probe):
             probe.connect((text, 9))        # UDP: looks up the route, sends nothing
-            found.append(text)
-    return sorted(found)
+            addresses.append(text)
+    return sorted(addresses)
 
 
 async def examine(config: Config, policy: Policy, user: str,
@@ -109,20 +109,21 @@ async def examine(config: Config, policy: Policy, user: str,
     """
     tried = [*disguises(), *_own()]
     if routed:
-        tried = [one._replace(zone=one.zone[-1:]) for one in tried]
-    zone = {str(_host_of(one)): one.zone for one in tried if one.zone}
+        tried = [disguise._replace(zone=disguise.zone[-1:]) for disguise in tried]
+    zone = {str(_host_of(disguise)): disguise.zone
+            for disguise in tried if disguise.zone}
     async with _name_server(zone) as names, _canary() as canary:
         config, policy, caller, password = _prepare(config, policy, user, names)
         async with Embedded(config, policy) as proxy:
             doctor = _Doctor(DryRun(config, policy), caller, password, proxy.port)
             rebound = await doctor.rebind(
-                [one for one in tried if one.kind == "rebinding" and not routed],
-                canary)
+                [disguise for disguise in tried
+                 if disguise.kind == "rebinding" and not routed], canary)
             # The answers have a TTL of zero, and are cached for the minimum
             await asyncio.sleep(MIN_TTL + 0.1)
             results = await asyncio.gather(*(
-                doctor.try_one(one, method)
-                for one in tried for method in ("CONNECT", "GET")))
+                doctor.try_one(disguise, method)
+                for disguise in tried for method in ("CONNECT", "GET")))
             return list(results), rebound
 
 
@@ -154,38 +155,38 @@ class _Doctor:
     async def rebind(self, tried: list[Disguise], canary: "_Canary") -> str:
         """Requests names whose answer changes while the first address is dialled."""
         replies = await asyncio.gather(*(
-            self.ask(method, one.host, canary.port)
-            for one in tried for method in ("CONNECT", "GET")))
+            self.ask(method, disguise.host, canary.port)
+            for disguise in tried for method in ("CONNECT", "GET")))
         passed = [str(reply) for reply in replies if reply.status < 300]
         if canary.callers:
             passed.append(f"{canary.callers} connections to a loopback address")
         return ", ".join(passed)
 
-    async def try_one(self, one: Disguise, method: str) -> Result:
+    async def try_one(self, disguise: Disguise, method: str) -> Result:
         port = 443 if method == "CONNECT" else 80
-        expected = self.expect(one, method, port)
+        expected = self.expect(disguise, method, port)
         if OK in expected:
-            return Result(one, method, "opened")
-        reply = await self.ask(method, one.host, port)
+            return Result(disguise, method, "opened")
+        reply = await self.ask(method, disguise.host, port)
         if reply.status == 400:
-            return Result(one, method, "400", reply)
+            return Result(disguise, method, "400", reply)
         if reply.status == 403 and reply.reason in expected:
-            return Result(one, method, "403", reply)
-        return Result(one, method, "passed", reply)
+            return Result(disguise, method, "403", reply)
+        return Result(disguise, method, "passed", reply)
 
-    def expect(self, one: Disguise, method: str, port: int) -> set[str]:
+    def expect(self, disguise: Disguise, method: str, port: int) -> set[str]:
         """The correct outcomes by the rules; "ok" if the rules allow the address."""
-        host = _host_of(one)
-        if not one.address or host is None:
+        host = _host_of(disguise)
+        if not disguise.address or host is None:
             return set()                    # only a 400 is correct
-        asked = (self.caller, method, host, port)
-        by_name = self.judge.judge_name(*asked)
+        request = (self.caller, method, host, port)
+        by_name = self.judge.judge_name(*request)
         if by_name.outcome != OK:
             return {by_name.outcome}
-        addresses = one.zone[-1] if one.zone else (one.address,)
-        if one.kind == "localhost":
+        addresses = disguise.zone[-1] if disguise.zone else (disguise.address,)
+        if disguise.kind == "localhost":
             addresses = ("127.0.0.1", "::1")
-        outcomes = {self.judge.judge_address(*asked, address).outcome
+        outcomes = {self.judge.judge_address(*request, address).outcome
                     for address in addresses}
         if self.judge.snapshot.hook is not None and OK not in outcomes:
             outcomes.add("destination_denied")
@@ -207,9 +208,9 @@ class _Doctor:
         return Reply(int(reply[9:12]), reason[1].decode() if reason else "")
 
 
-def _host_of(one: Disguise) -> str | None:
+def _host_of(disguise: Disguise) -> str | None:
     """The host in the canonical form of the proxy."""
-    read = read_target("CONNECT", f"{one.host}:443")
+    read = read_target("CONNECT", f"{disguise.host}:443")
     return None if isinstance(read, str) else read[0]
 
 
@@ -249,17 +250,19 @@ async def _name_server(
 def show(results: list[Result]) -> list[str]:
     """A table by kind, the reasons, and a line for each disguise that passed."""
     table: dict[str, Counter[str]] = {}
-    for one in results:
-        for kind in (one.disguise.kind, "total"):
+    for result in results:
+        for kind in (result.disguise.kind, "total"):
             row = table.setdefault(kind, Counter())
-            row.update((one.column,) if one.column == "opened" else
-                       (one.column, "tried"))
+            row.update((result.column,) if result.column == "opened" else
+                       (result.column, "tried"))
     table["total"] = table.pop("total")
     lines = [f"{'':<14}" + "".join(f"{name:>8}" for name in COLUMNS)]
     lines += [f"{kind:<14}" + "".join(f"{row[name]:>8}" for name in COLUMNS)
               for kind, row in table.items()]
-    reasons = Counter(str(one.reply) for one in results if one.reply is not None)
+    reasons = Counter(
+        str(result.reply) for result in results if result.reply is not None)
     lines += [f"{count:>8}  {text}" for text, count in reasons.most_common()]
-    lines += [f"PASSED  {one.method} {one.disguise.host} ({one.disguise.address}): "
-              f"{one.reply}" for one in results if one.column == "passed"]
+    lines += [f"PASSED  {result.method} {result.disguise.host} "
+              f"({result.disguise.address}): {result.reply}"
+              for result in results if result.column == "passed"]
     return lines

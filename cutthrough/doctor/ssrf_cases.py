@@ -39,16 +39,16 @@ class Disguise(NamedTuple):
 
 def disguises() -> list[Disguise]:
     """All of them."""
-    made = [Disguise("plain", text, text) for text in V4_PLAIN]
-    made += [Disguise("plain IPv6", f"[{text}]", text) for text in V6_PLAIN]
-    made += [Disguise(kind, host, text) for text in NUMBERED
-             for kind, host in numbers(text)]
-    made += [Disguise(kind, f"[{host}]", host.lower()) for text in V4
-             for kind, host in embeddings(text)]
-    made.append(Disguise("zone", "[::1%25lo]", "::1"))       # RFC 6874
-    made += names()
-    made += [Disguise("unreadable", host, "") for host in UNREADABLE]
-    return made
+    cases = [Disguise("plain", text, text) for text in V4_PLAIN]
+    cases += [Disguise("plain IPv6", f"[{text}]", text) for text in V6_PLAIN]
+    cases += [Disguise(kind, host, text) for text in NUMBERED
+              for kind, host in numbers(text)]
+    cases += [Disguise(kind, f"[{host}]", host.lower()) for text in V4
+              for kind, host in embeddings(text)]
+    cases.append(Disguise("zone", "[::1%25lo]", "::1"))      # RFC 6874
+    cases += names()
+    cases += [Disguise("unreadable", host, "") for host in UNREADABLE]
+    return cases
 
 
 def numbers(text: str) -> Iterator[tuple[str, str]]:
@@ -87,18 +87,18 @@ def embeddings(text: str) -> Iterator[tuple[str, str]]:
 
 def names() -> list[Disguise]:
     """Names with forbidden addresses, at the first query or only at the second."""
-    made = [Disguise("localhost", host, "127.0.0.1")
-            for host in ("localhost", "LOCALHOST", "localhost.", "a.localhost")]
+    cases = [Disguise("localhost", host, "127.0.0.1")
+             for host in ("localhost", "LOCALHOST", "localhost.", "a.localhost")]
     for i, text in enumerate((*V4, *V6_PLAIN)):
-        made.append(Disguise("name", f"n{i}.{ZONE}", text, ((text,),)))
+        cases.append(Disguise("name", f"n{i}.{ZONE}", text, ((text,),)))
     for i, (_, text) in enumerate(embeddings(V4[0])):
-        made.append(Disguise("name", f"e{i}.{ZONE}", text, ((text.lower(),),)))
-    made.append(Disguise("name", f"TWO.{ZONE}.", V4[0], ((V4[0], V4[2]),)))
+        cases.append(Disguise("name", f"e{i}.{ZONE}", text, ((text.lower(),),)))
+    cases.append(Disguise("name", f"TWO.{ZONE}.", V4[0], ((V4[0], V4[2]),)))
     for i, text in enumerate(("127.0.0.1", "169.254.169.254", "10.0.0.1", "::1",
                               "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe")):
-        made.append(Disguise("rebinding", f"r{i}.{ZONE}", text,
-                             ((NOWHERE, "192.0.2.1"), (text,))))
-    return made
+        cases.append(Disguise("rebinding", f"r{i}.{ZONE}", text,
+                              ((NOWHERE, "192.0.2.1"), (text,))))
+    return cases
 
 
 # Some parsers read these as addresses, others do not: only a 400 is correct.

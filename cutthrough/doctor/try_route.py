@@ -31,16 +31,16 @@ EVENTS = 1024
 DETAILS = re.compile(rb'details="(\w+)"')
 
 TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "resolved": lambda one: f"resolved: {one['addresses']} found",
-    "parent": lambda one: f"through {one['name']}",
-    "secured": lambda one: "TLS handshake done",
-    "dialled": lambda one: "connected",
-    "not dialled": lambda one: f"not connected: {one.get('error', 'no address')}",
-    "up": lambda one: f"sent {one['bytes']} bytes",
-    "answer": lambda one: f"answered: {one['bytes']} bytes",
-    "deadline": lambda one: f"deadline: {one['state']}",
-    "parent lost": lambda one: (
-        f"failed: {one['reason']} {one['status'] or ''}".rstrip()),
+    "resolved": lambda event: f"resolved: {event['addresses']} found",
+    "parent": lambda event: f"through {event['name']}",
+    "secured": lambda event: "TLS handshake done",
+    "dialled": lambda event: "connected",
+    "not dialled": lambda event: f"not connected: {event.get('error', 'no address')}",
+    "up": lambda event: f"sent {event['bytes']} bytes",
+    "answer": lambda event: f"answered: {event['bytes']} bytes",
+    "deadline": lambda event: f"deadline: {event['state']}",
+    "parent lost": lambda event: (
+        f"failed: {event['reason']} {event['status'] or ''}".rstrip()),
 }
 
 
@@ -92,8 +92,8 @@ async def attempt(config: Config, policy: Policy, target: str, user: str = "",
     config = msgspec.structs.replace(
         config, proxy_protocol=(("127.0.0.1", 0),),
         proxy_protocol_from=("127.0.0.1/32",), flight_recorder=EVENTS,
-        parents=tuple(msgspec.structs.replace(one, standby=0)
-                      for one in config.parents))
+        parents=tuple(msgspec.structs.replace(parent, standby=0)
+                      for parent in config.parents))
     result = Trial(target=target, user=caller.user, client=caller.client)
     async with Embedded(config, policy) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
@@ -129,12 +129,12 @@ def connect(target: str, user: str, password: str) -> bytes:
 
 def take_events(result: Trial, about: dict[str, Any]) -> None:
     events = about.get("events", [])
-    since = next((one["ms"] for one in events if one["event"] == "read"), 0.0)
-    for one in events:
-        if one["event"] in TEXTS and one["ms"] >= since:
+    since = next((event["ms"] for event in events if event["event"] == "read"), 0.0)
+    for event in events:
+        if event["event"] in TEXTS and event["ms"] >= since:
             result.steps.append(Step(
-                round(one["ms"] - since, 3), TEXTS[one["event"]](one)))
-    through = [one["name"] for one in events if one["event"] == "parent"]
+                round(event["ms"] - since, 3), TEXTS[event["event"]](event)))
+    through = [event["name"] for event in events if event["event"] == "parent"]
     result.parent = through[-1] if through else ""
     result.peer = about.get("peer") or ""
 
@@ -142,7 +142,7 @@ def take_events(result: Trial, about: dict[str, Any]) -> None:
 def show(result: Trial) -> list[str]:
     lines = [f"request  CONNECT {result.target}", f"user     {result.user}",
              f"client   {result.client}"]
-    lines += [f"{one.ms:10.1f} ms  {one.text}" for one in result.steps]
+    lines += [f"{step.ms:10.1f} ms  {step.text}" for step in result.steps]
     way = f"through {result.parent}" if result.parent else "direct"
     verdict = (f"connected  {way}" if result.outcome == OK
                else f"refused {result.status}  {result.outcome}")
