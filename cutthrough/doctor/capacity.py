@@ -50,18 +50,18 @@ def check_nofile(case: Case) -> Finding:
 def judge_nofile(case: Case, hard: int, soft: int) -> Finding:
     most = case.config.max_connections
     room = max((hard - RESERVED_FDS) // 2, 16)
-    seen = f"{hard} (soft {soft}, raised): {room} connections a worker"
+    state = f"{hard} (soft {soft}, raised): {room} connections a worker"
     advice = f"LimitNOFILE={NOFILE} in the unit, tuning/limits.conf for a login"
     if most and 2 * most + RESERVED_FDS > hard:
-        return Finding("nofile", "warn", seen, f"{2 * most + RESERVED_FDS} for "
+        return Finding("nofile", "warn", state, f"{2 * most + RESERVED_FDS} for "
                        f"max_connections = {most}", advice)
     total = case.config.max_connections_total
     if total > room * case.workers:
-        return Finding("nofile", "warn", seen, "max_connections_total = "
+        return Finding("nofile", "warn", state, "max_connections_total = "
                        f"{total} over {case.workers} workers", advice)
     if hard >= NOFILE or most or total:
-        return Finding("nofile", "ok", seen, str(NOFILE) if not most else "")
-    return Finding("nofile", "warn" if hard < 4096 else "note", seen, str(NOFILE),
+        return Finding("nofile", "ok", state, str(NOFILE) if not most else "")
+    return Finding("nofile", "warn" if hard < 4096 else "note", state, str(NOFILE),
                    advice)
 
 
@@ -163,22 +163,22 @@ def judge_memory(case: Case, most: int | None) -> Finding:
     connections = config.max_connections * workers
     if total := config.max_connections_total:
         connections = min(connections or total, total)
-    seen = f"{show_bytes(most)}: {room} tunnels at rest"
+    state = f"{show_bytes(most)}: {room} tunnels at rest"
     each = max(room // (2 * workers), 1)
     set_it = f"max_connections = {each} leaves half of the memory for buffered bytes"
     if room == 0:
-        return Finding("memory.max", "fail", seen, f"{show_bytes(2 * fixed)} at least",
+        return Finding("memory.max", "fail", state, f"{show_bytes(2 * fixed)} at least",
                        f"{workers + 1} processes of {show_bytes(PROCESS_BYTES)} do not "
                        "fit: more memory, or fewer workers")
     if connections > room:
-        return Finding("memory.max", "warn", seen, f"{connections} connections: "
+        return Finding("memory.max", "warn", state, f"{connections} connections: "
                        f"{show_bytes(fixed + connections * each_bytes)}", set_it)
     if not connections:
-        return Finding("memory.max", "note", seen, "max_connections", f"{set_it}; "
+        return Finding("memory.max", "note", state, "max_connections", f"{set_it}; "
                        "without it only nofile limits the kernel's memory for sockets")
     full = fixed + connections * each_bytes + workers * BLOCK_BYTES
     verdict: Verdict = "ok" if most >= full else "note"
-    return Finding("memory.max", verdict, seen, show_bytes(full),
+    return Finding("memory.max", verdict, state, show_bytes(full),
                    "" if verdict == "ok" else "enough at rest; each worker may buffer "
                    f"{show_bytes(BLOCK_BYTES)} more for clients that read slowly")
 
@@ -196,10 +196,10 @@ def ring_bytes(case: Case) -> int:
 def judge_processes(case: Case, most: int | None) -> Finding:
     need = 1 + case.workers * (1 + case.config.auth_threads + OTHER_THREADS)
     need += case.workers + 1                 # a reload or an upgrade doubles them
-    seen = "no limit" if most is None else str(most)
+    state = "no limit" if most is None else str(most)
     if most is None or most >= need:
-        return Finding("pids.max", "ok", seen, f"{need}, threads included")
-    return Finding("pids.max", "fail", seen, f"{need}, threads included",
+        return Finding("pids.max", "ok", state, f"{need}, threads included")
+    return Finding("pids.max", "fail", state, f"{need}, threads included",
                    f"TasksMax={need * 2} in the unit, --pids-limit {need * 2}, or "
                    "fewer workers")
 

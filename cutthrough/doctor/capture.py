@@ -98,13 +98,13 @@ def check_room_for_captures(bound: int, path: str, folder: str) -> Finding:
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     size = os.path.getsize(path) if os.path.isfile(path) else 0
-    seen = f"{free // MIB} MiB free"
+    state = f"{free // MIB} MiB free"
     if not bound:
-        return Finding(ROOM, "warn", f"{seen}, and no bound", "a bound of bytes",
+        return Finding(ROOM, "warn", f"{state}, and no bound", "a bound of bytes",
                        "set capture_bytes: a full disk loses captured requests, and "
                        "whatever else is written there")
     wanted = max(bound - size, 0) + MOST_WAL_BYTES
-    return Finding(ROOM, "warn" if free < wanted else "ok", seen,
+    return Finding(ROOM, "warn" if free < wanted else "ok", state,
                    f"{-(-wanted // MIB)} MiB", "lower capture_bytes, or use a larger "
                    "disk: on a full one captured requests are dropped and counted"
                    if free < wanted else "")

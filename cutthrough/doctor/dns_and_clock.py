@@ -86,7 +86,7 @@ def judge_servers(replies: list[tuple[str, Reply]], source: str) -> Iterator[Fin
     for server, (problem, seconds) in replies:
         name = f"name server {server}"
         wanted = f"an answer within {SLOW_S * 1000:g} ms"
-        seen = f"{problem} in {seconds * 1000:.0f} ms"
+        state = f"{problem} in {seconds * 1000:.0f} ms"
         verdict: Verdict = "ok" if seconds < SLOW_S else "note"
         advice = "" if verdict == "ok" else "slow: each new name waits for it"
         if problem not in GOOD_RCODES:
@@ -94,7 +94,7 @@ def judge_servers(replies: list[tuple[str, Reply]], source: str) -> Iterator[Fin
             advice = (f"remove it from {source}: each name waits for it first"
                       if answering else "no name server answers, so no name resolves: "
                       f"try dig @{server} {ASKED}; check the firewall and {source}")
-        yield Finding(name, verdict, seen, wanted, advice)
+        yield Finding(name, verdict, state, wanted, advice)
 
 
 def ask(server: str, seconds: float, port: int = 53) -> Reply:

@@ -131,12 +131,12 @@ def try_splice() -> int:
 
 def check_sysctls(case: Case) -> Iterator[Finding]:
     for wanted in SYSCTLS:
-        seen = case.host.sysctl(wanted.key)
-        if seen is None:
+        value = case.host.sysctl(wanted.key)
+        if value is None:
             continue                         # conntrack is not loaded
-        finding = check_sysctl(wanted, seen)
-        if wanted.key == "net.core.somaxconn" and case.exposed and seen.isdigit() and (
-                int(seen) * 8 < BACKLOG):    # 128, the default before 5.4
+        finding = check_sysctl(wanted, value)
+        if wanted.key == "net.core.somaxconn" and case.exposed and value.isdigit() and (
+                int(value) * 8 < BACKLOG):   # 128, the default before 5.4
             finding = msgspec.structs.replace(finding, verdict="warn")
         yield finding
     yield from check_pipes(case)
@@ -146,11 +146,11 @@ def check_sysctls(case: Case) -> Iterator[Finding]:
     yield check_keepalive(case)
 
 
-def check_sysctl(wanted: Sysctl, seen: str) -> Finding:
-    if suffices(wanted, seen):
-        return Finding(wanted.key, "ok", seen, wanted.value)
-    return Finding(wanted.key, "note", seen, wanted.value,
-                   f"sysctl -w {wanted.key}='{widest(wanted, seen)}'  # {wanted.why}")
+def check_sysctl(wanted: Sysctl, value: str) -> Finding:
+    if suffices(wanted, value):
+        return Finding(wanted.key, "ok", value, wanted.value)
+    return Finding(wanted.key, "note", value, wanted.value,
+                   f"sysctl -w {wanted.key}='{widest(wanted, value)}'  # {wanted.why}")
 
 
 def check_pipes(case: Case) -> Iterator[Finding]:
@@ -163,12 +163,12 @@ def check_pipes(case: Case) -> Iterator[Finding]:
     count = bound * PAGE // PIPE_BYTES
     privileged = case.host.may(CAP_SYS_ADMIN, CAP_SYS_RESOURCE)     # pipe(7)
     most = case.workers * PIPES
-    seen = "no limit" if not bound else f"{count} of 1 MiB"
+    state = "no limit" if not bound else f"{count} of 1 MiB"
     if bound and privileged:
-        seen = f"no limit for this user, {count} of 1 MiB for others"
+        state = f"no limit for this user, {count} of 1 MiB for others"
     enough = not bound or privileged or count >= most
     yield Finding(
-        "splice pipes", "ok" if enough else "note", seen, f"{most}, at most",
+        "splice pipes", "ok" if enough else "note", state, f"{most}, at most",
         "" if enough else "sysctl -w fs.pipe-user-pages-soft="
         f"{max(262144, most * PIPE_BYTES // PAGE)}  # beyond {count} bulk tunnels at "
         "a time, bytes are copied")

@@ -44,15 +44,15 @@ def check_speed(case: Case) -> Iterator[Finding]:
 
 
 def judge_build(mode: str, flags: str, compiler: str, optimised: bool) -> Finding:
-    seen = f"{mode}, {flags or 'default flags'}, {compiler}"
+    state = f"{mode}, {flags or 'default flags'}, {compiler}"
     fast = "release or native"
     if mode in SLOW_BUILDS:
         return Finding("build", "warn", f"{mode}: {SLOW_BUILDS[mode]}", fast,
                        "make build, or install the wheel")
     if not optimised:
-        return Finding("build", "warn", f"{seen}, not optimised", fast,
+        return Finding("build", "warn", f"{state}, not optimised", fast,
                        "build without -O0 in CFLAGS")
-    return Finding("build", "ok", seen, fast)
+    return Finding("build", "ok", state, fast)
 
 
 def check_interpreter() -> Finding:
@@ -63,11 +63,11 @@ def check_interpreter() -> Finding:
         ("a debug build", hasattr(sys, "gettotalrefcount")),
         ("tracing", sys.gettrace() is not None),
     ) if is_so]
-    seen = f"Python {platform.python_version()}"
+    state = f"Python {platform.python_version()}"
     if switches:
-        return Finding("interpreter", "warn", f"{seen}, {', '.join(switches)}", "plain",
-                       "unset the variables for debugging")
-    return Finding("interpreter", "ok", seen)
+        return Finding("interpreter", "warn", f"{state}, {', '.join(switches)}",
+                       "plain", "unset the variables for debugging")
+    return Finding("interpreter", "ok", state)
 
 
 def check_libssl(case: Case) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def check_admin(case: Case) -> Iterator[Finding]:
     if config.admin == "off":
         return
     token = "with" if config.admin_token else "without"
-    seen = f"{config.admin}, {token} token"
+    state = f"{config.admin}, {token} token"
     name = "admin listener"
     if config.admin.startswith("unix:"):
         folder = os.path.dirname(config.admin.removeprefix("unix:"))
@@ -195,14 +195,14 @@ def check_admin(case: Case) -> Iterator[Finding]:
             yield Finding(name, "fail", f"no directory {folder}", "", f"mkdir {folder}"
                           ", or RuntimeDirectory= in the unit")
         else:
-            yield Finding(name, "ok", seen, "mode 660 of its owner and group")
+            yield Finding(name, "ok", state, "mode 660 of its owner and group")
     elif config.admin_exposed:
-        yield Finding(name, "warn", seen, "loopback or a unix socket",
+        yield Finding(name, "warn", state, "loopback or a unix socket",
                       "every host that reaches it sees users and destinations: let the "
                       f"firewall close port {split_address(config.admin)[1]} to all but"
                       " Prometheus")
     else:
-        yield Finding(name, "ok", seen)
+        yield Finding(name, "ok", state)
 
 
 # Files
@@ -246,19 +246,19 @@ def judge_file(path: str, name: str, secret: bool) -> Iterator[Finding]:
         return
     if not stat.S_ISREG(mode):
         return                               # /dev/fd/3: a pipe of the parent process
-    seen = f"{path}, mode {stat.S_IMODE(mode):03o}"
+    state = f"{path}, mode {stat.S_IMODE(mode):03o}"
     if mode & stat.S_IWOTH:
-        yield Finding(name, "fail", seen, "written by its owner only", f"chmod o-w "
+        yield Finding(name, "fail", state, "written by its owner only", f"chmod o-w "
                       f"{path}  # every user of this host can change it")
     elif above & stat.S_IWOTH and not above & stat.S_ISVTX:
         yield Finding(name, "fail", f"{os.path.dirname(os.path.abspath(path))}, mode "
                       f"{stat.S_IMODE(above):03o}", "written by its owner only",
                       "every user of this host can replace the file: chmod o-w")
     elif secret and mode & stat.S_IROTH:
-        yield Finding(name, "warn", seen, "not read by others", f"chmod o-r {path}  # "
+        yield Finding(name, "warn", state, "not read by others", f"chmod o-r {path}  # "
                       "it contains a secret")
     else:
-        yield Finding(name, "ok", seen)
+        yield Finding(name, "ok", state)
 
 
 def check_log(text: str) -> Iterator[Finding]:

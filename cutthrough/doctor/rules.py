@@ -59,14 +59,14 @@ def check_groups(case: Case) -> Iterator[Finding]:
 
 def check_rules(case: Case) -> Iterator[Finding]:
     policy = case.policy
-    seen: dict[tuple[object, ...], Rule] = {}
+    by_conditions: dict[tuple[object, ...], Rule] = {}
     for number, rule in enumerate(policy.rules, 1):
         where = rule.source or f"rule {number}"
         alike = tuple(getattr(rule, name) for name in CONDITIONS)
-        if alike in seen:
+        if alike in by_conditions:
             yield Finding(where, "warn", "cannot match", "", "it has the conditions "
-                          f"of {seen[alike].source}: remove one of them")
-        seen.setdefault(alike, rule)
+                          f"of {by_conditions[alike].source}: remove one of them")
+        by_conditions.setdefault(alike, rule)
         yield from judge_strangers(case, where, rule.users, "warn")
         behind = len(policy.rules) - number
         if behind and not any(getattr(rule, name) for name in CONDITIONS):

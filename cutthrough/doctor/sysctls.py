@@ -44,8 +44,8 @@ SYSCTLS = (
 )
 
 
-def suffices(wanted: Sysctl, seen: str) -> bool:
-    have, want = _numbers(seen), _numbers(wanted.value)
+def suffices(wanted: Sysctl, value: str) -> bool:
+    have, want = _numbers(value), _numbers(wanted.value)
     if len(have) != len(want):
         return False
     if wanted.key == "fs.pipe-user-pages-soft" and have == [0]:
@@ -59,9 +59,9 @@ def suffices(wanted: Sysctl, seen: str) -> bool:
     return have[-1] >= want[-1]
 
 
-def widest(wanted: Sysctl, seen: str) -> str:
+def widest(wanted: Sysctl, value: str) -> str:
     """The value to set, as in tuning/apply: no part of it is worse than the current."""
-    have, want = _numbers(seen), _numbers(wanted.value)
+    have, want = _numbers(value), _numbers(wanted.value)
     if len(have) != len(want) or len(want) == 1:
         return wanted.value
     if len(want) == 2:
