@@ -56,7 +56,8 @@ def main(words: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     sys.stdout.buffer.write(encode_key(key) + b"".join(
-        one.public_bytes(serialization.Encoding.PEM) for one in certificates))
+        certificate.public_bytes(serialization.Encoding.PEM)
+        for certificate in certificates))
     return 0
 
 

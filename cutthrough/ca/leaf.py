@@ -106,7 +106,7 @@ def make_leaf(authority: Authority, names: Sequence[Name],
     if not 1 <= days <= LEAF_DAYS:
         raise AuthorityError(f"a certificate is valid for 1 to {LEAF_DAYS} days")
     constraints = constraints_of(issuer)
-    if refused := [one for one in names if not is_permitted(one, constraints)]:
+    if refused := [name for name in names if not is_permitted(name, constraints)]:
         raise AuthorityError("the authority's constraints do not permit "
                              + show_names(refused))
     if now >= issuer.not_valid_after_utc:
@@ -138,9 +138,9 @@ def make_leaf(authority: Authority, names: Sequence[Name],
 def _subject(names: Sequence[Name]) -> x509.Name:
     """The first host name that fits, for people: clients read the other names. Not an
     address: OpenSSL compares it with the constraints of host names."""
-    for one in names:
-        if isinstance(one, x509.DNSName) and len(one.value) <= MOST_COMMON_NAME:
-            return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one.value)])
+    for name in names:
+        if isinstance(name, x509.DNSName) and len(name.value) <= MOST_COMMON_NAME:
+            return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name.value)])
     return x509.Name([])
 
 

@@ -51,19 +51,19 @@ def copy_names(certificate: x509.Certificate) -> list[Name]:
     host name: another party has written them. Raises AuthorityError if none is left.
     """
     try:
-        found = certificate.extensions.get_extension_for_class(
+        general_names = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, x509.DuplicateExtension,
             x509.UnsupportedGeneralNameType, ValueError) as error:
         raise AuthorityError(f"the certificate has no readable names: {error}"
                              ) from None
     names: list[Name] = []
-    for one in found:
-        if isinstance(one, x509.IPAddress):
-            names.append(one)
-        elif isinstance(one, x509.DNSName):
+    for general_name in general_names:
+        if isinstance(general_name, x509.IPAddress):
+            names.append(general_name)
+        elif isinstance(general_name, x509.DNSName):
             with contextlib.suppress(AuthorityError):
-                name = read_name(one.value)
+                name = read_name(general_name.value)
                 if isinstance(name, x509.DNSName):
                     names.append(name)
     if not names:
@@ -82,10 +82,10 @@ def build_constraints(texts: Sequence[str]) -> x509.NameConstraints | None:
     if not permitted:
         return None
     excluded: list[x509.GeneralName] = []
-    if not any(isinstance(one, x509.DNSName) for one in permitted):
+    if not any(isinstance(subtree, x509.DNSName) for subtree in permitted):
         excluded.append(x509.DNSName(""))    # matches every name
-    versions = {one.value.version for one in permitted
-                if isinstance(one, x509.IPAddress)}
+    versions = {subtree.value.version for subtree in permitted
+                if isinstance(subtree, x509.IPAddress)}
     excluded += [x509.IPAddress(every) for every in (EVERY_V4, EVERY_V6)
                  if every.version not in versions]
     return x509.NameConstraints(permitted, excluded or None)
@@ -116,15 +116,17 @@ def is_permitted(name: x509.GeneralName,
     """Whether a name may be in a certificate under these constraints."""
     if constraints is None:
         return True
-    permitted = [one for one in constraints.permitted_subtrees or ()
-                 if type(one) is type(name)]
-    return (not permitted or any(_is_within(name, one) for one in permitted)) and (
-        not any(_is_within(name, one) for one in constraints.excluded_subtrees or ()))
+    permitted = [subtree for subtree in constraints.permitted_subtrees or ()
+                 if type(subtree) is type(name)]
+    excluded = constraints.excluded_subtrees or ()
+    return (not permitted or any(_is_within(name, subtree) for subtree in permitted)
+            ) and not any(_is_within(name, subtree) for subtree in excluded)
 
 
 def _is_within(name: x509.GeneralName, subtree: x509.GeneralName) -> bool:
     if isinstance(name, x509.DNSName) and isinstance(subtree, x509.DNSName):
-        host, domain = (one.value.lower().removeprefix("*.") for one in (name, subtree))
+        host, domain = (dns_name.value.lower().removeprefix("*.")
+                        for dns_name in (name, subtree))
         return domain == "" or host == domain or host.endswith(f".{domain}")
     if isinstance(name, x509.IPAddress) and isinstance(subtree, x509.IPAddress):
         network = subtree.value
@@ -134,12 +136,13 @@ def _is_within(name: x509.GeneralName, subtree: x509.GeneralName) -> bool:
 
 
 def show_names(names: Iterable[x509.GeneralName]) -> str:
-    return ", ".join(str(one.value) for one in names)
+    return ", ".join(str(name.value) for name in names)
 
 
 def show_constraints(constraints: x509.NameConstraints | None) -> str:
     if constraints is None:
         return "none: it may sign for every name"
     return "only for " + ", ".join(
-        f"{one.value} and below" if isinstance(one, x509.DNSName) else str(one.value)
-        for one in constraints.permitted_subtrees or ())
+        f"{subtree.value} and below" if isinstance(subtree, x509.DNSName)
+        else str(subtree.value)
+        for subtree in constraints.permitted_subtrees or ())

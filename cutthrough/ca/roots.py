@@ -41,13 +41,14 @@ FROM_LINE = re.compile(rb"^%s(.+)$" % re.escape(FROM.encode()), re.M)
 
 def parse_certificates(data: bytes) -> list[bytes]:
     """Returns every certificate of a text in PEM as DER; invalid base64 is left out."""
-    found = []
+    certificates = []
     for block in BLOCK.findall(data):
         try:
-            found.append(base64.b64decode(b"".join(block.split()), validate=True))
+            certificates.append(
+                base64.b64decode(b"".join(block.split()), validate=True))
         except binascii.Error:
             continue
-    return found
+    return certificates
 
 
 def read_roots(path: str) -> list[bytes]:
@@ -57,12 +58,12 @@ def read_roots(path: str) -> list[bytes]:
     """
     if not os.path.isdir(path):
         return parse_certificates(read_file(path))
-    found: list[bytes] = []
+    certificates: list[bytes] = []
     for name in sorted(os.listdir(path)):
         inside = os.path.join(path, name)
         if os.path.isfile(inside):
-            found += parse_certificates(read_file(inside))
-    return found
+            certificates += parse_certificates(read_file(inside))
+    return certificates
 
 
 def system_bundle() -> str:
@@ -80,12 +81,12 @@ def find_sources(output: str, environ: Mapping[str, str]) -> list[str]:
     """
     paths = [environ.get(name, "") for name in VARIABLES]
     paths += [*_recorded(output), system_bundle()]
-    found = [os.path.abspath(path) for path in paths
-             if path and not _is_same(path, output)]
-    if not found:
+    sources = [os.path.abspath(path) for path in paths
+               if path and not _is_same(path, output)]
+    if not sources:
         raise AuthorityError("the system's roots were not found: install "
                              "ca-certificates, or name a file by SSL_CERT_FILE")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(sources))
 
 
 def _recorded(output: str) -> list[str]:
@@ -97,15 +98,15 @@ def _recorded(output: str) -> list[str]:
         return []
     except FileError as error:
         raise AuthorityError(f"{output} {error}") from None
-    found = [os.fsdecode(path) for path in FROM_LINE.findall(data)]
-    if not found:
+    sources = [os.fsdecode(path) for path in FROM_LINE.findall(data)]
+    if not sources:
         raise AuthorityError(f"{output} was not made by this command, and is not "
                              "replaced: choose another file")
-    return found
+    return sources
 
 
-def _is_same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _is_same(path: str, other: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def merge(own: bytes, sources: Iterable[str]) -> tuple[bytes, list[str]]:
@@ -125,5 +126,5 @@ def merge(own: bytes, sources: Iterable[str]) -> tuple[bytes, list[str]]:
                          f"{getattr(error, 'strerror', None) or error}")
     if not lines:
         raise AuthorityError("; ".join(notes))
-    blocks = [ssl.DER_cert_to_PEM_cert(one) for one in dict.fromkeys(every)]
+    blocks = [ssl.DER_cert_to_PEM_cert(der) for der in dict.fromkeys(every)]
     return os.fsencode("".join(lines)) + "".join(blocks).encode(), notes

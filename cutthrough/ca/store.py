@@ -103,7 +103,7 @@ def write_file(path: str, data: bytes, mode: int, force: bool) -> None:
 
 
 def _write_file(path: str, data: bytes, mode: int, force: bool) -> None:
-    fd, made = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".ca-")
+    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".ca-")
     try:
         with open(fd, "wb") as file:         # mkstemp's own mode is 0600
             file.write(data)
@@ -112,9 +112,9 @@ def _write_file(path: str, data: bytes, mode: int, force: bool) -> None:
             os.fsync(fd)
         if not force:                        # takes the path, if it is free
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.rename(made, path)
+        os.rename(temporary, path)
     except BaseException:
-        os.unlink(made)
+        os.unlink(temporary)
         raise
 
 

@@ -43,31 +43,32 @@ class Place(NamedTuple):
 def read_uri(text: str) -> Place:
     """Raises AuthorityError, which never has a PIN."""
     path, _, query = text.strip().removeprefix(SCHEME).partition("?")
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for part, known, mark in ((path, PATH, ";"), (query, QUERY, "&")):
-        for one in filter(None, part.split(mark)):
-            name, _, value = one.partition("=")
+        for attribute in filter(None, part.split(mark)):
+            name, _, value = attribute.partition("=")
             if name == "pin-value":
                 raise AuthorityError("a PIN belongs in a file: give pin-source")
-            if name not in known or name in found:
+            if name not in known or name in attributes:
                 raise AuthorityError(f"the URI has {name!r} twice, or where only these "
                                      f"belong: {', '.join(sorted(known))}")
-            found[name] = value
-    if found.get("type", "private") != "private":
+            attributes[name] = value
+    if attributes.get("type", "private") != "private":
         raise AuthorityError("the URI's type must be private")
-    if "module-path" not in found:
+    if "module-path" not in attributes:
         raise AuthorityError("the URI needs ?module-path=, the token's library")
-    if not {"object", "id"} & found.keys():
+    if not {"object", "id"} & attributes.keys():
         raise AuthorityError("the URI names no key: give object or id")
-    slot = found.get("slot-id", "-1")
+    slot = attributes.get("slot-id", "-1")
     if not slot.lstrip("-").isdecimal():
         raise AuthorityError("the URI's slot-id is no number")
     return Place(
-        unquote(found["module-path"]),
-        unquote(found.get("pin-source", "")).removeprefix("file:"),
-        unquote(found.get("token", "")), unquote_to_bytes(found.get("serial", "")),
-        int(slot), unquote(found.get("object", "")),
-        unquote_to_bytes(found.get("id", "")))
+        unquote(attributes["module-path"]),
+        unquote(attributes.get("pin-source", "")).removeprefix("file:"),
+        unquote(attributes.get("token", "")),
+        unquote_to_bytes(attributes.get("serial", "")),
+        int(slot), unquote(attributes.get("object", "")),
+        unquote_to_bytes(attributes.get("id", "")))
 
 
 def read_pin(path: str) -> str | None:
@@ -111,13 +112,13 @@ class TokenKey:
         place = self._place
         wanted = {"token_label": place.token, "token_serial": place.serial}
         library = self._pkcs11.lib(place.module)
-        found = [one for one in library.get_tokens(
+        tokens = [token for token in library.get_tokens(
             **{key: value for key, value in wanted.items() if value})
-            if place.slot in (-1, one.slot.slot_id)]
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} tokens are what the URI says"
-                             if found else "there is no such token")
-        return found[0].open(user_pin=read_pin(place.pin_file))
+            if place.slot in (-1, token.slot.slot_id)]
+        if len(tokens) != 1:
+            raise ValueError(f"{len(tokens)} tokens are what the URI says"
+                             if tokens else "there is no such token")
+        return tokens[0].open(user_pin=read_pin(place.pin_file))
 
     def _find(self, kind: str) -> Any:
         place, attribute = self._place, self._pkcs11.Attribute
@@ -126,38 +127,38 @@ class TokenKey:
             wanted[attribute.LABEL] = place.label
         if place.key_id:
             wanted[attribute.ID] = place.key_id
-        found = list(self._session.get_objects(wanted))
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} objects are what the URI says" if found
+        objects = list(self._session.get_objects(wanted))
+        if len(objects) != 1:
+            raise ValueError(f"{len(objects)} objects are what the URI says" if objects
                              else f"there is no such {kind.lower().replace('_', ' ')}")
-        return found[0]
+        return objects[0]
 
     def _read_public(self) -> PublicKey:
         from pkcs11.util.ec import encode_ec_public_key
         from pkcs11.util.rsa import encode_rsa_public_key
 
-        found = self._find("PUBLIC_KEY")
-        of_rsa = found.key_type is self._pkcs11.KeyType.RSA
+        handle = self._find("PUBLIC_KEY")
+        of_rsa = handle.key_type is self._pkcs11.KeyType.RSA
         encode = encode_rsa_public_key if of_rsa else encode_ec_public_key
-        made = serialization.load_der_public_key(encode(found))
-        assert isinstance(made, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
-        return made
+        public = serialization.load_der_public_key(encode(handle))
+        assert isinstance(public, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
+        return public
 
     def sign(self, builder: x509.CertificateBuilder) -> x509.Certificate:
         """Returns the certificate. Raises AuthorityError."""
         # With the signature of another key of this kind, which is exchanged
-        made = builder.sign(_stand_in(isinstance(self.public, rsa.RSAPublicKey)),
-                            hashes.SHA256())
-        signature = self._call("sign", self._sign, made.tbs_certificate_bytes)
-        whole = x509.load_der_x509_certificate(exchange_signature(made, signature))
+        draft = builder.sign(_stand_in(isinstance(self.public, rsa.RSAPublicKey)),
+                             hashes.SHA256())
+        signature = self._call("sign", self._sign, draft.tbs_certificate_bytes)
+        whole = x509.load_der_x509_certificate(exchange_signature(draft, signature))
         try:
             if isinstance(self.public, rsa.RSAPublicKey):
                 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 
-                self.public.verify(signature, made.tbs_certificate_bytes, PKCS1v15(),
+                self.public.verify(signature, draft.tbs_certificate_bytes, PKCS1v15(),
                                    hashes.SHA256())
             else:
-                self.public.verify(signature, made.tbs_certificate_bytes,
+                self.public.verify(signature, draft.tbs_certificate_bytes,
                                    ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
             raise AuthorityError("the token's keys do not belong together") from None
@@ -189,10 +190,10 @@ def _stand_in(of_rsa: bool) -> Signer:
             else ec.generate_private_key(ec.SECP256R1()))
 
 
-def exchange_signature(made: x509.Certificate, signature: bytes) -> bytes:
+def exchange_signature(certificate: x509.Certificate, signature: bytes) -> bytes:
     """The certificate in DER with this signature (RFC 5280 section 4.1)."""
-    body = made.tbs_certificate_bytes
-    der = made.public_bytes(serialization.Encoding.DER)
+    body = certificate.tbs_certificate_bytes
+    der = certificate.public_bytes(serialization.Encoding.DER)
     at = der.index(body) + len(body)
     algorithm = der[at:at + 2 + der[at + 1]]
     return _wrap(0x30, body + algorithm + _wrap(0x03, b"\0" + signature))

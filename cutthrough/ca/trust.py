@@ -86,23 +86,23 @@ class Seeker(NamedTuple):
 
     def _once(self, patterns: Iterable[str]) -> Iterator[str]:
         """The files that exist, each once, however many links lead to it."""
-        seen = set()
+        targets = set()
         for pattern in patterns:
             for path in sorted(glob.glob(pattern)):
-                if (real := os.path.realpath(path)) not in seen:
-                    seen.add(real)
+                if (real := os.path.realpath(path)) not in targets:
+                    targets.add(real)
                     yield path
 
     def _system(self) -> Iterator[Store]:
-        found = [*self._once(glob.escape(str(self._at(path))) for path in BUNDLES)]
-        if not found:
+        bundles = [*self._once(glob.escape(str(self._at(path))) for path in BUNDLES)]
+        if not bundles:
             yield Store("system", "bundle", "-", "none of the usual paths exists",
                         "install ca-certificates")
-        for path in found:
+        for path in bundles:
             yield self._in_file("system", path, self._install())
 
     def _install(self) -> str:
-        here = [one for one in ANCHORS if self._at(one[0]).is_dir()]
+        here = [anchor for anchor in ANCHORS if self._at(anchor[0]).is_dir()]
         folder, end, command = (here or ANCHORS[-1:])[0]
         target = f"{folder}/{self.label}{end}"
         return (f"{_sudo()}cp {shlex.quote(self.path)} {shlex.quote(target)} && "
@@ -192,11 +192,11 @@ def is_in_keystore(data: bytes, der: bytes) -> bool | None:
         return False
     for password in (JAVA_PASSWORD.encode(), None):
         try:
-            found = pkcs12.load_pkcs12(data, password)
+            keystore = pkcs12.load_pkcs12(data, password)
         except (ValueError, UnsupportedAlgorithm):
             continue
-        return any(one.certificate.public_bytes(serialization.Encoding.DER) == der
-                   for one in found.additional_certs)
+        return any(entry.certificate.public_bytes(serialization.Encoding.DER) == der
+                   for entry in keystore.additional_certs)
     return None
 
 

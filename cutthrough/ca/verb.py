@@ -48,13 +48,13 @@ SOON_DAYS = 60
 BUNDLE = "bundle.pem"
 
 
-def run(given: argparse.Namespace) -> int:
-    """Runs `given.action`; returns the exit status."""
-    directory = given.directory or default_directory()
+def run(args: argparse.Namespace) -> int:
+    """Runs `args.action`; returns the exit status."""
+    directory = args.directory or default_directory()
     action = {"init": init, "show": show, "export": export, "trust": trust,
-              "issue": issue}[given.action]
+              "issue": issue}[args.action]
     try:
-        return action(directory, given)
+        return action(directory, args)
     except AuthorityError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 2
@@ -66,9 +66,9 @@ def run(given: argparse.Namespace) -> int:
         return 1
 
 
-def init(directory: str, given: argparse.Namespace) -> int:
-    describe(directory, make(directory, given.name, given.days, given.permit,
-                             given.force, given.key))
+def init(directory: str, args: argparse.Namespace) -> int:
+    describe(directory, make(directory, args.name, args.days, args.permit,
+                             args.force, args.key))
     return 0
 
 
@@ -81,22 +81,22 @@ def make(directory: str, name: str | None = None, days: int = 730,
     key: Key
     public: PublicKey
     if uri is None:
-        key = made = ec.generate_private_key(ec.SECP256R1())
-        public, kept = made.public_key(), encode_key(made)
+        key = private = ec.generate_private_key(ec.SECP256R1())
+        public, content = private.public_key(), encode_key(private)
     else:
         key = token = TokenKey(uri)
-        public, kept = token.public, f"{uri}\n".encode()
+        public, content = token.public, f"{uri}\n".encode()
     if name is None:
         # Part of the key's digest: two authorities of one host have different names
         digest = x509.SubjectKeyIdentifier.from_public_key(public).digest
         name = f"cutthrough CA {digest[:4].hex()} ({socket.gethostname()})"
         name = name[:MOST_COMMON_NAME]
     certificate = make_root(key, name, days, constraints)
-    store(directory, certificate, kept, force)
+    store(directory, certificate, content, force)
     return certificate
 
 
-def show(directory: str, given: argparse.Namespace) -> int:
+def show(directory: str, args: argparse.Namespace) -> int:
     describe(directory, read_certificate(directory))
     return 0
 
@@ -129,16 +129,16 @@ def show_fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def export(directory: str, given: argparse.Namespace) -> int:
+def export(directory: str, args: argparse.Namespace) -> int:
     certificate = read_certificate(directory)
-    if given.format == "bundle":
-        return export_bundle(directory, certificate, given.output)
-    data = encode(certificate, given.format)
-    if given.output:
-        write_file(given.output, data, 0o644, given.force)
+    if args.format == "bundle":
+        return export_bundle(directory, certificate, args.output)
+    data = encode(certificate, args.format)
+    if args.output:
+        write_file(args.output, data, 0o644, args.force)
         return 0
-    if given.format != "pem" and sys.stdout.isatty():
-        raise AuthorityError(f"{given.format} is not text: give --output FILE")
+    if args.format != "pem" and sys.stdout.isatty():
+        raise AuthorityError(f"{args.format} is not text: give --output FILE")
     sys.stdout.buffer.write(data)
     return 0
 
@@ -167,44 +167,44 @@ def export_bundle(directory: str, certificate: x509.Certificate, output: str | N
     return 0
 
 
-def trust(directory: str, given: argparse.Namespace) -> int:
+def trust(directory: str, args: argparse.Namespace) -> int:
     """Prints who trusts the certificate; 1: a store does not, or cannot be read."""
     certificate = read_certificate(directory)
-    where = "" if given.directory is None else f" --dir {shlex.quote(directory)}"
+    where = "" if args.directory is None else f" --dir {shlex.quote(directory)}"
     seeker = Seeker(
         encode(certificate, "der"),
         f"cutthrough-{certificate.fingerprint(hashes.SHA256())[:4].hex()}",
         os.path.abspath(os.path.join(directory, CERTIFICATE)),
         f'eval "$(cutthrough ca export --format bundle{where})"', os.environ)
-    found = list(seeker.find())
-    for one, after in zip_longest(found, found[1:]):
-        said = f"  ({one.said})" if one.said else ""
-        print(f"{one.verdict:<4} {one.kind:<9} {one.name}{said}")
-        if one.remedy and (after is None or after.remedy != one.remedy):
-            print(f"     -> {one.remedy}")
+    stores = list(seeker.find())
+    for entry, after in zip_longest(stores, stores[1:]):
+        said = f"  ({entry.said})" if entry.said else ""
+        print(f"{entry.verdict:<4} {entry.kind:<9} {entry.name}{said}")
+        if entry.remedy and (after is None or after.remedy != entry.remedy):
+            print(f"     -> {entry.remedy}")
     if certificate.not_valid_after_utc <= utc_now():
         print("the certificate has expired: nobody trusts it any more")
         return 1
-    return 1 if any(one.verdict in ("no", "?") for one in found) else 0
+    return 1 if any(entry.verdict in ("no", "?") for entry in stores) else 0
 
 
-def issue(directory: str, given: argparse.Namespace) -> int:
-    names = [read_name(text) for text in given.names]
-    if given.like:
-        names += copy_names(load_certificate(given.like))
+def issue(directory: str, args: argparse.Namespace) -> int:
+    names = [read_name(text) for text in args.names]
+    if args.like:
+        names += copy_names(load_certificate(args.like))
     if not names:
         raise AuthorityError("give a name, or --like FILE")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = make_leaf(read_authority(directory), names, key.public_key(),
-                            given.days)
+                            args.days)
     first = str(names[0].value).replace("*", "_wildcard").replace(":", "_")
-    base = given.output or first
+    base = args.output or first
     paths = [f"{base}.key", f"{base}.pem"]
     for path in paths:
-        if not given.force and os.path.lexists(path):
+        if not args.force and os.path.lexists(path):
             raise AuthorityError(f"{path} exists; --force replaces it")
-    write_file(paths[0], encode_key(key), 0o600, given.force)
-    write_file(paths[1], encode(certificate, "pem"), 0o644, given.force)
+    write_file(paths[0], encode_key(key), 0o600, args.force)
+    write_file(paths[1], encode(certificate, "pem"), 0o644, args.force)
     print(f"{paths[1]} and {paths[0]}: {show_names(names)}; until "
           f"{certificate.not_valid_after_utc:%Y-%m-%d}")
     return 0
