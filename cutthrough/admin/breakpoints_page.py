@@ -39,11 +39,11 @@ class BreakpointsPage:
         self._breakpoints = breakpoints
 
     def routes(self) -> list[web.RouteDef]:
-        one = "/breakpoints/{id:[0-9]+-[0-9]+}"
+        path = "/breakpoints/{id:[0-9]+-[0-9]+}"
         return [
             web.get("/breakpoints", self.list, allow_head=False),
             web.post("/breakpoints/armed", self.arm),
-            web.get(one, self.show, allow_head=False), web.post(one, self.decide)]
+            web.get(path, self.show, allow_head=False), web.post(path, self.decide)]
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         held, unanswered = await self._breakpoints.held()
@@ -59,10 +59,10 @@ class BreakpointsPage:
                                   "unanswered": unanswered})
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        found = await self._breakpoints.show(request.match_info["id"])
-        if found is None:
+        message = await self._breakpoints.show(request.match_info["id"])
+        if message is None:
             return web.Response(status=404, text="not held any more\n")
-        return web.json_response(found)
+        return web.json_response(message)
 
     async def decide(self, request: web.Request) -> web.StreamResponse:
         decision = decode(await read_body(request, MOST_DECISION), Decision)

@@ -77,13 +77,13 @@ class Reading:
 
     def totals(self, prefix: str) -> dict[str, int]:
         """Returns the sums of the counters `prefix:label` by label, without zeros."""
-        found: dict[str, int] = {}
+        sums: dict[str, int] = {}
         for page in self.pages:
             for name, value in page.items():
                 head, _, label = name.partition(":")
                 if head == prefix and value:
-                    found[label] = found.get(label, 0) + value
-        return found
+                    sums[label] = sums.get(label, 0) + value
+        return sums
 
     def lag(self, pid: int) -> float:
         """How late this worker's loop was, in seconds, or is now: a loop that hangs
@@ -94,13 +94,13 @@ class Reading:
 
     def listeners(self) -> dict[str, int]:
         """Accepted connections by listening address, zeros included."""
-        found: dict[str, int] = {}
+        sums: dict[str, int] = {}
         for page in self.pages:
             for name, value in page.items():
                 if name.startswith("accepted:"):
                     label = name.partition(":")[2]
-                    found[label] = found.get(label, 0) + value
-        return found
+                    sums[label] = sums.get(label, 0) + value
+        return sums
 
     def gauge(self, name: str) -> int:
         return sum(page[name] for page in self.living.values())
@@ -190,9 +190,10 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
     ended, tunnels = r.totals("outcome"), r.totals("tunnel")
     yield _labelled("tunnels", "Ended tunnels.", "reason",
                     {row.label: tunnels.get(row.label, 0) for row in OUTCOMES})
-    seen = r.totals("protocol")
+    protocols = r.totals("protocol")
     yield _labelled("tunnel_protocols", "Tunnels whose first bytes were looked at.",
-                    "protocol", {word: seen.get(word, 0) for word in PROTOCOLS if word})
+                    "protocol",
+                    {word: protocols.get(word, 0) for word in PROTOCOLS if word})
     every = {row.label: ended.get(row.label, 0) for row in OUTCOMES}
     yield _labelled("ended", "Ended requests and tunnels.", "reason", every)
     yield _labelled("failed", "Of them, those that ended by a fault: of the client, "

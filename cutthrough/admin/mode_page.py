@@ -34,10 +34,10 @@ class ModePage:
                 web.post("/settle", self.settle)]
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        return _describe(read_state(self._found()))
+        return _describe(read_state(self._recording_directory()))
 
     async def change(self, request: web.Request) -> web.StreamResponse:
-        directory = self._found()
+        directory = self._recording_directory()
         unknown = request.query.keys() - {"mode", "session", "answers"}
         if unknown or not request.query:
             raise ValueError("give mode=… or session=…, or both" + "".join(
@@ -59,7 +59,7 @@ class ModePage:
     async def settle(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"unanswered": await self._replays.settle()})
 
-    def _found(self) -> str:
+    def _recording_directory(self) -> str:
         directory = self._directory()
         if not directory:
             raise web.HTTPNotFound(reason="no recording_directory is configured")

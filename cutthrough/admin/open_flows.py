@@ -42,7 +42,7 @@ class OpenFlows(Protocol):
     @property
     def settings(self) -> Settings | None: ...
     async def all(self) -> bytes: ...
-    async def one(self, name: str, known: int = -1) -> tuple[int, bytes] | None: ...
+    async def flow(self, name: str, known: int = -1) -> tuple[int, bytes] | None: ...
 
 
 class Page(Protocol):
@@ -65,11 +65,11 @@ class OpenPage:
         name = "/flows/open/{id:[0-9]{1,5}-[0-9]{1,20}}"
         return [
             web.get("/flows/open", self.all, allow_head=False),
-            web.get(name, self.one, allow_head=False),
-            web.get(f"{name}/{{side:request|response}}-body", self.one,
+            web.get(name, self.show, allow_head=False),
+            web.get(f"{name}/{{side:request|response}}-body", self.show,
                     allow_head=False),
-            web.get(f"{name}/{{verb:messages}}", self.one, allow_head=False),
-            web.get(f"{name}/as/{{form:curl|fetch|httpx|json}}", self.one,
+            web.get(f"{name}/{{verb:messages}}", self.show, allow_head=False),
+            web.get(f"{name}/as/{{form:curl|fetch|httpx|json}}", self.show,
                     allow_head=False),
             web.get(f"{name}/live", self.live, allow_head=False)]
 
@@ -78,17 +78,17 @@ class OpenPage:
         return await self._page.relay(
             request, self._query(request, "open", content), pieces(content))
 
-    async def one(self, request: web.Request) -> web.StreamResponse:
+    async def show(self, request: web.Request) -> web.StreamResponse:
         """All of it, or the part that the path names."""
         named = request.match_info
         verb = named.get("side") or named.get("verb") or (
             "copy" if "form" in named else "show")
-        found = await self._flows.one(named["id"])
-        if found is None:
+        snapshot = await self._flows.flow(named["id"])
+        if snapshot is None:
             return gone(named["id"])
         return await self._page.relay(request, self._query(
-            request, verb, found[1], view=request.query.get("view", ""),
-            form=named.get("form", "curl")), pieces(found[1]))
+            request, verb, snapshot[1], view=request.query.get("view", ""),
+            form=named.get("form", "curl")), pieces(snapshot[1]))
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Each event is a list of messages; the last one, "end", has the number of the
@@ -98,10 +98,10 @@ class OpenPage:
     async def _begin(self, request: web.Request) -> Any:
         """The bytes that have come, the number of messages, and these."""
         name = request.match_info["id"]
-        found = await self._flows.one(name)
-        if found is None:
+        snapshot = await self._flows.flow(name)
+        if snapshot is None:
             return gone(name)
-        return found[0], *await self._tail(request, found[1], None)
+        return snapshot[0], *await self._tail(request, snapshot[1], None)
 
     async def _tail(self, request: web.Request, content: bytes, after: int | None
                     ) -> tuple[int, bytes]:
@@ -123,22 +123,22 @@ class OpenPage:
                             else b": keep-alive\n\n")
             await asyncio.sleep(ONE_S)
             quiet += ONE_S
-            found = await self._flows.one(name, known)
-            if found is None:
+            snapshot = await self._flows.flow(name, known)
+            if snapshot is None:
                 await write(response, await self._last(request, last))
                 return
-            known, messages = found[0], b""
-            if found[1]:
-                last, messages = await self._tail(request, found[1], last)
+            known, messages = snapshot[0], b""
+            if snapshot[1]:
+                last, messages = await self._tail(request, snapshot[1], last)
 
     async def _last(self, request: web.Request, last: int) -> bytes:
         """The messages that came just before the end, if its row is written in time."""
         for _ in range(LOOKS):
-            head, found = await self._page.read(self._page.query(
+            head, data = await self._page.read(self._page.query(
                 request, "ended", name=request.match_info["id"], after=last,
                 view=request.query.get("view", "")))
             if head.status == 200:
-                ended = msgspec.json.decode(found, type=Ended)
+                ended = msgspec.json.decode(data, type=Ended)
                 return b"data: %s\n\nevent: end\ndata: {\"id\":%d}\n\n" % (
                     ended.messages, ended.id)
             await asyncio.sleep(ONE_S)
@@ -152,11 +152,11 @@ class OpenPage:
         if self._flows.settings is None:
             return []
         content = await self._flows.all()
-        head, found = await self._page.read(self._query(
+        head, data = await self._page.read(self._query(
             request, "open", content, after=1 if again else None), content)
         if head.status != 200:
-            raise QueryError(found.decode().strip(), head.status)
-        rows: list[Row] = msgspec.json.decode(found)
+            raise QueryError(data.decode().strip(), head.status)
+        rows: list[Row] = msgspec.json.decode(data)
         return rows
 
     def _query(self, request: web.Request, verb: str, content: bytes, **fields: Any

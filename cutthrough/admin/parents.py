@@ -31,7 +31,7 @@ class Pages(Protocol):
 
 def describe(r: Pages) -> list[dict[str, Any]]:
     """The parents in force: what each worker knows of them, and the totals of all."""
-    found = []
+    parents = []
     for name, totals in sorted(totals_of(r).items()):
         workers = [{"worker": slot, "state": PARENT_STATES[page["state"]],
                     "retry_s": page["retry_ms"] / 1000,
@@ -40,26 +40,26 @@ def describe(r: Pages) -> list[dict[str, Any]]:
                     "open_requests": page["open"]}
                    for slot, page in gauges_of(r, name) if page["state"]]
         if workers:
-            found.append({
+            parents.append({
                 "name": name, "workers": workers, "requests": totals["requests"],
                 "connects": totals["connects"],
                 "failures": {reason: totals[f"lost {reason}"] for reason in LOSSES},
                 "checks": {result: totals[f"checks {result}"] for result in CHECKED},
                 "standby": {end: totals[f"standby {end}"] for end in ENDS}})
-    return found
+    return parents
 
 
 def totals_of(r: Pages) -> dict[str, dict[str, int]]:
     """The totals by parent, those of ended workers and of former parents included."""
-    found: dict[str, dict[str, int]] = {}
+    sums: dict[str, dict[str, int]] = {}
     for page in r.pages:
         for key, value in page.items():
             if key.startswith("parent:"):
                 name, _, word = key.removeprefix("parent:").partition(" ")
-                row = found.setdefault(name, dict.fromkeys(PARENT_TOTALS, 0))
+                row = sums.setdefault(name, dict.fromkeys(PARENT_TOTALS, 0))
                 if word in row:
                     row[word] += value
-    return found
+    return sums
 
 
 def gauges_of(r: Pages, name: str) -> Iterator[tuple[int, dict[str, int]]]:

@@ -65,7 +65,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     age_s: Annotated[float, msgspec.Meta(ge=0, le=MOST_AGE_S)] | None = None
 
 
-class Given(Bounds, frozen=True, forbid_unknown_fields=True):
+class NewSession(Bounds, frozen=True, forbid_unknown_fields=True):
     """Of a new session; None: as configured. `redaction` has keys of Redaction."""
 
     redaction: Redaction | None = None
@@ -73,14 +73,14 @@ class Given(Bounds, frozen=True, forbid_unknown_fields=True):
 
     def manifest(self, configured: Manifest) -> Manifest:
         """Raises ValueError."""
-        made: dict[str, Any] = {name: value for name in ("count", "age_s") if (
+        changes: dict[str, Any] = {name: value for name in ("count", "age_s") if (
             value := getattr(self, name)) is not None}
-        if found := self.redaction:
-            made["redaction"] = Redaction(
-                fields=tuple(map(parse_field, found.fields)),
-                query=tuple(map(parse_key, found.query)),
-                json=tuple(map(parse_path, found.json)), body=found.body)
-        return msgspec.structs.replace(configured, comment=self.comment, **made)
+        if redaction := self.redaction:
+            changes["redaction"] = Redaction(
+                fields=tuple(map(parse_field, redaction.fields)),
+                query=tuple(map(parse_key, redaction.query)),
+                json=tuple(map(parse_path, redaction.json)), body=redaction.body)
+        return msgspec.structs.replace(configured, comment=self.comment, **changes)
 
 
 class ThereIsOne(Exception):
@@ -107,14 +107,14 @@ class RecordingsPage:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[web.RouteDef]:
-        one = "/sessions/{name}"
-        number = f"{one}/{{number:[0-9]{{1,18}}}}"
+        session = "/sessions/{name}"
+        number = f"{session}/{{number:[0-9]{{1,18}}}}"
         return [
             web.get("/recordings", self.page),
             web.get("/sessions", self.sessions, allow_head=False),
-            web.get(one, self.recordings, allow_head=False),
-            web.put(one, self.create), web.patch(one, self.set_bounds),
-            web.delete(one, self.delete_session),
+            web.get(session, self.recordings, allow_head=False),
+            web.put(session, self.create), web.patch(session, self.set_bounds),
+            web.delete(session, self.delete_session),
             web.get(number, self.show, allow_head=False),
             web.put(number, self.edit), web.delete(number, self.delete),
             web.get("/replays", self.replays, allow_head=False)]
@@ -133,9 +133,9 @@ class RecordingsPage:
         folder = self._folder()
         state = read_state(folder)
         session = state.session or self._session()
-        found = await self._ask(lambda: list_sessions(folder, self._url()))
+        rows = await self._ask(lambda: list_sessions(folder, self._url()))
         return web.json_response(
-            {"mode": state.mode, "session": session, "sessions": found})
+            {"mode": state.mode, "session": session, "sessions": rows})
 
     async def recordings(self, request: web.Request) -> web.StreamResponse:
         limit = number_of(request, "limit", 100)
@@ -143,7 +143,8 @@ class RecordingsPage:
             raise ValueError(f"limit: 1 to {MOST_ROWS}")
         words = request.query.get("search", "")
         before = number_of(request, "before", 0)
-        rows = await self._of(request, lambda one: one.rows(words, limit, before))
+        rows = await self._of(
+            request, lambda session: session.rows(words, limit, before))
         self._log(request, f"read {len(rows)} rows" + (
             f" with {words!r:.100}" if words else "") + " of")
         return web.json_response({
@@ -158,13 +159,14 @@ class RecordingsPage:
             if row and row[0].number == number and row[0].size > MOST_SHOWN:
                 raise ValueError(f"it has more than {MOST_SHOWN} bytes: use "
                                  "cutthrough recordings show")
-            one = session.get(number)
-            return None if one is None else {
-                "number": number, "created_us": one.created_us, "recording": pack(one)}
+            recording = session.get(number)
+            return None if recording is None else {
+                "number": number, "created_us": recording.created_us,
+                "recording": pack(recording)}
 
-        found = await self._of(request, read)
+        answer = await self._of(request, read)
         self._log(request, f"read recording {number} of")
-        return _missing(number) if found is None else web.json_response(found)
+        return _missing(number) if answer is None else web.json_response(answer)
 
     # Changes
 
@@ -172,14 +174,15 @@ class RecordingsPage:
         folder, name = self._folder(), request.match_info["name"]
         if not is_name(name):
             raise ValueError(f"{name!r:.110} is no name of a session")
-        given = decode(await read_body(request, MOST_MANIFEST) or b"{}", Given)
-        made = given.manifest(manifest_of(self._settings()))
+        body = await read_body(request, MOST_MANIFEST) or b"{}"
+        new_session = decode(body, NewSession)
+        manifest = new_session.manifest(manifest_of(self._settings()))
 
         def run() -> None:
             with contextlib.closing(open_sessions(folder, self._url())) as sessions:
                 if name in sessions.names():
                     raise ThereIsOne
-                sessions.create(name, made).close()
+                sessions.create(name, manifest).close()
 
         try:
             await self._ask(run)
@@ -190,31 +193,31 @@ class RecordingsPage:
         return web.json_response({"created": 1})
 
     async def set_bounds(self, request: web.Request) -> web.StreamResponse:
-        given = decode(await read_body(request, MOST_MANIFEST), Bounds)
+        bounds = decode(await read_body(request, MOST_MANIFEST), Bounds)
         until = time.monotonic() + ANSWER_S / 2
 
         def write(session: AnySession) -> dict[str, Any]:
-            edits.set_bounds(session, given.count, given.age_s, until)
+            edits.set_bounds(session, bounds.count, bounds.age_s, until)
             return {"count": session.manifest.count, "age_s": session.manifest.age_s,
                     "recordings": len(session)}
 
-        found = await self._of(request, write)
-        self._log(request, f"set count {found['count']}, age {found['age_s']:g} s of")
-        return web.json_response(found)
+        answer = await self._of(request, write)
+        self._log(request, f"set count {answer['count']}, age {answer['age_s']:g} s of")
+        return web.json_response(answer)
 
     async def edit(self, request: web.Request) -> web.StreamResponse:
         number = int(request.match_info["number"])
         table = decode(await read_body(request, MOST_SHOWN), dict[str, Any])
 
-        if not await self._of(request, lambda one: edits.edit(
-                one, number, table, "the body")):
+        if not await self._of(request, lambda session: edits.edit(
+                session, number, table, "the body")):
             return _missing(number)
         self._log(request, f"edited recording {number} of")
         return web.json_response({"edited": 1})
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         number = int(request.match_info["number"])
-        if not await self._of(request, lambda one: one.delete([number])):
+        if not await self._of(request, lambda session: session.delete([number])):
             return _missing(number)
         self._log(request, f"deleted recording {number} of")
         return web.json_response({"deleted": 1})

@@ -62,8 +62,8 @@ class Tokens:
         return row is not None and right in row[2]
 
     def _row_of(self, request: web.Request) -> tuple[bytes, str, frozenset[str]] | None:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        token = given.strip().encode("utf-8", "surrogateescape")
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        token = credentials.strip().encode("utf-8", "surrogateescape")
         # All are compared, so that the time tells nothing
         rows = [row for row in self._rows if hmac.compare_digest(token, row[0])]
         return rows[0] if rows and scheme.lower() == "bearer" else None

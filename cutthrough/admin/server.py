@@ -284,11 +284,11 @@ class AdminServer:
         """If there are more than `most` connections, closes the oldest idle ones."""
         if self._runner is None or self._runner.server is None:
             return
-        there = [one for one in self._runner.server.connections
-                 if one.transport is not None]
-        idle = [one for one in there if one not in self._busy]
-        for one in idle[:max(0, len(there) - most)]:
-            one.force_close()
+        there = [connection for connection in self._runner.server.connections
+                 if connection.transport is not None]
+        idle = [connection for connection in there if connection not in self._busy]
+        for connection in idle[:max(0, len(there) - most)]:
+            connection.force_close()
 
     def _shed_idle(self) -> None:
         self._shed(0)
@@ -375,15 +375,15 @@ class AdminServer:
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.from_query(request.query)
-        found, unanswered = await self._connections.list(selector)
-        return web.json_response({"connections": found, "unanswered": unanswered})
+        connections, unanswered = await self._connections.list(selector)
+        return web.json_response({"connections": connections, "unanswered": unanswered})
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         name = Selector(id=request.match_info["id"]).id
-        found = await self._connections.trace(name)
-        if found is None:
+        trace = await self._connections.trace(name)
+        if trace is None:
             return web.Response(status=404, text="no open connection has this id\n")
-        return web.json_response(found)
+        return web.json_response(trace)
 
     async def parents(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(

@@ -40,12 +40,12 @@ class Streams:
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
         self._watchers[key] += 1
         try:
-            found = await begin(request)
-            if isinstance(found, web.Response):
-                return found
+            start = await begin(request)
+            if isinstance(start, web.Response):
+                return start
             await response.prepare(request)
             try:
-                await follow(request, response, found)
+                await follow(request, response, start)
             finally:                         # a clean end would wait for the client
                 if request.transport is not None:
                     request.transport.abort()

@@ -40,23 +40,23 @@ class OpenFlows:
         return encode([Opened(name, end, parts.get(name, Parts()))
                        for name, end in ends])
 
-    async def one(self, name: str, known: int = -1) -> tuple[int, bytes] | None:
+    async def flow(self, name: str, known: int = -1) -> tuple[int, bytes] | None:
         """The bytes that have come of an exchange, and it with all its parts, as
         `all`; b"" if there are `known` bytes still. None: it has ended."""
         ends = await self._ends(name)
         if not ends:
             return None
-        found = await self._processes.capture.parts(
+        by_name = await self._processes.capture.parts(
             Wanted((split_name(name),), whole=True, known=known))
-        parts = found.get(name, Parts())
-        if known >= 0 and name not in found:
+        parts = by_name.get(name, Parts())
+        if known >= 0 and name not in by_name:
             return known, b""
         return parts.size, encode([Opened(name, ends[0][1], parts)])
 
     async def _ends(self, name: str) -> list[tuple[str, bytes]]:
-        workers = [one for one in self._processes.children.values() if one.ready]
+        workers = [child for child in self._processes.children.values() if child.ready]
         query = await self._ask(lambda query: ListOpen(query, name), workers, ())
         # Each worker has its newest first: none is left out for another one's
-        turns = [one for turn in zip_longest(*query.answers) for one in turn
-                 if one is not None]
+        turns = [entry for turn in zip_longest(*query.answers) for entry in turn
+                 if entry is not None]
         return [(name, b64decode(end)) for name, end in turns[:MOST_OPEN]]
