@@ -60,12 +60,12 @@ def read_ca_certificate(config: Config) -> CaCertificate | None:
     except (ValueError, ssl.SSLError):
         raise ConfigError("", "ca_certificate",
                           f"{path} has no certificate in PEM") from None
-    found = context.get_ca_certs()
-    if not found:
+    authorities = context.get_ca_certs()
+    if not authorities:
         raise ConfigError("", "ca_certificate",
                           f"{path} is not the certificate of an authority")
-    return CaCertificate(path, der, _show_subject(found[0].get("subject", ())),
-                                _read_time(str(found[0].get("notAfter"))))
+    return CaCertificate(path, der, _show_subject(authorities[0].get("subject", ())),
+                                _read_time(str(authorities[0].get("notAfter"))))
 
 
 def _show_subject(subject: object) -> str:
@@ -81,5 +81,5 @@ def _read_time(text: str) -> int:
 def only_certificates(data: bytes) -> str:
     """The certificates in PEM of a file, without keys and text between them; "": it has
     none."""
-    return "".join(one.decode("ascii", "replace") + "\n"
-                   for one in _CERTIFICATE.findall(data))
+    return "".join(block.decode("ascii", "replace") + "\n"
+                   for block in _CERTIFICATE.findall(data))

@@ -79,7 +79,7 @@ def validate(generation: Generation) -> None:
     check_sources(generation.config)
     check_transparent(generation.config)
     check_capture(generation)
-    if any(one.pairs for one in generation.tls):
+    if any(files.pairs for files in generation.tls):
         check_tls(generation.config, generation.tls)
     if generation.parent_files:
         check_parents(generation.config, generation.parent_files)
@@ -144,9 +144,9 @@ def check_sources(config: Config) -> None:
 
 def check_owners(config: Config) -> None:
     """Raises ConfigError if a listener's owner is no user or group of this host."""
-    for number, one in enumerate(config.listeners):
+    for number, listener in enumerate(config.listeners):
         try:
-            find_owner(one.owner)
+            find_owner(listener.owner)
         except OSError as error:
             raise ConfigError("", "listeners", str(error.strerror),
                               path=(number, "owner")) from None
@@ -155,9 +155,9 @@ def check_owners(config: Config) -> None:
 def check_pacs(generation: Generation) -> None:
     """Raises ConfigError if a listener's file for browsers is too long."""
     config = generation.config
-    for number, one in enumerate(config.listeners):
+    for number, listener in enumerate(config.listeners):
         try:
-            make_pac(one, config, generation.policy)
+            make_pac(listener, config, generation.policy)
         except PacError as error:
             raise ConfigError("", "listeners", str(error),
                               path=(number, "pac")) from None
@@ -166,8 +166,8 @@ def check_pacs(generation: Generation) -> None:
 def check_routes(generation: Generation) -> None:
     """Raises PolicyError with every rule that has an unknown route."""
     config = generation.config
-    known = {DIRECT, *(one.name for one in config.parents),
-             *(one.name for one in config.groups)}
+    known = {DIRECT, *(parent.name for parent in config.parents),
+             *(group.name for group in config.groups)}
     raise_all([
         PolicyError(rule.source, "route", "no parent or group of the configuration is "
                     f"named {rule.route!r}")
@@ -189,7 +189,7 @@ def _note_paths(generation: Generation) -> Iterator[str]:
     for rule in generation.policy.rules:
         if not rule.paths or (rule.methods and "CONNECT" not in rule.methods):
             continue
-        if any(_may_meet(rule, one) for one in opened):
+        if any(_may_meet(rule, other) for other in opened):
             continue
         if allowed is None or not rule.ports or any(
                 first <= port <= last for first, last in rule.ports
@@ -234,10 +234,10 @@ def _note_sharing(generation: Generation) -> Iterator[str]:
                    "answered with the recordings of all")
 
 
-def _may_meet(one: Rule, other: Rule) -> bool:
+def _may_meet(rule: Rule, other: Rule) -> bool:
     """Whether some host may be one of both rules, as far as names tell."""
-    return not one.hosts or not other.hosts or any(
-        _covers(a, b) or _covers(b, a) for a in one.hosts for b in other.hosts)
+    return not rule.hosts or not other.hosts or any(
+        _covers(a, b) or _covers(b, a) for a in rule.hosts for b in other.hosts)
 
 
 def _covers(pattern: str, host: str) -> bool:
@@ -248,8 +248,8 @@ def _covers(pattern: str, host: str) -> bool:
 def _note_parents(generation: Generation) -> list[str]:
     """Rules that cannot hold, because a parent resolves the names (R43)."""
     config, policy = generation.config, generation.policy
-    there = {one.name for one in config.parents if one.resolve == "parent"}
-    groups = {one.name for one in config.groups if there & {*one.parents}}
+    there = {parent.name for parent in config.parents if parent.resolve == "parent"}
+    groups = {group.name for group in config.groups if there & {*group.parents}}
     named = {config.route, *(rule.route for rule in policy.rules)}
     if not (there | groups) & named:
         return []

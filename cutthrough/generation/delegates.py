@@ -52,34 +52,34 @@ def find_delegate(folder: str, certificate: bytes, uri: bytes) -> Delegate:
 
 def renew(folder: str, certificate: bytes, uri: bytes) -> Delegate:
     """Asks the token, which takes a while. Raises ValueError."""
-    made = _ask(folder)
-    for one in [one for one in _held if one[0] == folder]:
-        del _held[one]                       # of files that have been exchanged
-    _held[folder, certificate, uri] = made
-    return made
+    delegate = _ask(folder)
+    for key in [key for key in _held if key[0] == folder]:
+        del _held[key]                       # of files that have been exchanged
+    _held[folder, certificate, uri] = delegate
+    return delegate
 
 
 def renew_old() -> bool:
     """Renews delegates a day old. True: there is a new one."""
-    now, found = time.time(), False
-    for (folder, certificate, uri), one in list(_held.items()):
-        if now - one.made_s < DAY_S or now - one.tried_s < AGAIN_S:
+    now, renewed = time.time(), False
+    for (folder, certificate, uri), delegate in list(_held.items()):
+        if now - delegate.made_s < DAY_S or now - delegate.tried_s < AGAIN_S:
             continue
-        _held[folder, certificate, uri] = one._replace(tried_s=now)
+        _held[folder, certificate, uri] = delegate._replace(tried_s=now)
         try:
             renew(folder, certificate, uri)
-            found = True
+            renewed = True
         except ValueError as error:
             log.warning("intercept_ca: %s. What the token has signed holds for %d "
-                        "hours more", error, (one.made_s + WEEK_S - now) // 3600)
-    return found
+                        "hours more", error, (delegate.made_s + WEEK_S - now) // 3600)
+    return renewed
 
 
 def is_old() -> bool:
     """Whether it is time for renew_old."""
     now = time.time()
-    return any(now - one.made_s >= DAY_S and now - one.tried_s >= AGAIN_S
-               for one in _held.values())
+    return any(now - delegate.made_s >= DAY_S and now - delegate.tried_s >= AGAIN_S
+               for delegate in _held.values())
 
 
 def _ask(folder: str) -> Delegate:

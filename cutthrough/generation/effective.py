@@ -67,10 +67,10 @@ def show_group(address: str, group: Group) -> list[str]:
 
 
 def show_option(option: SocketOption) -> str:
-    asked = "-" if option.asked is None else str(option.asked)
+    requested = "-" if option.asked is None else str(option.asked)
     mark = "" if option.granted else "  (!)"
     shown = "/".join(map(str, option.in_force))
-    return f"{option.name:<18} {asked:>9} {shown:>10}{mark}"
+    return f"{option.name:<18} {requested:>9} {shown:>10}{mark}"
 
 
 @contextlib.contextmanager
@@ -88,8 +88,8 @@ def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
             except OSError as error:
                 groups.append((listener.shown, error.strerror or str(error)))
                 continue
-            for one in group:
-                opened.enter_context(one)
+            for sock in group:
+                opened.enter_context(sock)
             groups.append((listener.shown, group))
         yield groups
 
@@ -105,8 +105,8 @@ def check_path(path: str, owner: str) -> None:
 def group_by_address(sockets: Iterable[socket.socket]) -> list[tuple[str, Group]]:
     """Groups open sockets by their address."""
     groups: dict[str, list[socket.socket]] = {}
-    for one in sockets:
-        if one.family == socket.AF_UNIX:     # it has none of the options
+    for sock in sockets:
+        if sock.family == socket.AF_UNIX:    # it has none of the options
             continue
-        groups.setdefault(show_address(bound_address(one)), []).append(one)
+        groups.setdefault(show_address(bound_address(sock)), []).append(sock)
     return list(groups.items())

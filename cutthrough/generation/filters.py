@@ -21,11 +21,11 @@ def make_filters(policy: Policy, tally: Tally | None = None,
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:
-    made, reason = make_object(filter.code, policy.code)
+    handler, reason = make_object(filter.code, policy.code)
     if not reason:
         try:
             return make_stage(
-                name, made, filter.budget, filter.on_fault, filter.max_body,
+                name, handler, filter.budget, filter.on_fault, filter.max_body,
                 filter.shown)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"

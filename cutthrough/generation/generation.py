@@ -86,7 +86,8 @@ def changed_tables(old: Config, new: Config) -> list[tables.Change]:
 def needs_new_workers(old: Generation, new: Generation) -> bool:
     changed = changed_options(old.config, new.config)
     return not (all(OPTIONS[name].swapped for name in changed)
-                and all(one.swapped for one in changed_tables(old.config, new.config))
+                and all(change.swapped
+                        for change in changed_tables(old.config, new.config))
                 and not has_new_code(old, new))
 
 
@@ -113,7 +114,7 @@ def show_changes(old: Generation, new: Generation) -> str:
         kind = OPTIONS[name].kind
         was, now = (show_value(kind, getattr(g.config, name)) for g in (old, new))
         changes.append(f"{name} {was or '(none)'} -> {now or '(none)'}")
-    changes += [one.text for one in changed_tables(old.config, new.config)]
+    changes += [change.text for change in changed_tables(old.config, new.config)]
     # Rules are compared without their source: an inserted line moves all that follow
     was_rules, rules = (
         [msgspec.structs.replace(rule, source="") for rule in g.policy.rules]

@@ -78,14 +78,14 @@ def lend_function(function: Function) -> str:
 def find_function(name: str, code: Code | None = None) -> Function:
     """Imports `module:function` from `code`, read with the generation, or from the
     current file if `code` is None. Raises PolicyError."""
-    given = _embedded.get(name)
-    if given is not None:
-        return given
+    embedded = _embedded.get(name)
+    if embedded is not None:
+        return embedded
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
     try:
-        found: Function = getattr(import_code(module, code), attribute)
+        function: Function = getattr(import_code(module, code), attribute)
     except SystemExit as error:         # sys.exit, argparse: no Exception
         raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
                           f"imported (status {error})") from error
@@ -94,9 +94,9 @@ def find_function(name: str, code: Code | None = None) -> Function:
                           "for on PYTHONPATH") from error
     except Exception as error:          # the operator's module may raise anything
         raise PolicyError("", "policy_hook", f"{name}: {error}") from error
-    if not inspect.iscoroutinefunction(found):
+    if not inspect.iscoroutinefunction(function):
         raise PolicyError("", "policy_hook", f"{name} is not an async function")
-    return found
+    return function
 
 
 class Tally:

@@ -106,10 +106,10 @@ def read_interception(config: Config) -> InterceptionFiles | None:
     in_token = secret.startswith(SCHEME)
     if in_token:
         try:
-            made = find_delegate(folder, certificate, secret)
+            delegate = find_delegate(folder, certificate, secret)
         except ValueError as error:
             raise ConfigError("", "intercept_ca", str(error)) from None
-        certificate, secret = made.certificates, made.key
+        certificate, secret = delegate.certificates, delegate.key
     files = InterceptionFiles(
         certificate, secret,
         _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",

@@ -37,13 +37,13 @@ def load_policy(config: Config) -> Policy:
     check_names(config, policy)
     if config.policy_hook:
         policy = msgspec.structs.replace(policy, hook=load_code(config.policy_hook))
-    names = [one.code for one in policy.filters.values()]
+    names = [row.code for row in policy.filters.values()]
     if config.recording_hooks and policy.records:
         names.append(config.recording_hooks)
     if names:
-        found = {name.partition(":")[0]: load_code(name) for name in names}
+        modules = {name.partition(":")[0]: load_code(name) for name in names}
         policy = msgspec.structs.replace(policy, code={
-            module: code for module, code in found.items() if code is not None})
+            module: code for module, code in modules.items() if code is not None})
     return policy
 
 
@@ -63,8 +63,8 @@ def check_names(config: Config, policy: Policy) -> None:
         PolicyError(rule.source, "recording", "has no directory: set "
                     "recording_directory in the configuration")
         for rule in policy.rules if rule.recording and not config.recording_directory]
-    groups = {*policy.groups, *(one for user in policy.users.values()
-                                for one in user.groups)}
+    groups = {*policy.groups, *(group for user in policy.users.values()
+                                for group in user.groups)}
     for row in config.sources:
         mistakes += [
             ConfigError("", "sources", f"{who!r} is in no policy: no such group",

@@ -24,16 +24,16 @@ def make_hooks(config: Config, policy: Policy) -> Any:
     name = config.recording_hooks
     if not name or not policy.records:
         return None
-    made, reason = make_object(name, policy.code)
+    hooks, reason = make_object(name, policy.code)
     if not reason:
-        functions = [getattr(made, one, None) for one in NAMES]
+        functions = [getattr(hooks, hook, None) for hook in NAMES]
         if not any(map(callable, functions)):
             reason = f"has neither {' nor '.join(NAMES)}"
         elif any(map(inspect.iscoroutinefunction, functions)):
             reason = "on_record and on_replay are no async functions"
     if reason:
         raise ConfigError("", "recording_hooks", f"{name}: {reason}")
-    return made
+    return hooks
 
 
 def check_recordings(config: Config) -> None:
@@ -65,13 +65,13 @@ def check_expressions(key: str, texts: tuple[str, ...]) -> list[Mistake]:
     # Imported here, and below, because most configurations record nothing
     from cutthrough.recording.model.documents import KeyMistake, compile_finder
 
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for text in texts:
         try:
             compile_finder(text)
         except KeyMistake as error:
-            found.append(ConfigError("", key, str(error)))
-    return found
+            mistakes.append(ConfigError("", key, str(error)))
+    return mistakes
 
 
 def check_route(row: RecordingRoute) -> list[Mistake]:
@@ -84,13 +84,13 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
     )
     from cutthrough.recording.play.player import make_route
 
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
 
     def note(error: KeyMistake, *key: str) -> None:
-        found.append(ConfigError(
+        mistakes.append(ConfigError(
             "", "recording_routes", str(error), path=(row.name, *key)))
 
-    ids = tuple(one for one in row.refresh_ids if one.startswith("$"))
+    ids = tuple(path for path in row.refresh_ids if path.startswith("$"))
     for key, texts, compile_one in (
             ("body_paths", row.body_paths, compile_path_of(row.body)),
             ("body_regexes", row.body_regexes, compile_regex),
@@ -101,9 +101,9 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
                 compile_one(text)
             except KeyMistake as error:
                 note(error, key)
-    if not found:
+    if not mistakes:
         try:
             Matcher((make_route(row),))      # as a worker will
         except KeyMistake as error:
             note(error)
-    return found
+    return mistakes

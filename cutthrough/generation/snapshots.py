@@ -74,6 +74,6 @@ def make_ways(config: Config, routes: Sequence[str],
     """Returns the ways through parents; None: every request goes directly."""
     if not (config.parents or config.groups):
         return None
-    return Ways({one.name: one for one in config.parents},
-                {one.name: one for one in config.groups},
+    return Ways({parent.name: parent for parent in config.parents},
+                {group.name: group for group in config.groups},
                 config.route, routes, registry or Registry(), tls)

@@ -25,9 +25,9 @@ class SourceNumbers:
 
     def copy(self) -> "SourceNumbers":
         """With the same numbers, for a generation that may be refused."""
-        made = SourceNumbers()
-        made.by_number, made._numbers = dict(self.by_number), dict(self._numbers)
-        return made
+        numbers = SourceNumbers()
+        numbers.by_number, numbers._numbers = dict(self.by_number), dict(self._numbers)
+        return numbers
 
     def number(self, rows: Sequence[SourceRow]) -> dict[str, int]:
         """Returns the number of each name. Raises ConfigError if there are no more."""
@@ -54,14 +54,14 @@ def names_of_users(config: Config, policy: Policy) -> dict[str, str]:
     its first group with one."""
     of_users = {who: row.name for row in config.sources for who in row.users}
     of_groups = {who: row.name for row in config.sources for who in row.groups}
-    found = {}
+    names = {}
     for user in (*policy.users, *([config.user] if config.user else [])):
         name = of_users.get(user) or next(
             (of_groups[group] for group in policy.groups_of(user)
              if group in of_groups), "")
         if name:
-            found[user] = name
-    return found
+            names[user] = name
+    return names
 
 
 def refused_options(row: SourceRow) -> Iterator[tuple[str, str]]:

@@ -143,23 +143,23 @@ def is_private(about: os.stat_result, user: int) -> bool:
 
 def check_tls(config: Config, files: Sequence[TlsFiles]) -> "list[TlsServer | None]":
     """Makes each listener's context, as each worker will. Raises ConfigError."""
-    made: list[TlsServer | None] = []
+    servers: list[TlsServer | None] = []
     path: RowPath
-    for (listener, row), one in zip(_rows(config), files, strict=True):
+    for (listener, row), listener_files in zip(_rows(config), files, strict=True):
         try:
-            made.append(make_server(listener, one, None))
+            servers.append(make_server(listener, listener_files, None))
         except (ImportError, ValueError) as error:
             path = (row, "certificates")
             raise ConfigError("", "listeners", show_error(error), path=path) from None
-    return made
+    return servers
 
 
 def check_parents(config: Config, files: Sequence[ParentFiles]) -> None:
     """Makes the context of each parent over TLS, as each worker will. Raises
     ConfigError."""
-    for parent, one in zip(config.parents, files, strict=True):
+    for parent, parent_files in zip(config.parents, files, strict=True):
         try:
-            make_client(parent, one)
+            make_client(parent, parent_files)
             if parent.check_tls:
                 make_checker()
         except (ImportError, ValueError) as error:
@@ -178,12 +178,13 @@ def expiries(config: Config, files: Sequence[TlsFiles],
              of_parents: Sequence[ParentFiles]) -> dict[str, int]:
     """When each certificate expires, in seconds of the epoch, by its path; of a file of
     authorities, the first one to expire."""
-    found = {about.name: about.not_after for about in certificates(config, of_parents)}
-    if any(one.pairs for one in files):
-        found |= {about.name: about.not_after
-                  for server in check_tls(config, files) if server is not None
-                  for about in server.certificates}
-    return found
+    by_path = {about.name: about.not_after
+               for about in certificates(config, of_parents)}
+    if any(listener_files.pairs for listener_files in files):
+        by_path |= {about.name: about.not_after
+                    for server in check_tls(config, files) if server is not None
+                    for about in server.certificates}
+    return by_path
 
 
 def certificates(config: Config, files: Sequence[ParentFiles],
@@ -192,15 +193,16 @@ def certificates(config: Config, files: Sequence[ParentFiles],
 
     Raises TlsError.
     """
-    for parent, one in zip(config.parents, files, strict=False):
+    for parent, parent_files in zip(config.parents, files, strict=False):
         if not parent.tls_files:
             continue
         from cutthrough.net.tls.certificates import describe
 
-        if one.pair is not None:
-            yield describe(one.pair.certificate, parent.certificate)[0]
-        if one.ca:
-            yield min(describe(one.ca, parent.ca), key=lambda about: about.not_after)
+        if parent_files.pair is not None:
+            yield describe(parent_files.pair.certificate, parent.certificate)[0]
+        if parent_files.ca:
+            yield min(describe(parent_files.ca, parent.ca),
+                      key=lambda about: about.not_after)
 
 
 def make_server(listener: Listener, files: TlsFiles,
@@ -218,7 +220,8 @@ def make_server(listener: Listener, files: TlsFiles,
     from cutthrough.net.tls.context import TlsServer
 
     return TlsServer(
-        [Pair(one.certificate, one.key, one.ocsp, one.name) for one in files.pairs],
+        [Pair(pair.certificate, pair.key, pair.ocsp, pair.name)
+         for pair in files.pairs],
         min_version=listener.tls_min_version,
         ciphers=listener.ciphers,
         client_ca=files.client_ca,
