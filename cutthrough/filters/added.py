@@ -73,10 +73,10 @@ class Added:
         path = self._shown_path(request.path)
         if not changed and path == request.path and begun == len(self.secrets):
             return None
-        made = request.copy()
-        made.path = path
-        made.replace_headers(Headers(fields))
-        return made
+        masked = request.copy()
+        masked.path = path
+        masked.replace_headers(Headers(fields))
+        return masked
 
     def _shown_path(self, path: str) -> str:
         known = self._known
@@ -99,13 +99,13 @@ class Added:
         if len(after) > MOST_WHOLE:
             return
         text, old = after.decode("latin-1"), before.decode("latin-1")
-        self._hide(one[0] for one in _TOKEN.finditer(text)
-                   if is_token(one[0]) and one[0] not in old)
+        self._hide(match[0] for match in _TOKEN.finditer(text)
+                   if is_token(match[0]) and match[0] not in old)
 
     def _hide(self, secrets: Iterable[str]) -> None:
-        for one in secrets:
+        for secret in secrets:
             if len(self.secrets) < MOST_SECRETS:
-                self.secrets[one] = None
+                self.secrets[secret] = None
 
     def find_echoes(self) -> None:
         """From now on of all secrets that are known."""
@@ -127,8 +127,8 @@ class Added:
         except CodingError:
             return None
         length = headers.get("Content-Length") or ""
-        is_whole = not any(streams(one.on_response_body) for one in others
-                           if one.on_response_body) if others else (
+        is_whole = not any(streams(stage.on_response_body) for stage in others
+                           if stage.on_response_body) if others else (
             length.isdigit() and int(length) <= MOST_WHOLE
             and not headers.get("Content-Encoding"))
         return Stage("echoes", BUDGET_S, "pass", MOST_BODY, None, None, None,
@@ -139,9 +139,9 @@ class Added:
         response, echoes = flow.response, self.echoes
         if response is None or not echoes:
             return
-        made = [(name, echoes.text(value)) for name, value in response.headers]
-        if made != list(response.headers):
-            response.replace_headers(Headers(made))
+        fields = [(name, echoes.text(value)) for name, value in response.headers]
+        if fields != list(response.headers):
+            response.replace_headers(Headers(fields))
 
     async def _on_whole_body(self, flow: Flow, body: bytes) -> bytes:
         assert self.echoes is not None

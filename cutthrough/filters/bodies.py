@@ -85,8 +85,8 @@ class _Passage:
                 break
         if not wrong:
             try:
-                for one in decoders:
-                    one.end()
+                for decoder in decoders:
+                    decoder.end()
             except CodingError as error:
                 wrong = str(error)
         if wrong:
@@ -115,15 +115,15 @@ class _Passage:
         """The body after this filter. Raises Ended."""
         run = self.run
         try:
-            given = await run.call(stage, getattr(stage, self.hook), run.flow, body)
-            if given is not None and not isinstance(given, bytes):
-                raise TypeError(f"returned {type(given).__name__}, not bytes")
+            result = await run.call(stage, getattr(stage, self.hook), run.flow, body)
+            if result is not None and not isinstance(result, bytes):
+                raise TypeError(f"returned {type(result).__name__}, not bytes")
         except Exception as error:      # the operator's code
             run.fail(stage, self.hook, error)
             run.flow._refusal, run.flow._answered = None, False
             return body
         await run.settle(stage)
-        return body if given is None else given
+        return body if result is None else result
 
     # Piece by piece.
 
@@ -151,8 +151,8 @@ class _Passage:
                         size = 0
                         await asyncio.sleep(0)
                     yield part
-            for one in decoders:
-                one.end()
+            for decoder in decoders:
+                decoder.end()
         except CodingError as error:    # a part is out: it cannot pass
             self.refuse(self.stages[0], str(error))
 
@@ -224,12 +224,12 @@ class _Paced:
     async def pieces(self) -> AsyncIterator[bytes]:
         passage, stage, run = self.passage, self.stage, self.passage.run
         run.chain.tally.calls += 1
-        made: AsyncGenerator[Any, None] = getattr(stage, passage.hook)(
-            run.flow, self.given())
+        generator: AsyncGenerator[Any, None] = getattr(stage, passage.hook)(
+            run.flow, self.untimed_source())
         try:
             while True:
                 try:
-                    piece = await self.next_of(made)
+                    piece = await self.next_of(generator)
                 except StopAsyncIteration:
                     break
                 except Ended:
@@ -245,15 +245,15 @@ class _Paced:
                 if piece:
                     yield piece
         finally:
-            await made.aclose()
+            await generator.aclose()
         await run.settle(stage)
 
-    async def next_of(self, made: AsyncGenerator[Any, None]) -> bytes:
+    async def next_of(self, generator: AsyncGenerator[Any, None]) -> bytes:
         self.waited, began = 0.0, time.monotonic()
         try:
             async with asyncio.timeout(self.stage.budget) as self.scope:
                 try:
-                    piece = await anext(made)
+                    piece = await anext(generator)
                 except asyncio.CancelledError:
                     task = asyncio.current_task()
                     if task is not None and task.cancelling():
@@ -271,7 +271,7 @@ class _Paced:
             raise TypeError(f"yielded {type(piece).__name__}, not bytes")
         return piece
 
-    async def given(self) -> AsyncIterator[bytes]:
+    async def untimed_source(self) -> AsyncIterator[bytes]:
         """The source; its time is not the filter's."""
         loop = asyncio.get_running_loop()
         while True:

@@ -86,9 +86,9 @@ class Held:
 
     @property
     def message(self) -> Request | Response:
-        found = self.flow.request if self.side == "request" else self.flow.response
-        assert found is not None
-        return found
+        message = self.flow.request if self.side == "request" else self.flow.response
+        assert message is not None
+        return message
 
     def content(self) -> bytes | None:
         """The body as it is shown; None: it is not."""
@@ -102,7 +102,7 @@ class Held:
     def about(self, number: int, left_s: float, whole: bool) -> dict[str, Any]:
         """For operators. `whole`: with the body."""
         flow = self.flow
-        found = {
+        row = {
             "number": number, "side": self.side, "left_s": round(max(0.0, left_s), 1),
             "request": flow.id, "user": flow.user, "client": flow.client,
             "rule": flow.rule, "method": flow.request.method,
@@ -113,12 +113,12 @@ class Held:
             "body": ("here" if self.body is not None else
                      "follows" if self.may_collect else "none")}
         if self.side == "response" and flow.response is not None:
-            found["status"] = flow.response.status
+            row["status"] = flow.response.status
         if self.body is not None:
-            found["body_bytes"] = len(self.body)
+            row["body_bytes"] = len(self.body)
             if whole and (content := self.content()) is not None:
-                found["content"] = b64encode(content).decode()
-        return found
+                row["content"] = b64encode(content).decode()
+        return row
 
     def refuse(self, label: str, text: str) -> None:
         """The exchange ends with this outcome, once it is released."""
@@ -184,7 +184,7 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
           ) -> Headers:
     """The fields as the operator wants them: hidden values are the old ones, in their
     order, and the framing stays. Raises ValueError."""
-    made = Headers((name, value) for name, value in old if name.lower() in FRAMING)
+    headers = Headers((name, value) for name, value in old if name.lower() in FRAMING)
     hidden: dict[tuple[str, str], list[str]] = {}
     for name, value in old:
         if (shown := redactor.field(name, value)) != value:
@@ -198,8 +198,8 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
             value = values.pop(0)
         elif REDACTED in value:
             raise ValueError(f"{name}: {REDACTED} stands for no value")
-        made.add(name, value)
-    return made
+        headers.add(name, value)
+    return headers
 
 
 class Breakpoints:
@@ -236,8 +236,8 @@ class Breakpoints:
     def disarm(self) -> None:
         """Held messages go on."""
         self._set_armed(False)
-        for one in list(self.held.values()):
-            one.release("expired")
+        for held in list(self.held.values()):
+            held.release("expired")
 
     def close(self) -> None:
         """The worker ends: nobody can decide any more."""
@@ -251,21 +251,21 @@ class Breakpoints:
     def list(self, number: int = 0) -> list[dict[str, Any]]:
         """The held messages; with a number, its message with the body."""
         now = asyncio.get_running_loop().time()
-        return [one.about(n, one.until - now, whole=bool(number))
-                for n, one in self.held.items() if number in (0, n)]
+        return [held.about(n, held.until - now, whole=bool(number))
+                for n, held in self.held.items() if number in (0, n)]
 
     def decide(self, number: int, decision: Decision) -> str | None:
         """Returns why not, or ""; None: it is not held, or is decided."""
-        one = self.held.get(number)
-        if one is None or one.decided.done():
+        held = self.held.get(number)
+        if held is None or held.decided.done():
             return None
         try:
-            one.decide(decision)
+            held.decide(decision)
         except (ValueError, TypeError) as error:
             return str(error)
         return ""
 
-    async def hold(self, exchange: Exchange, one: Held, holding: Holding) -> None:
+    async def hold(self, exchange: Exchange, held: Held, holding: Holding) -> None:
         """Waits for a decision, and counts it."""
         seconds, refuses, most = holding
         if not self.armed:
@@ -273,20 +273,20 @@ class Breakpoints:
         if len(self.held) >= most:
             self.counts["skipped"] += 1
             if refuses:
-                one.refuse(UNDECIDED, f"the worker held {len(self.held)} others")
+                held.refuse(UNDECIDED, f"the worker held {len(self.held)} others")
             return
         self._number += 1
         number = self._number
         self.counts["held"] += 1
-        self.held[number] = one
+        self.held[number] = held
         exchange.hold(int((seconds + GRACE_S) * 1000))
-        timer = asyncio.get_running_loop().call_later(seconds, one.release, "expired")
+        timer = asyncio.get_running_loop().call_later(seconds, held.release, "expired")
         try:
-            result = await one.decided
+            result = await held.decided
             self.counts[result] += 1
             # If they were disarmed meanwhile, it is not to be held at all
             if result == "expired" and refuses and self.armed:
-                one.refuse(UNDECIDED, f"nobody decided in {seconds:g} s")
+                held.refuse(UNDECIDED, f"nobody decided in {seconds:g} s")
         finally:                        # also if the client has gone
             timer.cancel()
             del self.held[number]
@@ -337,9 +337,9 @@ class Stop:
         others = chain.request_bodies if side == "request" else chain.response_bodies
         may_collect = has_body and is_readable(headers) and not any(
             streams(getattr(other, hook)) for other in others)
-        one = self.make(flow, side, may_collect, None)
-        await self.breakpoints.hold(self.run.exchange, one, self.holding)
-        decision = one.decision
+        held = self.make(flow, side, may_collect, None)
+        await self.breakpoints.hold(self.run.exchange, held, self.holding)
+        decision = held.decision
         if decision is None or not (decision.hold_body or decision.body is not None):
             return
         self.bodies[side] = decision.body
@@ -350,12 +350,12 @@ class Stop:
             **{hook: getattr(self, hook)}))
 
     async def hold_body(self, flow: Flow, side: Side, body: bytes) -> bytes | None:
-        given = self.bodies.get(side)
-        if given is not None:
-            return given
-        one = self.make(flow, side, False, body)
-        await self.breakpoints.hold(self.run.exchange, one, self.holding)
-        return one.decision.body if one.decision is not None else None
+        replacement = self.bodies.get(side)
+        if replacement is not None:
+            return replacement
+        held = self.make(flow, side, False, body)
+        await self.breakpoints.hold(self.run.exchange, held, self.holding)
+        return held.decision.body if held.decision is not None else None
 
     def make(self, flow: Flow, side: Side, may_collect: bool,
              body: bytes | None) -> Held:

@@ -49,12 +49,12 @@ class Calls:
         flow = self.flow
         return self.chain.tally.memory.open(flow.user or flow.client)
 
-    async def guard(self, stage: Stage, hook: str, *given: Any,
+    async def guard(self, stage: Stage, hook: str, *args: Any,
                     may_refuse: bool = True) -> bool:
         """Calls a function of a filter. False: it failed, and what it did does not
         count. Raises Ended if the request is refused for that."""
         try:
-            await self.call(stage, getattr(stage, hook), *given)
+            await self.call(stage, getattr(stage, hook), *args)
         except Exception as error:      # the operator's code: it may raise anything
             self.fail(stage, hook, error, may_refuse=may_refuse)
             self.flow._refusal, self.flow._answered = None, False
@@ -72,12 +72,12 @@ class Calls:
         self.exchange.refuse(label, stage.name)
         raise Ended
 
-    async def call(self, stage: Stage, hook: Callable[..., Any], *given: Any) -> Any:
+    async def call(self, stage: Stage, hook: Callable[..., Any], *args: Any) -> Any:
         """Awaits a function within its budget. One that does not suspend needs no
         timer. Raises TimeoutError beyond it."""
         self.chain.tally.calls += 1
         began = time.monotonic()
-        coroutine = hook(*given)
+        coroutine = hook(*args)
         try:
             yielded = coroutine.send(None)
         except StopIteration as end:

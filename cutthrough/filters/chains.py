@@ -40,8 +40,8 @@ class Filters:
 
     def chain(self, names: tuple[str, ...]) -> Chain:
         """The filters of a rule, in order."""
-        found = self._chains.get(names)
-        if found is None:
-            found = self._chains[names] = Chain(
+        chain = self._chains.get(names)
+        if chain is None:
+            chain = self._chains[names] = Chain(
                 [self._stages[name] for name in names], self.tally)
-        return found
+        return chain

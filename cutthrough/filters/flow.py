@@ -42,15 +42,15 @@ class Headers:
     def __setitem__(self, name: str, value: str) -> None:
         """Replaces all fields of this name by one, in the place of the first."""
         check_field(name, value)
-        lower, found = name.lower(), False
+        lower, is_replaced = name.lower(), False
         items = []
         for item in self._items:
             if item[0].lower() != lower:
                 items.append(item)
-            elif not found:
+            elif not is_replaced:
                 items.append((name, value))
-                found = True
-        self._items = items if found else [*items, (name, value)]
+                is_replaced = True
+        self._items = items if is_replaced else [*items, (name, value)]
 
     def __delitem__(self, name: str) -> None:
         """Removes all fields of this name, if there are any."""
@@ -89,9 +89,9 @@ class Headers:
         self._items.append((name, value))
 
     def copy(self) -> "Headers":
-        made = Headers()
-        made._items = list(self._items)
-        return made
+        headers = Headers()
+        headers._items = list(self._items)
+        return headers
 
 
 def check_field(name: str, value: str) -> None:
@@ -205,12 +205,12 @@ class Request:
         return f"{self.scheme}://{self.authority}{path}"
 
     def copy(self) -> "Request":
-        made = Request(self._method, self._host, self._port, self._path,
-                       None if self._headers is None else self._headers.copy(),
-                       lines=self._lines, version=self.version, scheme=self.scheme,
-                       fixed=self._fixed)
-        made._changed = self._changed
-        return made
+        request = Request(self._method, self._host, self._port, self._path,
+                          None if self._headers is None else self._headers.copy(),
+                          lines=self._lines, version=self.version, scheme=self.scheme,
+                          fixed=self._fixed)
+        request._changed = self._changed
+        return request
 
 
 class Response:
@@ -249,11 +249,11 @@ class Response:
         self._status, self.reason, self._changed = status, "", True
 
     def copy(self) -> "Response":
-        made = Response(self._status, None if self._headers is None
-                        else self._headers.copy(), reason=self.reason,
-                        lines=self._lines, body=self.body)
-        made._changed = self._changed
-        return made
+        response = Response(self._status, None if self._headers is None
+                            else self._headers.copy(), reason=self.reason,
+                            lines=self._lines, body=self.body)
+        response._changed = self._changed
+        return response
 
 
 class Before:
@@ -332,8 +332,8 @@ def has_no_body(status: int) -> bool:
 
 def headers_of(lines: str) -> Headers:
     """From lines that the proxy has checked; no CRLF is behind the last."""
-    made = Headers()
+    headers = Headers()
     if lines:
-        made._items = [(name, value.strip(" \t")) for name, _, value in (
+        headers._items = [(name, value.strip(" \t")) for name, _, value in (
             line.partition(":") for line in lines.split("\r\n"))]
-    return made
+    return headers

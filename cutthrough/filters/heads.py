@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from cutthrough.filters.flow import FRAMING, Headers, Request, Response
 
-_PHRASES = {int(one): one.phrase for one in HTTPStatus}
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
 def read_request(head: bytes, host: str, port: int, version: str,

@@ -60,8 +60,8 @@ class Run(Calls):
         """What the filters with this function have left cannot be sent: the session
         refuses it."""
         chain = self.chain.stages
-        stages = [one for one in chain if getattr(one, hook, None)] or chain
-        name = ", ".join(one.name for one in stages)
+        stages = [stage for stage in chain if getattr(stage, hook, None)] or chain
+        name = ", ".join(stage.name for stage in stages)
         self.chain.tally.report(stages[-1]._replace(name=name), hook, reason)
 
     def end(self, label: str) -> None:
@@ -108,12 +108,12 @@ class Run(Calls):
         flow = self.flow
         try:
             for stage in self.chain.request_heads:
-                kept = flow.request.copy() if stage.on_fault == "pass" else None
+                original = flow.request.copy() if stage.on_fault == "pass" else None
                 before = (parts_of(flow.request.headers, flow.request.path)
                           if stage.shown and self.chain.hides else None)
                 done = await self.guard(stage, "on_request_head", flow)
-                if not done and kept is not None:
-                    flow.request = kept
+                if not done and original is not None:
+                    flow.request = original
                 if before is not None:
                     self.note_shown(before)
                 if flow._refusal is not None or flow._answered:
@@ -166,10 +166,10 @@ class Run(Calls):
         flow._has_body = has_body
         try:
             for stage in self.chain.response_heads:
-                kept = response.copy() if stage.on_fault == "pass" else None
+                original = response.copy() if stage.on_fault == "pass" else None
                 done = await self.guard(stage, "on_response_head", flow)
-                if not done and kept is not None:
-                    flow.response = response = kept
+                if not done and original is not None:
+                    flow.response = response = original
                 if flow._refusal is not None or flow._answered:
                     await self.settle(stage)
             if has_body and self.added is not None and self.added.echoes:

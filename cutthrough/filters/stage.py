@@ -34,15 +34,15 @@ class Stage(NamedTuple):
 def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
                max_body: int, shown: bool = False) -> Stage:
     """Raises ValueError if the object is no filter."""
-    found = {hook: getattr(filter, hook, None) for hook in HOOKS}
-    for hook, function in found.items():
+    functions = {hook: getattr(filter, hook, None) for hook in HOOKS}
+    for hook, function in functions.items():
         fits = function is None or inspect.iscoroutinefunction(function) or (
             hook in BODIES and inspect.isasyncgenfunction(function))
         if not fits:
             raise ValueError(f"{hook} is not an async function")
-    if not any(found.values()):
+    if not any(functions.values()):
         raise ValueError(f"has none of {', '.join(HOOKS)}")
-    return Stage(name, budget, on_fault, max_body, **found, shown=shown)
+    return Stage(name, budget, on_fault, max_body, **functions, shown=shown)
 
 
 def streams(hook: Callable[..., Any]) -> bool:
