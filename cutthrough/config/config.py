@@ -345,8 +345,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         elif self.password and not self.user:
             yield ConfigError("", "password", "a password without a user: give --user")
         if self.demonstration and not self.loopback:
-            number, outside = next((n, one) for n, one in enumerate(self.all_listeners)
-                                   if not one.is_local)
+            number, outside = next(
+                (n, listener) for n, listener in enumerate(self.all_listeners)
+                if not listener.is_local)
             key, path = origin_of(number, self.listen)
             why = ("is for load balancers" if outside.proxy_protocol
                    else "is not loopback")
@@ -356,8 +357,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         if not self.loopback and is_placeholder(self.password):
             yield ConfigError("", "password", "is a well-known placeholder, and not "
                               "all addresses of listen are loopback")
-        if self.admin in [one.shown for one in self.all_listeners
-                          if one.address[1] or one.is_path]:
+        if self.admin in [listener.shown for listener in self.all_listeners
+                          if listener.address[1] or listener.is_path]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")
         yield from self.contradictions_of_administration()
         yield from contradictions_of_sources(self.sources)
@@ -390,7 +391,7 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     @property
     def loopback(self) -> bool:
         """Whether every listener serves this host alone."""
-        return all(one.is_local for one in self.all_listeners)
+        return all(listener.is_local for listener in self.all_listeners)
 
     @property
     def floor(self) -> bool:

@@ -164,11 +164,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
                 yield ConfigError("", key, f"{self.shown} has no file: only unix:/path "
                                   "has one")
         for key in ("certificate_keys", "ocsp_responses"):
-            given = getattr(self, key)
-            if given and len(given) != len(self.certificates):
+            files = getattr(self, key)
+            if files and len(files) != len(self.certificates):
                 certificates = show_count(len(self.certificates), "certificate")
                 yield ConfigError(
-                    "", key, f"has {show_count(len(given), 'file')} for {certificates}")
+                    "", key, f"has {show_count(len(files), 'file')} for {certificates}")
         for key in ("ciphers", "client_ca", "client_crl"):
             if getattr(self, key) and not self.certificates:
                 yield ConfigError("", key, "has no effect without certificates")
@@ -250,8 +250,8 @@ DEFAULTS = defaults_of(Listener)
 def merge(listen: Sequence[Address], proxy_protocol: Sequence[Address],
           rows: Sequence[Listener]) -> tuple[Listener, ...]:
     """The short form as rows, and behind them the rows."""
-    plain = (Listener(address=one, proxy_protocol=one in proxy_protocol)
-             for one in listen)
+    plain = (Listener(address=address, proxy_protocol=address in proxy_protocol)
+             for address in listen)
     return (*plain, *rows)
 
 
@@ -270,10 +270,12 @@ def contradictions(listen: Sequence[Address], proxy_protocol: Sequence[Address],
         yield ConfigError("", "listen", "at least one address is needed")
     if len(merged) > MOST_ITEMS:
         yield ConfigError("", "listeners", f"more than {MOST_ITEMS} addresses")
-    fixed = [one.address for one in merged if one.address[1] or one.is_path]
+    fixed = [listener.address for listener in merged
+             if listener.address[1] or listener.is_path]
     for address in dict.fromkeys(fixed):
         if fixed.count(address) > 1:
-            last = max(n for n, one in enumerate(merged) if one.address == address)
+            last = max(n for n, listener in enumerate(merged)
+                       if listener.address == address)
             key, path = origin_of(last, listen)
             yield ConfigError(
                 "", key, f"{show_address(address)} is given twice", path=path)
@@ -286,17 +288,18 @@ def contradictions(listen: Sequence[Address], proxy_protocol: Sequence[Address],
 
 
 def _contradictions_of_proxy_protocol(merged: Sequence[Listener], short: int,
-                                      given: bool, have_from: bool
+                                      have_protocol: bool, have_from: bool
                                       ) -> Iterator[ConfigError]:
     # A path needs no networks: the permissions of its file select the callers
-    behind = [number for number, one in enumerate(merged) if one.proxy_protocol
-              and not one.is_path and not one.proxy_protocol_from]
-    if have_from and not (behind or given):
+    behind = [number for number, listener in enumerate(merged)
+              if listener.proxy_protocol and not listener.is_path
+              and not listener.proxy_protocol_from]
+    if have_from and not (behind or have_protocol):
         yield ConfigError(
             "", "proxy_protocol_from", "has no effect: each listener has its own"
-            if any(one.proxy_protocol_from for one in merged)
+            if any(listener.proxy_protocol_from for listener in merged)
             else "has no effect without --proxy-protocol")
-    elif not have_from and (behind or given):
+    elif not have_from and (behind or have_protocol):
         first = behind[0] if behind else 0
         key, path = ("proxy_protocol", ()) if first < short else (
             "listeners", (first - short, "proxy_protocol"))

@@ -192,11 +192,11 @@ def _check_argument(code: str, argument: str | None) -> str:
     if code in ("tl", "tg"):
         shown = DEFAULT_TIME if argument is None else argument
         try:
-            made = time.strftime(shown)
+            text = time.strftime(shown)
         except ValueError as error:
             raise ValueError(f"%{code}: {error}") from None
-        if not made.isprintable() or not 0 < len(made.encode()) <= MOST_TIME - 16:
-            raise ValueError(f"%{code}: {shown!r} makes {made!r}, which is not one "
+        if not text.isprintable() or not 0 < len(text.encode()) <= MOST_TIME - 16:
+            raise ValueError(f"%{code}: {shown!r} makes {text!r}, which is not one "
                              f"line of at most {MOST_TIME - 16} bytes")
         return shown
     if code == ">h":

@@ -62,8 +62,8 @@ def noting(mistakes: list[Mistake]) -> Iterator[None]:
 def raise_all(mistakes: Sequence[Mistake]) -> None:
     """Raises the first mistake, with the others; sorted by line within a source."""
     sources = [mistake.source for mistake in mistakes]
-    ordered = sorted(mistakes, key=lambda one: (
-        sources.index(one.source), one.place.line if one.place else 0))
+    ordered = sorted(mistakes, key=lambda mistake: (
+        sources.index(mistake.source), mistake.place.line if mistake.place else 0))
     if ordered:
         raise ordered[0].with_others(ordered[1:]) from None
 
@@ -83,8 +83,8 @@ def show(mistake: Mistake) -> str:
 
 def show_all(mistake: Mistake) -> Iterator[str]:
     """Every mistake as `show` formats it, and their number."""
-    for one in mistake.all[:MOST_TOLD]:
-        yield show(one)
+    for item in mistake.all[:MOST_TOLD]:
+        yield show(item)
     if mistake.others:
         left = len(mistake.all) - MOST_TOLD
         yield f"{len(mistake.all)} mistakes" + (

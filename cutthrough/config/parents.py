@@ -263,31 +263,31 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 def contradictions(parents: Sequence[Parent], groups: Sequence[Group],
                    route: str) -> Iterator[ConfigError]:
-    by_name = {one.name: one for one in parents}
-    for one in parents:
-        if one.via and one.via not in by_name:
-            yield ConfigError("", "parents", f"no parent is named {one.via!r}",
-                              path=(one.name, "via"))
+    by_name = {parent.name: parent for parent in parents}
+    for parent in parents:
+        if parent.via and parent.via not in by_name:
+            yield ConfigError("", "parents", f"no parent is named {parent.via!r}",
+                              path=(parent.name, "via"))
             continue
-        depth, before, over_tls = 1, one, [one.scheme == "https"]
+        depth, before, over_tls = 1, parent, [parent.scheme == "https"]
         while before.via in by_name and depth <= MOST_CHAIN:
             before, depth = by_name[before.via], depth + 1
             over_tls.append(before.scheme == "https")
         if depth > MOST_CHAIN:
             yield ConfigError("", "parents", "is a circle, or has more than "
-                              f"{MOST_CHAIN} parents", path=(one.name, "via"))
+                              f"{MOST_CHAIN} parents", path=(parent.name, "via"))
         elif over_tls[0] and sum(over_tls) > 1:
             yield ConfigError("", "parents", "leads through another https:// parent: "
-                              "there is no TLS inside TLS", path=(one.name, "via"))
-        elif one.check_tls and any(over_tls):
+                              "there is no TLS inside TLS", path=(parent.name, "via"))
+        elif parent.check_tls and any(over_tls):
             yield ConfigError("", "parents", "is for ways without an https:// parent: "
                               "there is no TLS inside TLS",
-                              path=(one.name, "check_tls"))
-        elif one.via and one.proxy_protocol != "off":
+                              path=(parent.name, "check_tls"))
+        elif parent.via and parent.proxy_protocol != "off":
             yield ConfigError("", "parents", "behind another parent the header would "
                               "not be the first bytes of its connection",
-                              path=(one.name, "proxy_protocol"))
-    if sum(one.standby for one in parents) > MOST_STANDBY:
+                              path=(parent.name, "proxy_protocol"))
+    if sum(parent.standby for parent in parents) > MOST_STANDBY:
         yield ConfigError("", "parents", "have more than "
                           f"{MOST_STANDBY} connections of standby in all")
     for group in groups:

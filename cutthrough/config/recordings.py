@@ -70,7 +70,7 @@ def parse_part(text: str) -> str:
 
 
 def show_pace(speed: float) -> str:
-    return next((text for text, one in _PACES.items() if one == speed), f"{speed:g}x")
+    return next((text for text, pace in _PACES.items() if pace == speed), f"{speed:g}x")
 
 
 _PACES = {"at_once": 0.0, "as_recorded": 1.0}

@@ -106,32 +106,32 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
     `secrets` is false, the files of secrets are not read. Raises ConfigError with all
     mistakes; if `mistakes` is given, appends them there and returns the valid settings.
     """
-    found: list[Mistake] = []
+    errors: list[Mistake] = []
     settings = {name: Setting(value, "default", name)
                 for name, value in DEFAULTS.items()}
     if file is not None:
-        with noting(found):
-            texts, rows, places = _read_toml(file, found)
-            found += _apply(settings, file, str, texts, secrets, places)
-            found += _apply_tables(settings, file, rows, secrets, places)
-    given = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
-    found += _near_misses(environ)
-    found += _apply(settings, "environment", variable_name, given, secrets)
-    given = {name: flags.get(name) for name in OPTIONS}
-    found += _apply(settings, "command line", flag_name, given, secrets)
+        with noting(errors):
+            texts, rows, places = _read_toml(file, errors)
+            errors += _apply(settings, file, str, texts, secrets, places)
+            errors += _apply_tables(settings, file, rows, secrets, places)
+    variables = {name: environ.get(variable_name(name)) or None for name in OPTIONS}
+    errors += _near_misses(environ)
+    errors += _apply(settings, "environment", variable_name, variables, secrets)
+    arguments = {name: flags.get(name) for name in OPTIONS}
+    errors += _apply(settings, "command line", flag_name, arguments, secrets)
     if mistakes is None:
-        raise_all(found)
+        raise_all(errors)
     else:
-        mistakes += found
+        mistakes += errors
     return settings
 
 
 def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
-           given: Mapping[str, Any], secrets: bool = True,
+           texts: Mapping[str, Any], secrets: bool = True,
            places: Places | None = None) -> list[Mistake]:
     """Overrides `settings` with one source; returns the mistakes in that source."""
     mistakes: list[Mistake] = []
-    for name, text in given.items():
+    for name, text in texts.items():
         if text is None:
             continue
         setting = Setting(None, source, key_of(name), places)
@@ -141,24 +141,24 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
         except ValueError as error:
             mistakes.append(setting.blame(str(error)))
     for secret, by_file in SECRETS.items():
-        if given.get(by_file) is not None:
-            if given.get(secret) is not None:
+        if texts.get(by_file) is not None:
+            if texts.get(secret) is not None:
                 mistakes.append(settings[secret].blame(
                     f"is given twice, here and by {key_of(by_file)}"))
             with noting(mistakes):
                 settings[secret] = (
                     _read_secret(settings[by_file]) if secrets
                     else Setting(OPTIONS[secret].stand_in, "not read", ""))
-        elif given.get(secret) is not None:
+        elif texts.get(secret) is not None:
             settings[by_file] = Setting(DEFAULTS[by_file], "default", by_file)
     return mistakes
 
 
-def _apply_tables(settings: Settings, source: str, given: Mapping[str, Any],
+def _apply_tables(settings: Settings, source: str, values: Mapping[str, Any],
                   secrets: bool = True, places: Places | None = None) -> list[Mistake]:
     """Overrides the tables of `settings` with one source; returns its mistakes."""
     mistakes: list[Mistake] = []
-    for name, value in given.items():
+    for name, value in values.items():
         setting = Setting((), source, name, places)
         rows = tables.read_rows(
             TABLES[name], name, value, _Rows(setting, secrets), mistakes)
@@ -292,8 +292,10 @@ def build(settings: Settings) -> Config:
     try:
         return Config(**values)
     except ConfigError as error:
-        found = [one for one in error.all if isinstance(one, ConfigError)]
-    first, *others = [settings[one.key].blame(one.reason, one.path) for one in found]
+        mistakes = [mistake for mistake in error.all
+                    if isinstance(mistake, ConfigError)]
+    first, *others = [settings[mistake.key].blame(mistake.reason, mistake.path)
+                      for mistake in mistakes]
     raise first.with_others(others)
 
 

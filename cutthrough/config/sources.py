@@ -99,16 +99,16 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
         raise_all([*self._contradictions()])
 
     def _contradictions(self) -> Iterator[ConfigError]:
-        found = [ipaddress.ip_address(text) for text in self.addresses]
-        for address in found:
+        addresses = [ipaddress.ip_address(text) for text in self.addresses]
+        for address in addresses:
             if address.is_unspecified or address.is_multicast:
                 yield ConfigError("", "addresses", f"{address}: nothing can come from "
                                   "this address")
-            elif found.count(address) > 1:
+            elif addresses.count(address) > 1:
                 yield ConfigError("", "addresses", f"{address} is given twice")
         if self.prefix:
             version = ipaddress.ip_network(self.prefix).version
-            if any(address.version == version for address in found):
+            if any(address.version == version for address in addresses):
                 yield ConfigError("", "prefix", f"has no effect: addresses has IPv"
                                   f"{version} already")
         if not (self.addresses or self.prefix or self.device) and (

@@ -44,23 +44,23 @@ class Change(NamedTuple):
     swapped: bool                            # running workers can apply it
 
 
-def read_rows(table: Table, name: str, given: Any, source: Source,
+def read_rows(table: Table, name: str, value: Any, source: Source,
               mistakes: list[Mistake]) -> tuple[msgspec.Struct, ...]:
-    """Returns the valid rows of `given`; appends the mistakes of the others."""
-    if table.named and isinstance(given, Mapping):
-        rows = given.items()
-    elif isinstance(given, Sequence) and not isinstance(given, str) and (
-            not table.named or all(isinstance(one, table.row) for one in given)):
-        rows = dict(enumerate(given)).items()
+    """Returns the valid rows of `value`; appends the mistakes of the others."""
+    if table.named and isinstance(value, Mapping):
+        rows = value.items()
+    elif isinstance(value, Sequence) and not isinstance(value, str) and (
+            not table.named or all(isinstance(item, table.row) for item in value)):
+        rows = dict(enumerate(value)).items()
     else:
         mistakes.append(source.blame(f"takes tables: {table.header(name)}", ()))
         return ()
     if len(rows) > MOST_ITEMS:
         mistakes.append(source.blame(f"there are more than {MOST_ITEMS}", ()))
         return ()
-    found = [keys if isinstance(keys, table.row)
-             else _read_row(table, row, keys, source, mistakes) for row, keys in rows]
-    return tuple(one for one in found if one is not None)
+    structs = [keys if isinstance(keys, table.row)
+               else _read_row(table, row, keys, source, mistakes) for row, keys in rows]
+    return tuple(struct for struct in structs if struct is not None)
 
 
 def _read_row(table: Table, row: str | int, keys: Any, source: Source,
@@ -68,37 +68,38 @@ def _read_row(table: Table, row: str | int, keys: Any, source: Source,
     if not isinstance(keys, Mapping):
         mistakes.append(source.blame(f"takes a table{table.not_meant}", (row,)))
         return None
-    options, values, found = table.options, dict[str, Any](), list[Mistake]()
+    options, values, own = table.options, dict[str, Any](), list[Mistake]()
     if table.named:
         try:
             values[table.identity] = parse_row_name(str(row))
         except ValueError as error:
-            found.append(source.blame(str(error), (row,)))
+            own.append(source.blame(str(error), (row,)))
     for key, value in keys.items():
         if key not in options or options[key].file:
-            found.append(source.blame(_no_key(key, options), (row, key), True))
+            own.append(source.blame(_no_key(key, options), (row, key), True))
             continue
         try:
             kind = options[key].kind
             values[key] = parse_value(kind, source.text_of(kind, value))
         except (ValueError, TypeError) as error:
-            found.append(source.blame(str(error), (row, key)))
+            own.append(source.blame(str(error), (row, key)))
     for key, default in defaults_of(table.row).items():
         # Not if there is an unknown key: it may be the missing one, misspelt
         if default is msgspec.NODEFAULT and key in options and key not in keys and (
                 options.keys() >= keys.keys()):
-            found.append(source.blame(f"{key} is missing", (row,)))
+            own.append(source.blame(f"{key} is missing", (row,)))
     for secret, option in options.items():
         if option.file and values.get(option.file):
-            with noting(found):
+            with noting(own):
                 values[secret] = source.read_secret(
                     values[option.file], (row, option.file))
-    mistakes += found
-    if not found:
+    mistakes += own
+    if not own:
         try:
             return table.row(**values)
         except ConfigError as error:
-            mistakes += [source.blame(one.reason, (row, one.key)) for one in error.all]
+            mistakes += [source.blame(mistake.reason, (row, mistake.key))
+                         for mistake in error.all]
     return None
 
 
@@ -159,11 +160,11 @@ def _by_identity(table: Table, rows: Sequence[msgspec.Struct]
                  ) -> dict[tuple[str, int], msgspec.Struct]:
     """Each row by its identity, and its number among equal ones: two listeners may have
     port 0."""
-    found: dict[tuple[str, int], msgspec.Struct] = {}
+    by_identity: dict[tuple[str, int], msgspec.Struct] = {}
     option = table.options.get(table.identity)
     for row in rows:
         value = getattr(row, table.identity)
         text = show_value(option.kind, value) if option else str(value)
-        number = sum(1 for shown, _ in found if shown == text)
-        found[text, number] = row
-    return found
+        number = sum(1 for shown, _ in by_identity if shown == text)
+        by_identity[text, number] = row
+    return by_identity

@@ -107,9 +107,9 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         reason = str(error)
     lines = text.replace("\r\n", "\n").split("\n")
-    found = _AT.search(reason)
-    line = int(found[1]) if found and found[1] else len(lines)
-    column = int(found[2]) - 1 if found and found[2] else len(lines[line - 1])
+    match = _AT.search(reason)
+    line = int(match[1]) if match and match[1] else len(lines)
+    column = int(match[2]) - 1 if match and match[2] else len(lines[line - 1])
     shown_line = lines[line - 1]
     pair = _PAIR.match(shown_line)
     if pair is None and shown_line.lstrip()[:1] not in ("[", ""):
@@ -117,7 +117,7 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
     elif pair is not None:
         bare = _BARE.match(shown_line, pair.end())
         secret = is_secret((pair[2],))
-        if bare and found and column >= pair.end():
+        if bare and match and column >= pair.end():
             shown = "…" if secret else bare[0]
             reason += f"; a string needs quotes: {pair[2]} = \"{shown}\""
         if secret:
@@ -130,7 +130,7 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.found: dict[Path, Span] = {}
+        self.spans: dict[Path, Span] = {}
         self.counts: dict[Path, int] = {}    # tables of an array so far
 
     def scan(self) -> dict[Path, Span]:
@@ -140,12 +140,12 @@ class _Scanner:
                 path = self.header()
             else:
                 self.pair(path)
-        return self.found
+        return self.spans
 
     def skip(self, what: re.Pattern[str]) -> int:
-        found = what.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
+        match = what.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
         return self.at
 
     def header(self) -> Path:
@@ -162,19 +162,19 @@ class _Scanner:
             if path in self.counts:
                 path = (*path, self.counts[path] - 1)
         span = (begin, self.at)
-        self.found.setdefault(path, Span(span, span, False))
+        self.spans.setdefault(path, Span(span, span, False))
         return path
 
     def keys(self) -> list[str]:
-        found = []
+        keys = []
         while True:
             self.skip(_SPACE)
             begin = self.at
             raw = self.text[begin:self.skip(_KEY)]
-            found.append(tomllib.loads(f"k = {raw}")["k"] if raw[0] in "\"'" else raw)
+            keys.append(tomllib.loads(f"k = {raw}")["k"] if raw[0] in "\"'" else raw)
             self.skip(_SPACE)
             if self.text[self.at] != ".":
-                return found
+                return keys
             self.at += 1
 
     def pair(self, path: Path) -> None:
@@ -188,8 +188,8 @@ class _Scanner:
         is_leaf = self.value(whole)
         value = (start, self.at)
         for i in range(1, len(keys)):
-            self.found.setdefault((*path, *keys[:i]), Span(key, value, False))
-        self.found[whole] = Span(key, value, is_leaf)
+            self.spans.setdefault((*path, *keys[:i]), Span(key, value, False))
+        self.spans[whole] = Span(key, value, is_leaf)
 
     def value(self, path: Path) -> bool:
         """Moves past a value; returns whether it contains no other values."""
@@ -206,7 +206,7 @@ class _Scanner:
                 begin = self.at
                 is_leaf = self.value((*path, number))
                 span = (begin, self.at)
-                self.found[(*path, number)] = Span(span, span, is_leaf)
+                self.spans[(*path, number)] = Span(span, span, is_leaf)
             number += 1
             self.skip(_BLANK)
             if self.text[self.at] == ",":

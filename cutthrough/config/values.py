@@ -259,7 +259,7 @@ def parse_destination(text: str) -> str:
 
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Reads `0-3,8`: the kernel's numbers of CPUs, in the order of the slots."""
-    found: dict[int, None] = {}
+    cpus: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip())
         first, last = (int(n) for n in (match[1], match[2] or match[1])) if match else (
@@ -267,10 +267,10 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         if first > last:
             raise ValueError(f"{text!r} is not a list of CPUs such as 0-3,8")
         for cpu in range(first, last + 1):
-            if cpu in found:
+            if cpu in cpus:
                 raise ValueError(f"{text!r}: CPU {cpu} is given twice")
-            found[cpu] = None
-    return tuple(found)
+            cpus[cpu] = None
+    return tuple(cpus)
 
 
 def show_cpus(cpus: Iterable[int]) -> str:
@@ -366,13 +366,13 @@ FLAG = Kind("true|false", parse_flag, lambda value: str(value).lower(), bare=Tru
             noun="true or false", typed="bool | str")
 
 
-def parse_value(kind: Kind, given: str | Iterable[str]) -> Any:
+def parse_value(kind: Kind, value: str | Iterable[str]) -> Any:
     """Reads an option's text, or the texts of an option that takes a list."""
     if not kind.many:
-        if not isinstance(given, str):
+        if not isinstance(value, str):
             raise ValueError("takes one value, not a list")
-        return kind.words[given] if given in kind.words else _parse_one(kind, given)
-    texts = [given] if isinstance(given, str) else list(given)
+        return kind.words[value] if value in kind.words else _parse_one(kind, value)
+    texts = [value] if isinstance(value, str) else list(value)
     items = [item.strip() for text in texts for item in text.split(kind.separator)]
     items = [item for item in items if item]
     if len(items) == 1 and items[0] in kind.words:
