@@ -149,9 +149,9 @@ class Attempt:
         for child in [*program.children.values()]:       # retired ones apply it too
             if child.first_generation >= self.number:
                 continue
-            told = child in self._prepared or child.send(
+            is_prepared = child in self._prepared or child.send(
                 Prepare(self.number), (basis.memory,))
-            if not (told and child.send(Commit(self.number))):
+            if not (is_prepared and child.send(Commit(self.number))):
                 unreachable.append(child)
         return unreachable
 

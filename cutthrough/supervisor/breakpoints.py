@@ -85,18 +85,18 @@ class Breakpoints:
         child, number = self._find(name)
         if child is None:
             return None
-        found, _ = await self._ask([child], number)
-        return found[0] if found else None
+        messages, _ = await self._ask([child], number)
+        return messages[0] if messages else None
 
     async def _ask(self, children: list[Child],
                    number: int) -> tuple[list[dict[str, Any]], list[str]]:
         queries = await asyncio.gather(*(self._ask_workers(
             lambda query: ListHeld(query, number), [child], ()) for child in children))
-        found = [{"id": f"{child.pid}-{one.pop('number')}",
-                  "worker": child.slot.index, **one}
-                 for child, query in zip(children, queries, strict=True)
-                 for some in query.answers for one in some]
-        return (sorted(found, key=lambda one: one["left_s"]),
+        messages = [{"id": f"{child.pid}-{message.pop('number')}",
+                     "worker": child.slot.index, **message}
+                    for child, query in zip(children, queries, strict=True)
+                    for some in query.answers for message in some]
+        return (sorted(messages, key=lambda message: message["left_s"]),
                 [name for query in queries for name in query.unanswered])
 
     async def decide(self, name: str, decision: Decision,

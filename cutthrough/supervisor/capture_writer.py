@@ -78,7 +78,7 @@ class CaptureWriter:
         self._early_deaths = self._ends = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watch: WriterWatch | None = None
-        self._asked: dict[bytes, asyncio.Future[bytes | bool]] = {}
+        self._questions: dict[bytes, asyncio.Future[bytes | bool]] = {}
         self._gone = asyncio.Event()
         self._gone.set()
 
@@ -173,16 +173,16 @@ class CaptureWriter:
         """The parts so far of exchanges in hand, by name; {}: nothing, or no answer."""
         if self._channel is None:
             return {}
-        found = await self._ask(b"%s %d" % (PARTS, time.monotonic_ns()),
-                                b":" + encode(wanted))
-        return decode(found, dict[str, Parts]) if isinstance(found, bytes) else {}
+        answer = await self._ask(b"%s %d" % (PARTS, time.monotonic_ns()),
+                                 b":" + encode(wanted))
+        return decode(answer, dict[str, Parts]) if isinstance(answer, bytes) else {}
 
     async def _ask(self, name: bytes, more: bytes = b"") -> bytes | bool:
         """The answer under this name: its content, or that it has come."""
         assert self._channel is not None
         loop = asyncio.get_running_loop()
-        said = self._asked.setdefault(name, loop.create_future())
-        if len(self._asked) == 1:
+        said = self._questions.setdefault(name, loop.create_future())
+        if len(self._questions) == 1:
             loop.add_reader(self._channel.fileno(), self._on_word, self._channel)
         try:
             self._channel.send(name + more, socket.MSG_DONTWAIT)
@@ -198,13 +198,13 @@ class CaptureWriter:
             word, fds, _, _ = socket.recv_fds(
                 channel, 64, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
         content = [from_memory(fd) for fd in fds]
-        for name, said in list(self._asked.items()):
+        for name, said in list(self._questions.items()):
             if word in (b"", name) and not said.done():
                 said.set_result(content[0] if content else word != b"")
 
     def _forget(self, name: bytes) -> None:
-        self._asked.pop(name, None)
-        if not self._asked and self._channel is not None:
+        self._questions.pop(name, None)
+        if not self._questions and self._channel is not None:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
 
     def _end(self) -> None:
@@ -256,8 +256,8 @@ class CaptureWriter:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
             self._channel.close()
             self._channel = None
-        while self._asked:
-            _, said = self._asked.popitem()
+        while self._questions:
+            _, said = self._questions.popitem()
             if not said.done():
                 said.set_result(False)
         self._gone.set()

@@ -27,14 +27,14 @@ class CertificateWatch:
         """`reread` returns False if it cannot be done now."""
         self._config, self._reread = config, reread
         self._read: Stamps = {}              # when they were read last
-        self._seen: Stamps = {}              # at the last look
+        self._stamps: Stamps = {}            # at the last look
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """Begins to look, at the files that are in force now. Idempotent."""
         self.end()
-        self._read = self._seen = stamps_of(self._config())
+        self._read = self._stamps = stamps_of(self._config())
         self._schedule()
 
     def _schedule(self) -> None:
@@ -44,9 +44,9 @@ class CertificateWatch:
         now = stamps_of(self._config())
         if now.keys() != self._read.keys():  # a reload has read them
             self._read = now
-        elif now != self._read and now == self._seen and self._reread():
+        elif now != self._read and now == self._stamps and self._reread():
             self._read = now
-        self._seen = now
+        self._stamps = now
         if is_old() and not self._renewing:
             self._renewing = asyncio.ensure_future(self._renew())
         self._schedule()
@@ -67,8 +67,8 @@ class CertificateWatch:
 
 def stamps_of(config: Config) -> Stamps:
     """The identity of each file's version; None: it is not there."""
-    files = [path for one in config.all_listeners for path in one.tls_files]
-    files += [path for one in config.parents for path in one.tls_files]
+    files = [path for listener in config.all_listeners for path in listener.tls_files]
+    files += [path for parent in config.parents for path in parent.tls_files]
     if config.ca_certificate:
         files.append(config.ca_certificate)
     files += interception_files(config)

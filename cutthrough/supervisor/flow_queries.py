@@ -179,43 +179,43 @@ class FlowQueries:
                 await self._lines.enter(reader)
             except Busy:
                 raise QueryError("all readers of flows are busy") from None
-        one: QueryProcess | None = None
+        child: QueryProcess | None = None
         try:
-            one = self._take() or await QueryProcess.start()
-            self._children[one.process.pid] = one.process
-            yield await one.ask(query, content), one.pieces()
+            child = self._take() or await QueryProcess.start()
+            self._children[child.process.pid] = child.process
+            yield await child.ask(query, content), child.pieces()
         except TimeoutError:
             raise QueryError("no answer in time; a simpler filter may help") from None
         except OSError as error:
             raise QueryError(f"flows cannot be read: {error}") from None
         finally:
-            if one is not None:
-                self._put_back(one)
+            if child is not None:
+                self._put_back(child)
             if is_lined:
                 self._lines.leave(reader)
 
     def _take(self) -> QueryProcess | None:
         while self._free:
-            one = self._free.pop()
-            if one.process.returncode is None:
-                return one
-            one.close()                      # it has died meanwhile
+            child = self._free.pop()
+            if child.process.returncode is None:
+                return child
+            child.close()                    # it has died meanwhile
         return None
 
-    def _put_back(self, one: QueryProcess) -> None:
-        if not one.is_free or one.process.returncode is not None:
-            one.close()
+    def _put_back(self, child: QueryProcess) -> None:
+        if not child.is_free or child.process.returncode is not None:
+            child.close()
             return
-        self._free.append(one)
+        self._free.append(child)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
 
     def _end_idle(self) -> None:
         self._timer = None
         now = time.monotonic()
-        for one in [one for one in self._free if now - one.used_at >= IDLE_S]:
-            self._free.remove(one)
-            one.close()
+        for child in [child for child in self._free if now - child.used_at >= IDLE_S]:
+            self._free.remove(child)
+            child.close()
         if self._free:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
 
@@ -231,8 +231,8 @@ class FlowQueries:
         """Ends them at once."""
         if self._timer is not None:
             self._timer.cancel()
-        for one in self._free:
-            one.close()
+        for child in self._free:
+            child.close()
         self._free.clear()
         for pid, process in self._children.items():
             if process.returncode is None:

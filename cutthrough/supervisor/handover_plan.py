@@ -64,8 +64,8 @@ def connect_taker(children: list[Child | None], index: int, fd: int) -> None:
 def log_result(child: Child, message: Gave | Took) -> None:
     name = f"worker {child.slot.index} (pid {child.pid})"
     match message:
-        case Gave(given, stayed):
-            say(f"{name} handed {show_count(given, 'tunnel')} over, kept {stayed}")
+        case Gave(moved, stayed):
+            say(f"{name} handed {show_count(moved, 'tunnel')} over, kept {stayed}")
         case Took(count, most_us, longest_us):
             say(f"{name} took {show_count(count, 'tunnel')} over; longest pause "
                 f"{longest_us / 1000:.1f} ms, 99.9% of pauses up to "

@@ -122,12 +122,12 @@ class Inquiry:
         """Returns the connections that match `selector`, and the names of the processes
         that did not answer."""
         query = await self._ask(lambda number: List(number, selector))
-        return [one for found in query.answers for one in found], query.unanswered
+        return [row for rows in query.answers for row in rows], query.unanswered
 
     async def trace(self, name: str) -> dict[str, Any] | None:
         """Returns the last events of the connection with this id, or None."""
         query = await self._ask(lambda number: Trace(number, name))
-        return next((one for found in query.answers for one in found), None)
+        return next((row for rows in query.answers for row in rows), None)
 
     async def cut(self, selector: Selector) -> CutResult:
         """Closes the selected connections now, those in transit after they arrive."""
@@ -150,13 +150,13 @@ class Inquiry:
                 result = await self.cut(selector)
                 return WasCut(number, result.total, result.moves), -1
             case List(number, selector):
-                found, _ = await self.list(selector)
+                rows, _ = await self.list(selector)
             case Trace(number, name):
-                one = await self.trace(name)
-                found = [one] if one is not None else []
+                trace = await self.trace(name)
+                rows = [trace] if trace is not None else []
             case _:
                 raise ValueError(type(question).__name__)
-        return Listed(number), in_memory(found)
+        return Listed(number), in_memory(rows)
 
     async def _ask(self, question: Callable[[int], List | Trace | Cut]) -> Query:
         respondents: list[Respondent] = [
@@ -166,10 +166,11 @@ class Inquiry:
             respondents.append(before)
 
         def send(number: int) -> None:
-            for one in respondents:
-                one.send(question(number))
+            for respondent in respondents:
+                respondent.send(question(number))
 
-        return await self._gather({one.pid: one.name for one in respondents}, send)
+        return await self._gather(
+            {respondent.pid: respondent.name for respondent in respondents}, send)
 
     async def ask_workers(
             self, question: Callable[[int], Message], children: Sequence[Child],
@@ -179,7 +180,7 @@ class Inquiry:
             for child in children:
                 child.send(question(number), fds)
 
-        return await self._gather({one.pid: one.name for one in children}, send)
+        return await self._gather({child.pid: child.name for child in children}, send)
 
     async def _gather(self, names: dict[int, str],
                       send: Callable[[int], None]) -> Query:

@@ -81,7 +81,7 @@ class Listeners:
         the address as its file name, and then nothing has changed.
         """
         listeners = list(listeners)
-        wanted = [one.address for one in listeners]
+        wanted = [listener.address for listener in listeners]
         adopted = group_adopted([*self._adopted, *self._dropped], wanted)
         with contextlib.ExitStack() as undo:
             groups = {}
@@ -107,16 +107,16 @@ class Listeners:
         """`close_dropped` closes the sockets of addresses no longer given, unless a
         later `prepare` gives their address again."""
         opened.undo.pop_all()
-        kept = [sock for group in opened.groups.values() for sock in group]
+        sockets = [sock for group in opened.groups.values() for sock in group]
         before = [*self._adopted, *self._dropped, *self.all()]
-        self._files |= files_of(sock for sock in kept if sock not in before)
+        self._files |= files_of(sock for sock in sockets if sock not in before)
         self._inherited |= files_of(self._adopted)
         for sock in self._adopted:
-            if sock not in kept:
+            if sock not in sockets:
                 sock.close()
         self._adopted.clear()
         self._dropped = [sock for sock in (*self._dropped, *self.all())
-                         if sock not in kept]
+                         if sock not in sockets]
         self._groups = opened.groups
 
     def of_slot(self, index: int, slots: int) -> tuple[tuple[int, ...], ...]:
@@ -165,12 +165,13 @@ def group_adopted(sockets: list[socket.socket],
     bound: dict[Address, list[socket.socket]] = {}
     for sock in sockets:
         bound.setdefault(bound_address(sock), []).append(sock)
-    found = {(address, 0): bound.pop(address) for address in wanted if address in bound}
+    groups = {(address, 0): bound.pop(address)
+              for address in wanted if address in bound}
     for i, (host, port) in enumerate(wanted):
         free = next((address for address in bound if address[0] == host), None)
         if port == 0 and free is not None:
-            found[(host, 0), wanted[:i].count((host, 0))] = bound.pop(free)
-    return found
+            groups[(host, 0), wanted[:i].count((host, 0))] = bound.pop(free)
+    return groups
 
 
 def files_of(sockets: Iterable[socket.socket]) -> dict[str, int]:

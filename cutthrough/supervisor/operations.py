@@ -240,8 +240,8 @@ class Operations:
             offered = generation.ca_certificate
             self._expiries_of = generation.number, (
                 expiries(generation.config, generation.tls, generation.parent_files)
-                | {one.name: one.not_after
-                   for one in client_certificates(generation.interception)},
+                | {certificate.name: certificate.not_after
+                   for certificate in client_certificates(generation.interception)},
                 ({} if offered is None else {offered.path: offered.not_after})
                 | authority_expiry(generation.config, generation.interception))
         return self._expiries_of[1]
@@ -280,11 +280,11 @@ class Operations:
             return []
         with mmap.mmap(fd, size, prot=mmap.PROT_READ) as memory, \
                 memoryview(memory) as view:
-            found: list[Mapping[str, int]] = []
+            pages: list[Mapping[str, int]] = []
             for start in range(0, size, PAGE_BYTES):
                 with view[start:start + PAGE_BYTES] as page:
-                    found.append(read_page(page))
-            return found
+                    pages.append(read_page(page))
+            return pages
 
     def show_config(self) -> str:
         source = f"generation {self._program.generation.number}"

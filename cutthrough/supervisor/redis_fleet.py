@@ -226,8 +226,8 @@ class RedisFleet:
         return await self._step(now_s)
 
     def _collect(self, begin: int, now_s: int) -> int:
-        begin, found = self._remote_usage.collect(begin, now_s)
-        for tag, *use in found:
+        begin, uses = self._remote_usage.collect(begin, now_s)
+        for tag, *use in uses:
             id = self._ids.get(tag) or self._former_ids.get(tag)
             if id:
                 self._unpublished[id] = encode_usage(now_s, *use)

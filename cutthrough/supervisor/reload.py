@@ -328,14 +328,14 @@ class Reloads:
         least = min([least, *(
             slot.needed_generation - 1 for slot in self._outdated_slots())])
         while self._sent and self._sent[0].number <= least:
-            one = self._sent.pop(0)
-            if one.timer is not None:
-                one.timer.cancel()
-            if one.over.is_set():
-                say(f"generation {one.number} is in force in every worker now")
+            reload = self._sent.pop(0)
+            if reload.timer is not None:
+                reload.timer.cancel()
+            if reload.over.is_set():
+                say(f"generation {reload.number} is in force in every worker now")
                 self._program.operations.on_reload("", True)
             else:
-                self._end(one, "ok", f"generation {one.number}: {one.changes}")
+                self._end(reload, "ok", f"generation {reload.number}: {reload.changes}")
                 self._notify_manager()
 
     def _outdated_slots(self) -> list[Slot]:
@@ -344,36 +344,36 @@ class Reloads:
                 if slot.current is not None
                 and slot.current.first_generation < slot.needed_generation]
 
-    def _on_late(self, one: Reload) -> None:
-        late = [f"{child.name}, which {why_late(child, one.number)}"
-                for child in self._late_children(one)]
+    def _on_late(self, reload: Reload) -> None:
+        late = [f"{child.name}, which {why_late(child, reload.number)}"
+                for child in self._late_children(reload)]
         late += [f"worker {slot.index}, which cannot be started"
                  for slot in self._outdated_slots() if slot.next is None]
         if len(late) > MOST_NAMED:
             late[MOST_NAMED:] = [f"{len(late) - MOST_NAMED} more"]
-        self._end(one, "late", f"generation {one.number} is not in force yet in "
-                  f"{'; '.join(late)}: {one.changes}")
+        self._end(reload, "late", f"generation {reload.number} is not in force yet in "
+                  f"{'; '.join(late)}: {reload.changes}")
         self._notify_manager()
 
-    def _late_children(self, one: Reload) -> list[Child]:
-        if self._attempt is not None and one is self._attempted:
+    def _late_children(self, reload: Reload) -> list[Child]:
+        if self._attempt is not None and reload is self._attempted:
             return [*self._attempt.missing]
         return [child for child in self._program.children.values()
-                if child.generation < one.number]
+                if child.generation < reload.number]
 
-    def _end(self, one: Reload, result: str, line: str) -> None:
+    def _end(self, reload: Reload, result: str, line: str) -> None:
         self._program.operations.on_reload(result, result == "ok")
-        one.end(result, line)
+        reload.end(result, line)
 
     def _notify_manager(self) -> None:
-        if self._attempt is None and all(one.over.is_set() for one in self._sent):
+        if self._attempt is None and all(reload.over.is_set() for reload in self._sent):
             self._program.notify_ready()
 
     async def wait_for_results(self) -> None:
         """Returns when every reload in progress has its result."""
         attempted = [self._attempted] if self._attempt is not None else []
-        for one in [*self._sent, *attempted]:
-            await one.over.wait()
+        for reload in [*self._sent, *attempted]:
+            await reload.over.wait()
 
 
 def why_late(child: Child, number: int) -> str:

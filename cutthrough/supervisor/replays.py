@@ -33,9 +33,9 @@ class Replays:
     async def misses(self) -> dict[str, Any]:
         """Of the session in force. The newest misses come first."""
         query = await self._ask(ListReplays, self._workers(), ())
-        told = [one for some in query.answers for one in some]
-        misses = [miss for one in told for miss in one["misses"]]
-        return {"missed": sum(one["missed"] for one in told),
+        reports = [report for some in query.answers for report in some]
+        misses = [miss for report in reports for miss in report["misses"]]
+        return {"missed": sum(report["missed"] for report in reports),
                 "misses": sorted(misses, key=at, reverse=True),
                 "unanswered": query.unanswered}
 
@@ -50,10 +50,11 @@ class Replays:
         """Returns when all workers have the mode and the session that are in the files:
         why some cannot have them, and the workers without an answer in time."""
         query = await self._ask(Look, self._workers(), ())
-        return sorted({one.error for one in query.answers} - {""}), query.unanswered
+        errors = {answer.error for answer in query.answers} - {""}
+        return sorted(errors), query.unanswered
 
     def _workers(self) -> list[Child]:
-        return [one for one in self._processes.children.values() if one.ready]
+        return [child for child in self._processes.children.values() if child.ready]
 
 
 def at(miss: Mapping[str, Any]) -> float:

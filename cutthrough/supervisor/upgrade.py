@@ -66,7 +66,7 @@ class Served(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Config, policy: Policy) -> "Served":
-        return cls(tuple(one.shown for one in config.all_listeners),
+        return cls(tuple(listener.shown for listener in config.all_listeners),
                    config.demonstration, bool(policy.source))
 
     def check(self, config: Config, policy: Policy) -> None:

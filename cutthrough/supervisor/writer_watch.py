@@ -24,7 +24,7 @@ class WriterWatch:
     def __init__(self, pid: int, beats: Callable[[], int], on_hung: Callable[[], None]
                  ) -> None:
         self._pid, self._beats, self._on_hung = pid, beats, on_hung
-        self._seen: tuple[int, str] | None = None
+        self._state: tuple[int, str] | None = None
         self._still = 0
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
@@ -32,9 +32,9 @@ class WriterWatch:
         self._timer.cancel()
 
     def _look(self) -> None:
-        seen = self._beats(), moved_of(self._pid)
-        self._still = self._still + 1 if seen == self._seen else 0
-        self._seen = seen
+        state = self._beats(), moved_of(self._pid)
+        self._still = self._still + 1 if state == self._state else 0
+        self._state = state
         if self._still >= MOST_STILL:
             self._on_hung()
             return
