@@ -75,17 +75,17 @@ class Outlet:
             log.warning("captured exchanges: %s was deleted or moved; it is made again",
                         self._settings.database)
             self.close()
-        given = self._settings
+        settings = self._settings
         try:
-            made = open_store(given.database, given.count, given.bytes, given.age,
-                              given.program)
-            made.open()
+            store = open_store(settings.database, settings.count, settings.bytes,
+                               settings.age, settings.program)
+            store.open()
         except NotNow:
             raise
         except (OSError, StoreError) as error:
             raise NotNow(str(error)) from None
-        self._store = made
-        return made
+        self._store = store
+        return store
 
     def write(self, rows: Rows) -> int:
         """Returns how many are lost for want of room. Raises NotNow: they are to be

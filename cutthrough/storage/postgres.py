@@ -104,39 +104,40 @@ class Base:
 
     def _connect(self) -> _Connection:
         try:
-            given = conninfo_to_dict(self._url)
+            parameters = conninfo_to_dict(self._url)
         except psycopg.ProgrammingError:     # its text has the URL
             raise NotNow(f"{self.where}: libpq cannot read the "
                          "parameters of the URL") from None
-        ours = {name: value for name, value in DEFAULTS.items() if name not in given}
-        made = _Connection.connect(
+        ours = {name: value for name, value in DEFAULTS.items()
+                if name not in parameters}
+        connection = _Connection.connect(
             make_conninfo(self._url, **ours, client_encoding="UTF8"),
             autocommit=True, row_factory=dict_row, prepare_threshold=None)
-        made.answer_s = self._answer_s
+        connection.answer_s = self._answer_s
         try:
-            made.execute(SESSION)
-            self._check(made)
+            connection.execute(SESSION)
+            self._check(connection)
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        self._connection = made
-        return made
+        self._connection = connection
+        return connection
 
-    def _check(self, made: _Connection) -> None:
+    def _check(self, connection: _Connection) -> None:
         """Raises NotNow if the tables are not ours, or have another version."""
-        if (encoding := made.info.parameter_status("server_encoding")) != "UTF8":
+        if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
             raise NotNow(f"{self.where}: its encoding is {encoding}, and not UTF8")
         schema, wanted, statements, missing = self._tables
-        if not _has_tables(made, schema):
+        if not _has_tables(connection, schema):
             if not self._may_make:
                 raise NoStore(f"{self.where}: {missing}")
-            with made.transaction():
-                made.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
-                if not _has_tables(made, schema):    # another program was as quick
-                    made.execute(statements)
-        found = made.execute(
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
+                if not _has_tables(connection, schema):  # another program was as quick
+                    connection.execute(statements)
+        row = connection.execute(
             f"SELECT version FROM {schema}.state").fetchone()
-        version = found["version"] if found is not None else 0
+        version = row["version"] if row is not None else 0
         if version != wanted:
             raise NotNow(
                 f"{self.where}: has version {version} of the tables, and "
@@ -173,10 +174,10 @@ def close_kept() -> None:
         _kept.popitem()[1].close()
 
 
-def _has_tables(made: _Connection, schema: str) -> bool:
+def _has_tables(connection: _Connection, schema: str) -> bool:
     """By the catalogue's rows: a name that was not there a moment ago is remembered
     (to_regclass), even if another program has made it since."""
-    return made.execute(
+    return connection.execute(
         "SELECT FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON "
         "pg_namespace.oid = relnamespace WHERE nspname = %s AND relname = 'state'",
         (schema,)).fetchone() is not None

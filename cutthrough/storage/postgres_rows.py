@@ -77,14 +77,14 @@ def folded(text: str) -> str:
 
 
 def bounded(words: Iterable[str]) -> list[str]:
-    found, size = [], 0
+    terms, size = [], 0
     for word in dict.fromkeys(words):
         if len(word) <= MOST_WORD:
             size += len(word) if word.isascii() else 4 * len(word)
             if size > MOST_WORDS_BYTES:
                 break
-            found.append(word)
-    return found
+            terms.append(word)
+    return terms
 
 
 def query_of(words: str) -> str:
@@ -103,7 +103,7 @@ def words_of_row(row: Sequence[Any]) -> str:
     """A tsvector without positions, as its type reads it."""
     texts = [row[number] for number in _TEXT_NUMBERS if isinstance(row[number], str)]
     if row[_MESSAGES]:
-        texts += [one.get("text", "") for one in json.loads(row[_MESSAGES])]
+        texts += [message.get("text", "") for message in json.loads(row[_MESSAGES])]
     return " ".join(words_of(" ".join(texts)))
 
 
@@ -129,12 +129,12 @@ def clean(value: Any) -> Any:
 
 def select_list(names: Iterable[str]) -> str:
     """Of a SELECT: these columns; a body is text, or the bytes beside it."""
-    found = []
+    columns = []
     for name in names:
-        found.append(f'"{name}"')
+        columns.append(f'"{name}"')
         if name in _BYTES_OF:
-            found.append(_BYTES_OF[name])
-    return ", ".join(found)
+            columns.append(_BYTES_OF[name])
+    return ", ".join(columns)
 
 
 def join_bodies(row: dict[str, Any]) -> dict[str, Any]:

@@ -84,17 +84,17 @@ class PostgresStore:
     def is_there(self) -> bool:
         return True
 
-    def write(self, given: Rows) -> int:
-        rows = list(given)
+    def write(self, rows: Rows) -> int:
+        batch = list(rows)
         if self._count:
-            rows = rows[-self._count:]
-        made = [values_of(row, self._program) for row in rows]
+            batch = batch[-self._count:]
+        records = [values_of(row, self._program) for row in batch]
         if self._program:
             with contextlib.suppress(KnownRow):
-                return self._write(rows, made, anew=True)
-        return self._write(rows, made, anew=False)
+                return self._write(batch, records, anew=True)
+        return self._write(batch, records, anew=False)
 
-    def _write(self, rows: Sequence[tuple[Any, ...]], made: list[list[Any]], *,
+    def _write(self, rows: Sequence[tuple[Any, ...]], records: list[list[Any]], *,
                anew: bool) -> int:
         """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
         text is none that PostgreSQL can hold."""
@@ -106,12 +106,12 @@ class PostgresStore:
             assert totals is not None
             if anew:
                 try:
-                    _copy(cursor, made)
+                    _copy(cursor, records)
                 except REFUSED:
                     raise KnownRow from None
                 numbers = list(range(len(rows)))
             else:
-                numbers = [number for number, values in enumerate(made)
+                numbers = [number for number, values in enumerate(records)
                            if self._insert(cursor, values)]
             size = sum(rows[number][BYTES] for number in numbers)
             flows, total = totals["flows"] + len(numbers), totals["bytes"] + size
@@ -166,15 +166,15 @@ class PostgresStore:
         self._base.close()
 
 
-def _copy(cursor: psycopg.Cursor[Any], made: list[list[Any]]) -> None:
+def _copy(cursor: psycopg.Cursor[Any], records: list[list[Any]]) -> None:
     """Columns that are null in all rows are left out, a third of them."""
-    if not made:
+    if not records:
         return
     names = (*COLUMNS, *OWN)
-    used = [number for number, values in enumerate(zip(*made, strict=True))
-            if values[0] is not None or values.count(None) < len(made)]
+    used = [number for number, values in enumerate(zip(*records, strict=True))
+            if values[0] is not None or values.count(None) < len(records)]
     with cursor.copy(_copy_of(tuple(names[number] for number in used))) as copy:
-        for values in made:
+        for values in records:
             copy.write_row([values[number] for number in used])
 
 
@@ -222,14 +222,14 @@ class PostgresReader:
                             (query, at, most)) if query else []
 
     def light(self, number: int) -> dict[str, Any] | None:
-        found = self._select(f"{_LIGHT} id = %s", (number,))
-        return found[0] if found else None
+        rows = self._select(f"{_LIGHT} id = %s", (number,))
+        return rows[0] if rows else None
 
     def bodies(self, number: int) -> Sequence[Any]:
-        found = self._select(
+        rows = self._select(
             f"SELECT {select_list(BODIES)} FROM cutthrough.flows WHERE id = %s",
             (number,))
-        row = join_bodies(found[0]) if found else {}
+        row = join_bodies(rows[0]) if rows else {}
         return tuple(row.get(name) for name in BODIES)
 
     def newest(self) -> int:
@@ -260,22 +260,22 @@ class PostgresReader:
                 (clean(tag), clean(comment), number))
             return cursor.rowcount == 1
 
-    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+    def log(self, verb: str, what: str, count: int, client: str = "") -> int:
         with self._base.transaction() as cursor:
             cursor.execute(
                 "INSERT INTO cutthrough.reads (at_ms, uid, program, client, verb, "
                 "what, found) VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",
                 (time.time_ns() // 1_000_000, os.getuid(), socket.gethostname(),
-                 client or None, verb, clean(what), int(found)))
+                 client or None, verb, clean(what), int(count)))
             entry = cursor.fetchone()
             cursor.execute("DELETE FROM cutthrough.reads WHERE id <= (SELECT max(id) "
                            "FROM cutthrough.reads) - %s", (MOST_READS,))
         return int(entry["id"]) if entry is not None else 0
 
-    def correct(self, entry: int, found: int) -> None:
+    def correct(self, entry: int, count: int) -> None:
         with self._base.transaction() as cursor:
             cursor.execute("UPDATE cutthrough.reads SET found = %s WHERE id = %s",
-                           (found, entry))
+                           (count, entry))
 
     def reads(self) -> list[dict[str, Any]]:
         return self._select("SELECT * FROM cutthrough.reads ORDER BY id DESC")

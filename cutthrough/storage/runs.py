@@ -40,10 +40,10 @@ def _pairs(match: re.Match[str]) -> str:
     """In steps of three: a character, the next one, a space. A join takes twice as
     long."""
     run = array("I", match[0].encode("utf-32-le"))
-    made = _SPACE * (3 * len(run) + 1)
-    made[1::3] = run
-    made[2:-2:3] = run[1:]
-    return made.tobytes().decode("utf-32-le")
+    pairs = _SPACE * (3 * len(run) + 1)
+    pairs[1::3] = run
+    pairs[2:-2:3] = run[1:]
+    return pairs.tobytes().decode("utf-32-le")
 
 
 def parts_of(text: str) -> list[tuple[str, list[str]]]:

@@ -361,20 +361,20 @@ class SqliteReader:
                                        (value or None, number))
         return True
 
-    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+    def log(self, verb: str, what: str, count: int, client: str = "") -> int:
         with transaction(self._base, self._path):
             entry = self._base.execute("INSERT INTO reads VALUES (?, ?, ?, ?, ?, ?)", (
                 time.time_ns() // 1_000_000, os.getuid(), client or None, verb, what,
-                found)).lastrowid
+                count)).lastrowid
             self._base.execute(
                 "DELETE FROM reads WHERE rowid <= "
                 "(SELECT max(rowid) FROM reads) - ?", (MOST_READS,))
         return entry or 0
 
-    def correct(self, entry: int, found: int) -> None:
+    def correct(self, entry: int, count: int) -> None:
         with transaction(self._base, self._path):
             self._base.execute("UPDATE reads SET found = ? WHERE rowid = ?",
-                               (found, entry))
+                               (count, entry))
 
     def reads(self) -> list[sqlite3.Row]:
         return self._select("SELECT * FROM reads ORDER BY rowid DESC", ())

@@ -79,17 +79,17 @@ class Words:
 
     def _pair(self, first: int, last: int) -> int:
         """Returns the last indexed row."""
-        found, size = [], 0
+        rows, size = [], 0
         for number, text in self._base.execute(
                 f"SELECT id, {_TEXT} FROM texts WHERE id > ? AND id <= ? ORDER BY id",
                 (first, last)):
             if (pairs := paired(text)) is not None:
-                found.append((number, pairs))
+                rows.append((number, pairs))
                 size += len(pairs)
                 if size >= MOST_PAIRS:
                     last = number
                     break
-        self._base.executemany(_PAIR, found)
+        self._base.executemany(_PAIR, rows)
         return last
 
     def forget(self, first: int, last: int) -> None:

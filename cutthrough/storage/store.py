@@ -128,12 +128,12 @@ class Reader(Protocol):
         """Sets tag and comment of a flow; None leaves one as it is, "" removes it.
         False: there is no such flow."""
 
-    def log(self, verb: str, what: str, found: int, client: str = "") -> int:
+    def log(self, verb: str, what: str, count: int, client: str = "") -> int:
         """Logs a read of this program's user, or of a client of the admin listener.
         Returns the entry's number."""
 
-    def correct(self, entry: int, found: int) -> None:
-        """Sets `found` of an entry in the log."""
+    def correct(self, entry: int, count: int) -> None:
+        """Sets the count, which is the column `found`, of an entry in the log."""
 
     def reads(self) -> Sequence[Row]:
         """The logged reads, newest first."""

@@ -143,12 +143,12 @@ class Writer:
     def turn(self) -> bool:
         """Moves the rings' records to the store. False: the rings are empty."""
         self.map_rings()
-        found = False
+        has_records = False
         for ring in self._rings:
             records = ring.read(self.most_of_turn(ring), wholes=True)
             if not records:
                 continue
-            found = True
+            has_records = True
             forgotten = self._assembly.evicted
             rows = self._assembly.leave_out(records) if ring.is_deadly else (
                 self._assembly.rows(records))
@@ -164,10 +164,10 @@ class Writer:
             self._in_turn = 0
             self.note_pending()
             ring.release()
-        if found:
+        if has_records:
             self._failures.report()
             self.collect()
-        return found
+        return has_records
 
     def most_of_turn(self, ring: Ring) -> int:
         return min(self.turn_bytes, ring.size // TURN_PART)
@@ -222,8 +222,8 @@ class Writer:
         while self._wanted:
             self.send_parts(self._wanted.pop())
         busy = busy or (self._queue is not None and not self._queue.is_settled)
-        asked, self._asked = self._asked, []
-        for message, turns in asked:
+        questions, self._asked = self._asked, []
+        for message, turns in questions:
             if busy and turns < self._most_turns:
                 self._asked.append((message, turns + 1))
                 continue
@@ -233,13 +233,13 @@ class Writer:
     def send_parts(self, message: bytes) -> None:
         name, _, text = message.partition(b":")
         wanted: Wanted = decode(text, Wanted)
-        found = {}
+        parts = {}
         for worker, request in wanted.names:
             some = self._assembly.parts(worker, request, wanted.whole)
             if some is not None and some[0] != wanted.known:
-                found[f"{worker}-{request}"] = Parts(*some)
+                parts[f"{worker}-{request}"] = Parts(*some)
         with contextlib.suppress(OSError):   # no memory; it has ended, or does not read
-            fd = in_memory(encode(found))
+            fd = in_memory(encode(parts))
             try:
                 socket.send_fds(self._channel, [name], [fd], socket.MSG_DONTWAIT)
             finally:
