@@ -108,26 +108,26 @@ class AdminQueries:
         self._answer(query, [about async for _, about in self._matching(selector)])
 
     async def _trace(self, query: int, name: str) -> None:
-        found = [trace(client, self._worker.slot)
-                 async for client, _ in self._matching(Selector(id=name))]
-        self._answer(query, [one for one in found if one is not None])
+        traces = [trace(client, self._worker.slot)
+                  async for client, _ in self._matching(Selector(id=name))]
+        self._answer(query, [about for about in traces if about is not None])
 
     async def _list_open(self, query: int, name: str) -> None:
         """Of the newest clients. If a name is given, only that one, however young."""
         observer = self._worker.context.observer
-        found: list[tuple[str, bytes]] = []
+        entries: list[tuple[str, bytes]] = []
         for number, client in enumerate(clients(self._worker.context)):
             if number % PIECE == PIECE - 1:
                 await asyncio.sleep(0)
-            if not isinstance(observer, Capture) or len(found) == MOST_OPEN:
+            if not isinstance(observer, Capture) or len(entries) == MOST_OPEN:
                 break
-            one = observer.so_far(client, 0 if name else OPEN_AFTER_US)
-            if one is not None and name in ("", one[0]):
-                found.append(one)
-        self._answer(query, found)
+            entry = observer.so_far(client, 0 if name else OPEN_AFTER_US)
+            if entry is not None and name in ("", entry[0]):
+                entries.append(entry)
+        self._answer(query, entries)
 
-    def _answer(self, query: int, found: Any) -> None:
-        fd = in_memory(found)
+    def _answer(self, query: int, rows: Any) -> None:
+        fd = in_memory(rows)
         try:
             self._channel.send(Listed(query), (fd,))
         finally:
@@ -135,10 +135,10 @@ class AdminQueries:
 
     async def _cut(self, query: int, selector: Selector) -> None:
         worker, count = self._worker, 0
-        on_their_way, given = worker.in_transit, worker.given_away
+        on_their_way, before = worker.in_transit, worker.given_away
         async for client, _ in self._matching(selector):
             count += cut(client)
-        moved = bool(on_their_way or worker.in_transit or worker.given_away != given)
+        moved = bool(on_their_way or worker.in_transit or worker.given_away != before)
         may_move = worker.giver is not None or bool(worker.takers)
         self._channel.send(WasCut(query, count, 2 if moved else int(may_move)))
 

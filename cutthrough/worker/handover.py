@@ -124,7 +124,7 @@ class Giver(HandoverSocket):
         self._queue: list[Client] = []       # the rest of this round, in reverse order
         self._in_round = False
         self._may_give = True                # the taker has refused nothing yet
-        self._number = self._given = 0
+        self._number = self._moved = 0
         self._timer: asyncio.TimerHandle | None = None
         before, worker.giver = worker.giver, self
         if before is not None:
@@ -156,7 +156,7 @@ class Giver(HandoverSocket):
             self._in_transit.pop(number).forget()
             self._worker.in_transit -= 1
             self._worker.given_away += 1
-            self._given += 1
+            self._moved += 1
         for number in refused:
             self._in_transit.pop(number).restore()
             self._worker.in_transit -= 1
@@ -206,7 +206,7 @@ class Giver(HandoverSocket):
 
     def _end_round(self) -> None:
         if self._in_round:
-            self._on_round(self._given, len(tunnels(self._worker.context)))
+            self._on_round(self._moved, len(tunnels(self._worker.context)))
             with contextlib.suppress(OSError):
                 self.try_send(Done(last=False))
         self._in_round = False

@@ -159,8 +159,8 @@ class WorkerProcess:
 
         match message:
             case Give(holder):
-                Giver(self.worker, sock, holder, lambda given, stayed: (
-                    self.channel.send(Gave(given, stayed))))
+                Giver(self.worker, sock, holder, lambda moved, stayed: (
+                    self.channel.send(Gave(moved, stayed))))
             case Take():
                 Taker(self.worker, sock, self.report_pauses)
 

@@ -56,7 +56,7 @@ class ParentChecks:
 
     def prepare(self, config: Config, ways: Ways | None, prepared: Prepared) -> None:
         """Raises ValueError if the context of `check_tls` cannot be made."""
-        sources = {one.name: one for one in config.parents}
+        sources = {source.name: source for source in config.parents}
         limit_ms = GRACE_MS + int(
             1000 * (config.connect_timeout + config.parent_timeout))
         tls_number = self._tls
@@ -152,8 +152,8 @@ def now() -> int:
 def identity(source: Source, sources: dict[str, Source]) -> bytes:
     """Distinguishes checks: the address and the protocol."""
     digest = hashlib.sha256(f"{source.check} {source.check_name}".encode())
-    one: Source | None = source
-    while one is not None:
-        digest.update(repr(one.identity).encode())
-        one = sources.get(one.via)
+    hop: Source | None = source
+    while hop is not None:
+        digest.update(repr(hop.identity).encode())
+        hop = sources.get(hop.via)
     return digest.digest()[:KEY_BYTES]

@@ -34,23 +34,24 @@ class ParentRows:
     def prepare(self, ways: Ways | None, prepared: Prepared) -> None:
         """For these ways to be in force."""
         prepared.on_commit(self._assign, set() if ways is None else {
-            one.standing.number for one in ways.parents if one.standing is not None})
+            parent.standing.number for parent in ways.parents
+            if parent.standing is not None})
 
     def _assign(self, in_force: set[int]) -> None:
         self._in_force = in_force
 
     def write(self) -> None:
         rows: dict[str, tuple[list[int], list[int]]] = {}
-        for one in self._registry.standings:
-            if one is None:
+        for standing in self._registry.standings:
+            if standing is None:
                 continue
-            gauges, totals = self._read(one)
-            before = self._written.get(one.number, [0] * len(totals))
-            self._written[one.number] = totals
-            row = rows.setdefault(one.name.decode(), (
+            gauges, totals = self._read(standing)
+            before = self._written.get(standing.number, [0] * len(totals))
+            self._written[standing.number] = totals
+            row = rows.setdefault(standing.name.decode(), (
                 [0] * len(PARENT_GAUGES), [0] * len(totals)))
             row[0][-1] += gauges.pop()
-            if one.number in self._in_force:
+            if standing.number in self._in_force:
                 row[0][:-1] = gauges
             for n, total in enumerate(totals):
                 row[1][n] += total - before[n]
@@ -62,9 +63,9 @@ class ParentRows:
         self._page.write_parents(
             (name, gauges, increases) for name, (gauges, increases) in rows.items())
 
-    def _read(self, one: Standing) -> tuple[list[int], list[int]]:
+    def _read(self, standing: Standing) -> tuple[list[int], list[int]]:
         """Its gauges and totals, in the order of the page."""
-        about = one.describe(int(time.monotonic() * 1000))
+        about = standing.describe(int(time.monotonic() * 1000))
         about["state"] = PARENT_STATES.index(about["state"])
         about |= {f"lost {reason}": n for reason, n in about["lost"].items()}
         about |= {"checks ok": 0, "checks failed": 0}        # added by `write`

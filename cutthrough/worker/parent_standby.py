@@ -51,7 +51,7 @@ class ParentStandby:
     @property
     def held(self) -> int:
         """Endpoints of the poller, each with a timer."""
-        return sum(one.held for one in self._standbys.values())
+        return sum(standby.held for standby in self._standbys.values())
 
     def close(self) -> None:
         """Closes all connections. Idempotent."""

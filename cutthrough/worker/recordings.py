@@ -135,23 +135,23 @@ def make_admits(snapshot: Snapshot, policy: Policy
     """Whether the rules let a client make a recorded request, as far as name, path and
     method say. Only admitted requests may be compared with the client's own (R74)."""
 
-    def admits(asker: "Asker", one: "Glance") -> bool:
+    def admits(asker: "Asker", glance: "Glance") -> bool:
         acl = snapshot.acl
         if acl is None:
             return True
-        host = f"[{one.host}]" if ":" in one.host else one.host
+        host = f"[{glance.host}]" if ":" in glance.host else glance.host
         groups = policy.groups_of(asker.user)
         # Requests of an intercepted tunnel were judged twice
-        is_inside = one.scheme in ("https", "wss")
+        is_inside = glance.scheme in ("https", "wss")
         try:
             return all(
-                snapshot.port_outcome(method == "CONNECT", one.port) == "ok"
-                and acl.ask(host=host, port=one.port, user=asker.user, groups=groups,
+                snapshot.port_outcome(method == "CONNECT", glance.port) == "ok"
+                and acl.ask(host=host, port=glance.port, user=asker.user, groups=groups,
                             client=asker.client, method=method, path=path
                             ).outcome == "ok"
                 for method, path in [
                     *([("CONNECT", None)] if is_inside else []),
-                    (one.method, one.path.encode())])
+                    (glance.method, glance.path.encode())])
         except ValueError:                   # of a file that was imported
             return False
 

@@ -93,12 +93,13 @@ def find_again(own: Sequence[Listener], now: Sequence[Listener]
     A worker that is being replaced may have listeners that the generation does not
     have: they stay as they are.
     """
-    found = [_identity(now, at) for at in range(len(now))]
+    identities = [_identity(now, at) for at in range(len(now))]
     mine = [_identity(own, n) for n in range(len(own))]
-    return [(n, found.index(one)) for n, one in enumerate(mine) if one in found]
+    return [(n, identities.index(identity)) for n, identity in enumerate(mine)
+            if identity in identities]
 
 
 def _identity(listeners: Sequence[Listener], n: int) -> tuple[object, int]:
     """Its address, and its number among equal ones."""
-    addresses = [one.address for one in listeners]
+    addresses = [listener.address for listener in listeners]
     return addresses[n], addresses[:n].count(addresses[n])

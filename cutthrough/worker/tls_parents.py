@@ -22,7 +22,7 @@ class TlsParents:
 
         Raises ValueError if a context cannot be made, or if there are too many.
         """
-        found = {}
+        contexts = {}
         numbers = dict(self._numbers)
         for parent, files in zip(
                 generation.config.parents, generation.parent_files, strict=False):
@@ -35,9 +35,9 @@ class TlsParents:
 
                 numbers[digest] = tls.put(client)
                 prepared.on_discard(tls.remove, numbers[digest])
-            found[parent.name] = numbers[digest], digest
+            contexts[parent.name] = numbers[digest], digest
         prepared.on_commit(self._assign, numbers)
-        return found
+        return contexts
 
     def _assign(self, numbers: dict[bytes, int]) -> None:
         self._numbers = numbers

@@ -133,8 +133,8 @@ class Worker:
         self._numbers = numbers or range(len(listeners))
         self._own = config.all_listeners
         # Addresses that are no destinations (R20); a path is none anyway
-        self._bound = [one.getsockname()[:2] for one in listeners
-                       if one.family != socket.AF_UNIX]
+        self._bound = [sock.getsockname()[:2] for sock in listeners
+                       if sock.family != socket.AF_UNIX]
         self._counters = counters
         self._ledger = Ledger() if ledger is None else ledger
         self._known = Known() if known is None else known
@@ -228,11 +228,11 @@ class Worker:
 
     def begin(self) -> None:
         """Begins to accept, after `open`."""
-        for one in self._listeners:
-            begin(one)
+        for sock in self._listeners:
+            begin(sock)
         self._acceptors = [
-            Acceptor(self.poller, one, self._make_sink(one, n))
-            for one, n in zip(self._listeners, self._numbers, strict=True)]
+            Acceptor(self.poller, sock, self._make_sink(sock, n))
+            for sock, n in zip(self._listeners, self._numbers, strict=True)]
         parts = self.parts
         self._interfaces = Interfaces(
             asyncio.get_running_loop(), self._hosts.set, own_hosts)
