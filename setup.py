@@ -253,8 +253,15 @@ def c_of(module: Extension) -> Path:
 
 def count_newer(modules: list[Extension], when: float) -> int:
     """The number of modules with C newer than `when`."""
-    return sum(path.exists() and path.stat().st_mtime >= when
-               for path in map(c_of, modules))
+    return sum(modified_at(path) >= when for path in map(c_of, modules))
+
+
+def modified_at(path: Path) -> float:
+    """0: it is not there, perhaps because the translator replaces it now."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def count_stale(modules: list[Extension]) -> int:

@@ -139,7 +139,7 @@ def test_a_response_that_is_none_ends_its_request(serve, bad) -> None:
 
 def test_a_value_with_a_control_goes_on_without_it(serve) -> None:
     """As an origin's of HTTP/1.1 does: tests/e2e/test_field.py."""
-    proxy, origin, peer = serve(
+    _, origin, peer = serve(
         lambda n: head(n, OKAY, ("x", "a\x01b\x7f"), SIX)
         + frame(DATA, END_STREAM, n, b"abcdef"))
     got = peer.wait(peer.get("https://a.example/bad", method="POST"))
