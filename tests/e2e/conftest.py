@@ -1,6 +1,6 @@
 """The real program, real servers and raw clients; once per event loop, unless a test is
-marked `any_loop`: what it asks is decided elsewhere, and the other loop says it again.
-So it is with the supervisor, whose loop is asyncio's own beside workers of either.
+marked `any_loop` because other code decides its result, and the other loop repeats it.
+So it is with the supervisor: its loop is asyncio's own beside workers of either.
 
 `proxy` is shared by the tests of a session, `keep_proxy` by those of a module that give
 the same flags, `start_proxy` makes one of a test's own. All check at their end that the
@@ -10,7 +10,7 @@ workers hold no more descriptors than before, after everything that the test its
 A run of the whole directory fails at its end if an outcome of the table was in no log.
 `--part 1/2` runs every second file; the parts of one run are judged together, by
 `python -m tests.support.outcomes`. `--loop asyncio` runs the tests of that event loop,
-`--loop uvloop` its own and those of neither. The files of CLIENTS run if they are
+`--loop uvloop` its own and the tests of neither. The files of CLIENTS run if they are
 named, or with `--clients`.
 """
 
@@ -193,7 +193,7 @@ def shared_proxy(loop_name: str, directory: Callable[[str], Path]) -> Iterator[P
 
 
 def warm_up(proxy: Proxy) -> None:
-    """What is opened once for ever (resolver, pools) is open before the base line."""
+    """Whatever opens once for ever (resolver, pools) is open before the base line."""
     before = proxy.sockets()
     with Origin() as origin:
         with proxy.client() as client:
@@ -203,7 +203,7 @@ def warm_up(proxy: Proxy) -> None:
             client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             client.read_response()
     proxy.wait_log(2)
-    # Sockets come down to what they were; pipes and the resolver's handles may stay.
+    # Sockets come down to the first count; pipes and the resolver's handles may stay.
     wait_until(lambda: proxy.sockets() <= before, "no socket left by the warm-up")
     proxy.take_baseline()
 
@@ -300,7 +300,7 @@ def start_policy(
 
 @pytest.fixture(scope="module")
 def kept(loop_name: str) -> Iterator[dict[tuple[str, ...], Proxy]]:
-    """What `keep_proxy` and `keep_policy` have started, by their arguments."""
+    """The proxies of `keep_proxy` and `keep_policy`, by their arguments."""
     found: dict[tuple[str, ...], Proxy] = {}
     yield found
     for proxy in found.values():
@@ -312,7 +312,7 @@ def keep(
     kept: dict[tuple[str, ...], Proxy], opened: contextlib.ExitStack
 ) -> Iterator[Callable[..., Proxy]]:
     """A start takes half a second of CPU: tests of a module that change nothing in a
-    proxy share it, and each begins when what the one before has opened is closed."""
+    proxy share it, and each begins when all that the one before opened is closed."""
     used: list[Proxy] = []
 
     def take(key: tuple[str, ...], start: Callable[[], Proxy]) -> Proxy:
@@ -369,7 +369,7 @@ def dial(request: pytest.FixtureRequest, opened: contextlib.ExitStack) -> Dial:
 
 @pytest.fixture
 def limited(start_proxy: StartProxy) -> StartProxy:
-    """A program with these limits for everybody."""
+    """A program with these limits for all users."""
 
     def start(*flags: str, **limits: float) -> Proxy:
         return start_proxy(*flags, command=command_with(Limits(**limits)))

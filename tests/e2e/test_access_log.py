@@ -1,4 +1,4 @@
-"""The access log: one line for each request and tunnel, that nobody can forge."""
+"""The access log: one line for each request and tunnel; no client can forge one."""
 
 import os
 import re
@@ -133,7 +133,7 @@ def test_a_tunnel_is_one_line_at_its_end(proxy, make_origin, dial):
 
 
 def test_a_tunnels_line_tells_of_its_path(proxy, make_origin, dial):
-    """What the kernel measured of both connections, where there were two."""
+    """The kernel's measurements of both connections, if there were two."""
     tunnel = dial().tunnel(make_origin(echo).authority)
     tunnel.send(b"12345")
     assert tunnel.read_exact(5) == b"12345"
@@ -159,7 +159,7 @@ def test_each_request_of_a_connection_is_a_line(proxy, make_origin, dial):
 
 @pytest.mark.parametrize("auth", [None, WRONG])
 def test_a_refused_request_names_no_user(proxy, make_origin, dial, auth):
-    """R23, R37: nobody was identified; what was tried is not written down."""
+    """R23, R37: no user was identified; the attempt is not written down."""
     dial().get(make_origin().url(), auth=auth)
     (record,) = proxy.wait_log(1)
     assert record["user"] in (None, "", "-")
@@ -204,7 +204,7 @@ def test_credentials_are_never_written_down(proxy, make_origin, dial):
 
 @pytest.mark.parametrize("form", ["json", "squid"])
 def test_what_could_not_be_read_is_shown_without_credentials(start_proxy, dial, form):
-    """The line had "-", and nobody could say what the client had asked for."""
+    """The line had "-" in place of the client's request."""
     proxy = start_proxy("--access-log-format", form)
     for line in ("CONNECT a.test", "GET https://a.test/x", "PURGE /page?x",
                  f"GET http://user:{PASSWORD}@a.test/"):
@@ -263,7 +263,7 @@ def test_no_squid_line_can_be_forged(start_proxy, dial, raw):
 
 
 def test_sigusr1_reopens_the_log(start_proxy, make_origin, dial):
-    """As logrotate does it: rename, signal; lines go to the new file, none is lost."""
+    """As logrotate does it: rename, signal; lines go to the new file, all of them."""
     proxy = start_proxy("--workers", "2")
     origin = make_origin()
     assert dial(proxy).get(origin.url("/before")).status == 200
@@ -301,7 +301,7 @@ def test_lines_of_many_workers_are_whole(start_proxy, make_origin, dial):
 
 
 def read_pipe(path, n: int, ended: threading.Event, lines: list[bytes]) -> None:
-    """The pipe's lines, read in pieces that are smaller than what was written."""
+    """The pipe's lines, read in pieces that are smaller than the writes."""
     rest = b""
     with open(path, "rb", buffering=0) as pipe:
         while len(lines) < n and not ended.is_set():
@@ -313,7 +313,7 @@ def read_pipe(path, n: int, ended: threading.Event, lines: list[bytes]) -> None:
 def test_lines_in_a_pipe_of_many_workers_are_whole(
     start_proxy, make_origin, dial, directory, form
 ):
-    """Lines longer than PIPE_BUF, 4096 bytes, were torn by those of other workers."""
+    """Lines longer than PIPE_BUF, 4096 bytes, were torn by lines of other workers."""
     pipe = directory("pipe") / "log"
     os.mkfifo(pipe)
     lines: list[bytes] = []
@@ -382,7 +382,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 def test_a_response_that_takes_two_hours_is_logged_so(
     start_proxy, make_origin, dial, directory
 ):
-    """Microseconds in 32 bits are over after 72 minutes: the log said 48 for 120."""
+    """Microseconds in 32 bits are over after 72 minutes: the log had 48 for 120."""
     base = directory("clock")
     later = base / "later"
 
@@ -394,7 +394,7 @@ def test_a_response_that_takes_two_hours_is_logged_so(
     env = {**build_preload(base, CLOCK), "LATER": str(later)}
     proxy = start_proxy("--response-timeout", "10h", env=env)
     assert dial(proxy).get(make_origin(answer_later).url()).status == 200
-    wait_until(proxy.lines, "a line")  # its time is none that `log` would believe
+    wait_until(proxy.lines, "a line")  # `log` would not believe its time
     record = read_line(proxy.lines()[0])
     assert 7_200_000 <= record["first_byte_ms"] < 7_300_000
 

@@ -35,7 +35,7 @@ def start(loop_name, directory, opened):
         opened, directory("proxy"), loop_name, text, token)
 
 
-# What it tells
+# Answers
 
 @pytest.mark.any_loop
 def test_off_is_the_default(loop_name, directory, opened):
@@ -223,7 +223,7 @@ def test_a_watcher_that_reads_nothing_is_cut_off(
     with contextlib.closing(Operator(str(path)).connection()) as watcher:
         watcher.request("GET", "/events")
         wait_until(lambda: proxy.census() != pipes, "the worker has the pipe")
-        # More than a unix socket holds, and what waits before it
+        # More than a unix socket and the queue before it hold
         client, url = dial(proxy), make_origin().url("/" + "x" * 3000)
         for _ in range(300):
             assert client.get(url).status == 200
@@ -254,7 +254,7 @@ def test_watchers_are_bounded(start):
             one.close()
 
 
-# What it changes
+# Changes
 
 def test_a_cut_reaches_every_worker_within_200_ms(start, make_origin, dial):
     """The clients judge: each sees its tunnel reset."""

@@ -1,4 +1,4 @@
-"""The admin listener's door: whom it refuses, where it stands, and its terminal."""
+"""The admin listener's door: its refusals, its addresses, and its terminal."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ def start(loop_name, directory, opened):
         opened, directory("proxy"), loop_name, text, token)
 
 
-# Whom it refuses
+# Refusals
 
 def test_changes_take_the_token(start, make_origin, dial):
     proxy, operator = start()
@@ -77,8 +77,8 @@ def say(operator: Operator, data: bytes) -> bytes:
 
 
 def test_who_names_no_host_is_no_browser(start):
-    """The name of this host was looked up meanwhile, which nobody else was to wait
-    for."""
+    """The name of this host was looked up meanwhile; no other client should wait for
+    that."""
     _, operator = start()
     assert say(operator, b"GET /healthz HTTP/1.0\r\n\r\n") == b"HTTP/1.0 200 OK\r\n"
 
@@ -89,7 +89,7 @@ def test_who_names_no_host_is_no_browser(start):
     b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
 def test_what_is_no_request_is_a_400_and_nothing_to_be_told(start, data):
-    """Each was a traceback on standard error, as many as anybody liked."""
+    """Each was a traceback on standard error, as many as a client liked."""
     proxy, operator = start()
     assert say(operator, data).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
     assert "rror" not in proxy.stderr()
@@ -159,7 +159,7 @@ def test_who_moves_it_is_answered_where_he_asked(start):
 
 
 def test_the_proxy_never_goes_to_its_own_admin_listener(start, dial):
-    """R39: by then the peer is loopback, whoever the client is."""
+    """R39: by then the peer is loopback for every client."""
     proxy, operator = start()
     for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"):
         url = f"http://{host}:{operator.where}/metrics"
@@ -196,7 +196,7 @@ def test_a_unix_socket_serves_and_goes_with_the_program(directory, opened, loop_
 
 
 def test_a_reload_that_is_refused_leaves_nothing_of_its_listener(start, directory):
-    """It stayed bound until the next reload, and then took that one's with it."""
+    """It stayed bound until the next reload, and then took that reload's with it."""
     proxy, _ = start()
     path = directory("admin") / "socket"
     bad = f'admin = "unix:{path}"\naccess_log = "/no/such/folder/log"\n'
@@ -257,7 +257,7 @@ def test_after_an_upgrade_the_new_program_answers(start, make_origin, dial):
 # The account at the end
 
 def test_the_last_line_tells_what_was_served(start, make_origin, dial):
-    """final_recipient, a 200, was told among the failures."""
+    """final_recipient, a 200, was counted among the failures."""
     proxy, _operator = start()
     origin = make_origin()
     with proxy.client() as client:

@@ -59,7 +59,7 @@ def start(loop_name, directory, opened, database, tmp_path):
 
 @pytest.fixture
 def filled(start, database):
-    """An operator of a proxy whose database has ten flows, and the proxy."""
+    """An operator of a proxy with ten flows in its database, and the proxy."""
     proxy, operator = start()
     wait_until(database.exists, "the writer's file")
     fill(database, [row(n, host=f"h{n % 2}.test", url=f"http://h{n % 2}.test/{n}",

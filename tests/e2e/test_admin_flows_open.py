@@ -1,5 +1,5 @@
 """Captured exchanges that have not ended, over the admin listener: WebSockets, event
-streams, and whatever else takes its time."""
+streams, and all else that takes its time."""
 
 import base64
 import json
@@ -46,7 +46,7 @@ def messages(operator, name):
 
 @pytest.fixture
 def events():
-    """What an origin's stream of events sends."""
+    """The bytes that an origin's stream of events sends."""
     return queue.Queue()
 
 
@@ -92,7 +92,7 @@ class Watch:
         raise AssertionError("the stream has ended")
 
     def until(self, wanted):
-        """What the first event has for which `wanted` returns it."""
+        """The first result of `wanted` for an event that is not None."""
         while (found := wanted(*self.next())) is None:
             pass
         return found

@@ -1,4 +1,4 @@
-"""What the proxy makes of captured exchanges: commands, differences, views."""
+"""The proxy's forms of captured exchanges: commands, differences, views."""
 
 import json
 
@@ -29,7 +29,7 @@ def head(kind):
 
 
 def test_a_body_is_shown_as_text_for_a_person(filled, database):
-    """What `cutthrough flows show` prints; a browser that opens it runs nothing."""
+    """`cutthrough flows show` prints the same; a browser that opens it runs nothing."""
     _, operator = filled
     frame = b"\0\0\0\0\2\x08\x05"
     fill(database, [

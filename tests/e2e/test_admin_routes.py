@@ -1,4 +1,4 @@
-"""The admin listener answers whatever comes, on every route (R91).
+"""The admin listener answers any request, on every route (R91).
 
 Until then a few methods and targets, and some values, were 500 and a traceback.
 """
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.any_loop
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT",
            "TRACE", "FOO")
-# Of the parts of a path that vary; and what each route may be given instead
+# Of the parts of a path that vary; and the values that each route may get instead
 NAMES = {"name": "some", "number": "1", "id": "1", "side": "request", "form": "curl",
          "other": "2", "verb": "messages", "summary": "hosts"}
 OF_OPEN = {**NAMES, "id": "0-1"}
@@ -37,7 +37,7 @@ def on(path: bytes) -> bytes:
     return path
 
 
-# Whatever a path is made to
+# The forms that a path is made to
 FORMS = (
     on, on, on,
     lambda path: b"http://localhost" + path,
@@ -208,7 +208,7 @@ def status_of(port: int, request: bytes) -> int:
 
 @pytest.fixture
 def listener(loop_name, opened, directory, tmp_path):
-    """A proxy whose routes have something to show, and the port."""
+    """A proxy with something to show on its routes, and the port."""
     policy, database = tmp_path / "policy.toml", tmp_path / "flows.db"
     policy.write_text(POLICY)
     proxy, operator = administered(

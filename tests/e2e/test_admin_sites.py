@@ -1,5 +1,5 @@
-"""The admin listener and other sites: what a page in an operator's browser may not do,
-and what of it reaches the workers (R31, R39)."""
+"""The admin listener and other sites: bounds of a page in an operator's browser, and
+its requests that reach the workers (R31, R39)."""
 
 import contextlib
 import json
@@ -26,13 +26,13 @@ def start(loop_name, directory, opened):
 
 @contextlib.contextmanager
 def watching(operator: Operator, **fields: str):
-    """The answer to one who watches endings, while he does."""
+    """The answer to a watcher of endings, while it watches."""
     with contextlib.closing(operator.connection()) as made:
         made.request("GET", "/events", headers=fields)
         yield made.getresponse()
 
 
-# What is asked
+# Questions
 
 @pytest.mark.parametrize("query", [
     "older=inf", "older=-inf", "older=1e400", "bytes=1e400", "id=x",
@@ -59,7 +59,7 @@ def test_a_trace_of_what_is_no_identifier_is_refused(start):
     assert "rror" not in proxy.stderr()
 
 
-# Who asks
+# Callers
 
 @pytest.mark.parametrize("fields", [
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
@@ -72,7 +72,7 @@ def test_a_trace_of_what_is_no_identifier_is_refused(start):
     {"Origin": "http://127.0.0.1:1"}, {"Origin": "http://localhost"},
 ], ids=str)
 def test_what_another_site_asks_is_refused(start, fields):
-    """A page anywhere could ask on behalf of whoever looked at it."""
+    """A page anywhere could ask on behalf of its reader."""
     proxy, operator = start()
     for path in ASKED:
         status, text = operator.ask("GET", path, **fields)
@@ -84,7 +84,7 @@ def test_what_another_site_asks_is_refused(start, fields):
 
 
 def test_its_own_page_and_programs_are_answered(start):
-    """curl, Prometheus and a kubelet's probes send nothing of what a browser adds."""
+    """curl, Prometheus and a kubelet's probes send no field that a browser adds."""
     _, operator = start()
     host = f"127.0.0.1:{operator.where}"
     for fields in (
@@ -102,7 +102,7 @@ def test_its_own_page_and_programs_are_answered(start):
 
 
 def test_a_link_on_another_site_leads_to_the_page(start):
-    """A wiki links to it. But whoever opens /events so takes a place there."""
+    """A wiki links to it. But a link to /events takes a place there."""
     _, operator = start()
     fields = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate",
               "Sec-Fetch-Dest": "document"}
@@ -132,7 +132,7 @@ def test_no_answer_may_be_framed_or_read_by_another_site(start):
 # How many
 
 def test_an_address_has_a_share_of_the_places_to_watch(start):
-    """Sixteen tabs, or one page that asked sixteen times, took all of them."""
+    """Sixteen tabs, or one page with sixteen requests, took all of them."""
     _, operator = start()
     assert MOST_WATCHERS >= 4 * MOST_WATCHERS_EACH
     with contextlib.ExitStack() as taken:
@@ -152,7 +152,7 @@ def is_free(operator: Operator) -> bool:
 
 
 def test_the_share_over_a_unix_socket_is_a_users(loop_name, directory, opened):
-    """All who come over it have the same address: none."""
+    """All callers over it have the same, empty address."""
     path = directory("admin") / "socket"
     opened.enter_context(Proxy(
         directory("proxy"), "--admin", f"unix:{path}", loop=loop_name))

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.any_loop
 
 
 class Supervisor:
-    """What `exhaust` looks at of a proxy."""
+    """The part of a proxy that `exhaust` looks at."""
 
     def __init__(self, process) -> None:
         self.worker = process
@@ -39,7 +39,7 @@ def test_metrics_are_answered_on_a_connection_from_before(short):
 
 
 def test_callers_are_answered_and_make_room_for_the_next(short):
-    """Nobody was accepted: asyncio let them wait, libuv closed them at once."""
+    """No caller was accepted: asyncio let them wait, libuv closed them at once."""
     proxy, operator, _ = short
     for _ in range(12):
         samples = {name for name, _, _ in SAMPLE.findall(operator.get("/metrics"))}

@@ -1,4 +1,4 @@
-"""Tokens with rights of their own: who may do what over the admin listener."""
+"""Tokens with rights of their own: the actions of each over the admin listener."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""The bugs of the proxy that this one replaces, one acceptance test each.
+"""The bugs of this proxy's predecessor, one acceptance test each.
 
-Every test opens with what went wrong there. Resources and signals are in
+Every test opens with the failure there. Resources and signals are in
 test_ancestor_limits.py.
 """
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.any_loop
 
 
 def test_the_second_request_of_a_connection_is_handled_too(proxy, make_origin, dial):
-    """Only the first request was parsed; what followed went to its origin, unread."""
+    """Only the first request was parsed; bytes behind it went to its origin, unread."""
     first, second = make_origin(), make_origin()
     client = dial()
     assert client.get(first.url()).status == 200

@@ -1,4 +1,4 @@
-"""More bugs of the proxy that this one replaces: descriptors, memory, time, signals."""
+"""More bugs of this proxy's predecessor: descriptors, memory, time, signals."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.any_loop
 
 
 def limit_descriptors(pid: int, highest: int | None = None) -> int:
-    """Sets the soft limit, by default to what is open now; returns what it was."""
+    """Sets the soft limit, by default to the descriptors in use; returns the last."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     wanted = highest or 1 + max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd"))
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (wanted, hard))

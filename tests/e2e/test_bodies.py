@@ -158,7 +158,7 @@ def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, f
 
 
 def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
-    """R6: what the client still sends of its body is never read as a request."""
+    """R6: the rest of the client's body is never read as a request."""
 
     def script(conn):
         conn.read_head()
@@ -211,8 +211,8 @@ def test_an_answer_that_did_not_wait_for_the_body_is_its_connections_last(
 def test_a_body_that_means_nothing_is_the_last_of_its_connection(
     proxy, make_origin, dial, method
 ):
-    """RFC 9110 section 9.3.1: an origin that does not look for it reads a request in
-    it, and that one's answer was the next client's."""
+    """RFC 9110 section 9.3.1: if an origin does not look for the body, it reads a
+    request in it, and the answer to that was the next client's."""
     origin = make_origin()
     inner = build_request("GET", origin.url("/inner"), auth=None)
     length = f"Content-Length: {len(inner)}"
@@ -261,7 +261,7 @@ def test_trailers_that_connection_names_stay_here(
     proxy, make_origin, dial, connection, trailers
 ):
     """RFC 9110 section 7.6.1: a name has gone on before its end shows that it must
-    not, so where one is named none goes on."""
+    not, so if one is named, no trailer goes on."""
     fields = ("Transfer-Encoding: chunked", f"Connection: {connection}", "Trailer: X-T")
     body = b"5\r\nhello\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n"
     head = "\r\n".join(["HTTP/1.1 200 OK", *fields, "", ""]).encode()

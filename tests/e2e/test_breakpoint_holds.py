@@ -200,7 +200,7 @@ def test_a_reload_without_the_key_holds_no_more(start, make_origin, dial):
     status, text = desk.ask("POST", "/reload")
     assert status == 200, text
     assert dial(proxy).get(origin.url("/second")).status == 200
-    # What was held is so by the generation that it began with
+    # A held request stays with the generation that it began with
     desk.decide(held, "edit", path="/edited")
     desk.decide(desk.wait_one("response"), "edit", status=203)
     assert client.read_response().status == 203

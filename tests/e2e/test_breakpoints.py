@@ -144,7 +144,7 @@ def test_a_response_is_edited_in_every_part(start, make_origin, dial):
 
 
 def test_an_edit_cannot_break_the_framing(start, make_origin, dial):
-    """R41: lengths are made again, and a body is in the coding that its head says."""
+    """R41: lengths are made again, and a body is in the coding that its head names."""
     proxy, desk = start("both")
     packed = gzip.compress(b"secret")
     origin, client = make_origin(answer(

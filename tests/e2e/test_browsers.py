@@ -1,7 +1,7 @@
 """Chromium and Firefox, configured by the file that a listener serves them.
 
-`make browser` installs what is missing. The browser itself knows the names of the proxy
-and of what goes directly, and no others: these are resolved by the proxy.
+`make browser` installs a missing browser. The browser itself knows the names of the
+proxy and of hosts that it reaches directly, and no others: the proxy resolves these.
 """
 
 import pytest
@@ -116,7 +116,7 @@ def echo(client, url: str) -> object:
 
 
 def columns(records: list[dict], *hosts: str) -> set[tuple]:
-    """A browser may reset a connection whose last bytes it does not need."""
+    """A browser may reset a connection if it does not need the last bytes."""
     return {(one["method"], one["host"], one["port"], one["user"], one["status"],
              one["reason"].replace("client_reset", "ok"))
             for one in records if one["host"] in hosts}
@@ -172,7 +172,7 @@ def test_a_refusal_is_shown(proxy, site, configured, kind, way):
     assert DENIED not in site.hosts()
 
 
-# What is shown in place of a page whose tunnel was refused
+# The message in place of a page if its tunnel was refused
 REFUSED = {
     "chromium": {HTTPS: "net::ERR_TUNNEL_CONNECTION_FAILED",
                  SOCKS5: "net::ERR_SOCKS_CONNECTION_FAILED"},

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.any_loop
 
 SIZE = 100 << 20
 BLOCK = 1 << 20
-#: What a worker may grow by while 100 MiB pass through it.
+#: The most that a worker may grow by while 100 MiB pass through it.
 FLAT = 4 << 20
 
 

@@ -17,7 +17,7 @@ address = "127.0.0.1:0"
 certificates = ["{0}.pem"]
 certificate_keys = ["{0}.key"]
 """
-# What a user types. curl gives an https proxy none of the variables
+# A user's command. curl gives an https proxy none of the variables
 CLIENT = """eval "$({python} -m cutthrough ca export --dir {ca} --format bundle)"
 exec curl -sS --fail --proxy-cacert "$CURL_CA_BUNDLE" -x https://localhost:{port} \
     -U {user} {url}

@@ -1,5 +1,5 @@
-"""What is captured of HTTP/2, of TLS and of time: versions, trailers, handshakes and
-why one failed, and how long filters held a message."""
+"""Captures of HTTP/2, of TLS and of time: versions, trailers, handshakes and the reason
+if one failed, and the time that filters held a message."""
 
 import json
 import time
@@ -135,7 +135,7 @@ def test_a_client_of_http2_and_an_origin_of_http1(start, make_origin, dial, data
     (0, "incomplete"), (5000, "incomplete"), (20_000, None)])
 def test_an_upload_that_was_answered_early_is_no_whole_body(
         start, make_origin, dial, database, sent, state):
-    """R71: what has passed is kept, and the state says that it is not all."""
+    """R71: the part that has passed is kept, and the state shows that it is not all."""
     def script(conn: Connection) -> None:
         conn.read_until(b"\r\n\r\n")
         conn.read_exact(sent)
@@ -210,11 +210,11 @@ def test_trailers_of_http1_are_kept(start, make_origin, dial, database):
 
 
 def test_handshakes_are_phases_of_their_own(start, make_origin, dial, database):
-    """Before, the origin's was a part of `send`, or of none."""
+    """Before, the origin's was a part of `send`, or of no phase."""
     secured = over_tls(answer(CLOSING))
 
     def late(conn: Connection) -> None:
-        time.sleep(DELAY_S)             # of the origin: what is measured
+        time.sleep(DELAY_S)             # of the origin: this is measured
         secured(conn)
 
     proxy, origin = start("head"), make_origin(late)

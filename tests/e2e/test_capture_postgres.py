@@ -1,4 +1,4 @@
-"""Captures in a real PostgreSQL: two proxies, outages, and who sees its password."""
+"""Captures in a real PostgreSQL: two proxies, outages, and its secret password."""
 
 import contextlib
 import itertools
@@ -65,7 +65,7 @@ def start(tmp_path, loop_name, opened, url_file):
 
 @pytest.fixture
 def ask(postgres, url_file):
-    """The rows of a statement; none while the tables, or the server, are not there."""
+    """The rows of a statement; empty while the tables, or the server, are not there."""
     def run(statement="SELECT program, url FROM cutthrough.flows ORDER BY id"):
         try:
             return postgres.ask(statement, url_file.read_text().strip())
@@ -132,7 +132,7 @@ def test_requests_of_two_proxies_are_in_one_database_for_all_readers(
 
 def test_neither_secrets_nor_the_password_are_anywhere(
         start, ask, postgres, make_origin, dial, url_file):
-    """R37, R59: searched in all that the database has, and in all that a proxy says."""
+    """R37, R59: searched in all that the database has, and in all output of a proxy."""
     origin = make_origin(answer(REPLY))
     proxy = start(config='capture_redact_query = ["key"]\n'
                          'capture_redact_json = ["$.token"]\n')
@@ -163,7 +163,7 @@ def test_neither_secrets_nor_the_password_are_anywhere(
 
 def test_requests_go_on_while_the_server_is_away(
         start, ask, postgres, make_origin, dial):
-    """R58: the rings fill, drops are counted, and what was kept is written later."""
+    """R58: the rings fill, drops are counted, and kept rows are written later."""
     origin = make_origin(answer(REPLY))
     proxy = start()
     client = dial(proxy)

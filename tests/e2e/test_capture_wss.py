@@ -34,7 +34,7 @@ def database(tmp_path):
 
 @contextmanager
 def mirror(context):
-    """The port of an origin that sends back what comes."""
+    """The port of an origin that sends back all messages."""
     def talk(connection):
         for message in connection:
             connection.send(message)
@@ -66,7 +66,7 @@ SENT = ["grün " * 50, b"\x00\xff" * 40, "", "x" * 70_000]
 
 @pytest.mark.parametrize("compression", ["deflate", None])
 def test_messages_inside_an_interception_are_kept(start_policy, database, compression):
-    """R54: the client's messages are readable, and nobody's bytes change."""
+    """R54: the client's messages are readable, and no bytes change."""
     proxy = start_policy(POLICY, config(f'capture_file = "{database}"\n'))
     with mirror(origin_context()) as port:
         with through(proxy, port, compression=compression) as client:
@@ -107,7 +107,7 @@ def content(message):
     b"\x01\x02ab\x01\x02cd", b"\x00" * 300, b"GET / HTTP/1.1\r\n\r\n"])
 def test_frames_that_are_none_go_on_as_they_came(
         start_policy, make_origin, dial, database, hostile):
-    """R58: the capture says that it could not read on; the tunnel does not notice."""
+    """R58: the capture shows that it could not read on; the tunnel does not notice."""
     proxy = start_policy(POLICY.replace('tls = "intercept"\n', ""),
                          f'capture_file = "{database}"\n')
     origin, client = make_origin(parrot), dial(proxy)

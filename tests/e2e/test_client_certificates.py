@@ -1,6 +1,6 @@
 """Certificates of ours for origins of intercepted connections: `client_certificate`.
 
-Nobody may get a connection that another one's certificate has opened (R46).
+No user may get a connection that another user's certificate has opened (R46).
 """
 
 import base64
@@ -46,7 +46,7 @@ FOR_USER = USERS + FOR_ALL + 'users = ["user"]\n' + RULE
 
 @functools.cache
 def owners() -> Authority:
-    """Whom origins trust."""
+    """The authority that origins trust."""
     return Authority("owners")
 
 
@@ -164,8 +164,8 @@ def test_the_chain_is_shown(start, make_origin, dial, tmp_path) -> None:
 
 def test_nobody_rides_on_anothers_certificate(
         start, make_origin, dial, http2) -> None:
-    """R46: the second user's rule names none. A connection of the first user waits for
-    the next request when the second one has none of its own."""
+    """R46: the second user's rule names no certificate. A connection of the first user
+    waits for the next request when the second user has no connection of its own."""
     proxy = start(FOR_USER, HTTP2 if http2 else "")
     origin = make_origin(telling(http2))
     first = enter_as(proxy, dial(proxy), origin.port)
@@ -179,7 +179,7 @@ def test_nobody_rides_on_anothers_certificate(
 
 
 def test_many_at_once_keep_apart(start, make_origin, dial) -> None:
-    """R46: streams of two users, whose requests wait for each other's dials or not."""
+    """R46: streams of two users; their requests wait for each other's dials or not."""
     pytest.importorskip("cutthrough.http2.transport")
     proxy = start(FOR_USER, HTTP2)
     origin = make_origin(telling(True))
@@ -247,7 +247,7 @@ def test_a_reload_exchanges_the_certificate(
 
 def test_a_reload_takes_the_certificate_away(
         start, make_origin, dial, http2) -> None:
-    """R46: nobody has it any more, however old the client's connection is."""
+    """R46: no request has it any more, however old the client's connection is."""
     proxy = start(FOR_USER, HTTP2 if http2 else "")
     origin = make_origin(telling(http2))
     used = enter_as(proxy, dial(proxy), origin.port)
@@ -279,7 +279,7 @@ def test_a_reload_gives_a_certificate(start, make_origin, dial, http2) -> None:
 
 def test_a_request_that_a_reload_overtakes(start, make_origin, dial, http2) -> None:
     """R46: it was judged without a certificate, and shakes hands with one. Its
-    connection is not kept for those who have none."""
+    connection is not kept for users without one."""
     pytest.importorskip("cutthrough.http2.transport")
     late = 'users = ["user"]\nfaults = "late"\n'
     table = 'faults.late.latency = "3s"\n'
@@ -305,8 +305,8 @@ def test_a_request_that_a_reload_overtakes(start, make_origin, dial, http2) -> N
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_origin_that_wants_one_is_told_of(
         start, make_origin, dial, version, http2, records) -> None:
-    """The rule names none. By TLS 1.3 the origin says so behind its handshake: then the
-    client's is done, too, and it reads why."""
+    """The rule names no certificate. By TLS 1.3 the origin reports that behind its
+    handshake: then the client's is done, too, and the client reads the reason."""
     proxy = start(USERS + RULE,
                   f'tls_records = "{records}"\n' + (HTTP2 if http2 else ""))
     origin = make_origin(telling(http2, ssl.CERT_REQUIRED, version))
@@ -370,7 +370,7 @@ def test_nginx_serves_who_shows_the_certificate(
 
 
 def test_bytes_that_are_no_http_are_told_of(start, make_origin, dial) -> None:
-    """By TLS 1.3 the tunnel has begun: only the log says why it ended."""
+    """By TLS 1.3 the tunnel has begun: only the log has the reason of its end."""
     proxy = start(USERS + RULE)
     origin = make_origin(over_tls(
         tell, alpn=(), wants=owners(), version=ssl.TLSVersion.TLSv1_3))

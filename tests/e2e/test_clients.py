@@ -22,7 +22,7 @@ PAGE = b"<!doctype html><title>origin</title>\n"
 
 
 def environment(proxy, nginx, home: Path, **more: str) -> dict[str, str]:
-    """What a shell with a proxy configured has, and nothing of this one's."""
+    """The variables of a shell with a proxy configured, and nothing of this shell's."""
     ca = str(nginx.ca)
     return {
         "PATH": os.environ["PATH"],
@@ -43,7 +43,7 @@ def environment(proxy, nginx, home: Path, **more: str) -> dict[str, str]:
 
 @pytest.fixture
 def run(proxy, nginx, tmp_path):
-    """Runs a client; returns its standard output. Skips where it is not installed."""
+    """Runs a client; returns its standard output. Skips if it is not installed."""
 
     def start(*command: str, **more: str) -> bytes:
         if not shutil.which(command[0]):

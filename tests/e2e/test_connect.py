@@ -1,4 +1,4 @@
-"""CONNECT: what it reaches, what it refuses, and how a tunnel ends."""
+"""CONNECT: its destinations, its refusals, and the ends of a tunnel."""
 
 import signal
 import socket
@@ -132,7 +132,7 @@ def test_the_origins_half_close_reaches_the_client(proxy, make_origin, dial):
 
 
 def test_a_slow_reader_gets_everything_after_both_fins(proxy, make_origin, dial):
-    """Half-close must not cut what is still buffered (R36)."""
+    """Half-close must not cut bytes that are still buffered (R36)."""
     data = bytes(range(256)) * 8192  # 2 MiB: more than the sockets hold
 
     def pour(conn):
@@ -156,9 +156,9 @@ def test_a_reset_by_the_origin_ends_the_tunnel(proxy, make_origin, dial):
 
 
 def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
-    """The send of an upload met the reset first, and what the origin had said before
-    it, perhaps why, was never read: without a proxy the client gets it. The worker is
-    held up for all of it to be there."""
+    """The send of an upload met the reset first, and the origin's bytes before it,
+    perhaps the reason, were never read: without a proxy the client gets them. The
+    worker is held up until all of them are there."""
     go, gone = threading.Event(), threading.Event()
 
     def script(conn):
@@ -187,10 +187,10 @@ def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
 def test_late_bytes_do_not_cost_what_came_before_the_end(
     proxy, make_origin, dial, end
 ):
-    """RFC 9110 section 9.3.6: what has come from a side that closed is sent out first.
-    An origin that has closed resets whatever comes then; passed on at once, that took
-    from a slow client what was still on its way. `end`: how far the origin's has come
-    when the late bytes do."""
+    """RFC 9110 section 9.3.6: bytes from a side that closed are sent out first. If an
+    origin has closed, it answers later bytes by a reset; passed on at once, that took
+    from a slow client the bytes still on their way. `end`: how far the origin's has
+    come when the late bytes do."""
     # The kernel holds 2.5 MiB for a client; more waits in a pipe, the end behind it
     data = bytes(range(256)) * 4096 * (3 if end == "unread" else 1)
     sent, go = threading.Event(), threading.Event()
@@ -217,7 +217,7 @@ def test_late_bytes_do_not_cost_what_came_before_the_end(
         client.send(b"late")
         if end == "unread":
             wait_until(lambda: state not in states(), states)
-            client.send(b"later")  # the send tells of it
+            client.send(b"later")  # the send reports it
     finally:
         proxy.worker.send_signal(signal.SIGCONT)
     assert client.read_exact(len(data) - 256) == data[256:]

@@ -1,4 +1,4 @@
-"""What is cut short: everything that had come of it is delivered (R17, R18, R36)."""
+"""Messages and tunnels cut short: all that had come is delivered (R17, R18, R36)."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
-SIZE = 2_000_000  # what the kernel takes for a client that does not read
+SIZE = 2_000_000  # the kernel takes it for a client that does not read
 DATA = bytes(n % 251 for n in range(SIZE))
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n"
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -37,7 +37,7 @@ def end(conn: Connection, how: str) -> None:
 
 
 def read_to_the_end(stream) -> str:
-    """How it ends: FIN or RST. What came is in `pending`."""
+    """How it ends: FIN or RST. The bytes are in `pending`."""
     try:
         while stream.fill():
             pass
@@ -60,7 +60,7 @@ def chunks_of(data: bytes) -> bytes:
         (CHUNKS, chunks_of(DATA), "HTTP/1.1", "FIN", "FIN"),
         (CHUNKS, chunks_of(DATA), "HTTP/1.1", "RST", "FIN"),
         (CHUNKS, chunks_of(DATA) + b"7\r\nhal", "HTTP/1.1", "FIN", "FIN"),
-        # A FIN behind what was decoded, or lasts until the close, would look whole
+        # A FIN behind a body that was decoded, or ends by the close, would look whole
         (CHUNKS, chunks_of(DATA), "HTTP/1.0", "FIN", "RST"),
         (CHUNKS, chunks_of(DATA), "HTTP/1.0", "RST", "RST"),
         (CLOSE, DATA, "HTTP/1.1", "RST", "RST"),
@@ -70,7 +70,7 @@ def chunks_of(data: bytes) -> bytes:
 def test_a_client_that_pauses_gets_all_that_came_of_a_cut_response(
     proxy, make_origin, dial, head, body, version, how, seen
 ):
-    """The reset took what it had not read: 24 463 of 2 000 000 bytes came."""
+    """The reset took the bytes not yet read: 24 463 of 2 000 000 bytes came."""
 
     def script(conn):
         conn.read_request()
@@ -121,8 +121,8 @@ def test_what_stands_before_a_bad_chunk_arrives(proxy, make_origin, dial, versio
 def test_a_tunnels_reset_comes_after_what_came_before_it(
     proxy, make_origin, dial, side, size
 ):
-    """R36: it was passed on at once, past bytes that the other side had not taken. What
-    the kernel does not take waits in a pipe, and in the socket that was reset."""
+    """R36: it was passed on at once, past bytes that the other side had not taken. If
+    the kernel does not take bytes, they wait in a pipe, and in the reset socket."""
     data = DATA * (size // SIZE)
     go = threading.Event()
 
@@ -172,7 +172,7 @@ def test_an_upload_arrives_though_its_client_reset_and_nobody_reads_the_answer(
             while conn.fill():
                 conn.send(bytes(len(conn.pending) // 4))
                 conn.pending.clear()
-        read_to_the_end(conn)  # a send was told of the reset, the bytes are here
+        read_to_the_end(conn)  # a send met the reset, the bytes are here
 
     origin = make_origin(echo)
     client = dial().tunnel(origin.authority)

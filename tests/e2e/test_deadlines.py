@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 
 @contextlib.contextmanager
 def unanswering():
-    """A listening socket whose queue is full: Linux drops further SYNs in silence."""
+    """A listening socket with a full queue: Linux drops further SYNs in silence."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(
             socket.create_server(("127.0.0.1", 0), backlog=0)
@@ -95,7 +95,7 @@ def test_a_response_that_does_not_begin_is_a_504(start_proxy, make_origin, dial)
 
 
 def test_an_origin_that_takes_no_body_is_a_504(start_proxy, make_origin, dial):
-    """Not a 408: it is not the client who stalls."""
+    """Not a 408: the client does not stall."""
 
     def take_nothing(conn):
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

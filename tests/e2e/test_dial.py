@@ -129,7 +129,7 @@ addresses = ["127.0.0.3"]
 def test_the_rule_is_that_of_the_address_that_won(
     start_proxy, names, make_silent, dial, tmp_path
 ):
-    """It was that of the last one tried: in the log, and for what a reload cuts."""
+    """It was the rule of the last one tried: in the log, and for a reload's cuts."""
     (tmp_path / "policy.toml").write_text(RULES)
     proxy = start_proxy("--resolvers", names.address, "--connect-ports", "any",
                         "--policy", str(tmp_path / "policy.toml"))
@@ -216,7 +216,7 @@ def test_an_override_is_where_a_name_leads(start_proxy, names, make_origin, dial
 
 
 def test_an_override_is_judged_like_any_answer(start_proxy, names, make_origin, dial):
-    """R26: the address floor closes what an override names."""
+    """R26: the address floor closes addresses that an override names."""
     origin = make_origin()
     proxy = start_proxy("--resolvers", names.address, "--address-floor", "on",
                         "--dns-overrides", "over.test=127.0.0.1")

@@ -1,4 +1,4 @@
-"""The doctor asks a real proxy for what must not be reached, and sees holes (R27).
+"""The doctor asks a real proxy for hosts that must not be reached: it sees holes (R27).
 
 The first answer for a name that changes its answers is dialled: the network of these
 tests has no route to it.
@@ -118,7 +118,7 @@ def test_the_user_must_be_one_that_can_come_in(tmp_path, capsys):
 
 
 def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
-    """It dialled what passed, and an address of the public internet, from anywhere."""
+    """It dialled hosts that passed, and a public internet address, from anywhere."""
     def refuse(addresses):
         raise PermissionError(1, "Operation not permitted")
 
@@ -134,7 +134,7 @@ def test_without_a_network_of_its_own_nothing_is_tried(monkeypatch, capsys):
 
 
 def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsys):
-    """As a hook needs that asks a service on another host."""
+    """A hook needs this if it asks a service on another host."""
     async def examine(*_):
         return [ssrf.Result(Disguise("unreadable", "?", ""), "GET", "400")], ""
 
@@ -147,7 +147,7 @@ def test_the_network_of_the_host_is_used_when_it_is_asked_for(monkeypatch, capsy
 
 @pytest.fixture
 def holes(monkeypatch):
-    """A proxy whose floor is missing though its configuration asks for it."""
+    """A proxy without its floor though its configuration asks for it."""
     def make(*tried):
         monkeypatch.setattr(ssrf, "disguises", lambda: list(tried))
         monkeypatch.setattr(ssrf, "own_hosts", list)
@@ -171,7 +171,7 @@ def test_a_connection_to_what_was_not_checked_is_found(holes, capsys):
 
 
 def test_a_refusal_for_another_reason_is_none(holes, capsys):
-    """What nobody could resolve was not refused."""
+    """A name that cannot be resolved was not refused."""
     holes(Disguise("name", f"gone.{ZONE}", "127.0.0.1"))
     assert main(["doctor", "ssrf"]) == 1
     assert ": 502 dns_not_found\n" in capsys.readouterr().out

@@ -1,5 +1,5 @@
-"""Times in the access log are durations of phases, and a phase is null where it was not
-begun; whose login failed stands there by name (R37)."""
+"""Times in the access log are durations of phases, and a phase is null if it was not
+begun; the name of a login that failed stands there (R37)."""
 
 import base64
 import json
@@ -77,7 +77,7 @@ def test_the_wait_for_a_login_is_in_one_phase(start_proxy, tmp_path, make_origin
     ("connect_timeout", "connect_ms"), ("response_timeout", "first_byte_ms")])
 def test_the_phase_in_which_a_request_ends_counts(
         start_proxy, make_origin, dial, opened, reason, phase):
-    """What waited in vain for an origin said that it had not waited."""
+    """If a request waited in vain for an origin, its line had no wait."""
     proxy = start_proxy(f"--{reason.replace('_', '-')}", "300ms")
     if phase == "connect_ms":
         port = opened.enter_context(silent("127.0.0.1")).getsockname()[1]
@@ -102,7 +102,7 @@ def test_the_wait_for_the_hook_is_a_phase_of_its_own(start_policy, make_origin, 
     assert asked["hook_ms"] > 0 and "hook_ms" not in remembered
 
 
-# Who tried
+# Failed logins
 
 REFUSED = (407, 429)                         # at last it guesses too often
 WICKED = (b'an"n\\', b"ann\nforged 1", b"ann\x00\xff", b"a b\t[x]%0a", "ä".encode())
@@ -110,7 +110,7 @@ WICKED = (b'an"n\\', b"ann\nforged 1", b"ann\x00\xff", b"a b\t[x]%0a", "ä".enco
 
 def test_a_login_that_fails_is_logged_by_name_and_is_nobodys(
         start_proxy, make_origin, dial):
-    """A guesser was seen by address only. `user` has whose credentials were right."""
+    """A guesser was seen by address only. `user` is a name with right credentials."""
     proxy, url = start_proxy(), make_origin().url()
     assert dial(proxy).get(url).status == 200
     assert "tried_user" not in proxy.wait_log(1, status=200)[0]

@@ -1,4 +1,4 @@
-"""Edges that a review found, each with what went wrong."""
+"""Edges that a review found, each with its failure."""
 
 import itertools
 import signal
@@ -21,7 +21,7 @@ def test_a_reset_behind_an_end_of_stream_ends_a_tunnel_at_once(
     proxy, make_origin, dial, side
 ):
     """The pump of the side that had ended was done and the other had nothing to move,
-    so nobody met the reset, and the tunnel stayed until its deadline."""
+    so neither met the reset, and the tunnel stayed until its deadline."""
     origin = make_origin(lambda conn: conn.origin.closing.wait(30))
     client = dial().tunnel(origin.authority)
     origin.wait_connections(1)
@@ -36,8 +36,9 @@ def test_a_reset_behind_an_end_of_stream_ends_a_tunnel_at_once(
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_reset_right_behind_a_request_ends_it(proxy, make_origin, dial, method):
-    """The kernel tells of it once, and that was while the request was still to be read:
-    it was sent on, and nobody was there for its answer until the origin's deadline."""
+    """The kernel reports it once, and that was while the request was still to be read:
+    it was sent on, and no client was there for its answer until the origin's deadline.
+    """
     origin = make_origin(stall)
     client = dial()
     proxy.worker.send_signal(signal.SIGSTOP)
@@ -55,7 +56,7 @@ def test_a_reset_right_behind_a_request_ends_it(proxy, make_origin, dial, method
 def test_a_connect_deadline_behind_an_answer_of_the_resolver_is_kept(
     start_proxy, opened, dial
 ):
-    """Armed outside of a batch, the loop was not told of it: it came seconds late."""
+    """Armed outside of a batch, the loop did not know it: it came seconds late."""
     try:
         server = opened.enter_context(
             NameServer({f"n{n}.test": "127.0.0.1" for n in range(TRIES)}))
@@ -74,7 +75,7 @@ def test_a_connect_deadline_behind_an_answer_of_the_resolver_is_kept(
 
 
 def test_urgent_data_does_not_stop_a_bulk_upload(proxy, make_origin, dial):
-    """splice(2) says EAGAIN at an urgent mark for ever; only recv passes it."""
+    """splice(2) returns EAGAIN at an urgent mark for ever; only recv passes it."""
     def count(conn: Connection) -> None:
         while conn.fill():
             conn.pending.clear()
@@ -154,7 +155,7 @@ def test_nothing_is_connected_to_itself(proxy, dial):
 
 
 def test_a_pooled_connection_with_unread_bytes_is_not_used(proxy, make_origin, dial):
-    """R19: what an origin says unasked is nobody's answer."""
+    """R19: unasked bytes of an origin are no request's answer."""
     def script(conn: Connection) -> None:
         conn.read_request()
         conn.send(OK)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.any_loop
 
 
 def most_of(name: str) -> int:
-    """What the kernel lets a socket's buffer grow to."""
+    """The size that the kernel lets a socket's buffer grow to."""
     return int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[2])
 
 
@@ -53,7 +53,7 @@ class Case:
         if row.state == "DELIVER":
             self.big = False        # a part of it waits in the kernel, for the client
         size = BIG if self.big else 1 << 20 if row.state == "DELIVER" else 10
-        # what an origin says in this state, and what it would still say
+        # an origin's bytes in this state, and the rest that it would still send
         self.said, self.rest = {
             "REQUEST, 100 given": (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
             "RESPONSE": (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
@@ -127,9 +127,9 @@ class Case:
                 self.peer.send(self.rest)
                 self.peer.half_close()
         except (ConnectionResetError, BrokenPipeError):
-            self.refused = True     # the kernel tells it once, so it is told here
+            self.refused = True     # the kernel reports it once, so it is kept here
         except OSError:
-            pass                    # closed by the test, whose side of it this is
+            pass                    # closed by the test, on its own side
 
     def seen_by_client(self) -> bool:
         if "half a head" in self.row.state:
@@ -170,7 +170,7 @@ class Case:
         wait_until(is_still, "every buffer on the way full")
 
     def go_on(self) -> None:
-        """The side that lives says the rest, where the row has it answered whole."""
+        """The side that lives sends the rest, if the row has it answered whole."""
         if self.row.client == "whole":
             if self.row.state == "TUNNEL":
                 assert self.peer.at_eof()
@@ -180,7 +180,7 @@ class Case:
 
 
 def see_client(case: Case) -> str:
-    """What the client sees, in the table's words."""
+    """The client's view, in the table's words."""
     want = case.row.client
     if want == "-":
         return "-"
@@ -227,7 +227,7 @@ def see_origin(case: Case) -> str:
     try:
         while case.peer.fill():
             pass
-        if case.row.state == "HALF_CLOSED":     # behind an end only a write tells
+        if case.row.state == "HALF_CLOSED":     # behind an end only a write shows it
             wait_until(lambda: case.peer.send(b"x"), "a reset")
         return "eof"
     except (ConnectionResetError, BrokenPipeError):
@@ -242,8 +242,8 @@ NOT_ITS_REASON = {"IDLE": "head", "LINGER": "linger", "DELIVER": "half-closed",
 def impatient(
     loop_name: str, directory: Callable[[str], Path]
 ) -> Iterator[Callable[[Row], Proxy]]:
-    """A proxy whose deadline of this row alone is short: a stall of the host elsewhere
-    on the way to it is none."""
+    """A proxy with a short deadline for this row alone: a stall of the host elsewhere
+    on the way to it meets no deadline."""
     begun: dict[str, Proxy] = {}
 
     def begin(row: Row) -> Proxy:

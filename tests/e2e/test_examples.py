@@ -1,4 +1,4 @@
-"""The examples of docs/ in a real proxy: what a reader copies works."""
+"""The examples of docs/ in a real proxy: a reader's copy works."""
 
 import re
 import sqlite3

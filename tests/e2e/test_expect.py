@@ -57,7 +57,7 @@ def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
     )
     reply = client.read_response(interim=True)
     assert (reply.status, reply.get("Connection")) == (417, None)
-    # R6: what follows may be the body or a request, and nobody could say which.
+    # R6: the next bytes may be the body or a request; the proxy cannot know it.
     client.send(build_request("GET", make_origin().url("/hidden")))
     assert client.at_eof()
 
@@ -83,7 +83,7 @@ def test_any_other_answer_instead_of_100_says_that_it_is_the_last(
 def test_curl_tries_again_without_the_expectation_that_was_refused(
     proxy, make_origin, tmp_path
 ):
-    """The 417 said `close`, with which curl does not try again. Without it, curl was
+    """The 417 had `close`, and then curl does not try again. Without it, curl was
     often quicker than the connection's end, and sent again into that connection."""
 
     def script(conn):
@@ -110,10 +110,11 @@ def test_curl_tries_again_without_the_expectation_that_was_refused(
 
 
 def test_expect_without_a_100_the_body_goes_all_the_same(proxy, make_origin, dial):
-    """A client need not wait, and an origin that has the body need not say 100. Whether
-    it took the body, or reads it as its next request, nobody knows: that connection was
-    used again, and the answer to what stood in the body was another client's (R18). An
-    upload has a connection of its own anyway; it is not kept for others then."""
+    """A client need not wait, and an origin that has the body need not say 100. It is
+    unknown if it took the body, or reads it as its next request: that connection was
+    used again, and the answer to the body's content was another client's (R18). An
+    upload has a connection of its own anyway; it is not kept for other requests then.
+    """
     origin = make_origin()
     client = dial()
     values = ("100-continue", "100-CONTINUE", "x 100-continue")
@@ -172,7 +173,7 @@ def test_an_expectation_of_http_1_0_goes_nowhere(proxy, make_origin, dial):
     ("", "http://u@127.0.0.1/", 400),
     ("", "http://127.0.0.1:1/", 502)])
 def test_our_own_refusal_comes_instead_of_a_100(proxy, dial, auth, url, status):
-    """At once: the head alone decides. The body that may follow is nobody's (R6)."""
+    """At once: the head alone decides. A body that may follow is no request (R6)."""
     client = dial()
     more = {"auth": None} if auth is None else {}
     client.send(build_request(
@@ -182,7 +183,7 @@ def test_our_own_refusal_comes_instead_of_a_100(proxy, dial, auth, url, status):
 
 
 def test_a_100_that_never_comes_is_the_origins_timeout(start_proxy, make_origin, dial):
-    """It was logged as the client's, who had been told to wait."""
+    """It was logged as the client's, though the client had to wait."""
     proxy = start_proxy("--response-timeout", "200ms")
     client = dial(proxy)
     client.send(build_request(
@@ -210,7 +211,7 @@ def test_a_client_has_its_whole_time_from_the_100_on(start_proxy, make_origin, d
 
     def script(conn):
         conn.read_head()
-        conn.origin.closing.wait(0.8)       # late: what is tested is this time
+        conn.origin.closing.wait(0.8)       # late: this time is tested
         conn.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         conn.stall()
 

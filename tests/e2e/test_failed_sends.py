@@ -34,7 +34,7 @@ RECORDS = pytest.mark.parametrize("records", ["own", "libssl"])
 
 
 def wait_unread(conn: Connection) -> None:
-    """Until bytes have come that nobody reads: a close of the socket resets it."""
+    """Until unread bytes have come: a close of the socket resets it."""
     def count() -> int:
         answer = fcntl.ioctl(conn.sock.fileno(), termios.FIONREAD, bytes(4))
         return int(struct.unpack("i", answer)[0])
@@ -59,7 +59,7 @@ def tunnel(script: Script) -> Script:
 
 @contextlib.contextmanager
 def sending(client: Client) -> Iterator[None]:
-    """The client sends until nobody takes more."""
+    """The client sends until no more bytes are taken."""
     def run() -> None:
         with contextlib.suppress(OSError):
             for _ in range(HUGE >> 16):

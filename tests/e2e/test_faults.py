@@ -1,4 +1,4 @@
-"""What goes wrong on our own side: faults, and resources that are the host's (R34)."""
+"""Failures on our own side: faults, and resources that are the host's (R34)."""
 
 import asyncio
 import contextlib
@@ -110,7 +110,7 @@ def test_a_fault_of_ours_is_a_500_and_ends_nothing_else(loop_name, tmp_path):
 
 
 def test_an_idle_connection_that_is_closed_is_counted(loop_name):
-    """It has no request and so no line: the counter is where it can be seen."""
+    """It has no request and so no line: only the counter shows it."""
 
     def journey(proxy):
         with Origin() as origin, Client(proxy.port) as kept, Client(proxy.port) as mute:
@@ -142,7 +142,7 @@ def free_descriptors(n):
 
 
 def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
-    """R32: at accept, in this process, whose descriptors are all taken."""
+    """R32: at accept, in this process, when its descriptors are all taken."""
 
     def journey(proxy):
         with contextlib.ExitStack() as stack:
@@ -165,7 +165,7 @@ def test_what_was_not_to_be_had_and_what_gave_way_is_counted(loop_name):
 
 
 def test_who_gets_the_last_descriptor_keeps_it(loop_name):
-    """R32: accept4 reports EMFILE before it finds that nobody else waits."""
+    """R32: accept4 reports EMFILE before it finds that no other client waits."""
 
     def journey(proxy):
         with contextlib.ExitStack() as stack:
@@ -241,7 +241,7 @@ def test_a_fault_at_a_pooled_connection_takes_it_out_of_the_pool(
 
 
 def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
-    """R31: the bound of all blocks is reached: who is stuck waits, nobody is cut."""
+    """R31: if all blocks are at their bound, a stuck client waits, and is not cut."""
     go, size, n = threading.Event(), 4 << 20, 6
     block = b"%x\r\n" % 4096 + bytes(4096) + b"\r\n"
 
@@ -291,14 +291,14 @@ def test_chunks_wait_for_memory_and_none_is_lost(loop_name):
 
 
 @pytest.mark.parametrize(("request_", "strangers"), [
-    (("GET",), 0),                              # none for what came behind it
-    (("POST", "Transfer-Encoding: chunked"), 1),    # none for what follows its body
+    (("GET",), 0),                              # no block for bytes behind it
+    (("POST", "Transfer-Encoding: chunked"), 1),    # no block for bytes behind its body
 ])
 def test_what_found_no_memory_is_not_the_beginning_of_a_request(
     loop_name, request_, strangers
 ):
     """R6: bytes behind a request were lost for want of a block, the answer was a 503,
-    and their rest was read as the next request: here what stands in a body."""
+    and their rest was read as the next request: here the content of a body."""
 
     def journey(proxy):
         method, *fields = request_
@@ -344,7 +344,7 @@ def test_a_connection_reset_while_it_was_being_made_is_a_502(start_proxy, dial):
         )
         proxy.worker.send_signal(signal.SIGSTOP)
         try:
-            for _ in range(2):  # the filler, and then whose SYN is sent again
+            for _ in range(2):  # the filler, and then the one that sends its SYN again
                 peer, _ = listener.accept()
                 peer.setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
@@ -390,7 +390,7 @@ def test_no_address_to_come_from_is_no_overload(network, start_proxy, dial):
 def test_no_address_to_come_from_is_no_overload_beside_another_family(
     network, start_proxy, dial
 ):
-    """It was one where the name had an IPv4 address too, however that failed."""
+    """It was one if the name had an IPv4 address too, however that failed."""
     names = "two.test=2001:db8::1,two.test=192.0.2.1"
     proxy = start_proxy("--dns-overrides", names)
     (IPV6 / "disable_ipv6").write_text("1")

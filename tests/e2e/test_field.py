@@ -72,7 +72,7 @@ def call(request, intercepting, make_origin, dial) -> Call:
 # --- responses without content
 
 
-#: Whether the fields contradict the status: then octets may follow that are nobody's.
+#: Whether the fields contradict the status: then octets of no message may follow.
 WITHOUT_CONTENT = {
     "a length of null": ("204 No", b"Content-Length: 4\r\n", b"null", True),
     "a length, and nothing behind it": ("204 No", b"Content-Length: 4\r\n", b"", True),
@@ -160,7 +160,7 @@ def test_an_upgrade_is_granted_by_any_101_to_its_offer(call, name) -> None:
 
 
 def test_an_upgrade_to_another_protocol_is_refused(call) -> None:
-    """R4: what was not offered."""
+    """R4: a protocol that was not offered."""
     caller = call(switch(b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
     assert caller.ask("/chat", *OFFER).status == 502
 

@@ -60,7 +60,7 @@ def test_the_answer_of_a_parent_is_read_as_an_origin_s(
 
 @pytest.mark.parametrize(("first", "reason"), [
     ("127.0.0.9", "connection_refused"),        # an ICMP error
-    ("127.255.255.255", "connection_failed")])  # EACCES: nobody may send there
+    ("127.255.255.255", "connection_failed")])  # EACCES: no process may send there
 def test_udp_goes_on_to_the_next_address_of_a_name(
         start, make_echo, associate, first, reason) -> None:
     target = make_echo()
@@ -189,7 +189,7 @@ recording = "replay"
 @pytest.mark.parametrize("where", [HERE, 'hosts = ["a.example"]'])
 def test_a_tunnel_whose_requests_are_replayed_dials_nobody(
         start_policy, make_origin, dial, directory, where) -> None:
-    """The rule of its CONNECT says nothing about recordings."""
+    """The rule of its CONNECT does not mention recordings."""
     origin, folder = make_origin(), directory("sessions")
     fill(folder, made(origin.port, scheme="https", host="a.example"))
     proxy = start_policy(REPLAYED.format(where=where),

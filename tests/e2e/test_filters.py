@@ -1,4 +1,4 @@
-"""Filters in a worker: what they see and change, what a fault costs, and whom."""
+"""Filters in a worker: their view and changes, the cost of a fault, and its victims."""
 
 import gzip
 import time
@@ -411,7 +411,7 @@ def test_requests_inside_an_interception_have_filters(
 @pytest.mark.parametrize("on_fault", ["refuse", "pass"])
 def test_a_changed_target_inside_an_interception_is_a_fault(
         start_policy, make_origin, dial, on_fault):
-    """R56: only the CONNECT names the host. Error log and count said nothing."""
+    """R56: only the CONNECT names the host. Error log and count had nothing."""
     proxy = start_policy(
         f'[filters.f]\ncode = "sieve:Move"\non_fault = "{on_fault}"\n[[rules]]\n'
         f'action = "allow"\n{HERE}tls = "intercept"\nfilters = "f"\n',

@@ -1,5 +1,5 @@
-"""What a filter adds to a request is in no log and no capture, and echoes of it are
-masked (R82)."""
+"""A filter's additions to a request are in no log and no capture, and echoes of them
+are masked (R82)."""
 
 import json
 

@@ -50,7 +50,7 @@ def redis(server: Redis) -> Iterator[Redis]:
 
 @pytest.fixture
 def secret(redis: Redis, directory: Callable[[str], Path]) -> Path:
-    """The file that says where Redis is."""
+    """The file with the address of Redis."""
     path = directory("secret") / "url"
     path.write_text(redis.url + "\n")
     return path
@@ -83,7 +83,7 @@ def pair(join: Callable[..., Member]) -> Callable[..., tuple[Member, Member]]:
 
 
 def held_tunnel(dial: Any, member: Member, authority: str) -> Client | None:
-    """A tunnel, or None where there may be none."""
+    """A tunnel, or None if there may not be one."""
     client = dial(member.proxy)
     status = client.connect(authority).status
     assert status in (200, 429)
@@ -123,7 +123,7 @@ def test_connections_of_a_user_are_counted_over_all(pair, make_origin, dial):
 
 
 def test_at_once_each_gives_its_limit_at_most_and_then_nobody(pair, make_origin, dial):
-    """What one interval lets through: docs/limits.md."""
+    """The number that one interval lets through: docs/limits.md."""
     limit = 10
     a, b = pair(tunnels=limit)
     authority = make_origin(echo).authority
@@ -173,7 +173,7 @@ def test_requests_keep_the_rate_but_for_what_an_interval_lets_through(
     passed = time.monotonic() - begin
     exact = burst + rate * passed
     late = passed / (a.steps() - steps)       # an interval, as this machine made it
-    # One who does not know yet gives a bucket, and what comes into it meanwhile
+    # A member that does not know yet gives a bucket, and its new tokens meanwhile
     assert 0.8 * rate * passed <= len(taken) <= exact + burst + 2 * rate * late
 
 

@@ -1,4 +1,4 @@
-"""The flight recorder: what led to a bad ending, and what a connection did so far."""
+"""The flight recorder: events before a bad ending, and those of a connection so far."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def reset_after_head(conn) -> None:
 def test_what_led_to_an_origins_reset_is_told(
         directory, loop_name, make_origin, dial, opened):
     proxy, _ = administered(opened, directory("proxy"), loop_name, FORM)
-    # From here on it is known who it is: no state auth
+    # From here on the user is known: no state auth
     assert dial(proxy).get(make_origin().url()).status == 200
     url = make_origin(reset_after_head).url("/x")
     client = dial(proxy)
@@ -71,7 +71,7 @@ def test_a_deadline_is_told(start_proxy, make_origin, dial):
 
 
 def test_what_is_nobodys_fault_is_not_told(start_proxy, make_origin, dial):
-    """Nor what the client did, or an operator; and the line in text."""
+    """Nor is a client's act, or an operator's; and the line in text."""
     proxy = start_proxy()
     assert dial(proxy).get(make_origin().url(), auth=None).status == 407
     assert dial(proxy).get("http://127.0.0.1:1/").status == 502
@@ -163,7 +163,7 @@ def test_none_means_none(directory, loop_name, make_origin, dial, opened):
 
 def test_a_descriptor_of_a_client_that_came_later_has_its_own_story(
         start_proxy, make_origin, dial):
-    """Memory is given to the next one: what the last one did is not told of it."""
+    """The next connection gets the memory, and not the events of the last one."""
     proxy = start_proxy("--error-log-format", "json")
     origin = make_origin()
     for _ in range(5):

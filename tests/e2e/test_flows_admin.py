@@ -39,7 +39,7 @@ SAME = (
 
 @pytest.fixture
 def operator(start, database):
-    """Of a proxy whose database has five flows."""
+    """Of a proxy with five flows in its database."""
     _, operator = start()
     wait_until(database.exists, "the writer's file")
     fill(database, [

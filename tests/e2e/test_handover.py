@@ -35,7 +35,7 @@ RENEW = "dns_cache_entries = {}\n"
 
 @pytest.fixture
 def start(loop_name, directory, opened):
-    """A proxy whose only source is its configuration file."""
+    """A proxy with its configuration file as its only source."""
     def make(text: str = "") -> Proxy:
         proxy = opened.enter_context(
             Proxy(directory("proxy"), loop=loop_name, config=text))
@@ -46,7 +46,7 @@ def start(loop_name, directory, opened):
 
 @pytest.fixture
 def limited(directory):
-    """The text that configures limits for everybody."""
+    """The text that configures limits for all users."""
     def write(**limits: int) -> str:
         path = directory("policy") / "policy.toml"
         path.write_text('default = "allow"\n[limits.default]\n' + "".join(
@@ -228,7 +228,7 @@ def test_a_tunnel_counts_once(start, make_origin, dial):
 
 
 def test_no_worker_gives_an_identifier_again(start, make_origin, dial):
-    """Each began with 0-1: an operator who meant one cut two."""
+    """Each began with 0-1: an operator cut two in place of one."""
     text = 'handover = false\nadmin = "127.0.0.1:0"\n'
     proxy, origin = start(text), make_origin(echo)
     stays = dial(proxy).tunnel(origin.authority)
@@ -247,7 +247,7 @@ def test_no_worker_gives_an_identifier_again(start, make_origin, dial):
 
 @pytest.mark.parametrize("who", ["taker", "giver"])
 def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, who):
-    """What the dead one had ends with it; the rest runs on, and each counts once."""
+    """The dead one's tunnels end with it; the rest runs on, and each counts once."""
     n = 600
     text = limited(connections=n + 1, tunnels=n + 1)
     proxy, origin = start(text), make_origin(echo)
@@ -280,7 +280,7 @@ def test_one_of_them_is_killed_in_the_middle(start, make_origin, dial, limited, 
 
 @pytest.mark.parametrize("how", ["reload", "upgrade"])
 def test_a_cut_in_the_middle_misses_none(start, make_origin, dial, opened, how):
-    """Those that were just between two workers ran on."""
+    """Tunnels that were just between two workers ran on."""
     text = f'admin = "127.0.0.1:{free_port()}"\nadmin_token = "{TOKEN}"\n'
     proxy, origin = start(text), make_origin(echo)
     operator = Operator(int(wait_until(lambda: TOLD.findall(proxy.stderr()), "it")[-1]))

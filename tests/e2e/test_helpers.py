@@ -1,4 +1,4 @@
-"""The processes that compute hashes: whose they are, what ends them, what is left."""
+"""The processes that compute hashes: their owners, their ends, and their remains."""
 
 import asyncio
 import os
@@ -108,7 +108,7 @@ def test_a_killed_helper_costs_one_503_and_the_next_hash_finds_another(
 
 def test_a_sigterm_for_all_of_them_drains_and_the_hash_is_finished(
         start, make_origin, dial):
-    """What systemd does: the signal goes to every process of the service."""
+    """systemd does so: the signal goes to every process of the service."""
     proxy = start("--drain-timeout", "100s")  # a hash beside other work
     client = dial(proxy)
     client.send(build_request("GET", make_origin().url(), auth=LONG))

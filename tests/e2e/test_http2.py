@@ -219,7 +219,7 @@ def test_twenty_megabytes_up(shared, reach, make_origin, framed) -> None:
 
 
 def test_both_ways_through_a_tunnel_beside_another(shared, reach, make_origin) -> None:
-    """A stream that nobody reads does not hold up its neighbour."""
+    """An unread stream does not hold up its neighbour."""
     data = pattern(2_000_000)
     origin = make_origin(echo)
     peer = reach(shared)

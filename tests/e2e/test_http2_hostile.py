@@ -109,7 +109,7 @@ def test_streams_of_a_connection_are_bounded(serve, reach) -> None:
 
 def test_a_window_that_does_not_open_ends_its_stream_alone(serve, reach, make_origin
                                                            ) -> None:
-    """A client that takes nothing: what its origin has sent waits, until a deadline."""
+    """If a client takes nothing, its origin's bytes wait, until a deadline."""
     large = make_origin(answer(
         b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + bytes(3_000_000)))
     proxy = serve("idle_timeout = \"500ms\"\n")

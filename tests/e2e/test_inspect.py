@@ -125,7 +125,7 @@ def flows(page, token):
 
 
 def test_a_configuration_that_would_not_apply_is_refused(run, directory):
-    """R92: the rules of this policy did not decide, and nothing said so."""
+    """R92: the rules of this policy did not decide, and no message reported that."""
     file = directory("own") / "own.toml"
     file.write_text('policy = "rules.toml"\nconnect_timeout = "3s"\n')
     for words in (("inspect", "-c", str(file), "--", "true"),

@@ -1,4 +1,4 @@
-"""What is no HTTP inside an intercepted connection passes as bytes."""
+"""If data inside an intercepted connection is no HTTP, it passes as bytes."""
 
 import contextlib
 import errno
@@ -250,7 +250,7 @@ def test_an_end_within_a_record_is_a_reset(start, make_origin, dial, records):
 
 
 def test_a_client_that_takes_nothing_is_no_end(start, make_origin, dial):
-    """The origin has ended; what it sent has not arrived."""
+    """The origin has ended; its bytes have not arrived."""
     proxy = start(more="min_rate = 1000000\nhalf_closed_timeout = '1s'\n")
     origin = make_origin(silent_tls(ends_bare(400_000)))
     client = enter(proxy, dial(proxy, receive_buffer=4096), origin.port)

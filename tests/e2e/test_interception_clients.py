@@ -38,7 +38,7 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
-#: What a worker may grow by while 100 MiB pass through it, in each direction.
+#: The most that a worker may grow by while 100 MiB pass through it, in each direction.
 FLAT = (90 if SANITIZED else 30) << 20
 
 BOTH = ("1.1", "2")
@@ -216,7 +216,7 @@ def test_apt_downloads(run, proxy, nginx, tmp_path):
     assert ("GET", "/apt/./Packages") in inside(proxy, 3)
 
 
-# --- what stays open
+# --- connections that stay open
 
 
 def test_a_websocket(proxy, opened):

@@ -1,4 +1,4 @@
-"""Interception that cannot be: the reason shows whose fault it is (R54).
+"""Interception that cannot be: the reason shows the side at fault (R54).
 
 Bad certificates of origins, one by one: test_interception_bad_origins.py.
 """
@@ -75,7 +75,7 @@ def test_sessions_with_origins_are_resumed_for_the_same_name_alone(
     client = enter(proxy, dial(proxy), origin.port, "b.example")
     assert ask(client, "POST", host="b.example").body == b"ok"
     assert resumed == [False, True, True, False]
-    # Whoever has the origin's certificate, and not its keys, verifies anew
+    # An origin with the certificate, and without its keys, is verified anew
     other = make_origin(over_tls(script, bad_certificate("untrusted")))
     with pytest.raises(ssl.SSLError):
         enter(proxy, dial(proxy), other.port)
@@ -97,7 +97,7 @@ def closing(conn: Connection) -> None:
 
 
 def test_a_later_bad_certificate_is_a_502(start, make_origin, dial):
-    """A request that needs another connection: the page says why."""
+    """A request that needs another connection: the page has the reason."""
     count = []
 
     def script(conn: Connection) -> None:
@@ -126,7 +126,7 @@ def closes(conn: Connection) -> None:
 
 
 def test_a_request_whose_origin_speaks_no_tls_is_a_502(start, make_origin, dial):
-    """It needs another connection: the page says why."""
+    """It needs another connection: the page has the reason."""
     count = []
 
     def script(conn: Connection) -> None:
@@ -171,7 +171,7 @@ def test_a_client_that_does_not_trust_us(start, make_origin, dial, version):
 
 
 def test_a_name_that_the_authority_may_not_sign(start, make_origin, dial):
-    """R54: no client gets a certificate that it must reject, and the reason is told."""
+    """R54: no client gets a certificate that it must reject; the log has the reason."""
     narrow = Authority(
         constraints="permitted;DNS:b.example,excluded;IP:10.0.0.0/255.0.0.0")
     proxy = start(ca=narrow)

@@ -20,7 +20,7 @@ DONE = b"HTTP/1.1 204 No\r\n\r\n"
 
 
 def rows() -> Iterator[hostile.Row]:
-    """Those that do not depend on the target, in origin form."""
+    """The rows that do not depend on the target, in origin form."""
     for part in (hostile.codings, hostile.lengths, hostile.heads,
                  hostile.request_lines, hostile.chunks):
         for row in part():
@@ -28,7 +28,7 @@ def rows() -> Iterator[hostile.Row]:
 
 
 def everything(client: Client) -> bytes:
-    """What the client is sent, up to the end or a whole answer."""
+    """The bytes that the client gets, up to the end or a whole answer."""
     while client.fill() and DONE[:12] not in client.received:
         pass
     return bytes(client.received)
@@ -72,8 +72,8 @@ Fields = list[tuple[bytes, bytes]]
 
 
 def translated() -> Iterator[tuple[hostile.Row, Fields, bytes]]:
-    """Row, fields and body of what can be said in HTTP/2: lines become fields as they
-    are, and DATA is all that follows the head."""
+    """Row, fields and body of each row that HTTP/2 can express: lines become fields as
+    they are, and DATA is all that follows the head."""
     for row in rows():
         head, _, body = row.request.replace(b"{auth}", b"").partition(b"\r\n\r\n")
         line, *lines = head.split(b"\r\n")
@@ -102,8 +102,8 @@ def verdict(peer: Peer, fields: Fields, body: bytes) -> tuple[int, int | None]:
 
 def test_a_hostile_request_of_http_2_has_the_verdict_of_one_outside(
         start_policy, serve, reach, make_origin, dial):  # noqa: F811
-    """What HTTP/1.1 refuses is refused; what it takes is one message, or against a rule
-    of HTTP/2: `te`, and DATA behind what Content-Length says."""
+    """If HTTP/1.1 refuses a message, it is refused; otherwise it is one message, or
+    against a rule of HTTP/2: `te`, and DATA behind the end by Content-Length."""
     pytest.importorskip("cutthrough.http2.transport")
     came: list[hostile.Seen] = []
 

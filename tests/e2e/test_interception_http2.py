@@ -148,7 +148,7 @@ def test_a_connect_inside_is_misdirected(start, make_origin, reach) -> None:
 
 
 def test_extended_connect_is_not_offered(start, make_origin, reach) -> None:
-    """By SETTINGS (RFC 8441 section 3); who asks for it learns why it fails."""
+    """By SETTINGS (RFC 8441 section 3); a client that asks for it gets the reason."""
     proxy, origin = start(), make_origin(over_tls(okay))
     peer = reach(proxy, origin.port)
     stream = peer.request([

@@ -1,4 +1,4 @@
-"""Who does not accept our certificate is passed unopened where a rule says so (R57)."""
+"""A client that rejects our certificate passes unopened if a rule has it so (R57)."""
 
 import ssl
 
@@ -40,7 +40,7 @@ def origin(make_origin):
 
 
 def app(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """Trusts nobody but the origins' own authority."""
+    """Trusts the origins' own authority alone."""
     context = client_context(trusted=origins())
     if version is not None:
         context.minimum_version = context.maximum_version = version
@@ -95,8 +95,8 @@ def test_another_name_is_intercepted(start, origin, dial):
 
 
 def test_another_destination_of_that_name_is_intercepted(start, origin, dial):
-    """A name that was proved at one place says nothing of another: that origin could be
-    anybody's."""
+    """A name that was proved at one place shows nothing of another: that origin could
+    have another owner."""
     proxy = start()
     reject(proxy, dial(proxy), origin.port)
     with pytest.raises(ssl.SSLCertVerificationError):

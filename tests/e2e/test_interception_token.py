@@ -55,7 +55,7 @@ def processes(proxy) -> list[psutil.Process]:
 
 
 def test_workers_intercept(start_policy, make_origin, dial, authority) -> None:
-    """The token's library and the PIN are in none of the processes that serve."""
+    """The token's library and the PIN are in no process that serves."""
     proxy = start_policy(ALL, "workers = 2\n" + files(authority))
     origin = make_origin(over_tls(okay))
     for _ in range(8):
@@ -78,7 +78,7 @@ def test_a_token_that_is_gone_at_the_start(start_policy, token, authority) -> No
 
 def test_a_token_that_goes_away(
         start_policy, make_origin, dial, token, authority) -> None:
-    """What it has signed holds for a week: for reloads, and for new workers."""
+    """Its signatures hold for a week: for reloads, and for new workers."""
     proxy, origin = start_policy(ALL, files(authority)), make_origin(over_tls(okay))
     before = enter_by(proxy, dial, origin.port, authority)
     token.take_away()
@@ -105,7 +105,7 @@ def test_a_check_asks_the_token(tmp_path, token, authority) -> None:
 
 
 def test_an_authority_that_allows_none_below(start_policy, token, authority) -> None:
-    """One of an earlier version, whose key has been moved into the token."""
+    """One of an earlier version: its key has been moved into the token."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
          "ec_paramgen_curve:P-256", "-nodes", "-keyout", "/dev/null", "-subj", "/CN=a",

@@ -75,7 +75,7 @@ def test_socks(start, make_origin, opened):
 
 
 def test_credentials_inside_are_the_origins(start, make_origin, dial):
-    """Proxy-Authorization inside is nobody's: it is dropped; Authorization goes up."""
+    """Proxy-Authorization inside has no reader: dropped; Authorization goes up."""
     proxy, origin = start(), make_origin(over_tls(okay))
     client = enter(proxy, dial(proxy), origin.port)
     assert ask(client, "GET", "/", f"Proxy-Authorization: {CREDENTIALS}x",
@@ -185,7 +185,7 @@ def test_a_user_who_is_gone_gets_nothing_more(start, make_origin, dial):
 
 
 def connecting(conn: Connection) -> None:
-    """A parent whose tunnels lead to itself, over TLS."""
+    """A parent with tunnels that lead to itself, over TLS."""
     request: Message = conn.read_request()
     assert request.method == "CONNECT"
     conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -208,7 +208,7 @@ def test_a_parent_is_asked_for_tunnels(start, make_origin, dial, plain):
 
 
 def test_the_way_is_the_connects(start, make_origin, dial):
-    """The rules inside name no route, and the option names another one."""
+    """The rules inside name no route, and the option names another route."""
     way, never = make_origin(connecting), make_origin(okay)
     proxy = start(
         '[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\nroute = "corp"\n'

@@ -1,7 +1,7 @@
-"""Who was right stays right: reload, new workers, a worker's death, an upgrade (R23).
+"""Right credentials stay so: reload, new workers, a worker's death, an upgrade (R23).
 
 A hash of cost 10 takes 50 ms and `auth_timeout` is shorter, so a request that needs one
-is 503: a first try is, and its verdict is remembered. What is asked afterwards is 200.
+is 503: a first try is, and its verdict is remembered. Later requests are 200.
 """
 
 import os
@@ -84,7 +84,7 @@ def test_a_reload_keeps_who_was_right(proxy, text, make_origin):
 
 def test_a_record_that_changes_ends_at_once_and_no_other_does(
         proxy, text, lines, users_file, make_origin):
-    """R23: a new password, an expiry that has come, a user who is gone."""
+    """R23: a new password, an expiry that has come, a user that is gone."""
     url = make_origin().url()
     verify_all(proxy, url)
     users_file.write_text(lines["ann"] + f"bob:{hash_of('new', 4)}\n")
@@ -98,7 +98,7 @@ def test_a_record_that_changes_ends_at_once_and_no_other_does(
 
 
 def test_a_workers_death_costs_nobody_his_login(proxy, make_origin):
-    """Each worker had its own memory of whom it had verified."""
+    """Each worker had its own memory of the users that it had verified."""
     url = make_origin().url()
     verify_all(proxy, url)
     pids = {worker.pid for worker in proxy.workers()}
@@ -110,7 +110,7 @@ def test_a_workers_death_costs_nobody_his_login(proxy, make_origin):
 
 
 def test_an_upgrade_begins_with_who_was_right(proxy, opened, make_origin):
-    """The new program began with nobody verified."""
+    """The new program began with no user verified."""
     url = make_origin().url()
     verify_all(proxy, url)
     for _ in range(2):                      # the second inherits it from the first
@@ -136,7 +136,7 @@ def test_only_the_supervisor_and_its_workers_have_the_page(proxy, make_origin):
             assert not [link for link in links if "credentials" in link]
 
 
-# Somebody else's wrong ones: from an address that is not this host's own loopback
+# Another client's wrong ones: from an address that is not this host's own loopback
 
 def remote(proxy: Proxy, url: str, auth: str) -> Message:
     with Client(proxy.port, source=OWN_IPV4) as client:
@@ -145,7 +145,7 @@ def remote(proxy: Proxy, url: str, auth: str) -> Message:
 
 def test_wrong_ones_at_an_address_keep_nobody_else_from_logging_in(
         loop_name, tmp_path):
-    """One caller with wrong passwords closed its address to everybody behind it."""
+    """One caller with wrong passwords closed its address to all users behind it."""
     users = tmp_path / "users"
     users.write_text("".join(f"{name}:{hash_of(name[::-1])}\n" for name in NAMES))
     with Origin() as origin, Proxy(
@@ -162,7 +162,7 @@ def test_wrong_ones_at_an_address_keep_nobody_else_from_logging_in(
             statuses.append(remote(proxy, url, right("bob")).status)
             refused = [one.result() for one in wrong]
         assert statuses == [200] * 21
-        # A hash may take too long on a busy machine; who is right is not refused for it
+        # If a hash takes too long on a busy machine, right credentials are not refused
         assert {407, 429} <= {reply.status for reply in refused} <= {407, 429, 503}
         late = [reply for reply in refused if reply.status == 429]
         assert all(1 <= int(reply.get("Retry-After")) <= 60 for reply in late)
@@ -170,7 +170,7 @@ def test_wrong_ones_at_an_address_keep_nobody_else_from_logging_in(
         reasons = [line["reason"] for line in proxy.wait_log(len(refused) + 22)]
         assert reasons.count("auth_throttled") == len(late)
         assert set(reasons) <= {"ok", "auth_failed", "auth_throttled", "auth_timeout"}
-        # From this host nobody waits
+        # From this host no client waits
         for n in range(30):
             with Client(proxy.port) as client:
                 assert client.get(url, auth=basic(f"eve:here{n}")).status == 407

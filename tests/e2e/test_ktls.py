@@ -1,6 +1,6 @@
-"""TLS whose bulk the kernel seals and opens (kTLS); `make ktls` has such a kernel.
+"""TLS in bulk, sealed and opened by the kernel (kTLS); `make ktls` has such a kernel.
 
-The client has its keys from the key log, and forges records behind those of libssl.
+The client has its keys from the key log, and forges records behind libssl's.
 """
 
 import hashlib
@@ -103,7 +103,7 @@ def proxies(tmp_path_factory):
 
 @pytest.fixture
 def bulk(proxies, loop_name, reach, make_origin, tmp_path):
-    """A tunnel to an echo, whose two directions the kernel has, and the key log."""
+    """A tunnel to an echo, with both directions in the kernel, and the key log."""
     def start(suite: str = SUITES[0]) -> tuple[Proxy, Client, Path]:
         started, directory = proxies
         if suite not in started:
@@ -140,7 +140,7 @@ def test_a_bulk_tunnel_is_spliced_both_ways(bulk, suite):
     bad = counted("TlsDecryptError")
     proxy, tunnel, _ = bulk(suite)
     assert tunnel.sock.tls.cipher()[0] == suite
-    for n in range(1, 200):             # the numbers go on, whoever reads or sends
+    for n in range(1, 200):             # the numbers go on with any reader or sender
         tunnel.send(bytes(n))
         assert tunnel.read_exact(n) == bytes(n)
     exchange(tunnel)
@@ -235,7 +235,7 @@ def test_a_slow_client_gets_all_bytes_and_the_end(serve, reach, make_origin, how
             break                       # a close_notify: a FIN alone raises
         got.update(data)
         if n < 300:
-            time.sleep(0.003)           # the reader is what is slow here
+            time.sleep(0.003)           # the reader is slow here
     assert got.digest() == hashlib.sha256(body).digest()
     assert counted("TlsTxSw") == sent + 1
     client.close()

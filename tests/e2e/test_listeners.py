@@ -1,4 +1,4 @@
-"""Where the proxy listens decides what it allows (R20, R27)."""
+"""The proxy's address of listening decides its permissions (R20, R27)."""
 
 import socket
 

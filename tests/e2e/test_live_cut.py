@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.any_loop,
 BUTTON = "#rows tr[data-key='{}'] button"
 FOCUSED = ("document.activeElement.getAttribute('aria-label')"
            " || document.activeElement.id")
-# Looks at what the proxy says now, instead of in a second
+# Looks at the proxy's state now, instead of in a second
 LOOK = "(async () => { while (looking) await new Promise(requestAnimationFrame);" \
        " await look(); })()"
 ENTER, TAB, ESCAPE = ("Enter", 13, "\r"), ("Tab", 9), ("Escape", 27)
@@ -115,7 +115,7 @@ def test_the_button_under_the_mouse_stays_its_connections(page, traffic):
 
 
 def test_a_question_is_about_one_connection_whatever_comes(page, traffic):
-    """While it is asked, more come, the table is sorted, and the one meant ends."""
+    """While it is open, more come, the table is sorted, and its connection ends."""
     _, operator, browser = page
     browser.run(LOOK)
     first, second = shown(browser)[:2]
@@ -163,7 +163,7 @@ def test_a_double_click_is_no_answer(page, traffic):
 
 
 def test_it_is_done_by_the_keyboard_and_the_focus_stays(page, traffic):
-    """The focus fell to the page each second: nobody could press a button by a key."""
+    """The focus fell to the page each second: no button could be pressed by a key."""
     _, operator, browser = page
     browser.run(LOOK)
     order = shown(browser)

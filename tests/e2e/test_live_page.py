@@ -1,4 +1,4 @@
-"""The live page in a real browser: what it shows, and a tunnel that is cut from it.
+"""The live page in a real browser: its content, and a tunnel that is cut from it.
 
 LIVE_PAGE_PICTURES=docs writes the pictures of docs/admin.md there.
 """
@@ -29,7 +29,7 @@ PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
 
 @pytest.fixture
 def page(directory, opened, loop_name):
-    """A proxy of two workers, who asks it, and a browser that has its page open."""
+    """A proxy of two workers, its operator, and a browser that has its page open."""
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop")
     proxy, operator = administered(
@@ -145,7 +145,7 @@ def test_a_wrong_token_is_told(page, make_origin, dial):
 
 
 def test_what_the_wire_named_is_text(page, make_origin, dial):
-    """A user name is what a client sends; as HTML it would be a script of ours."""
+    """A user name comes from a client; as HTML it would be a script of ours."""
     proxy, _, browser = page
     with dial(proxy) as client:
         client.get(make_origin().url("/<img/src=x/onerror=alert(1)>"))
@@ -190,13 +190,13 @@ def test_it_fits_a_phone_and_both_schemes(page, make_origin, dial, scheme):
 
 
 def test_endings_come_again_by_themselves(page, make_origin, dial):
-    """What was refused once was final for the browser, and the page said nothing."""
+    """One refusal was final for the browser, and the page did not show it."""
     proxy, operator, browser = page
     address, url = browser.run("location.href"), make_origin().url()
     browser.open("about:blank")              # it had a place itself
 
     def end_one():
-        """Who has gone is seen when there is a word for them."""
+        """A watcher's end is seen when there is an event for it."""
         with dial(proxy) as client:
             assert client.get(url).status == 200
 

@@ -1,5 +1,5 @@
-"""What the log says of filters, breakpoints and the TLS behind the proxy, in JSON and
-by a format."""
+"""The log's fields of filters, breakpoints and the TLS behind the proxy, in JSON and by
+a format."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The access log by presets and formats: what is said, and that nobody can forge it."""
+"""The access log by presets and formats: its content, and no client forges it."""
 
 import contextlib
 import os
@@ -147,7 +147,7 @@ WICKED = ['"', "\\", '\\"', "\xe4\xff", "%0a", "a b", "\t", "] [", "x" * 9000,
 
 @pytest.mark.parametrize("encoding", ["", '"', "[", "#", "/"])
 def test_no_encoding_lets_a_line_be_forged(start_proxy, make_origin, dial, encoding):
-    """R37: printable ASCII, one line each, and what is cut is marked."""
+    """R37: printable ASCII, one line each, and each cut is marked."""
     form = f"<%{encoding}ru %{encoding}un %{encoding}{{X-Field}}>h>"
     proxy = start_proxy("--access-log-format", form)
     origin = make_origin()
@@ -174,7 +174,7 @@ def test_no_encoding_lets_a_line_be_forged(start_proxy, make_origin, dial, encod
 @pytest.mark.parametrize("form", ["%{X}>h %ru", "%{X}>h %ru %{Y}>h"])
 def test_no_line_is_longer_than_one_write_to_a_pipe(
         start_proxy, dial, directory, opened, form):
-    """A host that had just room, and the mark of a path that had none: 4098 bytes."""
+    """A host that had just room, and the mark of a path without room: 4098 bytes."""
     pipe = directory("pipe") / "log"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -203,7 +203,7 @@ def read_into(text: bytearray, fd: int) -> bytearray:
 
 @pytest.mark.parametrize("encoding", ["", '"', "[", "#", "/"])
 def test_no_field_ends_the_quotes_around_it(start_proxy, make_origin, dial, encoding):
-    """R37: with [ a quote came as it is, and / put its own about what has spaces."""
+    """R37: with [ a quote came as it is, and / put its own about spaced values."""
     form = f'"%{encoding}{{X}}>h" "%un"'
     proxy = start_proxy("--access-log-format", form)
     url = make_origin().url()

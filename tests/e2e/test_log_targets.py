@@ -1,4 +1,4 @@
-"""Where the access log goes: syslog, the journal, pipes; nobody waits for it."""
+"""Targets of the access log: syslog, the journal, pipes; no request waits for it."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def test_syslog_over_udp_has_the_form_of_rfc_5424(
 
 
 def test_nobody_at_a_udp_port_is_no_trouble(start_proxy, make_origin, dial, opened):
-    """The kernel tells of an ICMP error at the next message, which is sent again."""
+    """The kernel reports an ICMP error at the next message, and that is sent again."""
     taker = Receiver()
     where = taker.target
     taker.close()
@@ -80,7 +80,7 @@ def test_nobody_at_a_udp_port_is_no_trouble(start_proxy, make_origin, dial, open
 
 
 def test_a_syslogd_may_restart(start_proxy, make_origin, dial, opened, directory):
-    """What is logged meanwhile is kept, as far as there is room."""
+    """Lines logged meanwhile are kept, as far as there is room."""
     path = directory("syslog") / "log"
     taker = Receiver(path)
     proxy = start_proxy("--access-log", f"syslog@{path}")
@@ -98,7 +98,7 @@ def test_a_syslogd_may_restart(start_proxy, make_origin, dial, opened, directory
 
 def test_more_messages_than_the_kernel_queues_all_arrive(
         start_proxy, make_origin, dial, opened, directory):
-    """net.unix.max_dgram_qlen at a time, 10 or 512: the loop tells of room."""
+    """net.unix.max_dgram_qlen at a time, 10 or 512: the loop reports room."""
     taker = Receiver(directory("syslog") / "log")
     opened.callback(taker.close)
     proxy = start_proxy("--access-log", f"syslog@{taker.target}",
@@ -111,7 +111,7 @@ def test_more_messages_than_the_kernel_queues_all_arrive(
 
 def test_a_syslogd_that_hangs_holds_nobody_up(
         directory, loop_name, make_origin, dial, opened):
-    """Lines are dropped, counted, and told; those that had room arrive later, whole."""
+    """Lines are dropped, counted, reported; lines that had room arrive later, whole."""
     taker = Receiver(directory("syslog") / "log")
     opened.callback(taker.close)
     proxy, operator = administered(
@@ -134,7 +134,7 @@ def test_a_syslogd_that_hangs_holds_nobody_up(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_each_line_that_a_full_disk_loses_is_counted(
         start_proxy, make_origin, dial, tmp_path, workers):
-    """Of 424 that were lost, "13" and "6" were said: those in the buffers of workers
+    """Of 424 lost lines, "13" and "6" were reported: lines in the buffers of workers
     that stop were in no count. The last line has the sum."""
     path, count = tmp_path / "log", 300
     proxy = start_proxy("--access-log", str(path), "--access-log-format", "json",
@@ -163,7 +163,7 @@ def test_a_log_that_lags_costs_no_time(
     proxy = start_proxy("--access-log", f"syslog@{taker.target}")
     get_many(proxy, dial, make_origin().url(), 600)      # more than are queued
     before = sum(proxy.worker.cpu_times()[:2])
-    time.sleep(1)                            # what is asked is what a while costs
+    time.sleep(1)                            # the test is about the cost of this time
     assert sum(proxy.worker.cpu_times()[:2]) - before < 0.2
 
 
@@ -234,14 +234,14 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(
     wait_until(lambda: "lines dropped" in proxy.stderr(), proxy.stderr)
     os.set_blocking(reader, True)
     text = b""
-    while text.count(b"\n") < 50:            # what was kept comes now, whole
+    while text.count(b"\n") < 50:            # the kept lines come now, whole
         text += os.read(reader, 65536)
     assert all(line.startswith(b'{"time"') and line.endswith(b"}")
                for line in text.split(b"\n")[:-1])
 
 
 def test_standard_output_is_left_as_it_was(start_proxy, make_origin, dial, directory):
-    """Not to wait is a property of what is open, and that is shared with our parent."""
+    """Not to wait is a property of the open file, shared with our parent."""
     read, write = os.pipe()
     try:
         process = subprocess.Popen(
@@ -307,7 +307,7 @@ def test_rotation_under_load_loses_no_line(start_proxy, make_origin, dial):
 @pytest.mark.parametrize("kind", ["file", "syslog"])
 def test_a_worker_serves_while_its_log_cannot_be_opened(
         start_proxy, directory, make_origin, dial, opened, kind):
-    """It died at its start, again and again: nobody was served any more."""
+    """It died at its start, again and again: no client was served any more."""
     folder = directory("logs")
     path = folder / "log"
     if kind == "syslog":

@@ -2,7 +2,7 @@
 the way owes for it (R41).
 
 One proxy has all the ways of tests/support/ways.py. A test puts one policy in force and
-asks the same by each way. What the policy decides stands beside it, in Python.
+asks the same by each way. The policy's decision stands beside it, in Python.
 """
 
 import contextlib
@@ -51,8 +51,8 @@ DENIED = "destination_denied"
 
 
 class Kind(NamedTuple):
-    """A policy, with {a} and {b} for the ports of two origins; what is asked; and what
-    the policy says."""
+    """A policy, with {a} and {b} for the ports of two origins; the questions; and the
+    policy's answer."""
 
     policy: str
     asks: tuple[Ask, ...]
@@ -178,7 +178,7 @@ KINDS = {
     "password": Kind(LOCAL, (Ask(), Ask(password="guess")), by_password),
     "sni": Kind(LOCAL + 'protocol = ["tls"]\nsni = "match"\n',
                 (Ask(hello="match"), Ask(hello="other"), Ask()), by_hello),
-    # With any server name, or none
+    # With any server name, or without
     "ja4": Kind(LOCAL + 'ja4 = ["*_{ciphers}_*"]\n',
                 (Ask(hello="match"), Ask(hello="old"), Ask()), by_software),
     "tls": Kind(LOCAL + 'tls = "refuse"\n', (Ask(hello="match"), Ask()), by_tls),
@@ -347,7 +347,7 @@ def test_a_limit_counts_every_way_in(matrix, far):
 
 
 def test_every_way_in_has_the_same_way_out(matrix, far, opened):
-    """Nothing goes directly if a parent refuses (R44). Datagrams go through none."""
+    """Nothing goes directly if a parent refuses (R44). Datagrams pass no parent."""
     corp, other = (opened.enter_context(Origin(script)) for script in (
         http, say(BAD.format(403).encode())))
     b = far.ports[1]
@@ -426,7 +426,7 @@ def test_a_name_inside_is_judged_by_every_way_in(matrix, opened):
 
 
 def test_a_reload_judges_the_tunnels_of_every_way_in(matrix, far):
-    """Those of a user whom the new policy does not allow are cut, and no others."""
+    """If the new policy does not allow a user, its tunnels are cut, and no others."""
     matrix.use(LOCAL)
     ask, port, lines = Ask(), far.ports[0], []
     with contextlib.ExitStack() as opened:

@@ -53,7 +53,7 @@ def test_options_that_may_go_no_further_is_answered_here(
 
 
 def test_trace_that_may_go_no_further_gets_nothing_back(proxy, make_origin, dial):
-    """R13: an echo would show a script what the browser added."""
+    """R13: an echo would show a script the fields that the browser added."""
     origin = make_origin()
     client = dial()
     reply = client.ask("TRACE", origin.url("/path"), "Max-Forwards: 0", SECRET)

@@ -1,4 +1,4 @@
-"""Many clients at once: everybody gets their own answer, and nobody another's."""
+"""Many clients at once: each gets its own answer, and never another's."""
 
 import hashlib
 import random
@@ -13,7 +13,7 @@ REQUESTS = 30
 
 
 def digest(conn) -> None:
-    """Answers with a digest of what it was asked, framed one way or the other."""
+    """Answers with a digest of the request, framed one way or the other."""
     while True:
         request = conn.read_request()
         text = f"{request.method} {request.target} ".encode()

@@ -1,4 +1,4 @@
-"""Host names: who is asked, how long, and what a failure is called (R28)."""
+"""Host names: the servers asked, the time for that, and the names of failures (R28)."""
 
 import pytest
 

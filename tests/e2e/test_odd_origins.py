@@ -1,6 +1,6 @@
 """Responses that the grammar has otherwise, and every peer passes.
 
-They were a 502. What is read leniently goes on as the grammar has it, and is the last
+They were a 502. A message read leniently goes on as the grammar has it, and is the last
 message of its origin's connection (R18).
 """
 
@@ -27,7 +27,7 @@ ODD = {
 
 
 def keep_open(*answers: bytes, step: int = 1 << 20):
-    """Answers in pieces, and never closes: who reads on is told nothing more."""
+    """Answers in pieces, and never closes: a reader gets nothing more."""
 
     def script(conn):
         for raw in answers:
@@ -72,7 +72,7 @@ def test_a_folded_field_becomes_one_line(proxy, make_origin, dial):
 def test_a_coding_where_none_may_stand_is_dropped(
     proxy, make_origin, dial, status, coding
 ):
-    """R17, R18: and what follows as its body is nobody's."""
+    """R17, R18: and the bytes of its body belong to no message."""
     raw = f"HTTP/1.1 {status}\r\nTransfer-Encoding: {coding}\r\nX: 1\r\n\r\n".encode()
     for body in (b"", b"0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"):
         origin = make_origin(keep_open(raw + body))
@@ -92,7 +92,7 @@ def test_equal_lengths_are_one(proxy, make_origin, dial):
         assert client.get(origin.url()).body == b"ok"
     assert client.received.count(b"Content-Length: 2\r\n") == 2
     assert client.received.count(b"ontent-") == 2
-    assert len(origin.connections) == 1                 # it is certain where each ends
+    assert len(origin.connections) == 1                 # the end of each is certain
 
 
 @pytest.mark.parametrize("step", [1, 1000, 1 << 20])
@@ -114,7 +114,7 @@ def test_a_head_of_64_kib_and_a_thousand_fields_passes(proxy, make_origin, dial,
 def test_a_slow_reader_gets_a_head_of_64_kib_of_bare_lines_whole(
     proxy, make_origin, dial
 ):
-    """Written with CRLF it is longer than what was read: it has to find room."""
+    """Written with CRLF it is longer than as read: it has to find room."""
     lines = b"".join(b"X-%d: %b\n" % (n, b"y" * 50) for n in range(1000))
     head = b"HTTP/1.1 200 OK\nContent-Length: 200000\n" + lines + b"\n"
     body = b"b" * 200_000

@@ -70,7 +70,7 @@ def test_a_verified_user_is_asked_again_with_every_request(proxy, make_origin, d
 def test_no_form_of_request_goes_past_authentication(
     start_proxy, make_origin, dial, head
 ):
-    """R21: whatever else is asked, and of whom, who asks comes first."""
+    """R21: for every request, to any destination, authentication comes first."""
     origin = make_origin()
     proxy = start_proxy("--origin", origin.url().rstrip("/"))
     client = dial(proxy)

@@ -122,7 +122,7 @@ def test_a_handshake_is_read_however_it_is_cut(serve, reach, make_origin):
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_behind_the_header_of_a_load_balancer(serve, reach, make_origin, secure):
-    """In one segment with what follows, cut behind its first byte, and byte by byte."""
+    """In one segment with later bytes, cut behind its first byte, and byte by byte."""
     proxy = serve(one_port(proxy_protocol="true", auth_none_from='["192.0.2.0/24"]'),
                   config='proxy_protocol_from = ["127.0.0.1"]\n'
                          'address_floor = "off"\nconnect_ports = "any"\n')
@@ -140,7 +140,7 @@ def test_behind_the_header_of_a_load_balancer(serve, reach, make_origin, secure)
 
 def test_tunnels_in_plain_text_move_and_those_over_tls_drain(
         start, reach, make_origin):
-    """At a reload that replaces workers, and at an upgrade; nobody notices which."""
+    """At a reload that replaces workers, and at an upgrade; no client notices which."""
     proxy, origin = start(one_port()), make_origin(echo)
     both = (True, False)
     tunnels = [reach(proxy, secure).tunnel(origin.authority) for secure in both]

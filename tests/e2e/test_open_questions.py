@@ -1,6 +1,6 @@
 """Floods of questions, to name servers and to the hook, of clients that do not wait.
 
-Nobody else is refused for them, and nothing of them is left (R31, R32).
+No other client is refused for them, and nothing of them is left (R31, R32).
 """
 
 import base64
@@ -39,7 +39,7 @@ def names(opened):
 
 @pytest.fixture
 def start(start_policy, tmp_path):
-    """A proxy, and who reads its metrics."""
+    """A proxy, and an operator that reads its metrics."""
     def make(policy, config="", **more):
         path = tmp_path / "admin"
         proxy = start_policy(policy, f'admin = "unix:{path}"\n' + config, **more)
@@ -50,7 +50,7 @@ def start(start_policy, tmp_path):
 
 @contextlib.contextmanager
 def callers(proxy, n, target="n%d.test:443"):
-    """So many that have asked and wait; they are closed by a reset."""
+    """So many clients that have asked and wait; they are closed by a reset."""
     with contextlib.ExitStack() as stack:
         found = []
         for i in range(n):
@@ -133,7 +133,7 @@ HANGS = """
 
 def test_questions_to_the_hook_of_clients_that_reset_refuse_nobody(
         start, make_origin, dial):
-    """1 056 of them, of one user: everybody was 503 until they had been answered."""
+    """1 056 of them, of one user: all clients were 503 until they had been answered."""
     origin = make_origin()
     proxy, operator = start(
         USERS, 'policy_hook_timeout = "60s"\n', hook=HANGS)

@@ -1,7 +1,7 @@
 """`origin_hello = "client"`: an origin gets the ClientHello's lists of the client.
 
-Recorded hellos of real clients are sent into the tunnel, and the origin keeps what
-comes from the proxy. It ends the handshake there.
+Recorded hellos of real clients are sent into the tunnel, and the origin keeps the
+bytes from the proxy. It ends the handshake there.
 """
 
 import queue

@@ -375,7 +375,7 @@ def test_who_waits_dials_if_the_first_one_goes(start, make_origin, reach) -> Non
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_no_more_wait_than_the_origin_takes(start, make_origin, reach, most) -> None:
-    """The others dial meanwhile: none is begun before all of them are there."""
+    """The others dial meanwhile: no connection begins before all of them are there."""
     barrier, first = threading.Barrier(12 // most, timeout=20), [True]
 
     def script(conn: Connection) -> None:

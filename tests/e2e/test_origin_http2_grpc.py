@@ -20,7 +20,7 @@ pytestmark = pytest.mark.any_loop
 SLOW = 60
 ANY_LENGTH = [("grpc.max_receive_message_length", -1)]
 MEGABYTE = bytes(range(256)) * 4096
-#: What a worker may grow by while 100 MB pass through it, in each direction.
+#: The most that a worker may grow by while 100 MB pass through it, in each direction.
 FLAT = 30 << 20
 
 

@@ -1,5 +1,5 @@
 """Origins of HTTP/2 that break its rules, or are out of step (R62): a request ends with
-a reason, and where HTTP/2 lets them the others of its connection go on."""
+a reason, and if HTTP/2 lets them, the others of its connection go on."""
 
 # ruff: noqa: F811 - fixtures of another file
 
@@ -59,7 +59,7 @@ def bomb(stream: int) -> bytes:
 OKAY = (":status", "200")
 SIX = ("content-length", "6")
 
-#: What the origin sends for one request; others of its connection go on.
+#: The origin's bytes for one request; others of its connection go on.
 OF_ONE_STREAM = {
     "no status": lambda n: head(n, ("x", "y")),
     "two statuses": lambda n: head(n, OKAY, OKAY, ends=True),
@@ -160,7 +160,7 @@ def test_a_body_that_is_not_whole_is_cut(serve, bad) -> None:
 
 @pytest.mark.parametrize("bad", OF_ALL.values(), ids=OF_ALL)
 def test_a_connection_that_breaks_the_rules_ends(serve, bad) -> None:
-    """The next request has another one."""
+    """The next request has another connection."""
     proxy, origin, peer = serve(bad)
     got = peer.wait(peer.get("https://a.example/bad", method="POST"))
     assert got.status == 502 or got.reset is not None

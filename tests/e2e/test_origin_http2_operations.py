@@ -27,7 +27,7 @@ SERVES = re.compile(r"pid (\d+) serves; this program drains")
 
 
 class Slow:
-    """Answers `/slow` half, and the rest when it is let go; what else at once."""
+    """Answers `/slow` half, and the rest when it is let go; other paths at once."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Semaphore(0), threading.Event()
@@ -90,7 +90,7 @@ def test_a_killed_worker_takes_only_its_own(start, make_origin, dial, slow):  # 
 
 
 class Clients:
-    """Eight, who ask over as many connections as it takes, until `end`. Each request
+    """Eight, that ask over as many connections as it takes, until `end`. Each request
     must be answered."""
 
     def __init__(self, proxy: Proxy, port: int) -> None:

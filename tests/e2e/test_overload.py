@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 def test_without_descriptors_idle_connections_are_shed(
     start_proxy, make_origin, dial, exhaust
 ):
-    """R32: a newcomer is served by closing those that only wait."""
+    """R32: a newcomer is served by closing connections that only wait."""
     proxy = start_proxy()
     origin = make_origin()
     idle = [dial(proxy) for _ in range(8)]
@@ -64,7 +64,7 @@ def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
 def test_accepting_goes_on_where_nothing_is_idle(
     start_proxy, make_origin, dial, exhaust, opened
 ):
-    """R32: callers wait in the kernel's queue, nothing spins, none is lost."""
+    """R32: callers wait in the kernel's queue, nothing spins, no caller is lost."""
     proxy = start_proxy()
     origin = make_origin(echo)
     tunnel = dial(proxy).tunnel(origin.authority)
@@ -91,8 +91,9 @@ def test_accepting_goes_on_where_nothing_is_idle(
 def test_callers_far_beyond_the_limit_hold_no_descriptor(
     start_proxy, make_origin, dial, option, reason, status
 ):
-    """Each one that was told so lingered for seconds: the limit was none. That held for
-    max_connections first, then for the others: one client address filled the worker."""
+    """Each refused caller lingered for seconds, so that there was no limit. That held
+    for max_connections first, then for the others: one client address filled the
+    worker."""
     proxy = start_proxy(option, "1", "--linger-timeout", "20s")
     dial(proxy).tunnel(make_origin(echo).authority)
     held = proxy.sockets()
