@@ -193,7 +193,7 @@ def shared_proxy(loop_name: str, directory: Callable[[str], Path]) -> Iterator[P
 
 
 def warm_up(proxy: Proxy) -> None:
-    """Whatever opens once for ever (resolver, pools) is open before the base line."""
+    """All that opens once for ever (resolver, pools) is open before the base line."""
     before = proxy.sockets()
     with Origin() as origin:
         with proxy.client() as client:

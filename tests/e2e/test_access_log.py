@@ -179,7 +179,7 @@ FORGED = [
 
 @pytest.mark.parametrize("raw", FORGED)
 def test_no_line_can_be_forged(proxy, dial, raw):
-    """R37: a request is one line of valid JSON, whatever stands in it."""
+    """R37: a request with any content is one line of valid JSON."""
     client = dial()
     client.send(raw + f"Proxy-Authorization: {CREDENTIALS}\r\n\r\n".encode())
     assert client.read_response().status in (400, 502)

@@ -59,7 +59,7 @@ def test_without_a_token_nothing_can_be_changed(start):
 
 
 def test_a_name_that_was_rebound_to_us_is_refused(start):
-    """A page of that name is same-origin with whatever answers at its address."""
+    """A page of that name is same-origin with any server at its address."""
     _, operator = start()
     for host in ("rebound.example", "rebound.example:80", "localhost.rebound.example",
                  "127.0.0.1.rebound.example", ""):

@@ -131,7 +131,7 @@ def test_100_mib_up(proxy, nginx, make_origin, dial, how):
 def test_a_slow_reader_stops_the_reading_from_the_other_side(
     proxy, make_origin, dial, how
 ):
-    """R31: memory per connection is fixed; it is the origin that waits."""
+    """R31: memory per connection is fixed; the origin waits."""
     sent = [0]
 
     def pour(conn):

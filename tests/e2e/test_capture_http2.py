@@ -243,7 +243,7 @@ def test_handshakes_are_phases_of_their_own(start, make_origin, dial, database):
 
 def test_reply_log_and_flow_say_why_a_certificate_is_not_accepted(
         start, make_origin, dial, database):
-    """Before, only the error log did, now and then."""
+    """Before, only the error log had the reason, now and then."""
     made = Authority("strangers").sign("DNS:a.example", "IP:127.0.0.1", days=30)
     scripts = [over_tls(okay, made), over_tls(answer(CLOSING)), over_tls(okay, made)]
     proxy, origin = start("head"), make_origin(lambda conn: scripts.pop(0)(conn))

@@ -110,7 +110,7 @@ def test_it_stays_until_it_is_told_to_stop(demonstration, dial):
 @pytest.mark.any_loop
 @pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
 def test_the_fields_wrk_command_reaches_the_origin(demonstration, nginx):
-    """Every request that wrk counts is one that the origin has logged."""
+    """The origin has logged every request that wrk counts."""
     proxy = demonstration(
         "--origin", f"http://{nginx.authority}", "--access-log", "off"
     )

@@ -201,7 +201,7 @@ def test_a_client_that_leaves_ends_all_attempts(racing, names, make_silent, dial
     ("127.0.0.9", "127.0.0.8"),
 ])
 def test_a_refusal_is_told_whatever_else_failed(racing, names, dial, addresses):
-    """That there is no way to an address is usual on a host with one family only."""
+    """An address without a way is usual on a host with one family only."""
     names.zone["two.test"] = Reply(addresses)
     reply = dial(racing).connect("two.test:1")
     assert (reply.status, reply.error) == (502, "connection_refused")

@@ -176,7 +176,7 @@ def test_a_connection_that_credentials_opened_serves_nobody_else(
     proxy, make_origin, dial, scheme
 ):
     """NTLM and Negotiate authenticate the connection: the next client's request went
-    over the same one, and was answered as the first one's."""
+    over the same connection, and was answered as the first client's."""
     origin = make_origin()
     assert dial().get(origin.url(), f"Authorization: {scheme} YWxpY2U=").status == 200
     assert dial().get(origin.url()).status == 200

@@ -57,7 +57,7 @@ def test_expect_that_is_refused_reads_no_body(proxy, make_origin, dial):
     )
     reply = client.read_response(interim=True)
     assert (reply.status, reply.get("Connection")) == (417, None)
-    # R6: the next bytes may be the body or a request; the proxy cannot know it.
+    # R6: the next bytes may be the body or a request; the proxy cannot know which.
     client.send(build_request("GET", make_origin().url("/hidden")))
     assert client.at_eof()
 

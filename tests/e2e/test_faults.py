@@ -30,7 +30,7 @@ SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
 
 
 def fill(fd: int) -> None:
-    """To the last byte, as a reader leaves it that has stopped."""
+    """To the last byte, as if its reader has stopped."""
     ours = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):
@@ -86,7 +86,7 @@ def serve_embedded(loop_name, journey, **options):
 
 
 def test_a_fault_of_ours_is_a_500_and_ends_nothing_else(loop_name, tmp_path):
-    """R34: whatever raises inside: here the resolver, which is Python, was spoilt."""
+    """R34: for any exception inside: here the resolver, which is Python, was spoilt."""
     log = tmp_path / "log"
 
     def journey(proxy):
@@ -187,7 +187,7 @@ def test_who_gets_the_last_descriptor_keeps_it(loop_name):
 
 
 def test_what_was_missing_before_a_proxy_began_is_not_counted_by_it(loop_name):
-    """The second one of a process counted the pipes that the first had not got."""
+    """The second proxy of a process counted the pipes that the first had not got."""
     pipes.close_free()
     with contextlib.closing(Way()) as way, descriptors(3):
         send_all_through(way, bytes(4 << 20))
@@ -366,7 +366,7 @@ def network():
 def test_no_port_left_towards_an_origin_is_a_503(
     network, start_proxy, make_origin, dial
 ):
-    """It is our resource that is used up, not the origin that fails."""
+    """Our resource is used up; the origin does not fail."""
     proxy = start_proxy()
     origin = make_origin(echo)
     clients = [dial(proxy) for _ in range(3)]

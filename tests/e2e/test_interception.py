@@ -32,7 +32,7 @@ def start(start_policy):
 
 
 def test_requests_inside_are_requests(start, make_origin, dial) -> None:
-    """R54: each has its line, and the line says so."""
+    """R54: each has its line, marked `intercepted`."""
     proxy, origin = start(), make_origin(over_tls(okay))
     client = enter(proxy, dial(proxy), origin.port)
     for path in ("/one?q=1", "/two"):

@@ -1,7 +1,7 @@
 """Origins with a bad certificate, or a weak group, inside opened tunnels: each client
 is refused by an alert that says why, before it has got any certificate (R54).
 
-Log, metric and error log say why too. Browsers: test_interception_browsers.py.
+Log, metric and error log have the reason too. Browsers: test_interception_browsers.py.
 """
 
 import ssl

@@ -1,7 +1,7 @@
 """Chromium and Firefox in tunnels that are opened, with HTTP/1.1 and HTTP/2.
 
 They trust the proxy's authority, and not the origins': a page that is shown has been
-intercepted. The lines in the log say so too. A browser and its proxy serve all tests.
+intercepted. The lines in the log show it too. A browser and its proxy serve all tests.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 authority alone, by the variable that it has for that (docs/interception.md).
 
 The origins' own authorities are known to the proxy only, so a client that gets an
-answer has been intercepted. The lines in the log say so too.
+answer has been intercepted. The lines in the log show it too.
 """
 
 import contextlib

@@ -189,7 +189,7 @@ def test_a_reload_decides_of_the_next_tunnel(start, origin, dial):
 
 
 def test_all_workers_know_of_a_rejection(start, origin, dial):
-    """Each one learnt it by itself, from one more failed connection."""
+    """Each worker learnt it by itself, from one more failed connection."""
     proxy = start(more="workers = 2\n")
     reject(proxy, dial(proxy), origin.port)
     proxy.wait_reason("certificate_rejected")

@@ -58,7 +58,7 @@ def ask(proxy: Proxy, url: str, name: str) -> int:
 
 
 def ask_all(proxy: Proxy, url: str, names=NAMES) -> set[int]:
-    """Each user over many connections: whichever worker has them answers the same."""
+    """Each user over many connections: every worker answers the same."""
     return {ask(proxy, url, name) for name in names for _ in range(16)}
 
 

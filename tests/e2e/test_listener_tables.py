@@ -41,7 +41,7 @@ def check(opened, make_origin):
 
 @pytest.mark.any_loop
 def test_settings_stay_with_their_listener_through_reload_and_upgrade(start, check):
-    """Both have port 0 of one host: the address alone does not tell them apart."""
+    """Both have port 0 of one host: the address alone does not distinguish them."""
     proxy = start(OPEN + PLAIN + BEHIND)
     plain, behind = proxy.ports
     check(proxy, plain, behind)

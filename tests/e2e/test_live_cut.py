@@ -115,7 +115,7 @@ def test_the_button_under_the_mouse_stays_its_connections(page, traffic):
 
 
 def test_a_question_is_about_one_connection_whatever_comes(page, traffic):
-    """While it is open, more come, the table is sorted, and its connection ends."""
+    """While it is open, more connections come, the table is sorted, its own ends."""
     _, operator, browser = page
     browser.run(LOOK)
     first, second = shown(browser)[:2]

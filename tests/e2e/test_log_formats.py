@@ -1,4 +1,4 @@
-"""The access log by presets and formats: its content, and no client forges it."""
+"""The access log by presets and formats: its content; no client can forge it."""
 
 import contextlib
 import os

@@ -347,7 +347,7 @@ def test_a_limit_counts_every_way_in(matrix, far):
 
 
 def test_every_way_in_has_the_same_way_out(matrix, far, opened):
-    """Nothing goes directly if a parent refuses (R44). Datagrams pass no parent."""
+    """Nothing goes directly if a parent refuses (R44). Datagrams use no parent."""
     corp, other = (opened.enter_context(Origin(script)) for script in (
         http, say(BAD.format(403).encode())))
     b = far.ports[1]

@@ -172,7 +172,7 @@ LIMITS = """
 
 
 def test_the_limits_of_a_user_are_asked_before_the_hook(start, dial):
-    """They came last, so a user beyond all of them had the hook asked all the same."""
+    """They came last, so the hook was asked even for a user beyond all of them."""
     proxy, operator = start(USERS + LIMITS, hook=HANGS)
     for expected in (403, 403, 403, 429, 429):
         assert dial(proxy).get("http://127.0.0.1:8/").status == expected

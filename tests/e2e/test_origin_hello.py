@@ -86,7 +86,7 @@ def test_by_default_it_is_ours_for_everyone(start, keeping, hellos, dial):
 
 
 def test_what_is_weak_is_offered_by_nobody(start, keeping, hellos, dial):
-    """No suite without authentication or encryption, of whatever client."""
+    """No suite without authentication or encryption, for any client."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.set_ciphers("ALL:aNULL:eNULL:@SECLEVEL=0")

@@ -90,7 +90,7 @@ def test_a_killed_worker_takes_only_its_own(start, make_origin, dial, slow):  # 
 
 
 class Clients:
-    """Eight, that ask over as many connections as it takes, until `end`. Each request
+    """Eight clients, over as many connections as it takes, until `end`. Each request
     must be answered."""
 
     def __init__(self, proxy: Proxy, port: int) -> None:
