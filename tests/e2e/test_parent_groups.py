@@ -20,7 +20,7 @@ def group(*names: str, name: str = "corp", **more: object) -> str:
 
 @pytest.fixture
 def group_of(start_proxy, make_origin):
-    """A proxy whose only way is a group of parents a, b, …, and those parents."""
+    """A proxy, and the parents a, b, …: a group of them is its only way."""
     def start(*scripts, config: str = "", direct: bool = False, **more: object):
         ways = [make_origin(script) for script in scripts]
         names = "abcdefg"[:len(ways)]
@@ -375,7 +375,7 @@ def test_two_of_us_in_a_row_and_a_circle_ends_at_once(
 @pytest.mark.any_loop
 def test_a_parent_without_an_address_is_unreachable_each_time(
         start_proxy, make_origin, dial, opened):
-    """The resolver remembers that there is none."""
+    """The resolver remembers that the name has no address."""
     names, other = opened.enter_context(NameServer({})), make_origin(http)
     proxy = start_proxy(config=f'resolvers = ["{names.address}"]\n'
                         'route = "corp"\n[parents.a]\nurl = "http://a.test:1"\n'

@@ -134,7 +134,7 @@ def test_a_request_in_absolute_form_dials(start, make_parent, dial):
     assert of_requests(way) == [1]
 
 
-# Those that die
+# Connections that die
 
 
 def test_a_connection_that_the_parent_has_ended_is_never_taken(

@@ -16,7 +16,7 @@ def test_who_asks_for_dead_ends_keeps_no_parent_from_others(
     def script(conn: Connection) -> None:
         conn.fill()
         if b":4711 " in conn.pending:
-            http(conn)                      # else it says nothing, and closes
+            http(conn)                      # else it sends nothing, and closes
     way = make_origin(script)
     proxy = start_policy(USERS + '[[rules]]\naction = "allow"\n',
                          OPEN + 'route = "corp"\n' + parent(way))

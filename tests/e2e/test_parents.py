@@ -1,4 +1,4 @@
-"""Ways out through parents: what goes up, and what each failure is (R3, R43 to R46)."""
+"""Ways out through parents: requests to the parent, its failures (R3, R43 to R46)."""
 
 import base64
 import socket
@@ -76,7 +76,7 @@ def parent(origin, scheme: str = "http", name: str = "corp", **more: object) -> 
 
 @pytest.fixture
 def through(start_proxy, make_origin, tmp_path):
-    """A proxy whose only way is this parent."""
+    """A proxy with this parent as its only way."""
     def start(script, scheme: str = "http", config: str = "", **more: object):
         way = make_origin(script)
         if "credentials" in more:
@@ -97,7 +97,7 @@ def refused_port():
         yield sock.getsockname()[1]
 
 
-# What goes up, and when
+# Bytes to the parent, and when they go up
 
 
 @pytest.mark.any_loop
@@ -287,7 +287,7 @@ def test_bulk_is_spliced_through_a_parent(through, dial):
     assert proxy.wait_log(1)[0]["path"] == "splice"
 
 
-# What a parent's failure is
+# The reason and the status of a parent's failure
 
 
 def say(reply: bytes, close: bool = False):

@@ -1,7 +1,7 @@
-"""Rules about paths, in force: what goes up is what was judged, octet by octet (R56).
+"""Rules about paths, in force: the judged path goes up, octet by octet (R56).
 
-What a path means is tests/policy/test_acl_paths.py; that every way in has these rules,
-tests/e2e/test_matrix.py.
+The meaning of a path is in tests/policy/test_acl_paths.py. tests/e2e/test_matrix.py
+shows that every way in has these rules.
 """
 
 import textwrap
@@ -133,7 +133,7 @@ def test_requests_sent_at_once_are_judged_one_by_one(start, make_origin, dial):
 
 
 def test_every_form_of_target_has_its_path(start, make_origin, dial):
-    """An absolute form without a path is `/`; OPTIONS of a whole server has none."""
+    """An absolute form without a path is `/`; OPTIONS of a whole server has no path."""
     proxy, origin = start("""
         [[rules]]
         action = "deny"

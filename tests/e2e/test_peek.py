@@ -1,4 +1,4 @@
-"""The first bytes inside a tunnel: looked at, logged, and left where they are (R53)."""
+"""The first bytes inside a tunnel: read, logged, and left in their place (R53)."""
 
 import contextlib
 import json

@@ -78,7 +78,7 @@ def assert_passes(client, data: bytes) -> None:
 
 
 def rest_of(client) -> bytes:
-    """What comes before the end, FIN or reset."""
+    """The bytes before the end, FIN or reset."""
     with contextlib.suppress(ConnectionResetError):
         while client.fill():
             pass

@@ -112,7 +112,7 @@ def test_a_cpu_that_went_away_stops_no_worker(caplog):
         "the worker is not pinned to a CPU: pin: this host has no CPU 9999"]
 
 
-# What becomes of it
+# Workers on their CPUs
 
 @TWO
 def test_workers_are_pinned_and_the_supervisor_is_not(start):

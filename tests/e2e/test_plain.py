@@ -1,4 +1,4 @@
-"""Plain requests in absolute form: what goes on, what is dropped, what comes back."""
+"""Plain requests in absolute form: fields passed on or dropped, and responses."""
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
@@ -231,7 +231,7 @@ def test_who_guesses_the_one_password_has_to_wait(start_proxy, make_origin):
 def test_the_whole_password_counts(start_proxy, make_origin, dial):
     """A password may hold a colon; neither a part of it nor more will do (R22)."""
     origin = make_origin()
-    proxy = start_proxy()       # its own: who was wrong five times has to wait
+    proxy = start_proxy()       # its own: a client waits after five failures
     client_ok = dial(proxy).get(origin.url())
     assert client_ok.status == 200
     for pair in (

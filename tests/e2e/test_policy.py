@@ -1,4 +1,4 @@
-"""A policy in force: rules by name and by address, and what runs already."""
+"""A policy in force: rules by name and by address, and requests that run already."""
 
 import base64
 import textwrap
@@ -55,7 +55,7 @@ def test_a_rule_that_names_only_the_host_leaves_the_floor_closed(
     assert (reply.status, reply.error) == (403, "destination_ip_prohibited")
 
 
-@pytest.mark.dials_out                      # the other name: a name server is asked
+@pytest.mark.dials_out                      # a query for the other name
 def test_a_refused_name_is_not_resolved(start, dial):
     proxy = start("""
         [[rules]]
@@ -87,8 +87,8 @@ def test_every_request_of_a_connection_is_judged_on_its_own(start, make_origin, 
 
 def test_an_idle_connection_to_an_address_that_is_refused_refuses_no_other(
         start, make_origin, dial):
-    """It was a 403, though the name has an address that may be dialled: whether it was
-    hung on whom somebody else had been connected to."""
+    """The reply was a 403 if another request had been connected to the refused address,
+    though the name has an address that may be dialled."""
     proxy = start("""
         [[rules]]
         action = "allow"
@@ -108,7 +108,8 @@ def test_an_idle_connection_to_an_address_that_is_refused_refuses_no_other(
 
 def test_the_user_of_the_configuration_is_in_the_groups_that_name_him(
         start, make_origin, dial):
-    """He was in none: what denied a group let him pass, and hooks were told none."""
+    """The user was in no group: a rule that denies his group let him pass, and hooks
+    got no group."""
     origin, other = make_origin(), make_origin()
     proxy = start(f"""
         [groups]
@@ -162,8 +163,8 @@ REFUSED_BEFORE = {
 @pytest.mark.parametrize("form", ["json", "%ct::reason %ct::rule"])
 @pytest.mark.parametrize("reason", REFUSED_BEFORE)
 def test_what_was_refused_before_the_rules_blames_none(start, dial, form, reason):
-    """On the first request of a connection it was the first rule of the file, on a
-    later one the default: neither had been asked."""
+    """The log named the first rule of the file for the first request of a connection,
+    and the default for a later one, but neither had judged the request."""
     proxy = start("""
         [[rules]]
         name = "no"
@@ -205,8 +206,8 @@ NAMES = 'dns_overrides = ["near.test=127.0.0.1", "far.test=127.0.0.2"]\n'
 
 
 def test_limits_of_a_rule_that_hangs_on_the_address_apply(start, make_origin, dial):
-    """Which rule it is was not known by name alone: once asked by name they were those
-    of a rule that did not match, or none."""
+    """A name alone does not select the rule: when the limits were taken by name, they
+    were the limits of a rule that did not match, or there were no limits."""
     proxy, near = start(BY_ADDRESS, NAMES), make_origin()
     far = make_origin(host="127.0.0.2")
     client = dial(proxy)
@@ -309,7 +310,7 @@ def test_what_becomes_a_tunnel_after_the_reload_is_cut_like_one(
     proxy.wait_reason("destination_denied")
 
 
-@pytest.mark.dials_out                      # other.test: a name server is asked
+@pytest.mark.dials_out                      # a query for other.test
 def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
     proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
@@ -333,7 +334,7 @@ def test_what_is_proposed_for_a_log_lets_the_refused_pass(
 
 def test_a_dial_failure_is_no_refusal_nor_a_refusal_a_dial_failure(
         start, make_origin, dial):
-    """R28: of a name's addresses a rule refuses one, at the other nobody listens."""
+    """R28: a rule refuses one address of a name; no program listens at the other."""
     proxy = start("""
         [[rules]]
         action = "allow"

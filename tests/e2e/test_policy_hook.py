@@ -1,4 +1,4 @@
-"""A hook in force: an operator's function, asked after the rules."""
+"""A hook in force: an operator's function, called after the rules."""
 
 import contextlib
 import textwrap
@@ -110,8 +110,8 @@ def test_a_hook_whose_file_cannot_be_used_refuses_the_reload(
 
 def test_a_decision_under_way_is_no_answer_to_another_question(
         start, make_origin, dial):
-    """Who asked for the same destination meanwhile got that answer, whatever his method
-    and address: a GET that waited let a POST pass that the hook refuses."""
+    """A request for the same destination got that answer meanwhile, with any method and
+    client address: if a GET waited, a POST passed, though the hook refuses it."""
     proxy, origin = start(LOCAL, hook="""
         import asyncio
         from cutthrough import Decision

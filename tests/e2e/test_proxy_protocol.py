@@ -51,7 +51,7 @@ def as_client(dial):
     return connect
 
 
-# Whose connection it is
+# The client of a connection
 
 
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
@@ -129,7 +129,7 @@ def test_a_health_check_that_only_connects_is_no_request(
     assert [one["client"] for one in proxy.wait_log(1)] == [ANN]
 
 
-# What it is counted and judged by
+# Limits and rules by the header's address
 
 
 @pytest.mark.any_loop
@@ -142,7 +142,7 @@ def test_connections_are_limited_by_the_header_s_address(
     refused = as_client(proxy).read_response()
     assert (refused.status, refused.get("Connection")) == (429, "close")
     assert proxy.wait_reason("client_limit")["client"] == ANN
-    # Each of another client behind the same load balancer, which has none of its own
+    # Each is of another client; the load balancer itself has no connection
     held += [as_client(proxy, f"198.51.100.{n}").tunnel(origin.authority)
              for n in range(8)]
     held.pop(0).close()
@@ -195,9 +195,9 @@ def test_room_is_made_by_the_client_that_has_most(behind, make_origin, as_client
     others = [as_client(proxy, f"198.51.100.{n}") for n in range(2)]
     many = [as_client(proxy) for _ in range(4)]
     for _ in range(2):                      # by the first answer the header is read
-        for client in (*others, *many):     # none of them has authenticated
+        for client in (*others, *many):     # without credentials
             assert client.get(origin.url(), auth=None).status == 407
-        let_time_pass()                     # or who came late seems to rest longest
+        let_time_pass()                     # else a late client seems to rest longest
     assert as_client(proxy, BOB).get(origin.url()).status == 200
     assert many[0].at_eof(), "the oldest of the client with most"
     for client in (*others, *many[1:]):
@@ -216,7 +216,7 @@ def test_a_connection_waits_for_its_header_at_rest(
     assert waiting[2].get(origin.url()).status == 200
 
 
-# What is refused
+# Refusals
 
 
 REFUSED = {
@@ -277,7 +277,7 @@ def test_a_listener_that_is_not_named_takes_no_header(start_proxy, make_origin):
 
 
 def test_only_listed_networks_may_call(loop_name, directory, opened, make_origin):
-    # R40: a header from elsewhere could name anybody
+    # R40: a header from elsewhere could name any client
     config = ('proxy_protocol = ["127.0.0.1:0"]\nproxy_protocol_from = ["{}"]\n'
               'address_floor = "off"\n')
     proxy = opened.enter_context(Proxy(

@@ -68,8 +68,8 @@ def test_a_format_has_the_tlv_that_it_names(behind, make_origin, dial):
 @pytest.mark.any_loop
 def test_a_rule_matches_the_tlvs_of_a_header(
         start_proxy, make_origin, dial, directory):
-    """R41: they are of the connection, for each of its requests and for its tunnels.
-    Of another one, and of version 1, there are none."""
+    """R41: TLVs are of the connection, for each of its requests and for its tunnels.
+    Another connection and a header of version 1 have no TLVs."""
     policy = directory("policy") / "policy.toml"
     policy.write_text("""
 default = "deny"

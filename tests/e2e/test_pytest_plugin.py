@@ -200,7 +200,7 @@ def test_a_miss_fails_the_test_with_the_nearest_recording_and_what_differs(
 @pytest.mark.parametrize(("mode", "asked"), [
     ("once", 1), ("new_episodes", 1), ("all", 2), ("none", 0)])
 def test_modes_are_those_of_vcr(run, make_origin, mode, asked):
-    """Each run asks once; the second and third time the cassette is there."""
+    """Each run sends one request; in the second and third run the cassette is there."""
     origin = make_origin(answer(*NUMBERED))
     text = f"""
         @pytest.mark.cassette("shared", mode="{mode}")

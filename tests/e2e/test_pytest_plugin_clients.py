@@ -205,11 +205,11 @@ def test_programs_are_recorded_and_replayed(run, make_origin, tmp_path):
     assert run.passes(text, **COMMITTER) == first
 
 
-# --- what is between the tests
+# --- requests between the tests
 
 
 def test_requests_that_outlive_their_test_are_not_of_the_next_one(run, make_origin):
-    """The origin answers the first only when the second has been asked for."""
+    """The origin answers the first request only when it has the second one."""
     def script(conn: Connection) -> None:
         while request := conn.read_request():
             if request.start[1] == "/late":

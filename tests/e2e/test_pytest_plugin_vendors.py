@@ -101,7 +101,7 @@ ANTHROPIC = """
 
 def serve(answers: Callable[[int, str], dict],
           events: Callable[[int, str], Iterator[bytes]], key: str) -> Callable:
-    """An origin of models: what it says differs each time."""
+    """An origin of models: its answers differ each time."""
     def script(conn: Connection) -> None:
         while request := conn.read_request():
             fields = {name.lower(): value for name, value in request.fields}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.any_loop
 
 
 class Side(asyncio.DatagramProtocol):
-    """A socket whose datagrams another one sends on, with another header."""
+    """A socket: the other side sends its datagrams on, with another header."""
 
     def __init__(self, less: int, more: bytes) -> None:
         self._less, self._more = less, more
@@ -37,7 +37,7 @@ class Side(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def relay(proxy: tuple, destination: str) -> AsyncIterator[int]:
-    """The port whose datagrams go to the destination through this association."""
+    """A port: its datagrams go to the destination through this association."""
     loop, head = asyncio.get_running_loop(), datagram(destination, b"")
     near, far = Side(0, head), Side(len(head), b"")
     near.other, far.other, far.peer = far, near, proxy

@@ -1,4 +1,4 @@
-"""Rates, with one worker and two: as many bytes a second as was said."""
+"""Rates, with one worker and two: as many bytes a second as configured."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ PIECE = bytes(65536)
 
 
 def is_kept(read, rate: int, begin: float) -> bool:
-    """Is it as many bytes a second, of two seconds' worth, without what a full bucket
-    lets through at once? Never more; and less only where the machine is busy, and then
-    not always.
+    """Is the rate kept over two seconds' worth of bytes, without the bytes that a full
+    bucket lets through at once? Never more; and less only if the machine is busy, and
+    then not always.
 
-    None was sent before `begin`: a clock that began with the first one read took a
-    reader that was kept waiting for a proxy that was too fast.
+    No byte was sent before `begin`: when the clock began with the first byte read, a
+    reader that was kept waiting looked like a proxy that was too fast.
     """
     for _ in range(TRIES):
         seen = 0
@@ -115,8 +115,8 @@ def test_a_tunnel_goes_up_at_its_rate(limited, make_origin, dial, limit, splice,
 
 
 def test_a_tunnel_does_not_catch_up_what_it_rested(limited, make_origin, dial):
-    """A bucket that had filled up stood beside what had been given before: 2 MB passed
-    at once of 8 MB/s, where 1 MB may."""
+    """A bucket that had filled up stood beside the bytes given before: at 8 MB/s, 2 MB
+    passed at once, though only 1 MB may."""
 
     def script(conn) -> None:
         conn.fill()

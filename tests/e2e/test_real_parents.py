@@ -1,8 +1,8 @@
-"""Parents that are proxies of others: what passes, and what each failure is called.
+"""Parents that are proxies of other makers: their traffic, and names of failures.
 
 One proxy has routes to all of them, by the requested host: KIND-ROLE.test goes through
 the parent of that name. A kind that is not installed is skipped; scripts/bootstrap.sh
-installs tinyproxy and microsocks for the tests, and `make peers-parents` the others.
+installs tinyproxy and microsocks for the tests, and `make peers-parents` the rest.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.any_loop
 
 INSTALLED = [name for name, kind in KINDS.items() if kind.path]
 CREDENTIALS = {"known": f"{USER}:{PASSWORD}", "wrong": f"{USER}:guess"}
-# Of these the parent asks for credentials
+# Roles of a parent that requires credentials
 WITH_USERS = ("known", "wrong", "nobody")
 # `plain`: plain requests in absolute form, by name. `ready`: by connections that wait
 ROLES = {"open": "", "plain": 'resolve = "parent"\nplain = "absolute"\n',

@@ -1,4 +1,4 @@
-"""Recording and replay, end to end: what is answered without a network, what is not."""
+"""Recording and replay, end to end: requests answered without a network, and misses."""
 
 import contextlib
 import importlib.util
@@ -222,15 +222,15 @@ def test_what_was_recorded_is_replayed_by_all_workers_without_the_origin(
 
 
 def without_secrets(head):
-    """And without the date, which is ours if the origin sends none."""
+    """And without the date: it is the proxy's if the origin sends no date."""
     return [b"Set-Cookie" if line.startswith(b"Set-Cookie") else line
             for line in head.split(b"\r\n\r\n")[0].split(b"\r\n")
             if not line.startswith(b"Date")]
 
 
 def test_no_secret_is_in_any_file_of_the_directory(start, folder, make_origin, dial):
-    """R59: credentials always, what the configuration names, and what answers repeat of
-    both."""
+    """R59: credentials always, secrets that the configuration names, and both if an
+    answer repeats them."""
     origin = make_origin(answer(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         b"Set-Cookie: id=cook1e\r\nX-Got: bear3r\r\nContent-Length: 62\r\n\r\n"

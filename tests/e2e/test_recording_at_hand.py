@@ -1,4 +1,4 @@
-"""Answers at hand: what the player would answer again is sent without it."""
+"""Answers at hand: sent without the player, if it would answer the same again."""
 
 import re
 
@@ -117,7 +117,7 @@ def test_answers_made_beforehand_are_those_of_the_player(start, folder, dial):
 
 
 def test_sessions_and_modes_have_answers_of_their_own(start, folder, dial, make_origin):
-    """What was made for one is not sent when another is in force."""
+    """An answer of one session or mode is not sent when another is in force."""
     origin = make_origin(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlive"))
     port = origin.port
     fill(folder, *[made(port, f"/{number}") for number in range(300)])
@@ -212,7 +212,7 @@ def test_hits_are_counted_and_an_edit_is_seen(start, folder, dial):
 
 
 def test_hits_stay_with_their_session(start, folder, dial):
-    """Those of the old session were counted for the new one's numbers."""
+    """Hits of the old session were counted for the same numbers in the new one."""
     fill(folder, made(9))
     fill(folder, made(9, body=b"other"), name="other")
     proxy = start(config="workers = 1")

@@ -1,4 +1,4 @@
-"""What bounds replay and recording: limits of rules, and room for what is recorded."""
+"""Bounds of replay and recording: limits of rules, and room for new recordings."""
 
 import itertools
 import re
@@ -42,7 +42,7 @@ def test_a_replayed_request_beyond_its_rule_s_rate_is_429_with_the_time_to_wait(
 
 
 def test_misses_are_explained_in_a_tenth_of_the_time(start, folder, dial):
-    """A search takes some 0.5 ms: a client that asks again and again had all of it."""
+    """A search takes some 0.5 ms: the requests of one client took all of the time."""
     fill(folder, *[made(9, f"/{number}") for number in range(3000)])
     client = dial(start(config='workers = 1\nrecording_misses = "nearest"'))
     replies = []
@@ -57,7 +57,7 @@ def test_misses_are_explained_in_a_tenth_of_the_time(start, folder, dial):
     assert b"the nearest is recording" in client.get("http://127.0.0.1:9/y").body
 
 
-# Room for what is recorded
+# Room for new recordings
 
 
 class Load:
@@ -352,7 +352,7 @@ def test_no_answer_is_lost_or_doubled_when_the_writer_is_killed_under_load(
 
 def test_requests_are_refused_while_their_session_cannot_be_written(
         start, folder, make_origin, dial):
-    """What was answered until then is written when it can be."""
+    """Recordings of earlier answers are written when the session can be written."""
     origin = make_origin()
     (folder / "default.session").write_bytes(b"no session" * 1000)
     proxy = start("record", refusing(10, "300ms"), ADMIN)

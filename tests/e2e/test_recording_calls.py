@@ -1,5 +1,5 @@
-"""Calls of gRPC whose sides talk in turn, recorded and replayed in step: grpcio on both
-sides, and no call reaches the server when they are replayed."""
+"""Calls of gRPC, recorded and replayed in step when their sides talk in turn: grpcio on
+both sides, and no call reaches the server in a replay."""
 
 import queue
 import re

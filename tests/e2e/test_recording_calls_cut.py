@@ -1,5 +1,5 @@
-"""Calls of gRPC that a side leaves before their end: recorded as cut, and replayed to
-the place where they were left. grpcio on both sides."""
+"""Calls of gRPC that a side leaves before their end: recorded as cut, and replayed up
+to the cut. grpcio on both sides."""
 
 import pytest
 
@@ -127,7 +127,7 @@ def test_a_client_that_is_gone_has_left_its_call(proxy, server, dial, folder):
 
 
 def cancelled(channel, service):
-    """Two calls that get no answer: one has sent all, the other says more. They are
+    """Two calls that get no answer: one has sent all, the other sends more. They are
     cancelled, because at a deadline the server might be the first to end."""
     before = service.called
     whole = channel.unary_unary("/t.T/Slow").future(b"x", timeout=S)
@@ -144,7 +144,7 @@ def cancelled(channel, service):
 @pytest.mark.parametrize("cuts", ["streams", "none"])
 def test_a_call_without_any_answer_is_not_recorded(
         channel, proxy, folder, cuts, server):
-    """In `cache` nobody would get an answer from then on."""
+    """In `cache` no client would get an answer from then on."""
     cancelled(channel, server[1])
     if cuts == "none":
         call = tick(channel, 2)

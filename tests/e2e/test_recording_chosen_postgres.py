@@ -44,7 +44,7 @@ def test_a_chosen_session_is_replayed_by_the_other_hosts(hosts, ask, dial, postg
         asks(client, url, name, name.encode())
     assert b"there is no session 'three'" in client.get(url, "X-Session: three").body
     wait_until(lambda: all(hits for hits, in ask("hits")), lambda: str(ask("hits")))
-    # One that is deleted is gone everywhere, and the others stay
+    # A deleted session is gone everywhere, and the rest stay
     assert first.run("recordings", "delete", "one").returncode == 0
     wait_until(lambda: client.get(url, "X-Session: one").status == 502, "gone")
     asks(client, url, "two", b"two")

@@ -100,7 +100,7 @@ SCHEMES = pytest.mark.parametrize("scheme", ["http", "https"])
 
 
 def twice_and_both(use) -> list:
-    """What `use` returns for four names: one after another, and two at once."""
+    """The results of `use` for four names: one after another, and two at once."""
     with ThreadPoolExecutor(2) as pool:
         return [use("again"), use("once-more"), *pool.map(use, ("left", "right"))]
 
@@ -147,7 +147,7 @@ def test_pip_and_npm_install_from_a_session(stage, run, packages, tmp_path, sche
 
 # --- git
 
-# The same commit each time: its date is in what is pushed
+# The same commit each time, because its date is in the pushed bytes
 COMMITTER = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
              for what, value in (("NAME", "test"), ("EMAIL", "test@localhost"),
                                  ("DATE", "2026-01-01T00:00Z"))}
@@ -161,7 +161,7 @@ lane = "x-lane"
 @SCHEMES
 def test_git_clones_and_pushes_from_a_session(
         stage, run, make_origin, tmp_path, scheme):
-    """A push changes what the next clone gets: each client has its own sequence."""
+    """A push changes the answer to the next clone: each client has its own sequence."""
     root = tmp_path / "served"
     root.mkdir()
     registries.make_repository(root)
@@ -193,7 +193,7 @@ def test_git_clones_and_pushes_from_a_session(
     assert len(origin.requests) == n
 
 
-# --- a client of a language model, whose answer is a stream
+# --- a client of a language model: its answer is a stream
 
 CHAT = """
 import hashlib, httpx, json, os, sys, uuid
@@ -250,7 +250,7 @@ def test_a_chat_streams_from_a_session(stage, run, make_origin, scheme):
         assert secret.encode() not in path.read_bytes(), path
 
 
-# --- gRPC, whose origin has HTTP/2 alone
+# --- gRPC: its origin has HTTP/2 alone
 
 
 def test_calls_of_grpc_are_answered_from_a_session(stage):
@@ -298,7 +298,7 @@ def test_calls_of_grpc_are_answered_from_a_session(stage):
 PAGES = ("site.test", "other.test")
 
 
-@pytest.mark.dials_out                  # a browser asks its maker for this and that
+@pytest.mark.dials_out                  # a browser sends requests to its maker
 def test_a_browser_loads_a_page_from_a_session(stage, directory, opened):
     program, path = KINDS["chromium"]
     if path is None:

@@ -21,7 +21,7 @@ RULE = """
 """
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 BAD = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"
-# Requests are the secret; redaction must hold for what the hook returns, too
+# Requests are the secret; redaction must hold for the hook's result, too
 CODE = """
 from msgspec.structs import replace
 from cutthrough.recording.model.recording import Chunk

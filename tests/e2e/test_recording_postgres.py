@@ -1,4 +1,4 @@
-"""Sessions in a real PostgreSQL: what one host records is replayed by all."""
+"""Sessions in a real PostgreSQL: the recordings of one host are replayed by all."""
 
 import contextlib
 import itertools
@@ -69,7 +69,7 @@ class Host:
         return Operator(int(found[1]))
 
     def told(self, text):
-        """Once the proxy has said it."""
+        """Returns when the proxy has written it to standard error."""
         wait_until(lambda: text in self.proxy.stderr(), self.proxy.stderr)
 
     def counted(self, result):
@@ -110,7 +110,7 @@ def start(tmp_path, loop_name, opened, url_file):
 
 @pytest.fixture
 def ask(postgres, url_file):
-    """The rows of a statement; none while the tables, or the server, are not there."""
+    """The rows of a statement; no row while tables or server are not there."""
     def run(columns="url", order="number"):
         try:
             return postgres.ask(
@@ -147,7 +147,7 @@ def test_what_one_host_records_another_replays(start, ask, make_origin, dial):
         replays(client, url)
     lines = second.proxy.wait_log(20)
     assert {line["reason"] for line in lines} <= {"replayed", "recording_missed"}
-    # Its operators, and those of the host that recorded, see the same
+    # Its operators, and operators of the host that recorded, see the same
     for host in (first, second):
         listed = host.run("recordings", "list", "default")
         assert {line.split("\t")[-1] for line in listed.stdout.splitlines()} == {*urls}
@@ -188,7 +188,7 @@ def test_an_import_and_a_switch_reach_the_other_hosts(
 
 def test_requests_go_on_while_the_server_is_away(
         start, ask, postgres, make_origin, dial):
-    """What was recorded meanwhile comes later, and copies are replayed."""
+    """Recordings made meanwhile come later, and copies are replayed."""
     origin = make_origin(answer(REPLY))
     first, second = start("a"), start("b", "replay")
     client, other = dial(first.proxy), dial(second.proxy)
@@ -313,7 +313,7 @@ def test_a_host_with_another_key_says_so(start, make_origin, dial, tmp_path):
 
 def test_neither_secrets_nor_the_password_are_anywhere(
         start, ask, postgres, make_origin, dial, url_file, tmp_path):
-    """R37, R59: in what the database and the directories have, and what proxies say."""
+    """R37, R59: in the database, in the directories, and in the output of proxies."""
     origin = make_origin(answer(REPLY))
     hosts = [start("a", config='recording_redact_query = ["key"]\n'
                                'recording_redact_json = ["$.token"]\n'),

@@ -1,4 +1,4 @@
-"""What one user did is not another's: misses (R74), answers of a cache (R75)."""
+"""Users do not see each other's exchanges: misses (R74), answers of a cache (R75)."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_a_miss_tells_the_client_the_reason_and_a_number(start, folder, dial):
 
 
 def test_only_recordings_that_the_user_s_rules_admit_are_compared(start, folder, dial):
-    """R74. Eve was told of a host that is denied to her."""
+    """R74. A miss showed Eve a host that is denied to her."""
     fill(folder, made(80, "/x", host="b.example"), made(80, "/far/from/it",
          host="c.example"), made(80, "/private/x", host="a.example"))
     proxy, operator = start(config='recording_misses = "nearest"\nworkers = 1')
@@ -117,7 +117,7 @@ def ask_as(proxy, dial, url, auth, *fields):
 
 def test_a_cache_gives_no_answer_of_one_user_to_another(
         start, folder, make_origin, dial):
-    """R75. Ann got what the origin had answered to Eve's account."""
+    """R75. Ann got the origin's answer to Eve's account."""
     origin = make_origin(tell_account)
     proxy, _ = start(CACHES.format(keys=""), "workers = 1")
     for number, (auth, name) in enumerate(((EVE, "eve"), (ANN, "ann")), 1):

@@ -68,7 +68,7 @@ def expect(client, code, data):
 
 
 def expect_reason(client, reason):
-    """A close that says what happened, and nothing of the recording (R74)."""
+    """A close with the reason, and with nothing of the recording (R74)."""
     told = client.read_exact(client.read_exact(2)[1])
     number = rb" \(request \d+-\d+\)"
     assert re.fullmatch((1008).to_bytes(2) + reason + number, told), told
@@ -142,7 +142,7 @@ def test_a_message_that_differs_closes_with_the_reason(replaying, dial):
 
 def test_a_websocket_is_recorded_once_if_its_rule_caches(
         start, folder, make_origin, dial):
-    """It passed whether there was a recording or not, and none was made."""
+    """It passed with or without a recording, and no recording was made."""
     origin = make_origin(chat)
     proxy = start("cache")
     talk(dial(proxy), origin.url("/chat"))
@@ -174,8 +174,8 @@ def test_a_websocket_is_not_recorded_if_its_rule_spies(
 
 
 def test_messages_are_compared_by_the_key_of_their_route(start, folder, dial):
-    """They were compared octet by octet: a client whose calls have identifiers of its
-    own was never answered. Answers have these identifiers."""
+    """They were compared octet by octet: if a client's calls had identifiers of its
+    own, it got no answer. Answers have these identifiers."""
     said = [(True, b'{"jsonrpc": "2.0", "id": "a-1", "method": "sum"}'),
             (False, b'{"jsonrpc":"2.0","id":"a-1","result":1.0}'),
             (False, b'{"method":"note","id":"other"}'),

@@ -1,4 +1,4 @@
-"""The page "Recordings": sessions, misses, hits; what is missing is recorded."""
+"""The page "Recordings": sessions, misses, hits; missing answers are recorded."""
 
 import json
 from importlib.util import find_spec
@@ -122,7 +122,7 @@ def test_without_a_directory_there_is_nothing(start_policy):
 
 
 def test_an_edit_is_redacted_and_replayed(start, folder, dial):
-    """R59: what an operator adds is redacted as what was recorded."""
+    """R59: an operator's additions are redacted like a recording."""
     fill(folder, made(9), made(9, "/b"))
     proxy, operator = start("workers = 2\n")
     client = dial(proxy)
@@ -181,7 +181,7 @@ def test_every_read_is_logged_with_who_has_asked(start, folder):
 
 
 def test_a_pattern_that_no_worker_can_use_is_refused(start, folder):
-    """Each worker said so later, and the recording was gone."""
+    """Each worker logged the fault later, and the recording was gone."""
     fill(folder, made(9))
     _, operator = start()
     table = get(operator, "/sessions/default/1")["recording"]

@@ -1,5 +1,5 @@
-"""A proxy with secrets in every place of its traffic, and none in any octet that it
-writes or says (R79 to R81): database, sessions, logs, events, HAR, copies, the API."""
+"""A proxy with secrets in all places of its traffic, and no secret in any octet that it
+writes or shows (R79 to R81): database, sessions, logs, events, HAR, copies, the API."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Secrets that have passed are in nothing that a model is answered, and on no page."""
+"""Secrets that have passed are in no answer to a model, and on no page."""
 
 import json
 
@@ -31,7 +31,7 @@ def filled(loop_name, directory, opened, tmp_path, make_origin, dial):
 
 
 async def answers_of(client):
-    """Of the tools that show flows, by what was asked."""
+    """Answers of the tools that show flows, by tool and arguments."""
     said = {}
 
     async def take(name, **given):

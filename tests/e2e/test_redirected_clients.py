@@ -1,5 +1,5 @@
 """Programs that know no proxy, as redsocks brings them: the kernel redirects their
-connections to it, and it opens a tunnel to where they went."""
+connections to redsocks, and redsocks opens a tunnel to their destination."""
 
 import contextlib
 import os
@@ -73,7 +73,7 @@ def test_redsocks(directory, tmp_path, opened, loop_name, kind):
     assert len(far.connections) == 1
     name = USER if user else None
     owed = {(method, SERVERS[4], port, name, 200) for port in (80, 443)}
-    if method == "CONNECT":             # it learns from the first answer what to send
+    if method == "CONNECT":             # it sends credentials after the first answer
         owed.add((method, SERVERS[4], 443, None, 407))
     assert {(one["method"], one["host"], one["port"], one["user"], one["status"])
             for one in proxy.wait_log(len(owed))} == owed
