@@ -1,4 +1,4 @@
-"""Requests that the proxy does not let through: one reading of a message or none.
+"""Requests that the proxy refuses: a message has one reading, or it does not pass.
 
 The parser's own tests feed every input at every split; here each row is seen to reach
 no origin, to get its status, its label in the log, a length, and a closed connection.
@@ -92,7 +92,7 @@ ROWS = [
     ("bad_request", 400, " GET http://{a}/ HTTP/1.1"),
     ("unsupported_version", 505, "GET http://{a}/ HTTP/2.0"),
     ("unsupported_version", 505, "PRI * HTTP/2.0"),
-    # R16: where to?
+    # R16: which destination?
     ("bad_request", 400, "GET http://{a}/ HTTP/1.1", "Host: twice"),
     ("bad_target", 400, "GET http://user@{a}/ HTTP/1.1"),
     ("bad_target", 400, "GET http://{a}/#fragment HTTP/1.1"),
@@ -143,7 +143,7 @@ def test_what_has_two_readings_has_none(proxy, make_origin, dial, row):
 
 
 def test_two_credentials_fields_are_refused(proxy, make_origin, dial):
-    """R21: whichever of the two may be meant."""
+    """R21: the proxy does not choose one of the two."""
     origin = make_origin()
     for fields in ((AUTH.strip(),), (AUTH.strip().lower(),)):
         reply = dial().get(origin.url(), *fields)
@@ -279,7 +279,7 @@ def test_a_refusal_repeats_nothing_of_the_request(proxy, dial):
 
 
 def test_head_is_refused_without_a_body(proxy, dial):
-    """RFC 9110 section 9.3.2: the length of what GET would get, and no body."""
+    """RFC 9110 section 9.3.2: the length of the body of a GET, and no body."""
     client = dial()
     reply = client.ask("HEAD", "http://127.0.0.1:1/")
     assert (reply.status, reply.body) == (502, b"")
@@ -304,7 +304,7 @@ def test_head_is_refused_without_a_body(proxy, dial):
      "the head breaks RFC 9112: a line, a field or a control character"),
 ])
 def test_a_refusal_says_what_to_do_where_that_is_plain(proxy, dial, line, label, words):
-    """One sentence stood for all of them, and none could be told from it."""
+    """One sentence stood for all of these faults, and did not distinguish them."""
     client = dial()
     client.send(line + b"\r\nHost: a.test\r\n\r\n")
     reply = client.read_response()

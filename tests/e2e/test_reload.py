@@ -20,7 +20,7 @@ from tests.support.wait import wait_until
 
 @pytest.fixture
 def start(loop_name, directory, opened):
-    """A proxy whose only source is its configuration file."""
+    """A proxy with its configuration file as its only source."""
     return lambda text="": opened.enter_context(
         Proxy(directory("proxy"), loop=loop_name, config=text))
 
@@ -185,7 +185,7 @@ def free_port(host: str) -> int:
 
 def test_a_worker_that_does_not_begin_has_no_callers(
         loop_name, directory, opened, make_origin, dial):
-    """Its socket took half of them in, and nobody there answered."""
+    """Its socket took half of the callers in, and no worker answered them."""
     folder = directory("bad")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
@@ -212,15 +212,15 @@ def test_a_worker_that_does_not_begin_has_no_callers(
 
 def test_an_address_comes_back_before_it_has_gone(
         loop_name, directory, opened, make_origin, dial):
-    """Who took a mistake back while new workers did not begin was refused: the address
-    was in use, by ourselves."""
+    """If a reload took a mistake back while new workers did not begin, it was refused:
+    the address was in use, by the program itself."""
     folder = directory("slow")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if ('cutthrough.worker.main' in sys.orig_argv\n"
         f"        and os.path.exists({str(folder / 'fifo')!r})):\n"
         f"    open({str(folder / 'waits')!r}, 'w').close()\n"
-        f"    open({str(folder / 'fifo')!r}).close()\n")       # nobody writes
+        f"    open({str(folder / 'fifo')!r}).close()\n")       # without a writer
     with socket.socket() as one, socket.socket() as other:
         for sock in (one, other):
             sock.bind(("127.0.0.1", 0))
@@ -275,7 +275,7 @@ def status(proxy, origin, password: str) -> int:
 
 @pytest.fixture
 def administer(loop_name, directory, opened):
-    """The same with an admin listener, and who asks it."""
+    """The same with an admin listener, and an operator at it."""
     return lambda text="": administered(opened, directory("proxy"), loop_name, text)
 
 
@@ -283,7 +283,8 @@ ADMIN = f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
 
 
 def test_what_was_answered_is_in_force_in_every_worker(administer, make_origin):
-    """The answer came when the workers had been told, and some had not heard yet."""
+    """The answer came when the generation was sent to the workers, though some had not
+    read it yet."""
     proxy, operator = administer("workers = 3\n")
     origin = make_origin()
     for word in ("one", "two", "three"):
@@ -350,8 +351,8 @@ def test_two_reloads_at_once_are_two_generations_in_order(administer):
 
 
 def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
-    """The generation comes as a descriptor. Without one the worker judged on by the old
-    one, and nobody was told."""
+    """The generation comes as a descriptor. Without a descriptor the worker judged by
+    the old generation, and no line reported it."""
     proxy, operator = administer()
     origin, worker = make_origin(), proxy.worker
     _, hard = worker.rlimit(resource.RLIMIT_NOFILE)
@@ -365,7 +366,7 @@ def test_a_worker_without_a_descriptor_is_replaced(administer, make_origin):
 
 @pytest.mark.any_loop
 def test_a_worker_that_cannot_be_started_is_not_in_force(start):
-    """The one before took over what it could, and that was told as done."""
+    """The worker before it applied a part, and the reload was reported as done."""
     proxy = start()
     number = resource.RLIMIT_NOFILE
     before = resource.prlimit(proxy.process.pid, number)
@@ -381,7 +382,7 @@ def test_a_worker_that_cannot_be_started_is_not_in_force(start):
 
 
 def test_a_worker_that_was_told_too_much_is_replaced(administer, make_origin):
-    """What did not fit into its socket was lost: the old rules held for ever."""
+    """Messages beyond the size of its socket were lost: the old rules held for ever."""
     proxy, operator = administer()
     origin, pid = make_origin(), proxy.worker.pid
     os.kill(pid, signal.SIGSTOP)

@@ -22,7 +22,7 @@ class Hooks:
         return recording
 """
 FAILS = "raise OSError('no place for a second one')"
-# The first worker that makes the object can, the others cannot
+# Only the first worker can make the object
 ONE_CAN = "os.close(os.open({path!r}, os.O_CREAT | os.O_EXCL))"
 RULES = """
 [[rules]]
@@ -58,7 +58,7 @@ class Setting:
         return {worker.pid for worker in self.proxy.workers()}
 
     def statuses(self) -> set[int]:
-        """What sixteen connections get, which both workers take."""
+        """The statuses of sixteen connections; both workers take some of them."""
         got = set()
         for _ in range(16):
             with self.proxy.client() as client:
@@ -75,7 +75,7 @@ def setting(directory, opened, loop_name):
 
 
 def test_a_hook_that_fails_in_workers_alone_refuses_the_reload(setting):
-    """The log said so, and the new policy decided: 403 became 502. The replacements
+    """The log reported it, but the new policy decided: 403 became 502. The replacements
     died in a loop."""
     before = setting.pids()
     setting.write("allow", RECORDED, FAILS)

@@ -18,7 +18,7 @@ PACKAGE = Path(cutthrough.__file__).parent
 
 @pytest.fixture
 def installed(directory) -> Path:
-    """A copy of the package, whose files are links."""
+    """A copy of the package: its files are links."""
     folder = directory("installed")
     shutil.copytree(PACKAGE, folder / "cutthrough", copy_function=os.symlink,
                     ignore=shutil.ignore_patterns("__pycache__"))

@@ -67,7 +67,7 @@ def test_by_the_command_line(setting, words, database, monkeypatch, tmp_path):
     done = flows(database, "replay", "1", *words, "--diff",
                  CUTTHROUGH_INTERCEPT_CA=str(folder))
     assert done.stdout == "no difference\n", done.stderr
-    (tmp_path / "cutthrough").mkdir()        # where `cutthrough ca init` makes it
+    (tmp_path / "cutthrough").mkdir()        # the folder of `cutthrough ca init`
     os.symlink(folder, tmp_path / "cutthrough" / "ca")
     done = flows(database, "replay", "1", *words, "--diff")
     assert done.stdout == "no difference\n", done.stderr
@@ -121,7 +121,7 @@ async def test_by_a_model_with_a_database(setting, database, words):
 
 def test_the_origins_authority_alone_is_trusted_too(
         loop_name, directory, opened, database, tmp_path, make_origin):
-    """A proxy that does not intercept: its origin_ca verifies what it sends."""
+    """A proxy that does not intercept: its origin_ca verifies the origin."""
     (tmp_path / "policy.toml").write_text(f'[[rules]]\naction = "allow"\n{HERE}')
     _, operator = administered(
         opened, directory("proxy"), loop_name, f'capture_file = "{database}"\n'

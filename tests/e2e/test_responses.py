@@ -55,7 +55,7 @@ BAD = [
 def test_a_response_that_cannot_be_believed_is_a_502(
     proxy, make_origin, dial, label, raw
 ):
-    """R17, R18: none of it is passed on, and its connection is not used again."""
+    """R17, R18: no byte of it is passed on, and its connection is not used again."""
     origin = make_origin(answer_and_close(raw))
     client = dial()
     reply = client.ask("POST", origin.url(), "Content-Length: 0")  # never retried
@@ -163,7 +163,7 @@ def test_a_reset_that_the_upload_meets_first_is_a_reset(
 
 
 def test_a_bad_chunk_beside_the_head_is_a_502(proxy, make_origin, dial):
-    """R18: nothing was sent yet, so the client may be told."""
+    """R18: the client may get the error, because nothing was sent yet."""
     raw = b"HTTP/1.1 200 OK\r\n" + CHUNKED + b"\r\n\r\nZ\r\n"
     reply = dial().get(make_origin(answer_and_close(raw)).url())
     assert (reply.status, reply.error) == (502, "http_protocol_error")
@@ -171,7 +171,7 @@ def test_a_bad_chunk_beside_the_head_is_a_502(proxy, make_origin, dial):
 
 
 def test_bytes_behind_a_response_are_nobodys_answer(proxy, make_origin, dial):
-    """R19: what an origin sends unasked is never read as the next response."""
+    """R19: bytes without a request are never read as the next response."""
     poisoned = OK + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
     origin = make_origin(answer(poisoned, OK))
     client = dial()

@@ -1,4 +1,4 @@
-"""A pooled connection may have died: who is asked again, and who is not (R19)."""
+"""A pooled connection may have died: some requests are sent again, some not (R19)."""
 
 import threading
 
@@ -48,7 +48,7 @@ def test_a_safe_request_is_sent_again_on_a_fresh_connection(
 
 
 def test_a_retry_carries_no_credentials_and_one_via(proxy, make_origin, dial):
-    """R15: what holds for the first sending holds for the second."""
+    """R15: the rules of the first sending hold for the second."""
     origin = make_origin(Stale())
     client = dial()
     client.get(origin.url())
@@ -96,7 +96,7 @@ def test_an_origin_that_closes_on_a_fresh_connection_is_asked_once(
 
 
 def test_the_connection_of_a_post_is_kept_for_others(proxy, make_origin, dial):
-    """The pool is for what may be sent twice, whoever made the connection."""
+    """The pool serves requests that may be sent twice, on any request's connections."""
     origin = make_origin()
     client = dial()
     post = ("POST", origin.url("/post"), "Content-Length: 4")
@@ -144,7 +144,7 @@ def test_after_a_byte_of_the_response_nothing_is_sent_again(proxy, make_origin, 
 
 
 def test_a_fresh_connection_that_closes_is_not_tried_again(proxy, make_origin, dial):
-    """An origin that answers nobody is asked once for each request."""
+    """If an origin answers no request, it gets each request once."""
     origin = make_origin(Stale(good=0))
     assert dial().get(origin.url()).status == 502
     proxy.wait_reason("origin_closed")

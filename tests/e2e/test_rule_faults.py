@@ -29,7 +29,7 @@ def start(start_policy):
 @pytest.mark.parametrize("rule", [
     'hosts = ["127.0.0.1"]', 'addresses = ["127.0.0.0/8"]', 'hosts = ["localhost"]'])
 def test_latency_comes_before_a_request_and_a_tunnel(start, make_origin, dial, rule):
-    """By name, by address, and by a name whose address decides."""
+    """By name, by address, and by a name if its address decides."""
     rule += '\naddresses = ["127.0.0.0/8"]' if "localhost" in rule else ""
     proxy, origin, echoing = start('latency = "300ms"', rule), make_origin(), (
         make_origin(echo))

@@ -1,4 +1,4 @@
-"""Whose memory a request, a part of one and a stranger's head take (R31, R32)."""
+"""Shares of memory for a request, a part of one and a stranger's head (R31, R32)."""
 
 import asyncio
 import contextlib
@@ -43,8 +43,9 @@ def test_a_request_that_is_whole_is_not_closed_for_its_own_head(
 
 def test_parts_of_users_are_not_closed_for_the_room_of_strangers(
         loop_name, call, bounds):
-    """R31: what a connection had sent before it authenticated stayed in the strangers'
-    share: when that was used up, all users' parts were closed, and made no room."""
+    """R31: the bytes that a connection had sent before it authenticated stayed in the
+    strangers' share: when the share was used up, all users' parts were closed, and made
+    no room."""
     def journey(proxy) -> None:
         with Origin() as origin:
             head = build_request("GET", origin.url())
@@ -73,7 +74,7 @@ def test_parts_of_users_are_not_closed_for_the_room_of_strangers(
 def test_heads_of_strangers_leave_users_their_room(
         loop_name, call, bounds, monkeypatch):
     """R31: while a password was verified, the head of its request stood in the share of
-    users, who were refused for want of memory."""
+    users, and users were refused for want of memory."""
     def journey(proxy) -> None:
         with Origin() as origin:
             user = call(proxy.port)
@@ -117,8 +118,8 @@ def test_the_head_of_a_stranger_takes_the_room_of_a_part(
 
 def test_who_waits_for_a_password_holds_no_place_against_users(
         loop_name, call, monkeypatch):
-    """R32: callers with wrong passwords held every connection while these were
-    verified: nobody else was let in."""
+    """R32: callers with wrong passwords held every connection while the passwords were
+    verified: no other caller was let in."""
     def journey(proxy) -> None:
         with Origin() as origin:
             with contextlib.closing(call(proxy.port)) as user:
@@ -141,7 +142,7 @@ def test_who_waits_for_a_password_holds_no_place_against_users(
 
 
 def test_who_waited_for_a_password_and_was_wrong_is_idle(loop_name, call, monkeypatch):
-    """Its place is not that of a caller who waits any more."""
+    """Its place is no longer the place of a waiting caller."""
     def journey(proxy) -> None:
         with Origin() as origin:
             asked = []

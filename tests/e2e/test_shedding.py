@@ -45,14 +45,14 @@ FLOODS = [be_mute, be_asked, be_partial, be_partial_behind_another, be_lingering
 
 
 def let_time_pass() -> None:
-    """Rest is measured in milliseconds: what happens from here on is later."""
+    """Rest is measured in milliseconds: events from here on are later."""
     end = time.monotonic() + 0.003
     while time.monotonic() < end:
         pass
 
 
 def is_open(client: Client) -> bool:
-    """What was sent to it before its end is thrown away."""
+    """Bytes sent to it before its end are thrown away."""
     client.sock.setblocking(False)
     try:
         while client.sock.recv(4096):
@@ -70,8 +70,8 @@ def is_open(client: Client) -> bool:
 @pytest.mark.parametrize("option", ["--max-connections", "--max-connections-total"])
 def test_a_user_gets_in_while_others_hold_every_place(
         start_proxy, make_origin, call, flood, option):
-    """R32: 9 900 connections that had asked once without credentials, and were silent
-    then, had everybody refused for a minute: only a want of descriptors shed them."""
+    """R32: all clients were refused for a minute because of 9 900 connections, silent
+    after one request without credentials: only a want of descriptors shed them."""
     proxy = start_proxy(option, str(BOUND), "--linger-timeout", "30s",
                         "--head-timeout", "30s")
     origin = make_origin()
@@ -106,7 +106,7 @@ def test_who_never_authenticated_goes_before_who_has(start_proxy, make_origin, c
             number > n for number in range(len(strangers))]
     for guest in guests:
         assert guest.get(origin.url()).status == 200, "the same connection"
-    # No stranger is left: of those who have authenticated the one idle for longest goes
+    # No stranger is left: the authenticated connection that is idle for longest goes
     assert call(proxy.port).get(origin.url()).status == 200
     wait_until(lambda: not is_open(newcomers[0]), "the oldest one closed")
     assert all(is_open(one) for one in (*newcomers[1:], *guests))
@@ -354,7 +354,7 @@ def test_heads_leave_relays_their_room(loop_name, call, bounds):
 
 @pytest.mark.skipif(SANITIZED, reason="memory is the sanitizer's")
 def test_memory_goes_back_when_a_flood_of_heads_is_over(start_proxy, make_origin, call):
-    """What was taken once was kept: 409 MB of 35, long after the last connection."""
+    """Memory was kept: 409 MB, from 35 before, long after the last connection."""
     proxy = start_proxy("--head-timeout", "60s")
     assert call(proxy.port).get(make_origin().url()).status == 200
     before = proxy.private_kib()

@@ -208,7 +208,7 @@ def test_sighup_does_not_end_the_proxy(start_proxy, make_origin, dial):
 
 
 def test_a_worker_told_to_end_is_replaced(start_proxy, make_origin, dial):
-    """SIGTERM to one worker drains that one: its connections end in their own time."""
+    """SIGTERM to a worker drains this worker: its connections end in their own time."""
     gate = Gate()
     proxy = start_proxy()
     first = proxy.worker.pid
@@ -223,7 +223,7 @@ def test_a_worker_told_to_end_is_replaced(start_proxy, make_origin, dial):
 
 
 def test_who_starts_us_may_have_blocked_signals(start_proxy):
-    """Of a worker's death nobody heard."""
+    """The supervisor did not notice a worker's death."""
     code = ("import os, signal, sys; "
             "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); "
             "os.execv(sys.executable, [sys.executable, '-m', 'cutthrough', 'serve', "

@@ -1,6 +1,6 @@
-"""Who trickles to hold a connection for ever is ended by a deadline (R30, R31).
+"""A deadline ends a peer that trickles to hold a connection for ever (R30, R31).
 
-One that each byte moves is none for them: so they owe a rate as well.
+If each byte moves a deadline, the deadline never comes: so peers owe a rate as well.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def pour(conn):
     ids=["length", "chunks", "extensions"],
 )
 def test_a_body_that_trickles_is_a_408(start_proxy, make_origin, dial, framing, piece):
-    """20 bytes a second; 1.2 kB/s with extensions, which nobody gets."""
+    """20 bytes a second; 1.2 kB/s with extensions, but no origin gets extensions."""
     proxy = start_proxy(*RATE)
     client = dial(proxy)
     client.send(build_request("POST", make_origin(take_it_all).url(), framing))
@@ -88,7 +88,7 @@ def test_a_body_that_is_fast_enough_is_taken(start_proxy, make_origin, dial):
 
 
 def test_a_body_is_still_cut_by_silence_first(start_proxy, make_origin, dial):
-    """What is in credit with the rate may not be silent for it."""
+    """A body may not be silent because it is in credit with the rate."""
     proxy = start_proxy("--min-rate-grace", "30s", "--body-timeout", "300ms")
     client = dial(proxy)
     client.send(
@@ -146,7 +146,7 @@ def test_a_reader_that_is_fast_enough_is_served(start_proxy, make_origin, dial):
 
 
 def test_slow_readers_hold_a_bounded_memory(start_proxy, make_origin, dial):
-    """R31: a block each, which is 81 KiB, and what the allocator rounds up."""
+    """R31: a block of 81 KiB each, and the rounding of the allocator."""
     proxy = start_proxy("--splice", "false")
     origin = make_origin(pour)
     dial(proxy).get(origin.url(), auth=None)
@@ -175,7 +175,7 @@ def trickle_a_response(conn):
 
 
 def test_events_may_come_when_they_come(start_proxy, make_origin, dial):
-    """An origin owes no rate: half of what trickles is wanted so."""
+    """An origin owes no rate, because half of the slow responses are so on purpose."""
     proxy = start_proxy(*RATE)
     client = dial(proxy)
     client.send(build_request("GET", make_origin(trickle_a_response).url()))
@@ -209,7 +209,7 @@ def test_a_response_head_that_trickles_is_a_504(start_proxy, make_origin, dial):
 
 
 def test_a_request_has_a_greatest_age(start_proxy, make_origin, dial):
-    """As long as nothing was sent to the client it is told."""
+    """If nothing was sent to the client yet, it gets a reply."""
     proxy = start_proxy("--lifetime", "300ms")
     reply = dial(proxy).get(make_origin(lambda conn: conn.stall()).url())
     assert (reply.status, reply.error) == (504, "connection_timeout")

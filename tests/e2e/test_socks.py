@@ -116,7 +116,7 @@ def test_what_is_sent_ahead_reaches_no_origin_that_is_refused(
     assert not origin.connections
 
 
-# Who may
+# Authentication
 
 
 @pytest.mark.any_loop
@@ -425,7 +425,7 @@ def test_curl(start, make_origin, flag, listener, host, method):
 @pytest.mark.any_loop
 @pytest.mark.parametrize("version", ["5", "4", "connect"])
 def test_netcat(start, make_origin, version):
-    """What ssh's ProxyCommand runs; it has no passwords."""
+    """ssh's ProxyCommand runs netcat; netcat has no passwords."""
     proxy, origin = start(ALL), make_origin(echo)
     heard = run("nc", "-N", "-X", version, "-x", f"127.0.0.1:{proxy.port}", "127.0.0.1",
                 str(origin.port), sent=b"SSH-2.0-test\r\n")

@@ -1,4 +1,4 @@
-"""SOCKS: what is refused, by its code, and how a handshake ends (R51)."""
+"""SOCKS: refusals by their codes, and the end of a handshake (R51)."""
 
 import contextlib
 

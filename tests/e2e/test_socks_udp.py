@@ -1,4 +1,4 @@
-"""UDP by SOCKS5: each datagram is judged, and only who was asked may answer (R51)."""
+"""UDP by SOCKS5: each datagram is judged, and only a destination may answer (R51)."""
 
 import contextlib
 import socket
@@ -165,7 +165,7 @@ def test_a_datagram_may_be_as_long_as_udp_has_them(start, make_echo, associate):
 
 def test_every_datagram_is_judged_by_its_own_destination(
         start_policy, make_echo, associate):
-    """The first one of a batch is not the others' (R51, R41)."""
+    """The first destination of a batch does not count for the rest (R51, R41)."""
     allowed, denied = make_echo(), make_echo("127.0.0.2")
     proxy = start_policy("""
         default = "deny"

@@ -244,7 +244,7 @@ def test_an_address_is_drawn_from_a_prefix_for_each_connection(tmp_path):
 
 @pytest.mark.any_loop
 def test_a_device_carries_a_connection_that_the_routes_send_elsewhere(tmp_path):
-    """Two devices lead to the same address; the kernel would select the other one."""
+    """Two devices lead to the same address; the kernel would select the other."""
     with own_network():
         for line in (
                 "link add near type veth peer name far",
@@ -262,7 +262,7 @@ def test_a_device_carries_a_connection_that_the_routes_send_elsewhere(tmp_path):
             assert origin.connections == [], "127.0.0.1 is behind lo, not behind near"
 
 
-# What check and doctor report
+# Reports of check and doctor
 
 
 @pytest.mark.any_loop

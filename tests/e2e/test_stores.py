@@ -1,5 +1,5 @@
-"""What happens to stores under load, and what is lost then: each exchange is stored
-once, or counted (R71, R72).
+"""Events at stores under load, and the losses: each exchange is stored once, or counted
+(R71, R72).
 
     event: the writer is killed, or stands still; the store is locked, away, stands
            still, has gone or is replaced
@@ -98,7 +98,7 @@ def move(site):
 
 
 def replace(site):
-    """By what is no store, which is taken away again."""
+    """By files that are no stores; later they are taken away again."""
     move(site)
     for path in (site.database, site.session):
         for one in site.folder.glob(f"{path.name}*"):
@@ -178,7 +178,7 @@ def test_each_exchange_is_stored_once_or_counted(
     wait_until(lambda: site.captured() and site.recorded(), site.proxy.stderr)
     event(site)
     site.pass_by()
-    # What waits for a server in a writer's memory is lost with it
+    # If recordings wait for a server in a writer's memory, they are lost with it
     site.check(event.__name__, most_lost=10_000 if (
         event in (kill, hang) and recordings == "postgres") else 0)
 
@@ -186,8 +186,8 @@ def test_each_exchange_is_stored_once_or_counted(
 @pytest.mark.parametrize("captures", ["file", "postgres"])
 def test_recordings_go_on_while_captures_cannot_be_written(
         make, start_policy, make_origin, dial, captures):
-    """R72: of another version; and a stop says what is lost. Nothing was recorded, and
-    `unrecorded = "refuse"` refused nothing."""
+    """R72: captures of another version; and a stop reports the losses. Nothing was
+    recorded, and `unrecorded = "refuse"` refused nothing."""
     site = make(captures)
     if captures == "postgres":
         site.server.ask("CREATE SCHEMA cutthrough; CREATE TABLE cutthrough.state "
@@ -210,7 +210,7 @@ def test_recordings_go_on_while_captures_cannot_be_written(
 
 def test_captures_go_on_while_recordings_cannot_be_written(
         make, start_policy, make_origin, dial):
-    """R72: and the rule refuses what cannot be recorded."""
+    """R72: and the rule refuses requests that cannot be recorded."""
     site = make()
     site.session.write_bytes(b"of a user" * 1000)
     site.serve(start_policy, 'unrecorded = "refuse"\nrecording_queue = 10\n'

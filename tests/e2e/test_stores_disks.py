@@ -75,7 +75,7 @@ def test_a_full_disk_under_a_file(make, disk, start_policy, make_origin, dial, w
 
 
 class OnSmallDisk(Postgres):
-    """A server whose databases lie on a small disk."""
+    """A server with its databases on a small disk."""
 
     def start(self):
         self.small = SmallDisk(self.base / "small", "64m")
@@ -101,7 +101,7 @@ class OnSmallDisk(Postgres):
 @pytest.mark.skipif(PROGRAMS is None, reason="postgresql is not installed")
 @pytest.mark.parametrize("what", ["captures", "recordings"])
 def test_a_full_disk_under_a_server(make, start_policy, make_origin, dial, what):
-    """As if it were away: what comes meanwhile waits."""
+    """As if the server were away: new exchanges wait meanwhile."""
     with contextlib.closing(OnSmallDisk()) as server:
         kinds = ["postgres" if what == name else "file"
                  for name in ("captures", "recordings")]

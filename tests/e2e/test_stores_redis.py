@@ -1,5 +1,5 @@
-"""What happens to Redis while two programs share a quota through it: each byte counts
-once, and operators see the outage.
+"""Events at Redis while two programs share a quota through it: each byte counts once,
+and operators see the outage.
 
     event: it is killed, stands still, is slow, full, emptied, too old, or replaced
 
@@ -43,7 +43,7 @@ def redis(directory):
 
 
 class Couple:
-    """Two programs of a fleet, and what a user moves through them."""
+    """Two programs of a fleet, and the bytes that a user moves through them."""
 
     def __init__(self, directory, opened, redis, authority, dial):
         self.redis, self.authority, self.dial = redis, authority, dial
@@ -69,7 +69,7 @@ class Couple:
                     self.moved += 2 * len(PIECE)
 
     def counted(self):
-        """What Redis has, of all programs."""
+        """The bytes that Redis has counted, of all programs."""
         found = 0
         for key in self.redis.ask("KEYS", "{cutthrough}:user:*"):
             values = self.redis.ask("HGETALL", key)
@@ -132,7 +132,7 @@ def slow(couple):
 
 @contextlib.contextmanager
 def full(couple):
-    """It takes what a script writes behind a deletion."""
+    """Redis still takes a script's writes behind a deletion."""
     couple.redis.ask("CONFIG", "SET", "maxmemory", "1")
     yield ""
     couple.redis.ask("CONFIG", "SET", "maxmemory", "0")
@@ -148,7 +148,7 @@ def without_scripts(couple):
 
 @contextlib.contextmanager
 def replaced(couple):
-    """By what is no Redis."""
+    """By a server that is no Redis."""
     class Stranger(socketserver.StreamRequestHandler):
         def handle(self):
             self.rfile.readline()
@@ -187,7 +187,7 @@ def test_each_byte_counts_once(
         couple.move()
         if reason:
             couple.wait_seen(reason)
-        couple.move()                        # nobody waits for it
+        couple.move()                        # without a wait for Redis
     couple.wait_back()
     couple.move()
     couple.wait_counted()

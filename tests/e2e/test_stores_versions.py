@@ -1,5 +1,5 @@
 """Stores of another version: found at the start, at a reload, and while the proxy runs.
-They are left alone, the log says so, and what comes meanwhile waits (R72).
+They are left alone, the log reports it, and new exchanges wait meanwhile (R72).
 
     state: captures and recordings, in a file or in PostgreSQL
 
@@ -43,7 +43,7 @@ def make(directory, request):
 
 
 def make_file(path, version):
-    if path.suffix == ".session":            # there is none before ours
+    if path.suffix == ".session":            # ours is the first version
         version = max(version, NEWER)
     with contextlib.closing(sqlite3.connect(path)) as base:
         base.execute("CREATE TABLE kept (what)")
@@ -59,7 +59,7 @@ def make_schemas(server, url, version):
 
 
 def put_aside(site):
-    """What an operator does: names are others then."""
+    """As an operator does: the stores get other names."""
     if site.captures:
         for url, name in ((site.captures, SCHEMAS[0]), (site.recordings, SCHEMAS[1])):
             site.server.ask(f"ALTER SCHEMA {name} RENAME TO {name}_of_then", url)
@@ -70,7 +70,7 @@ def put_aside(site):
 
 
 def check_kept(site):
-    """Nothing has changed in what has another version."""
+    """Nothing has changed in the stores of another version."""
     if site.captures:
         for url, name in ((site.captures, SCHEMAS[0]), (site.recordings, SCHEMAS[1])):
             assert site.server.ask("SELECT count(*) FROM pg_tables WHERE schemaname = "
@@ -118,7 +118,7 @@ def test_another_version_at_the_start(
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_another_version_while_it_runs(make, start_policy, make_origin, dial, kind):
     """A file of another version takes the place of ours, or the server's tables have
-    another one when it is connected again."""
+    another version when it is connected again."""
     site = make(kind)
     site.serve(start_policy)
     site.load(make_origin(answer(REPLY)), dial)
@@ -154,7 +154,7 @@ def test_another_version_while_it_runs(make, start_policy, make_origin, dial, ki
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 def test_another_version_at_a_reload(make, start_policy, make_origin, dial, kind):
     """The configuration names a store of captures that has another version, and then
-    the first one again. What has waited in the writer's memory is lost, and counted."""
+    the first store again. Exchanges in the writer's memory are lost, and counted."""
     site = make(kind)
     if kind == "file":
         other = site.folder / "flows.then"

@@ -1,4 +1,4 @@
-"""One program takes over from another, and what systemd says is said by its sockets."""
+"""One program takes over from another; sockets of the tests stand in for systemd's."""
 
 import contextlib
 import os
@@ -31,14 +31,14 @@ def start(loop_name, directory, opened):
 
 
 def end_family(config: str) -> None:
-    """Every program of this configuration, wherever a test that failed has left it."""
+    """Every program of this configuration, also if a failed test has left it."""
     for process in psutil.process_iter(["cmdline"]):
         if config in (process.info["cmdline"] or ()):
             end_all(process)
 
 
 def end_all(process: psutil.Process) -> None:
-    """Also the successor, whose parent may have gone by then."""
+    """Also the successor, because its parent may have gone by then."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for each in [*process.children(recursive=True), process]:
             if each.status() != psutil.STATUS_ZOMBIE:
@@ -46,7 +46,7 @@ def end_all(process: psutil.Process) -> None:
 
 
 def successor_of(proxy: Proxy) -> psutil.Process:
-    """Asks for an upgrade; returns the new supervisor once it serves."""
+    """Requests an upgrade; returns the new supervisor when it serves."""
     proxy.signal(signal.SIGUSR2)
     return find_successor(proxy.stderr)
 
@@ -153,7 +153,7 @@ def test_a_successor_that_cannot_begin_changes_nothing(start, make_origin, dial)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_while_a_successor_starts_neither_stays(
         start, directory, opened, number):
-    """The old one said that the new one serves, and the new one served on."""
+    """The old program reported that the new one serves, and the new one served on."""
     folder = directory("slow")
     # Of the second program alone: its workers wait for a writer that never comes
     (folder / "sitecustomize.py").write_text(
@@ -183,7 +183,7 @@ def test_told_to_end_while_a_successor_starts_neither_stays(
 @pytest.mark.parametrize("begins", ["", "nonsense"])
 def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
         start, directory, begins):
-    """It was refused, and nobody asked again."""
+    """The reload was refused, and no operator repeated it."""
     where = directory("admin") / "socket"
     text = f'admin = "unix:{where}"\nadmin_token = "{TOKEN}"\n'
     proxy = start(text)
@@ -198,7 +198,7 @@ def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
     with open(proxy._config, "w") as file:   # the successor reads
         proxy._config.unlink()
         proxy.write_config(text + 'head_timeout = "3s"\n')
-        # As may come to it from who sends to the whole service
+        # As if a sender signals the whole service
         (new,) = [child for child in psutil.Process(proxy.process.pid).children()
                   if "serve" in child.cmdline()]
         new.send_signal(signal.SIGUSR1)
@@ -221,8 +221,8 @@ def test_a_reload_that_is_asked_for_in_an_upgrade_is_done_by_who_serves_then(
 
 
 def test_told_to_end_after_an_upgrade_the_old_program_drains(start, make_origin, dial):
-    """systemd tells all of a service: for the old program it was the second time, and
-    what it had under way was cut."""
+    """systemd signals all processes of a service: for the old program it was the second
+    signal, and its running connections were cut."""
     proxy, origin = start("handover = false\n"), make_origin(echo)
     tunnel = dial(proxy).tunnel(origin.authority)
     new = successor_of(proxy)
@@ -243,7 +243,7 @@ def test_told_to_end_after_an_upgrade_the_old_program_drains(start, make_origin,
 
 @pytest.fixture
 def manager(tmp_path):
-    """The socket that systemd gives a service to talk to; what it said, by line."""
+    """The socket that systemd gives a service for its messages, line by line."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(tmp_path / "notify"))
         sock.settimeout(15)
@@ -405,7 +405,7 @@ else:
 
 
 def test_sockets_that_do_not_fit_at_once_follow(tmp_path):
-    """Where the buffer was full in the middle, the rest was never sent."""
+    """When the buffer was full in the middle, the rest was never sent."""
     (tmp_path / "many.py").write_text(MANY)
     done = subprocess.run(
         [sys.executable, tmp_path / "many.py"], capture_output=True, text=True,

@@ -101,7 +101,7 @@ def test_a_tunnel_carries_megabytes_both_ways(serve, reach, make_origin):
     (b"\x05\x01\x00" + b"\0" * 20, "tls_failed"),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03", "client_closed")])
 def test_no_handshake_no_answer(serve, call, data, reason):
-    """R47. What is not TLS gets no reply in plain text, but an alert or the end."""
+    """R47. If the bytes are no TLS, an alert or the end comes, but no plain reply."""
     proxy = serve()
     sock = call(proxy)
     sock.sendall(data)
@@ -200,7 +200,7 @@ def test_curl_uses_it(serve, make_origin, tmp_path):
 
 
 class Prefixed:
-    """A socket whose first bytes have these before them, in one segment."""
+    """A socket that sends a prefix before its first bytes, in one segment."""
 
     def __init__(self, sock: socket.socket, prefix: bytes) -> None:
         self._sock, self._prefix = sock, prefix
@@ -341,7 +341,7 @@ def test_a_tunnel_over_tls_drains_at_an_upgrade(serve, reach, make_origin):
     end(successor)
 
 
-# --- openssl(1) as a client: what Python's ssl cannot do
+# --- openssl(1) as a client, because Python's ssl cannot do this
 
 
 def command(proxy: Proxy, *flags: str) -> list[str]:

@@ -42,14 +42,14 @@ def test_the_log_has_what_the_handshake_agreed_on(
 
 
 def by_certificate() -> str:
-    """A listener where a certificate names the user."""
+    """A listener that takes the user's name from a certificate."""
     return table(localhost(), client_ca=f'"{authority().own.certificate}"',
                  client_certificate='"optional"', auth='"none"')
 
 
 @pytest.mark.parametrize("form", ["json", "codes"])
 def test_the_name_in_a_certificate_is_logged(serve, reach, make_origin, form):
-    """A user name says not how its user proved it."""
+    """A user name does not show how its user proved it."""
     codes = ("client_tls_version", "client_cipher", "client_sni", "client_alpn",
              "client_resumed", "client_certificate")
     format = "json" if form == "json" else " ".join(f"%/ct::{code}" for code in codes)

@@ -51,7 +51,7 @@ def ca() -> str:
 
 @pytest.fixture
 def through(start_proxy, make_origin):
-    """A proxy whose only way is this parent."""
+    """A proxy with this parent as its only way."""
     def start(script: Script, config: str = "", **more: object):
         way = make_origin(script)
         proxy = start_proxy(config=f'route = "corp"\n{config}\n' + parent(
@@ -60,7 +60,7 @@ def through(start_proxy, make_origin):
     return start
 
 
-# What goes through
+# Traffic through the parent
 
 
 def test_a_tunnel_and_plain_requests_go_through_the_parent(through, dial):
@@ -165,7 +165,7 @@ def test_the_proxy_header_comes_before_tls(through, dial):
     assert heard == [(b"\x7f\0\0\x01", client.sock.getsockname()[1])]
 
 
-# What a failure is
+# Reasons of failures
 
 
 def sign(days: int = 30, name: str = "IP:127.0.0.1", by: Authority | None = None,
@@ -334,7 +334,7 @@ def test_a_request_in_absolute_form_goes_through_the_parents_before(
 
 def test_a_proxy_header_stands_before_a_request_in_absolute_form(
         start_proxy, make_origin, dial):
-    """There was none."""
+    """There was no header."""
     heard = []
 
     def script(conn: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The page "Traffic" in a real browser: every action, and what it led to."""
+"""The page "Traffic" in a real browser: every action, and its result."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from tests.support.wait import wait_until
 pytestmark = [pytest.mark.any_loop,
     # 270 MB to load: `make browser` installs it, and CI does not
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
-    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+    pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
 

@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 pytestmark = [pytest.mark.any_loop,
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
                        "270 MB, and `make browser` installs it"),
-    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+    pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
 PIXEL = base64.b64decode(
@@ -67,7 +67,7 @@ def test_handshakes_and_holding_are_phases(page):
 
 
 def test_versions_trailers_and_the_reason_of_a_refusal_are_shown(page):
-    """Before, the page had none of them, and the API no trailers."""
+    """Before, the page did not show them, and the API had no trailers."""
     why = "unable to get local issuer certificate"
     page.fill(row(1, reason="origin_certificate", detail=why, client_http="2",
                   origin_http="1.1", request_trailers="X-Sum: 7\r\n",

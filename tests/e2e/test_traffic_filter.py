@@ -13,7 +13,7 @@ from tests.support.wait import wait_until
 pytestmark = [pytest.mark.any_loop,
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
                        "270 MB, and `make browser` installs it"),
-    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+    pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
 
@@ -57,7 +57,7 @@ COMPLETED = (
     ("~t", ["~t", "~tq", "~ts", "~tag"]), ("~co", ["~comment"]), ("~us", ["~user"]),
     ("~r", ["~rule", "~reason"]), ("~s", ["~s", "~src", "~sni"]), ("~ds", ["~dst"]),
     ("~j", ["~ja4"]), ("~c 4xx & ~re", ["~reason"]),
-    # Values of the list, those of more flows first
+    # Values of the list; a value of more flows comes first
     ("~src ", ["127.0.0.1", "2001:db8::1"]),
     ("~dst ", ["192.0.2.1:80", "\\[2001:db8::2\\]:443"]), ("~sni IN", ["in.test"]),
     ("~ja4 ", ["t13d_a_b"]), ("~tag ", ["odd"]), ("~comment ", ['"see 2"']),

@@ -18,7 +18,7 @@ pytestmark = [
 
 @pytest.fixture
 def talking(page, make_origin, dial):
-    """A client with an open WebSocket, whose row is in the list."""
+    """A client with an open WebSocket; its row is in the list."""
     client = dial(page.proxy)
     upgrade_at(client, make_origin(parrot), "/a/chat")
     wait_open(page.operator)

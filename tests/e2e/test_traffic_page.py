@@ -1,4 +1,4 @@
-"""The page "Traffic" in a real browser: its list, and what it shows of a flow.
+"""The page "Traffic" in a real browser: its list, and its view of a flow.
 
 LIVE_PAGE_PICTURES=docs writes the pictures of docs/traffic.md there.
 """
@@ -25,7 +25,7 @@ from tests.support.wait import wait_until
 pytestmark = [pytest.mark.any_loop,
     # 270 MB to load: `make browser` installs it, and CI does not
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
-    pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
+    pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
 AXE = find_spec("axe_core_python")
@@ -126,7 +126,7 @@ def test_who_has_scrolled_away_keeps_the_rows_in_view(page):
 
 
 def test_captured_requests_that_are_lost_are_counted(page, make_origin, dial):
-    """Before, metrics and an alert alone told of them."""
+    """Before, only metrics and an alert showed them."""
     page.enter()
     origin = make_origin(answer(
         b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + b"x" * 400_000))
@@ -336,7 +336,7 @@ def test_a_body_opened_as_a_page_is_saved_and_not_shown(page):
         "flows require the admin token")
 
 
-# For everybody
+# For every reader
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

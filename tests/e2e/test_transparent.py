@@ -41,7 +41,7 @@ url = "http://127.0.0.1:3128"
 
 
 class Scene:
-    """A router with a proxy whose listener takes what comes for ports `port` of any
+    """A router with a proxy; its listener takes connections to ports `port` of any
     server."""
 
     def __init__(self, router, proxy: Proxy, opened: contextlib.ExitStack) -> None:
@@ -129,7 +129,7 @@ def test_other_bytes_become_a_tunnel(scene, how, family):
     assert record["reason"] == "ok" and record["bytes_up"] > 20
 
 
-# What an origin may read as a request
+# Bytes that an origin may read as a request
 
 
 @pytest.mark.parametrize(("first", "status"), [

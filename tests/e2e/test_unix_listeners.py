@@ -1,5 +1,5 @@
-"""Listeners in the file system: who may call, what stands for an address, whose file
-it is."""
+"""Listeners in the file system: permitted callers, the stand-in for an address, the
+owner of the file."""
 
 import asyncio
 import contextlib
@@ -102,7 +102,7 @@ def test_a_client_that_closes_before_there_is_an_origin_has_closed(
 @pytest.mark.parametrize("early", [b"", b"and bytes behind it"])
 async def test_a_client_that_closes_behind_its_request_has_closed(
         path, tmp_path, early):
-    """Request and hang-up are one event: nobody is left to be answered."""
+    """Request and hang-up are one event: no client is left for an answer."""
     log = tmp_path / "access.log"
     async with cutthrough.serve(
             listeners=[{"address": f"unix:{path}"}], user=USER, password=PASSWORD,
@@ -223,7 +223,7 @@ def test_a_removed_listener_takes_its_file_along(start, text, path):
         assert client.get("http://127.0.0.1:1/").status == 502
 
 
-# What stands for an address
+# The stand-in for an address
 
 
 @pytest.mark.any_loop
@@ -278,7 +278,7 @@ def test_operators_find_it_by_its_name(
 
 @pytest.mark.any_loop
 def test_a_load_balancer_on_this_host_names_clients(start, text, path, make_origin):
-    """R50: the file's permissions say who may send a header."""
+    """R50: the file's permissions select the senders of a header."""
     proxy = start('address_floor = "off"\nconnect_ports = "any"\n' + text
                   + "proxy_protocol = true\n")
     origin = make_origin()

@@ -238,7 +238,7 @@ def test_an_upgrade_has_to_be_allowed_as_a_kind_of_its_own(
     (line,) = proxy.wait_log(1)
     assert (line["reason"], line["method"]) == ("destination_denied", "GET")
     assert line["upgrade"] is True
-    # And what is no offer passes as before, without that word in its line.
+    # And a request without an offer passes as before, without that word in its line.
     assert dial(proxy).get(make_origin().url()).status == 200
     assert "upgrade" not in proxy.wait_log(2)[1]
 

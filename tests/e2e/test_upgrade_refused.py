@@ -25,13 +25,13 @@ address = "unix:{path}"
 
 @pytest.fixture
 def start(loop_name, directory, opened):
-    """A proxy whose only source is its configuration file."""
+    """A proxy with its configuration file as its only source."""
     return lambda text="": opened.enter_context(
         Proxy(directory("proxy"), loop=loop_name, config=text))
 
 
 def upgrade(proxy: Proxy) -> str:
-    """Asks for one that fails; returns the line about it."""
+    """Requests an upgrade that fails; returns the line about it."""
     seen = proxy.stderr().count(FAILED)
     proxy.signal(signal.SIGUSR2)
     wait_until(lambda: proxy.stderr().count(FAILED) > seen, proxy.stderr)
@@ -55,8 +55,8 @@ def end(pid: int) -> None:
 
 @pytest.mark.any_loop
 def test_a_file_that_is_empty_brings_no_demonstration_credentials(start, dial):
-    """R29: SIGHUP refused it. SIGUSR2 ended the program that had users, and another one
-    let everybody in on port 8888."""
+    """R29: SIGHUP refused the file. SIGUSR2 ended the program that had users, and a new
+    program let every client in on port 8888."""
     proxy = start()
     proxy._config.write_text("")
     assert upgrade(proxy).startswith(
@@ -112,14 +112,14 @@ def test_what_is_meant_to_go_goes_by_a_reload_first(start, tmp_path, opened):
 
 def test_an_upgrade_waits_for_the_reload_that_is_under_way(
         loop_name, directory, opened):
-    """Which has sockets that would not be handed on."""
+    """The reload has sockets that would not be handed on."""
     folder = directory("slow")
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if ('cutthrough.worker.main' in sys.orig_argv\n"
         f"        and os.path.exists({str(folder / 'fifo')!r})):\n"
         f"    open({str(folder / 'waits')!r}, 'w').close()\n"
-        f"    open({str(folder / 'fifo')!r}).close()\n")       # until somebody writes
+        f"    open({str(folder / 'fifo')!r}).close()\n")       # until it has a writer
     proxy = opened.enter_context(Proxy(
         directory("proxy"), loop=loop_name, config="workers = 1\n",
         env={"PYTHONPATH": str(folder)}))

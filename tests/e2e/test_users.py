@@ -84,7 +84,7 @@ def test_wrong_unknown_and_demonstration_credentials_are_refused_alike(
 
 @pytest.mark.any_loop
 def test_each_request_of_a_connection_is_its_own_users(start, make_origin, dial):
-    """R23: also where the hash has to be computed between the two."""
+    """R23: also if the hash has to be computed between the two."""
     proxy, origin = start(), make_origin()
     client = dial(proxy)
     assert client.get(origin.url(), auth=RIGHT).status == 200
