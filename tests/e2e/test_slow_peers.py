@@ -88,7 +88,7 @@ def test_a_body_that_is_fast_enough_is_taken(start_proxy, make_origin, dial):
 
 
 def test_a_body_is_still_cut_by_silence_first(start_proxy, make_origin, dial):
-    """A body may not be silent because it is in credit with the rate."""
+    """Credit with the rate does not allow a body to be silent."""
     proxy = start_proxy("--min-rate-grace", "30s", "--body-timeout", "300ms")
     client = dial(proxy)
     client.send(
