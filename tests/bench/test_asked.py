@@ -1,4 +1,4 @@
-"""The verdicts: medians of paired ratios, and what was not measured is not held."""
+"""The verdicts: medians of paired ratios; a goal without measurements is not held."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ def test_the_name_server_answers_for_some_and_counts_the_others():
 @pytest.mark.slow
 @needs_nginx
 def test_a_short_attack_is_told():
-    """What it says of a busy machine is not asked here."""
+    """Its verdict about a busy machine is not tested here."""
     with own_network():
         done = subprocess.run(
             [sys.executable, "-m", "bench", "attack", "--only=hook,idle,handshakes",

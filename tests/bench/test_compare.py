@@ -64,11 +64,11 @@ def test_each_guardrail_names_its_figure(changed: dict[str, Any], figure: str) -
         {"uss_bytes_per_tunnel_median": 960.0},
         # Too few requests to call it a leak: a pool that fills.
         {"rss_growth_bytes_per_request_median": 600.0, "most_requests": 1000},
-        # A doubled p99 that nobody feels.
+        # A doubled p99 that is still too small to matter.
         {"p99_factor_median": 2.5, "latency_p99_median_ms": 1.0},
         # One of its runs was as fast as ever.
         {"unstable": "yes", "ratio": 0.6, "throughput_max_rps": 60_000.0},
-        # Where latency has settled in an unstable row is not known.
+        # The latency of an unstable row is not known.
         {"unstable": "yes", "p95_ratio": 3.0},
     ],
 )
@@ -149,7 +149,7 @@ def test_a_time_is_compared_on_the_same_cpu_only(tmp_path: Path, capsys: Any) ->
 
 
 def test_a_time_is_read_by_the_speed_of_the_day() -> None:
-    """What the yardstick needs more or less, the proxy does, too."""
+    """If the yardstick needs more or less time, the proxy does, too."""
     base = rows(cpu_us_per_request_median=400.0)
     slow = {"cpu_us_per_request_median": 600.0, "user_mean_us_per_mib": 40.0}
     assert figures(base, rows(**slow)) == []

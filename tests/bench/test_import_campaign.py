@@ -1,4 +1,4 @@
-"""The campaign counts what comes in, and groups the reasons of the rest."""
+"""The campaign counts the imported entries, and groups the reasons of the rest."""
 
 import json
 

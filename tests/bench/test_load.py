@@ -1,4 +1,4 @@
-"""The load generator's schedulers, each against a server whose behaviour is known."""
+"""The load generator's schedulers, each against a server with a known behaviour."""
 
 import select
 import shutil
@@ -54,7 +54,7 @@ def test_an_answer_before_the_body_was_sent_is_an_error() -> None:
     def answer_at_once(peer: socket.socket) -> None:
         peer.recv(4096)
         peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        # Reads no more: who is read as quickly as it writes may see the answer last
+        # Reads no more: if reads are as quick as writes, the answer may be seen last
         gone = select.poll()
         gone.register(peer, select.POLLRDHUP)
         gone.poll(10_000)
@@ -119,7 +119,7 @@ def test_a_pause_is_felt_by_every_request_that_was_due_in_it() -> None:
             answered += 1
             if answered == 50 and not paused.is_set():
                 paused.set()
-                time.sleep(0.3)  # what is measured
+                time.sleep(0.3)  # measured
             peer.sendall(HEAD + BODY)
 
     with serving(pause_once) as port:

@@ -1,4 +1,4 @@
-"""`python -m bench micro`: what one turn of a loop costs."""
+"""`python -m bench micro`: the cost of one turn of a loop."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_the_micro_benches_find_their_registry() -> None:
 
 @needs_compiler
 def test_a_micro_bench_that_there_is_not_is_refused() -> None:
-    """`bench micro policy`, as the documents have it, said nothing and did nothing."""
+    """`bench micro policy`, as the documents have it, printed and did nothing."""
     with pytest.raises(BenchError, match=r"^polizei: none of policy, "):
         micro.run_micro(["polizei"])
 

@@ -1,4 +1,4 @@
-"""The report of one result: whole, honest about what is missing, and self-contained."""
+"""The report of one result: whole, honest about missing rows, and self-contained."""
 
 import html.parser
 import json
@@ -63,7 +63,7 @@ def test_each_run_has_a_line_of_its_own(result: Path) -> None:
 
 
 class Page(html.parser.HTMLParser):
-    """What a browser would fetch, which anchors there are, is every tag closed?"""
+    """The URLs that a browser would fetch, the anchors, and tags that stay open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def test_the_page_is_whole_and_fetches_nothing(result: Path) -> None:
     page.feed(text)
     assert page.open == []
     assert page.fetched == []
-    # In what a peer's configuration says they are text.
+    # In a peer's configuration they are text.
     mine = re.sub(r"<pre>.*?</pre>", "", text)
     assert not re.search(r"https?://|url\(|@import", mine)
     figures = [link[1:] for link in page.links if link.startswith("#")]
@@ -139,7 +139,7 @@ def test_the_method_comes_first_then_what_is_skipped_then_figures(result: Path) 
 
 
 def test_every_bar_has_its_spread_and_says_when_it_is_none(result: Path) -> None:
-    """Only rates had: what is claimed is CPU."""
+    """Only rates had one: the claims are about CPU."""
     rows = json.loads(result.read_text())
     for row in rows["results"]:
         if row["scenario"] == "plain-1k" and row["proxy"] == "relay":

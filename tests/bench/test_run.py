@@ -1,4 +1,4 @@
-"""The run: what is planned, what is skipped and named, and that nothing is left."""
+"""The run: its plan, parts that are skipped and named, and that nothing is left."""
 
 import contextlib
 import json
@@ -68,7 +68,7 @@ def test_what_is_asked_comes_first_in_three_interleaved_repetitions() -> None:
 def test_a_scenario_goes_on_with_others_and_its_yardstick_once_more() -> None:
     parts = [
         Part(("page",), ("direct", "relay"), repetitions=2),
-        Part(("page",), ("direct",), again=("relay",)),  # nobody new: no block
+        Part(("page",), ("direct",), again=("relay",)),  # no new peer: no block
         Part(("page",), ("cutthrough",), again=("relay",), seconds=9),
     ]
     first, second = check_plan(parts)[0]
@@ -217,7 +217,8 @@ def test_what_is_said_to_splice_does(name: str, splices: bool) -> None:
 
 
 def test_ratios_pair_the_runs_of_a_repetition() -> None:
-    """What slowed both down cancels: twice 0.5, though the medians are far apart."""
+    """A cause that slowed both down cancels: twice 0.5, though the medians are far
+    apart."""
     rows: list[Row] = [
         {"scenario": "page", "proxy": proxy, "repetition": n, "throughput_rps": rps}
         for n, (relay, ours) in enumerate([(100, 50), (10, 5), (40, 20)], 1)
@@ -316,7 +317,7 @@ RUN = ("run", "--scenarios=plain-new", "--seconds=60", "--name", NAME)
     [
         ((*RUN, "--proxies=relay"), "bin/load plain-new", signal.SIGINT),
         ((*RUN, "--proxies=relay"), "bin/load plain-new", signal.SIGTERM),
-        # While it starts nobody but its starter knows of it: it stayed.
+        # While it starts, only its starter knows of it: it stayed.
         ((*RUN, "--proxies=cutthrough"), "cutthrough serve --listen", signal.SIGINT),
         (("short", "--seconds=60"), "wrk -t1", signal.SIGTERM),
     ],
@@ -345,7 +346,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 
 def test_children_end_when_the_harness_is_killed() -> None:
-    """SIGKILL runs no handler: the kernel ends what the harness has started."""
+    """SIGKILL runs no handler: the kernel ends the harness's children."""
     program = (
         "from bench.children import spawn; import sys, time\n"
         "print(spawn(['sleep', '600']).pid, flush=True)\n"
@@ -398,7 +399,7 @@ def test_loopback_is_the_site_unless_another_is_asked_for() -> None:
 def test_every_command_of_the_docs_is_one_that_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One said `python -m bench.micro`, another `python -m bench micro`."""
+    """One was `python -m bench.micro`, another `python -m bench micro`."""
     pages = [*TREE.glob("*.md"), *(TREE / "docs").glob("*.md")]
     text = " ".join(" ".join(page.read_text().split()) for page in pages)
     verbs = set(re.findall(r"python -m bench ([a-z-]*[a-z])", text))

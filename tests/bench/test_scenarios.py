@@ -84,8 +84,8 @@ def count_ended(port: int) -> int:
 
 @pytest.mark.parametrize("name", [*KEEPING, FULL])
 def test_who_keeps_the_clients_connections_keeps_the_origins(name: str) -> None:
-    """Apache made one for each request, and nobody said so. 100 clients; Go's transport
-    may dial once more for each, whose request then takes one that came free."""
+    """Apache made one for each request, and no report showed it. 100 clients; Go's
+    transport may dial once more for each, and the request then takes a free one."""
     with Origin() as origin:
         row = run("plain-keepalive", name, origin, 0.5)
         if row["requests"] < 300:

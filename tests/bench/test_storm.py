@@ -1,4 +1,4 @@
-"""The storm: what explains a failure and what does not; a short one is survived."""
+"""The storm: failures with and without an explanation; a short one is survived."""
 
 import shutil
 import subprocess
@@ -78,6 +78,6 @@ def test_a_short_storm_is_survived() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     values = dict(pair.split("=", 1) for pair in done.stdout.split()[1:])
     assert int(values["kills"]) >= 3 and values["upgrades"] == "2"
-    # Before the first upgrade; where cores are busy it lasts, and the others wait
+    # Before the first upgrade; if cores are busy it lasts, and the others wait
     assert int(values["reloads"]) >= 2
     assert int(values["killed_connections"]) >= int(values["failed"])

@@ -1,4 +1,4 @@
-"""The bench of TLS: who is compared with whom, and a short run."""
+"""The bench of TLS: which proxies are compared, and a short run."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Leaves and roots: what OpenSSL and a client over loopback say of them (R55)."""
+"""Leaves and roots: OpenSSL and a client over loopback check them (R55)."""
 
 import datetime
 import socket
@@ -48,7 +48,7 @@ def leaf(*names: str, of: Authority = AUTHORITY, **more) -> x509.Certificate:
 
 def verify(folder: Path, certificate: x509.Certificate, of: Authority, *arguments: str,
            ) -> str:
-    """What `openssl verify` reports; "": it is valid."""
+    """The report of `openssl verify`; "": it is valid."""
     for name, one in (("root", of.certificate), ("leaf", certificate)):
         (folder / name).write_bytes(one.public_bytes(Encoding.PEM))
     done = subprocess.run(

@@ -22,7 +22,7 @@ DER, OTHER_DER = (ssl.PEM_cert_to_DER_cert(one.certificate.read_text())
 
 @pytest.fixture
 def seek(tmp_path):
-    """Looks at a host whose files are in `tmp_path`; returns the stores of a kind."""
+    """Looks at a host with its files in `tmp_path`; returns the stores of a kind."""
     def seek(kind: str, **environ: str) -> list[Store]:
         environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"],
                    **environ}
@@ -165,7 +165,7 @@ def test_each_variable_has_a_line(seek):
     assert (lines["PIP_CERT"].verdict, lines["PIP_CERT"].remedy) == ("no", "eval …")
     assert (lines["CURL_CA_BUNDLE"].verdict, lines["CURL_CA_BUNDLE"].said) == (
         "?", "No such file or directory")
-    # What is not set is fine where the system's bundle is used
+    # A variable may be unset if the system's bundle is used
     assert lines["GIT_SSL_CAINFO"].verdict == "-"
     assert lines["GIT_SSL_CAINFO"].remedy == ""
     assert lines["NODE_EXTRA_CA_CERTS"].remedy == "eval …"

@@ -1,4 +1,4 @@
-"""`cutthrough ca` as it is typed: what it writes, for whom, and what it refuses."""
+"""`cutthrough ca` as it is typed: its files, their owners, and its refusals."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def run(capsysbinary):
-    """Runs a command line; returns its status, and what it printed and why."""
+    """Runs a command line; returns its status, its output and its errors."""
     def typed(*words: object) -> tuple[int, str, str]:
         status = main(["ca", *map(str, words)])
         told = capsysbinary.readouterr()
@@ -203,7 +203,7 @@ def test_pem_and_der_and_p12_are_one_certificate(run, made):
     listed = subprocess.run(
         ["openssl", "pkcs12", "-in", "p12", "-nokeys", "-passin", "pass:changeit"],
         capture_output=True, text=True, check=True).stdout
-    # Java trusts only what has this attribute (Oracle's trustedKeyUsage)
+    # Java trusts an entry only if it has this attribute (Oracle's trustedKeyUsage)
     assert "2.16.840.1.113894.746875.1.1" in listed
     assert [der] == parse_certificates(listed.encode())
 

@@ -241,7 +241,7 @@ def test_a_clock_that_nobody_keeps_matters_where_something_goes_by_it(policy, ve
     assert dns_and_clock.judge_clock(case, True, 500).verdict == "ok"
 
 
-# Where lines go
+# The log's target
 
 def test_a_log_that_goes_to_a_socket_is_all_right_where_somebody_listens(tmp_path):
     path = tmp_path / "log"

@@ -12,7 +12,7 @@ HASH = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
 
 @pytest.fixture
 def private(tmp_path):
-    """A folder whose owner alone may write into it."""
+    """A folder; its owner alone may write into it."""
     folder = tmp_path / "etc"
     folder.mkdir(mode=0o755)
     return folder

@@ -1,4 +1,4 @@
-"""`cutthrough doctor`: what is wrong is told with what to do, and nothing else is."""
+"""`cutthrough doctor`: faults are reported with their remedy, and nothing else is."""
 
 import errno
 import json
@@ -284,7 +284,7 @@ def test_an_option_that_is_not_in_force_is_told():
 
 @pytest.fixture
 def private(tmp_path):
-    """A folder whose owner alone may write into it."""
+    """A folder; its owner alone may write into it."""
     folder = tmp_path / "etc"
     folder.mkdir(mode=0o755)
     return folder
@@ -403,7 +403,7 @@ def test_no_secret_is_told(names):
 
 
 def test_a_host_with_a_short_queue_is_seen_for_what_it_is(names):
-    """The kernel's own word, in a network namespace where it is 16."""
+    """The kernel's own word, in a network namespace with a queue of 16."""
     script = ("ip link set lo up; echo 16 >/proc/sys/net/core/somaxconn; exec \"$@\"")
     done = doctor("--json", CUTTHROUGH_USER="me", CUTTHROUGH_PASSWORD="x",
                   prefix=("unshare", "-n", "sh", "-ec", script, "sh"))

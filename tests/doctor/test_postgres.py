@@ -1,4 +1,4 @@
-"""`cutthrough doctor`: the database of captures is asked; its password is not shown."""
+"""`cutthrough doctor`: queries the database of captures; never shows its password."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What the doctor says of listeners for load balancers (R40, R50)."""
+"""`cutthrough doctor` about listeners for load balancers (R40, R50)."""
 
 import pytest
 

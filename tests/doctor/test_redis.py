@@ -1,4 +1,4 @@
-"""`cutthrough doctor`: a fleet's Redis is asked, and its password told to nobody."""
+"""`cutthrough doctor`: a fleet's Redis is queried, and its password never shown."""
 
 import shutil
 
@@ -33,7 +33,7 @@ def test_without_a_fleet_nobody_is_asked():
 def test_a_redis_that_answers_is_all_right(redis):
     for url in (redis.url, redis.tls_url, redis.path_url):
         (found,) = findings(url)
-        # On a busy machine even this one may be slow, and then that is told
+        # On a busy machine even this one may be slow, and then that is reported
         assert found.name == "fleet" and found.verdict in ("ok", "note"), found
         assert found.seen.startswith("Redis answers in ")
         assert ("certificate is good" in found.seen) == (url == redis.tls_url)

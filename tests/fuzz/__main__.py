@@ -1,11 +1,12 @@
 """python -m tests.fuzz [--seconds N] [--keep] [TARGET…]: fuzzes each target in turn.
 
-The extensions are built by clang into build/fuzz, where nothing else looks: each edge
-of the C counts for libFuzzer, undefined behaviour traps, and assertions are on. Python
-runs libFuzzer (atheris): so a target is a function, and may use the twin and sockets.
+The extensions are built by clang into build/fuzz, and nothing else looks there: each
+edge of the C counts for libFuzzer, undefined behaviour traps, and assertions are on.
+Python runs libFuzzer (atheris): so a target is a function, and may use the twin and
+sockets.
 
-What is found lies in build/fuzz/findings. `--keep` adds what reached new edges to the
-committed corpus, after libFuzzer has reduced it.
+Findings lie in build/fuzz/findings. `--keep` adds the inputs that reached new edges to
+the committed corpus, after libFuzzer has reduced them.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from tests.support.network import enter_alone
 
 TREE = Path(__file__).resolve().parents[2]
 WORK = TREE / "build" / "fuzz"
-# The longest input: what is longer says nothing new, and takes long to read twice.
+# The longest input: longer ones show nothing new, and take long to read twice.
 MOST_BYTES = {"request": 2048, "response": 2048, "chunks": 512, "target": 300,
               "proxy_header": 600, "parents": 1200, "socks": 600,
               "hello": 800, "path": 400, "records": 600, "messages": 600,

@@ -1,7 +1,7 @@
 """One target under libFuzzer: python -m tests.fuzz.child TARGET BUILD NAME FLAG…
 
 BUILD is the directory of the `fuzz` build; NAME and the flags are for libFuzzer, which
-starts NAME again where it needs a second process. The modules of that build count their
+starts NAME again when it needs a second process. The modules of that build count their
 edges by functions that they do not define: atheris' copy of libFuzzer does, and must
 be loaded before them, with its symbols for all to see.
 """

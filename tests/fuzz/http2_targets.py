@@ -47,7 +47,7 @@ def fuzz_response(data: bytes) -> None:
 
 
 def play(pieces: list[bytes]) -> tuple[str, list[bytes]]:
-    """What a carrier hears in the end, and what its streams read."""
+    """The end that a carrier hears, and the bytes that its streams read."""
     ours, theirs = pair()
     heard = "all"
     texts: dict[object, bytes] = {}
@@ -94,13 +94,13 @@ def fuzz_frames(data: bytes) -> None:
         return
     assert (heard == "all") == (again == "all"), (heard, again)
     if heard == "all":
-        # Between the pieces somebody may see a stream that is reset in the second
+        # Between the pieces a reader may see a stream that is reset in the second
         heads = {text.partition(b"\r\n\r\n")[0] for text in texts}
         assert heads <= {text.partition(b"\r\n\r\n")[0] for text in others}
 
 
 def ask(pieces: list[bytes]) -> tuple[str, list[bytes]]:
-    """What a carrier hears from an origin in the end, and what its two requests get."""
+    """The end that a carrier hears from an origin, and the answers of two requests."""
     ours, theirs = pair()
     heard = "all"
     with ours, theirs:

@@ -5,12 +5,12 @@ The input is the script. Every 0xff begins a step: its letter, then the step's b
     c  the client sends        o  the origin sends (on its newest connection)
     f  the client's FIN        F  the origin's FIN
     r  the client resets       R  the origin resets
-    n  another client comes    p  another one, where a PROXY header is required
+    n  another client comes    p  another one, at the port with PROXY headers
                                anything else: only time passes
 
 `{h}` is the origin's authority, `{t}` the one that CONNECT may go to, `{a}` the line
-with the right credentials. After each step the loop turns until the proxy has had its
-say; at the end every peer resets, and then nothing of the proxy may be left.
+with the right credentials. After each step the loop turns until the proxy has
+answered; at the end every peer resets, and then nothing of the proxy may be left.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ ELSEWHERE = re.compile(
 
 
 class Peer:
-    """One end of a connection: what it said, what it heard."""
+    """One end of a connection: the bytes that it sent and got."""
 
     proxied = False
 
     def __init__(self, sock: socket.socket, proxied: bool = False) -> None:
-        """`proxied`: what it sends begins with a PROXY header, or is refused."""
+        """`proxied`: its bytes begin with a PROXY header, or are refused."""
         sock.setblocking(False)
         self.sock = sock
         self.proxied = proxied
@@ -221,7 +221,7 @@ def check_origin(origin: Peer) -> None:
         check_forwarded(head)
         assert not rest.startswith(b"\r\n")
         if head.values(b"upgrade") and b" 101" in origin.sent:
-            return                          # what follows is no HTTP
+            return                          # the next bytes are no HTTP
         rest = rest[head.length:]
         length = body_length(rest, twin.read_request_framing(head))
         if length is None:
@@ -242,7 +242,8 @@ def body_length(rest: bytes, framing: twin.Framing | str) -> int | None:
 
 
 def methods_of(said: bytes) -> list[bytes]:
-    """Of the requests whose heads a client sent whole, as far as they can be read."""
+    """Of the requests that a client sent with a whole head, as far as they can be
+    read."""
     methods = []
     while isinstance(head := twin.read_request(said), twin.Head):
         methods.append(head.first[0])
@@ -260,8 +261,8 @@ def methods_of(said: bytes) -> list[bytes]:
 
 
 def check_client(client: Peer) -> None:
-    """It has heard whole, well-formed responses, one for each request and one more for
-    what was no request; the last may have been cut short."""
+    """It has heard whole, well-formed responses, one for each request and one more if
+    other bytes came; the last may have been cut short."""
     sent = client.sent
     if client.proxied:
         header = read_proxy_header(sent)

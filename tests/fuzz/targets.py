@@ -1,8 +1,8 @@
 """Fuzz targets: bytes in, AssertionError out when something is wrong.
 
-Each holds what the C says against tests/wire/twin.py, with the input ending at a page
-that cannot be read and cut in two at a place that the input itself determines. What is
-accepted must also survive what happens to it next.
+Each compares the C with tests/wire/twin.py. The input ends at a page that cannot be
+read, and is cut in two at a place that the input itself determines. An accepted input
+must also survive the steps that come next.
 """
 
 import json
@@ -57,7 +57,7 @@ MOST_REREAD = twin.MOST_FIELDS - 3
 
 
 def parse(read: Parser, data: bytes) -> dict | str | None:
-    """What it says of data, at the end of memory, in one piece and in two."""
+    """Its answer to data, at the end of memory, in one piece and in two."""
     place = guarded().place
     answer = read(place(data), 0)
     cut = zlib.crc32(data) % (len(data) + 1)
@@ -102,7 +102,7 @@ HOP_BY_HOP = (
 
 
 def check_forwarded(head: twin.Head) -> None:
-    """R14, R15, R16: what no origin may be sent, and what it must be."""
+    """R14, R15, R16: the head that goes to an origin, and fields that never may."""
     assert not head.values(*HOP_BY_HOP), head.fields
     assert len(head.values(b"host")) == 1
     assert head.values(b"via"), head.fields
@@ -135,7 +135,7 @@ def fuzz_response(data: bytes) -> None:
 
 
 def fuzz_chunks(data: bytes) -> None:
-    """A chunked body: whole, byte by byte, decoded, and what goes on scanned again."""
+    """A chunked body: whole, byte by byte, decoded, and its frame scanned again."""
     same_chunks(data)
     body = twin.read_chunks(data)
     if isinstance(body, twin.Chunked):
@@ -163,14 +163,14 @@ def fuzz_target(data: bytes) -> None:
 
 
 def fuzz_proxy_header(data: bytes) -> None:
-    """A header of the PROXY protocol: one client, nobody, or a refusal."""
+    """A header of the PROXY protocol: one client, none, or a refusal."""
     theirs = twin_proxy.read_proxy_header(data)
     ours = parse(read_proxy_header, data)
     if not isinstance(theirs, twin_proxy.Named):
         assert ours == theirs, (ours, theirs)
         return
     assert ours == theirs._asdict(), (ours, theirs)
-    # It is whole at its last byte, not before, and what follows changes nothing
+    # It is whole at its last byte, not before, and later bytes change nothing
     assert read_proxy_header(guarded().place(data[:theirs.length - 1])) is None
     assert read_proxy_header(guarded().place(data[:theirs.length])) == ours
 
@@ -196,7 +196,7 @@ SOCKS = {
 
 
 def fuzz_socks(data: bytes) -> None:
-    """A message of SOCKS: what its twin reads, at its last byte and not before."""
+    """A message of SOCKS: read like its twin, at its last byte and not before."""
     if data[:1] == b"d":
         assert read_datagram_header(guarded().place(data[1:])) == (
             twin_socks.read_datagram_header(data[1:]))
@@ -244,7 +244,7 @@ def fuzz_path(data: bytes) -> None:
 
 
 def fuzz_records(data: bytes) -> None:
-    """Records of TLS: what is sealed, spoiled or made up, in the order of the input."""
+    """Records of TLS, sealed, spoiled or made up, in the order of the input."""
     from tests.doors.tls import Side  # without libssl there is none
     from tests.net.twin_records import Half, Twin
 

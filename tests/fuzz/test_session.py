@@ -1,4 +1,4 @@
-"""What fuzzing found in sessions, each as the script that showed it; the referees."""
+"""Findings of fuzzing in sessions, each as the script that showed it; the referees."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How long a guesser waits, and what is known of the network it comes from (R24)."""
+"""How long a guesser waits, and the history of its network (R24)."""
 
 import pytest
 
@@ -41,8 +41,8 @@ def test_the_back_off_doubles_to_a_minute():
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_name_waits_at_one_address_and_no_other_name_or_address_does(
         backoff, exists):
-    """Whoever was wrong closed the whole address, to everybody behind it. A name that
-    nobody has waits like any other (R22)."""
+    """A wrong password closed the whole address, to all users behind it. A name
+    without an account waits like any other (R22)."""
     fail(backoff, 4, exists=exists)
     assert backoff.wait(HERE, b"ann", exists, 100.0) == 0
     fail(backoff, 1, exists=exists)
@@ -95,7 +95,7 @@ def test_the_same_wrong_credentials_are_one_guess(backoff):
 
 @pytest.mark.parametrize("client", [b"\x7f\0\0\1", b"\x7f\1\2\3", bytes(8)])
 def test_this_host_is_exempt(backoff, client):
-    """A person who mistyped five times on loopback was locked out for a minute."""
+    """Five mistyped passwords on loopback locked their user out for a minute."""
     assert is_exempt(client)
     fail(backoff, 100, client)
     assert backoff.wait(client, b"ann", True, 100.0) == 0
@@ -115,8 +115,8 @@ def test_it_can_be_set_and_switched_off(known):
 
 
 def tries_of(longest, seconds, pauses):
-    """What one address has at one name, where it pauses until it is forgotten after so
-    many tries, 0 for never, and else tries as soon as it may."""
+    """The tries of one address at one name. After every `pauses` tries, 0 for never,
+    the address pauses until it is forgotten; else it tries as soon as it may."""
     known = Known()
     backoff, now, tries = Backoff(known, longest), 1.0, 0
     while now < 1.0 + seconds:
@@ -134,8 +134,8 @@ def tries_of(longest, seconds, pauses):
 @pytest.mark.parametrize(("longest", "hour", "day"), [
     (60.0, 69, 1449), (600.0, 19, 195), (1.0, 3604, 86404)])
 def test_guessing_stays_hopeless(longest, hour, day):
-    """The figures of docs/users.md: what one address has at one name, however it waits;
-    a thousand addresses have a thousand times as many."""
+    """The figures of docs/users.md: the tries of one address at one name, however it
+    waits; a thousand addresses have a thousand times as many."""
     assert tries_of(longest, 3600, 0) == hour
     pauses = (0, 5, 8, 10, 11, 12, 15, 20)
     assert max(tries_of(longest, 86400, n) for n in pauses) == day

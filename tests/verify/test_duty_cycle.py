@@ -1,4 +1,4 @@
-"""A computation that takes breaths lets others have its core, and stays what it is."""
+"""A computation that takes breaths lets others have its core, and does not change."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def breathing() -> Iterator[None]:
 
 @pytest.fixture
 def crowd() -> Iterator[None]:
-    """Somebody else who wants that core all the time."""
+    """Another process that wants that core all the time."""
     core = min(os.sched_getaffinity(0))
     process = subprocess.Popen([sys.executable, "-c", "import os\n"
                                 f"os.sched_setaffinity(0, {{{core}}})\nwhile 1: pass"])
@@ -64,7 +64,7 @@ def test_a_core_that_somebody_wants_is_given_up_after_each_breath(crowd, breathi
     spent = time.process_time()
     breaths, rests = compute(1)
     assert rests >= 0.9 * breaths > 0
-    # A quarter, and what the last hash goes on for; without rests it were a half
+    # A quarter, and the rest of the last hash; without rests it were a half
     assert time.process_time() - spent < 0.4
 
 

@@ -1,4 +1,4 @@
-"""Who is right beside those who are wrong, and a start with nobody verified (R23, R24).
+"""Right passwords beside wrong ones, and a start without verified users (R23, R24).
 
 Time is the test's own (`tests.support.clock`); a hash takes 0.2 s of it.
 """
@@ -18,7 +18,7 @@ from tests.support.clock import Clock
 
 HOME, AWAY, LOCAL = b"\xcb\0\x71\5", b"\xc6\x33\x64\7", b"\x7f\0\0\1"
 HASH_S = 0.2
-# A form that is accepted; what is right is for `HashPool` to say
+# A form that is accepted; `HashPool` decides if a password is right
 FORM = "$2b$12$" + "a" * 53
 
 
@@ -63,7 +63,7 @@ def name_in(answer):
 
 
 class Worker:
-    """A verifier, and what it answered: (name or label, Retry-After, seconds)."""
+    """A verifier, and its answers: (name or label, Retry-After, seconds)."""
 
     def __init__(self, clock, users, memory=None, pid=0, most=2048, ttl=300.0, **more):
         self.clock, self.ttl = clock, ttl
@@ -77,8 +77,8 @@ class Worker:
         self.verifier.configure(**usual | more)
 
     def ask(self, value, client=HOME):
-        """Asks as a request does: first what is remembered; returns where the answer
-        will stand."""
+        """Asks as a request does: the remembered credentials first. Returns the list
+        that gets the answer."""
         said = []
         account = self.users.recall(value)
         if account is not None:
@@ -109,13 +109,13 @@ def answers(said):
     return [one[0][0] if one else "nothing" for one in said]
 
 
-# Row by row: somebody else's wrong ones
+# Row by row: another client's wrong ones
 
 @pytest.mark.parametrize("name", ["eve", "ann", "nobody"])
 def test_who_was_right_passes_beside_one_who_is_always_wrong(clock, name):
     """50 wrong tries a second from the same address: of 50 right logins none passed
-    once the verified credentials had reached auth_cache_ttl. Here also where the wrong
-    ones are for the same name, and where nobody has the name."""
+    once the verified credentials had reached auth_cache_ttl. Here also if the wrong
+    ones are for the same name, and if no user has the name."""
     worker = Worker(clock, table("ann", "eve"), ttl=2.0)
     assert worker.try_once(right("ann")) == ("ann", 0, 0.2)
     said, others = [], []
@@ -137,7 +137,7 @@ def test_who_was_right_passes_beside_one_who_is_always_wrong(clock, name):
 
 
 def test_a_new_login_passes_beside_wrong_ones_of_other_names(clock):
-    """The address was closed to everybody, a new login too."""
+    """The address was closed to all users, a new login too."""
     worker = Worker(clock, table("ann", "eve", *(f"new{n}" for n in range(50))))
     said = []
     for n in range(50 * 25):
@@ -150,8 +150,8 @@ def test_a_new_login_passes_beside_wrong_ones_of_other_names(clock):
 
 
 def test_a_wrong_try_is_refused_late_and_then_told_when_to_come_back(clock):
-    """After five wrong ones everything was 429, after which no browser asks again,
-    with `Retry-After: 60` where the wait was a second."""
+    """After five wrong ones everything was 429, and no browser tries again after that;
+    `Retry-After` was 60 although the wait was a second."""
     worker = Worker(clock, table("ann"))
     told = [worker.try_once(basic("ann", f"wrong{n}")) for n in range(9)]
     assert told[:5] == [("auth_failed", 0, 0.2)] * 5
@@ -224,7 +224,7 @@ def test_without_a_back_off_nobody_waits(clock):
         assert worker.try_once(basic("ann", f"w{n}")) == ("auth_failed", 0, 0.2)
 
 
-# What a guesser learns
+# A guesser learns nothing about names
 
 @pytest.mark.parametrize("before", [0, 25])
 def test_a_name_that_nobody_has_is_answered_like_one_that_somebody_has(clock, before):

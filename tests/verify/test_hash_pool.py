@@ -23,7 +23,7 @@ SECRET = b"a-secret-that-nobody-is-told"
 
 
 class Asker:
-    """Asks, and notes what was answered."""
+    """Asks for hashes, and notes the answers."""
 
     def __init__(self, hashers):
         self.hashers = hashers
@@ -50,7 +50,7 @@ class Asker:
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Ended, if not reaped: that is whoever made it who does it."""
+    """Ended, if not reaped: its parent reaps it."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -61,7 +61,7 @@ def children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if not is_gone(child)]
 
 
-others: set[psutil.Process] = set()     # what other tests of this process have running
+others: set[psutil.Process] = set()     # children of other tests in this process
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -25,7 +25,7 @@ RIGHT, WRONG = basic(b"ann:one"), basic(b"ann:two")
 
 @pytest.fixture(scope="module")
 def user():
-    # Cost 8: 13 ms, so that what is asked for meanwhile finds it under way
+    # Cost 8: 13 ms, so that the next request finds it under way
     return User(name="ann", hash=bcrypt.hashpw(b"one", bcrypt.gensalt(8)).decode())
 
 
@@ -35,7 +35,7 @@ def users(user):
 
 
 class Asker:
-    """Asks a verifier and notes the answers, each by what it was asked for."""
+    """Sends requests to a verifier and notes the answers."""
 
     def __init__(self, verifier, users):
         self.verifier, self.users = verifier, users
@@ -131,8 +131,9 @@ async def test_a_right_password_of_the_configuration_forgives():
 
 
 async def test_a_right_password_forgives_no_guesses_at_another_name():
-    """Who has an account of his own guessed without an end: four wrong ones for
-    somebody else, his own, in a spelling that nobody remembers yet, four more."""
+    """A user with an account guessed without an end: four wrong passwords for another
+    user, then the right one of the account, in a spelling that is not remembered yet,
+    then four more."""
     asker = Asker(make_verifier(4), Authenticator({b"me": b"one", b"you": b"two"}))
     for n in range(12):
         asker.ask(basic(b"you:%d" % n))
@@ -189,14 +190,14 @@ async def test_nobody_is_called_after_the_end(users):
     asker.verifier.close()
     for thread in asker.verifier._pool._threads:
         thread.join(10)
-    await asyncio.sleep(0)              # what the thread had still said to the loop
+    await asyncio.sleep(0)              # the last calls from the thread to the loop
     assert (asker.answers, len(asker.verifier)) == ([], 0)
     asker.ask(RIGHT)
     assert asker.answers == ["overloaded"]
 
 
 class Hand:
-    """Computes nothing; answers when and what the test says."""
+    """Computes nothing; the test decides when it answers, and the answer."""
 
     most = 1
 
