@@ -89,7 +89,7 @@ def too_long(signum: int, frame: object) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def once_for_the_process() -> None:
-    """What is opened or raised once.
+    """Opens or raises shared resources once.
 
     libuv opens a pipe for signals with its first loop, and keeps it. A thousand tunnels
     have two thousand ends in this process alone.
@@ -111,8 +111,8 @@ def nothing_is_left() -> Iterator[None]:
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not open_fds() - before, "a clean table of descriptors", 2)
     if open_fds() - before:
-        gc.collect()  # what only a cycle still holds is not a leak
-        with contextlib.suppress(AssertionError):   # nor what a busy machine has late
+        gc.collect()  # a descriptor that only a cycle still holds is no leak
+        with contextlib.suppress(AssertionError):   # nor a late one on a busy machine
             wait_until(lambda: not open_fds() - before, "a clean table", 10)
     left = open_fds() - before
     signal.alarm(0)

@@ -1,4 +1,4 @@
-"""The instruments measure what they say: the relay loses nothing, the load generator
+"""The instruments measure correctly: the relay loses nothing, the load generator
 believes nothing. Both against each other on a real nginx, and against origins that lie.
 """
 
@@ -33,7 +33,7 @@ Conversation = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def serving(conversation: Conversation) -> Iterator[int]:
-    """A port where every connection is led by `conversation`, in a thread each."""
+    """A port; `conversation` leads each connection to it, in a thread each."""
     threads: list[threading.Thread] = []
 
     def lead(peer: socket.socket) -> None:
@@ -164,7 +164,7 @@ def origin() -> Iterator[Origin]:
 
 
 def load(port: int, mode: str, *options: str) -> tuple[int, dict[str, str]]:
-    """Run the load generator; return its exit status and what it printed."""
+    """Run the load generator; return its exit status and its output."""
     command = [build_tool("load"), mode, "--port", str(port), *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL

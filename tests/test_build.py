@@ -1,4 +1,4 @@
-"""The build: modes, what fails it, what a wheel holds, what bootstrap leaves alone.
+"""The build: modes, failures, the files of a wheel, files that bootstrap leaves alone.
 
 Each build is of a small tree of its own with this project's setup.py and
 pyproject.toml, so that it takes seconds and touches nothing here.

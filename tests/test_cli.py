@@ -1,4 +1,4 @@
-"""The command line from outside: what it prints, where, and how it exits."""
+"""The command line from outside: its output, on which stream, and how it exits."""
 
 import contextlib
 import os
@@ -87,7 +87,7 @@ def test_what_a_verb_does_not_take_is_not_suggested(words, reason):
     (("serve", "--head-timeout", "90"), "1h: 90s is in seconds, 90ms in millisec"),
 ])
 def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
-    """It was told that something is wrong, and not what to type instead."""
+    """The error named the fault, and not the words to type instead."""
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert remedy in done.stderr
@@ -207,7 +207,7 @@ def test_a_file_that_nests_without_end_is_one_line(tmp_path):
 
 
 def test_check_may_leave_secrets_unread(tmp_path):
-    """systemd shows credentials to what starts alone, and not to ExecReload."""
+    """systemd shows credentials to ExecStart alone, and not to ExecReload."""
     file = tmp_path / "cutthrough.toml"
     text = ('user = "ann"\npassword_file = "/nonexistent"\nadmin = "0.0.0.0:9090"\n'
             'admin_token_file = "/nonexistent"\n')
@@ -268,7 +268,7 @@ def test_config_tells_what_comes_of_it_here(tmp_path):
     ("fifo", "No such device or address"),
 ])
 def test_a_log_that_cannot_be_written_is_refused(tmp_path, verb, target, reason):
-    """`check` called valid what `serve` refused."""
+    """`check` accepted a log that `serve` refused."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").touch()
     path = f"{tmp_path}/{target}"
@@ -278,12 +278,12 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path, verb, target, reason)
 
 
 def test_check_refuses_a_log_where_no_file_can_be_made():
-    """/proc takes no file from anybody, root included."""
+    """/proc takes no file from any user, root included."""
     done = run("check", "--access-log", "/proc/none/log")
     assert done.returncode == 2 and "access_log: No such file" in done.stderr
 
 
-# Mode bits do not bind root, for whom the test above stands
+# Mode bits do not bind root; the test above stands for root
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_check_refuses_a_directory_that_is_not_ours_to_write(tmp_path):
     tmp_path.chmod(0o500)
@@ -360,7 +360,7 @@ def test_importing_proxy_serves_until_it_is_told_to_stop(tmp_path):
 
 
 @pytest.mark.parametrize(("command", "status"), [
-    (("-c", "import proxy"), {502, 200, 404}),      # what there is on port 80
+    (("-c", "import proxy"), {502, 200, 404}),      # depends on port 80
     (("-m", "cutthrough", "serve"), {400}),
 ])
 def test_only_the_demonstration_has_an_origin_by_default(tmp_path, command, status):
@@ -411,7 +411,7 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
 
 
 def test_a_list_whose_file_is_not_there_is_named(tmp_path):
-    """Only the file was, and not where it is asked for."""
+    """Only the file was, and not the line that needs it."""
     path = tmp_path / "policy.toml"
     path.write_text('[lists]\nx = { file = "x.txt" }\n'
                     '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')

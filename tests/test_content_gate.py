@@ -1,4 +1,4 @@
-"""Whatever reads content is listed with its bound; what is new fails (R63, R65, R66).
+"""All code that reads content is listed with its bound; new code fails (R63, R65, R66).
 
 Listed are regular expressions inside functions, parsers of documents, charsets that are
 no constant, functions that call themselves, and texts that grow in a loop, in the
@@ -113,7 +113,7 @@ KNOWN = {
 
 
 class Reader(ast.NodeVisitor):
-    """What a file does with content."""
+    """A file's uses of content."""
 
     def __init__(self):
         self.found = set()
@@ -198,7 +198,7 @@ def test_all_that_reads_content_is_known_with_its_bound():
              if (uses := read(path.read_text()))}
     assert {name: sorted(uses - KNOWN.get(name, {}).keys())
             for name, uses in found.items() if uses - KNOWN.get(name, {}).keys()} == {}
-    # No line stays for what has gone
+    # No line stays for code that has gone
     assert {name: sorted(uses.keys() - found.get(name, set()))
             for name, uses in KNOWN.items()
             if uses.keys() - found.get(name, set())} == {}
@@ -269,7 +269,7 @@ def hostile(pattern, seed):
     pieces = pieces_of(pattern)
     some = pieces if len(pieces) < 7 else rng.sample(pieces, 7)
     yield from (("", one) for one in pieces)
-    yield from itertools.product(some, some)  # a head, and what follows for ever
+    yield from itertools.product(some, some)  # a head, and a piece repeated for ever
     for _ in range(20):
         yield "", "".join(rng.choices(pieces, k=rng.randint(2, 4)))
 

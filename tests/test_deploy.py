@@ -1,4 +1,4 @@
-"""deploy/: what stands there is valid, fits together, and names what exists."""
+"""deploy/: its files are valid, fit together, and name only things that exist."""
 
 import asyncio
 import configparser
@@ -63,7 +63,7 @@ def test_the_image_is_of_this_version() -> None:
 
 
 def test_what_is_not_released_has_a_version_of_its_own() -> None:
-    """`cutthrough version` said 0.1.0 of what was 170 lines of changes later."""
+    """`cutthrough version` printed 0.1.0 although 170 lines of changes had followed."""
     headings = re.findall(r"^## (\S+)", (TREE / "CHANGELOG.md").read_text(), re.M)
     if headings[0] == "Unreleased":
         assert ".dev" in cutthrough.__version__
@@ -80,7 +80,7 @@ def test_an_unknown_key_is_no_manifest() -> None:
 
 
 def test_the_service_monitor_is_what_its_schema_says() -> None:
-    """The models leave out what they do not know, so both ways have to agree."""
+    """The models leave out unknown keys, so both ways have to agree."""
     manifest = of_kind("ServiceMonitor")
     read = operator.ServiceMonitor.model_validate(manifest)
     assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == manifest
@@ -232,7 +232,7 @@ def test_the_image_check_knows_every_instruction() -> None:
 
 @pytest.fixture(params=["host:port", "unix"])
 async def admin(request, tmp_path):
-    """An admin listener of one answer: (where it listens, a list with its status)."""
+    """An admin listener of one answer: (its address, a list with its status)."""
     status = [200]
 
     async def health(_: web.Request) -> web.Response:
@@ -273,7 +273,7 @@ async def test_the_healthcheck_fails_where_nobody_answers(where: str) -> None:
 
 # -- the dashboard and the alerts
 
-# What Prometheus adds to everything it scrapes
+# Labels that Prometheus adds to every target
 OF_TARGETS = {"instance", "job"}
 RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
@@ -303,7 +303,7 @@ def expressions() -> Iterator[str]:
         yield rule["expr"]
     for panel in PANELS:
         for target in panel["targets"]:
-            # What Grafana puts in before Prometheus sees it
+            # Grafana replaces the variable before Prometheus sees it
             yield target["expr"].replace("$__rate_interval", "5m")
     for metric in of_kind("HorizontalPodAutoscaler")["spec"]["metrics"]:
         if metric["type"] == "Pods":

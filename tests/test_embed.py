@@ -1,4 +1,4 @@
-"""What an embedded proxy takes, and what it refuses: serve() in the caller's loop."""
+"""Arguments that an embedded proxy takes or refuses: serve() in the caller's loop."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ async def ask(proxy, authority: str) -> bytes:
 
 @pytest.mark.parametrize("as_text", [True, False])
 async def test_the_policy_is_a_file_as_the_option_is(tmp_path, as_text):
-    """The keyword took a Policy only, and what it got it did not look at."""
+    """The keyword took a Policy only, and did not check its value."""
     path = tmp_path / "policy.toml"
     path.write_text(DENY)
     async with cutthrough.serve(user="u", password="p",

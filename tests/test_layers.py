@@ -17,7 +17,7 @@ PACKAGE = TREE / "cutthrough"
 
 # The packages that serve connections
 DATA = {"config", "outcome", "wire", "net", "http2", "policy", "session"}
-# What each package may import beside itself.
+# The packages that each package may import beside itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "outcome": set(),
@@ -77,7 +77,7 @@ def sources() -> list[Path]:
 
 
 def tree_files() -> list[Path]:
-    """Every file that belongs to the project: git's list, or what is not built."""
+    """Every file that belongs to the project: git's list, or all that are not built."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "-co", "--exclude-standard", "-z"],
@@ -117,7 +117,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def package_of(module: str) -> str | None:
-    """The package of a dotted name; None for what is not ours or is the top itself."""
+    """The package of a dotted name; None if it is not ours or is the top itself."""
     parts = module.split(".")
     if parts[0] == "proxy":
         return "proxy"

@@ -1,4 +1,4 @@
-"""requirements/*.txt: what is installed is pinned, by hash, and all of it."""
+"""requirements/*.txt: every installed package is pinned, by hash."""
 
 import re
 import subprocess
@@ -40,7 +40,7 @@ def environment(python: str) -> dict[str, str]:
 
 
 def pins(name: str, python: str) -> dict[str, Version]:
-    """What pip would install of this lock for this Python."""
+    """The packages that pip would install of this lock for this Python."""
     found: dict[str, Version] = {}
     for line in re.findall(r"^[a-z].*?(?= \\$)", LOCKS[name], re.M):
         spec, _, marker = line.partition(" ; ")

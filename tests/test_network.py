@@ -1,4 +1,4 @@
-"""No test sends a packet off the machine: the guard of conftest.py sees who tries."""
+"""No test sends a packet off the machine: the guard of conftest.py sees each try."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the pages name exists, and their examples can be used as they are."""
+"""The names in the pages exist, and their examples can be used as they are."""
 
 import re
 import shlex
@@ -101,7 +101,7 @@ def test_the_map_names_what_its_files_have():
             assert re.search(rf"(def|class|struct) .*\b{last}\b", code), (name, files)
 
 
-# What can be run
+# Examples that can be run
 
 BLOCK = re.compile(r"^( *)```toml\n(.*?)^ *```$", re.M | re.S)
 COMMANDS = (

@@ -1,4 +1,4 @@
-"""tuning/: check reads only, apply prints first, revert puts back what was there."""
+"""tuning/: check reads only, apply prints first, revert puts the old values back."""
 
 import os
 import re

@@ -64,7 +64,7 @@ def test_a_stub_says_what_its_compiled_module_has(tmp_path):
              if path.stem != "__init__"]
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in stubs]
     allowed = tmp_path / "allowed"
-    allowed.write_text(                      # what Cython makes, and a name of a type
+    allowed.write_text(                      # made by Cython, and a name of a type
         r".*\.(__reduce_cython__|__setstate_cython__|__test__)" "\n"
         r"cutthrough\.wire\.\w+\.Source" "\n")
     done = subprocess.run(

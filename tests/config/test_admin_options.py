@@ -1,4 +1,4 @@
-"""Where the admin listener may stand: said wrong, it is refused at once."""
+"""The address of the admin listener: a wrong one is refused at once."""
 
 import contextlib
 import re

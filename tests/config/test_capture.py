@@ -1,4 +1,4 @@
-"""The options of capture, and what a rule with `capture` needs."""
+"""The options of capture, and the options that a rule with `capture` needs."""
 
 import os
 
@@ -29,7 +29,7 @@ def check(tmp_path, capsys):
 
 
 def test_they_stand_behind_all_others():
-    """Their structs are bases, whose fields would come first."""
+    """Their structs are bases; fields of bases would come first."""
     names = list(OPTIONS)
     assert names[0] == "listen" and names[-1] == "recording_hooks"
 

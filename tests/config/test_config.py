@@ -115,7 +115,7 @@ def test_a_config_cannot_be_changed():
 
 # The sources
 
-# option, its text, what it means
+# option, its text, its value
 ROWS = [
     ("head_timeout", "200ms", 0.2),
     ("idle_timeout", "1.5h", 5400.0),
@@ -199,7 +199,7 @@ def test_options_of_a_caller_may_be_values():
     assert from_options(config, max_fields=9).head_timeout == 0.25
 
 
-# What is refused
+# Refusals
 
 REFUSED = [
     ("head_timeout", "10", "not a duration"),
@@ -364,7 +364,7 @@ def test_user_and_password_come_together(flags, key):
     assert "secret" not in str(caught.value)
 
 
-# What follows from the listeners
+# Defaults that follow from the listeners
 
 @pytest.mark.parametrize(("listen", "options", "floor", "ports"), [
     ("127.0.0.1:0,[::1]:0", {}, False, None),
@@ -385,7 +385,7 @@ def test_via_is_made_at_each_start_and_kept_once_made():
     assert from_options(one, max_fields=5).via == one.via
 
 
-# What is shown
+# Texts of a configuration
 
 def test_a_secret_is_in_no_text_made_of_a_config(tmp_path):
     secrets = {name: OPTIONS[name].stand_in + "s3cret" for name in SECRETS}

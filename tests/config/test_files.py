@@ -1,4 +1,4 @@
-"""What is read from the disk never blocks: pipes have a bound, devices are refused."""
+"""Reads from the disk never block: pipes have a bound, devices are refused."""
 
 import os
 import subprocess

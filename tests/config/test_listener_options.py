@@ -75,7 +75,7 @@ def test_load_balancers_of_a_listener_s_own():
 
 
 def test_a_load_balancer_on_a_path_needs_no_network():
-    """R40, R50: who may write the file may name clients."""
+    """R40, R50: a process that may write the file may name clients."""
     row = {"address": PATH, "proxy_protocol": True}
     config = from_options(**ME, listeners=[row])
     assert not config.loopback, "its clients may be anywhere"

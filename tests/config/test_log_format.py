@@ -1,4 +1,4 @@
-"""Formats of the access log: what is read, and what is refused with which words."""
+"""Formats of the access log: valid ones, and refusals with their words."""
 
 import re
 

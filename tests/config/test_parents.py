@@ -1,4 +1,4 @@
-"""`[parents.NAME]`, `[groups.NAME]` and `route`: what they take, and every mistake."""
+"""`[parents.NAME]`, `[groups.NAME]` and `route`: their keys, and every mistake."""
 
 import pytest
 
@@ -217,7 +217,7 @@ def test_a_route_in_a_rule_must_exist_and_allow(tmp_path, capsys):
 
 
 def test_check_names_the_rules_that_a_parent_undoes(tmp_path, capsys):
-    """R43: where the parent resolves, no address is known here."""
+    """R43: if the parent resolves, no address is known here."""
     file, policy = tmp_path / "cutthrough.toml", tmp_path / "policy.toml"
     policy.write_text("""
 [[rules]]

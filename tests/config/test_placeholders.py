@@ -1,4 +1,4 @@
-"""What an example has in a secret's place lets nobody in from outside."""
+"""The placeholder of a secret in an example lets no client in from outside."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which listeners are for load balancers, and who may call there (R40, R50)."""
+"""Which listeners are for load balancers, and which peers may call them (R40, R50)."""
 
 import re
 

@@ -58,7 +58,7 @@ def check(tmp_path, capsys):
      'has no effect without body = "form"'),
     (f'{ROUTE}query = "ignore"\nignored_query = ["a"]', 8,
      'has no effect with query = "ignore"'),
-    # What is refused already
+    # Mistakes that are refused already
     ('recording_redact_json = ["$[0]"]', 5, "is not a path"),
     ('recording_redact_fields = ["a b"]', 5, "recording_redact_fields"),
     ('recording_hooks = "nowhere_at_all:Hooks"', 5, "recording_hooks"),

@@ -44,7 +44,7 @@ SHOPS = Table(Shop, "Shops.", named=True, swapped=True)
 
 
 class FromPython:
-    """What `settings` does for tables that a program gives."""
+    """The part of `settings` for tables that a program gives."""
 
     text_of = staticmethod(text_of_value)
 

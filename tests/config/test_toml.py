@@ -72,7 +72,7 @@ def test_a_place_is_the_line_and_what_is_meant_of_it():
     assert marked(found.value("inline", "c", 0, "d")) == '"}"'
     assert found.value("list", 3).line == 8
     assert found.value("rules", 1, "inner", 1, "z").line == TEXT.count("\n") + 1
-    # what is not there is to stand in its table
+    # a missing key is to stand in its table
     assert marked(found.value("rules", 0, "action")) == "[[rules]]"
     assert places("a = 1").key("b") is None
 

@@ -1,4 +1,4 @@
-"""What a secret of a request looks like in its answer, and how it is searched for."""
+"""The forms of a request's secret in its answer, and the search for them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -22,7 +22,7 @@ PATHS = st.lists(st.sampled_from([
 
 
 def replace(value: Any, path: tuple[str, ...]) -> None:
-    """The twin: in place, and only outside of what stands in already."""
+    """The twin: in place, and only outside of values that stand in already."""
     items = list(value.items()) if isinstance(value, dict) else list(
         enumerate(value)) if isinstance(value, list) else []
     if path[0] == "..":
@@ -56,7 +56,7 @@ def test_the_values_are_those_of_a_parser(
 
 @given(DOCUMENTS, st.data())
 def test_a_cut_document_is_an_error_or_whole(document: Any, data: Any) -> None:
-    """What is behind a cut may have been a secret."""
+    """The text behind a cut may have been a secret."""
     text = spread([document], ascii_only=True, indent=None)
     n = data.draw(st.integers(0, len(text) - 1))
     if text[:n].strip():

@@ -103,7 +103,7 @@ def test_no_path_takes_long(path, document):
 @given(PATHS, DOCUMENTS, st.integers(1, 300))
 @settings(deadline=None)
 def test_a_path_of_any_form_ends_within_the_steps_of_its_document(path, one, count):
-    """R67: its time is bounded whatever is nested in what."""
+    """R67: its time is bounded, however the document is nested."""
     document = {"a": [one] * count, "b": {"a": [[one, [one]]] * count}}
     begun = time.thread_time()
     try:

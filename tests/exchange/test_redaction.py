@@ -1,4 +1,4 @@
-"""What is left out before anything is written (R59)."""
+"""Secrets are left out before anything is written (R59)."""
 
 import pytest
 

@@ -139,7 +139,7 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def encode(text: str, kind: str, charset: str) -> tuple[bytes, str]:
-    """The octets, and the media type with their charset where that is given."""
+    """The octets, and the media type with their charset if that is given."""
     with_charset = f"{kind or 'text/plain'}; charset="
     if charset == "one octet beyond UTF-8":
         return text.encode() + b" \xff", kind
@@ -174,7 +174,7 @@ def test_the_cases_are_many() -> None:
 
 def captured(kind: str, redactor: Redactor, echoes: Echoes | None = None
              ) -> Iterator[tuple[tuple[str, str, str], bool]]:
-    """Each case of this kind, and whether what is kept of it shows the secret."""
+    """Each case of this kind, and whether the kept text shows the secret."""
     for _, name, charset, coding in (case for case in CASES if case[0] == kind):
         body, full = encode(fill(FORMATS[kind][name]), kind, charset)
         head = (f"HTTP/1.1 200 OK\r\nContent-Type: {full}\r\n"

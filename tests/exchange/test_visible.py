@@ -12,7 +12,7 @@ from cutthrough.capture.copies import as_curl, as_fetch, as_httpx
 from cutthrough.capture.query import Request
 from cutthrough.exchange.visible import is_visible, shell_format, shell_word, visible
 
-# Prints what curl would get: its words, then its standard input
+# Prints the arguments that curl would get, then its standard input
 CURL = r"""curl() { printf '%s\0' "$@"; case "$*" in *@-*) cat;; esac; }
 """
 HOSTILE = st.lists(st.sampled_from([

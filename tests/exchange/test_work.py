@@ -1,4 +1,4 @@
-"""The gate of work on content: what bodies hold, and what runs out of the loop."""
+"""The gate of work on content: memory of bodies, and work outside of the loop."""
 
 import asyncio
 import gc
@@ -284,7 +284,7 @@ def test_large_bytes_go_beside_the_pickle_both_ways(size):
     run(test)
 
 
-# What is costly
+# Costly work
 
 WORST = {
     "lists": lambda n: b"[" + b"[]," * n + b"[]]",

@@ -1,4 +1,4 @@
-"""`ca_certificate`: what is read of the file, and which files are refused."""
+"""`ca_certificate`: the certificates of the file, and which files are refused."""
 
 import hashlib
 import ssl
@@ -72,7 +72,7 @@ def test_the_files_of_interception_are_watched(tmp_path):
 
 
 def test_cryptography_is_not_loaded_for_it():
-    """A program that serves keeps what it has loaded."""
+    """A program that serves keeps every module that it has loaded."""
     code = ("import sys; from cutthrough.cli.main import main;"
             f"main(['check', '--ca-certificate', {str(OURS.certificate)!r}]);"
             "import cutthrough.admin.server; print('cryptography' in sys.modules)")

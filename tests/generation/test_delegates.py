@@ -1,4 +1,4 @@
-"""Authorities below one whose key is in a token: kept, and renewed in time."""
+"""Authorities below one with its key in a token: kept, and renewed in time."""
 
 import asyncio
 import types

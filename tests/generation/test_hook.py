@@ -1,4 +1,4 @@
-"""A decision in Python: asked once for all who wait, and closed when it fails."""
+"""A decision in Python: one call for all waiting requests, and closed if it fails."""
 
 import asyncio
 import sys
@@ -190,7 +190,7 @@ async def test_who_asks_behind_a_dropped_question_asks_anew():
 
 
 async def test_a_function_that_goes_on_has_its_place_until_its_end():
-    """One that takes no cancellation costs what it did before."""
+    """If it takes no cancellation, its cost stays the same."""
     leave = asyncio.Event()
 
     async def decide(request):

@@ -146,7 +146,7 @@ async def running(files: Path) -> Any:
 
 
 def state_of(worker: Worker) -> dict[str, Any]:
-    """What the worker has of a generation, and what the tables of the process have."""
+    """The worker's state of a generation, and the state of the process's tables."""
     context, made = worker.context, worker.parts
     free = tls.put(TlsContext())
     tls.remove(free)
@@ -177,12 +177,12 @@ async def status(worker: Worker) -> int:
 
 
 class Fault(Exception):
-    """Of no kind that anybody expects."""
+    """Of no kind that any code expects."""
 
 
 def calls(worker: Worker, generation: Generation, fails_at: int = 0) -> int:
     """Prepares the generation, and raises Fault at this call of a function. Returns how
-    many were called. Those that note what is to be undone cannot fail."""
+    many were called. Those that note steps to be undone cannot fail."""
     count = 0
 
     def on_event(frame: FrameType, event: str, _argument: object) -> None:

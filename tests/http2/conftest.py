@@ -46,7 +46,7 @@ class Couple:
         return heard
 
     def look(self) -> None:
-        """The client reads what has come."""
+        """The client reads all bytes that have come."""
         while True:
             try:
                 if not self.peer.read():
@@ -110,7 +110,7 @@ class Way:
         return found
 
     def look(self) -> None:
-        """The origin reads what has come."""
+        """The origin reads all bytes that have come."""
         with contextlib.suppress(BlockingIOError):
             while self.origin.read():
                 pass

@@ -143,7 +143,7 @@ def test_a_slow_stream_holds_no_other(couple) -> None:
 
 
 def test_a_short_reply_needs_no_window(couple) -> None:
-    """A refusal of our own must reach a client whose windows are used up."""
+    """A refusal of our own must reach a client even if its windows are used up."""
     both = couple()
     both.peer.credit = False
     _, hog = both.begin(*TUNNEL, ends=False)

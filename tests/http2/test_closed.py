@@ -1,4 +1,4 @@
-"""Frames where RFC 9113 allows none: of closed streams, and priorities of no stream
+"""Frames that RFC 9113 does not allow: of closed streams, and priorities of no stream
 (R89)."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""A request's head as HTTP/1.1, and what is malformed (RFC 9113 section 8; R62)."""
+"""A request's head as HTTP/1.1, and malformed ones (RFC 9113 section 8; R62)."""
 
 import pytest
 from hypothesis import given

@@ -203,7 +203,7 @@ def test_the_clients_reset(couple) -> None:
     both.peer.h2.reset_stream(number)
     assert both.hear() == [stream]
     text = read_all(stream)
-    assert text.endswith(b"\r\n\r\n3\r\nabc\r\n")   # what had come before comes first
+    assert text.endswith(b"\r\n\r\n3\r\nabc\r\n")   # earlier bytes come first
     assert stream.recv() == GONE
     assert stream.send(OKAY) == GONE
     stream.close()
@@ -273,7 +273,8 @@ def test_more_streams_than_allowed_end_the_connection(couple) -> None:
 
 
 def test_streams_that_were_reset_count_while_they_have_a_session(couple) -> None:
-    """As long as their origins take what had come, say: see CVE-2023-44487."""
+    """As long as their origins take the earlier bytes, for example: see
+    CVE-2023-44487."""
     both = couple(streams=2)
     for _ in range(4):
         number, stream = both.begin(*GET)

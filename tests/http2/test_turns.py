@@ -1,4 +1,4 @@
-"""A carrier that takes a part of what its streams say: no stream is forgotten (R88)."""
+"""A carrier that takes a part of its streams' bytes: no stream is forgotten (R88)."""
 
 import select
 import socket
@@ -18,7 +18,7 @@ class Loop:
     first of the batch is handled, and comes only if there is something new."""
 
     def __init__(self, sizes: list[int], room: int = LARGE) -> None:
-        """`room`: of the carrier's kernel, for what the client has not read."""
+        """`room`: of the carrier's kernel, for bytes that the client has not read."""
         self.both = Couple()
         self.both.peer.credit = False       # its windows bound nothing
         self.both.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
@@ -47,7 +47,7 @@ class Loop:
                 self.write(stream)
 
     def batch(self, streams: list[Any]) -> None:
-        """`streams`: those whose origins have sent something."""
+        """`streams`: their origins have sent something."""
         events = dict(self.poll.poll(0)).get(self.both.ours.fileno(), 0)
         readable = bool(events & select.POLLIN)
         writable = bool(events & select.POLLOUT) and not self.both.carrier.can_write

@@ -24,7 +24,7 @@ from tests.support.proxy import ROOT
 HOME = ROOT / "build" / "judges"
 HERE = ROOT / "tests" / "judges"
 NODE = shutil.which("node")
-# They come from npm and PyPI, and are no part of what CI installs
+# They come from npm and PyPI, and CI does not install them
 pytestmark = pytest.mark.skipif(
     not (HOME / "ready").exists(), reason="make har-judges runs it")
 
@@ -47,7 +47,7 @@ FLOWS = [
          response_body_bytes=0, response_content_bytes=0),
 ]
 ARCHIVE = make_archive(FLOWS)
-# Of Firefox's own code: what its importer makes of an archive, and its writer of that
+# Firefox's own code: its importer reads an archive, and its writer writes the result
 INSIDE = """(async () => {
   const {require} = ChromeUtils.importESModule(
     "resource://devtools/shared/loader/Loader.sys.mjs");

@@ -105,7 +105,7 @@ def run(*words, **env):
 
 
 def replayed(path, folder, urls, sent=SENT):
-    """What a client gets that asks when the file is imported. No origin is asked."""
+    """The answers that a client gets after the file's import. No origin is asked."""
     sessions = folder / "sessions"
     sessions.mkdir(mode=0o700)
     added = run(sys.executable, "-m", "cutthrough", "recordings", "import",

@@ -18,7 +18,7 @@ from cutthrough.log.errorlog import MOST_REPEATS, ErrorLog, make_line
 
 
 class Said:
-    """A logger whose error log goes to a pipe."""
+    """A logger; its error log goes to a pipe."""
 
     def __init__(self, form: str) -> None:
         self.read, self.write = self.open()

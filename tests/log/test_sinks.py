@@ -34,7 +34,7 @@ print(sink.error_text)
 
 
 
-# What another one writes, before who wrote the half finds room
+# Another worker writes, before the writer of the half finds room
 TWO = """
 import resource, sys
 from cutthrough.log.sinks import FileSink
@@ -72,8 +72,8 @@ def test_a_line_that_was_half_written_is_written_again(
 
 
 def test_a_half_line_is_not_the_begin_of_another_worker_s(tmp_path: Path) -> None:
-    """Only who had written the half knew of it: with two workers on one file the other
-    one's next line went on where the half ended."""
+    """Only the writer of the half knew of it: with two workers on one file the next
+    line of the other worker went on at the end of the half."""
     path = tmp_path / "log"
     assert run(TWO, str(path)) == ["100", "100 100"]
     assert path.read_text().splitlines() == [LINE, LINE[:49], LINE, LINE]

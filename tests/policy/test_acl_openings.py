@@ -1,4 +1,4 @@
-"""Rules about a tunnel's first bytes: what they match, before and after these come."""
+"""Rules about a tunnel's first bytes: their matches before and after these come."""
 
 from typing import Any
 
@@ -183,7 +183,7 @@ def test_a_long_list_is_searched():
     assert ask(rule, opening=("tls", "", JA4)).outcome == "ja4_denied"
 
 
-# What becomes of TLS
+# Rules for TLS
 
 
 @pytest.mark.parametrize(("tls", "waits"), [

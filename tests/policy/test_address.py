@@ -1,4 +1,4 @@
-"""What kind of place an address is, row by row of the registries (R27)."""
+"""The class of an address, row by row of the registries (R27)."""
 
 import ipaddress
 
@@ -58,7 +58,7 @@ REGISTRY = [
     ("fc00::/7", "unique-local"),
     ("fe80::/10", "link-local"),
 ]
-# Rows that carry an IPv4 address: public where that is, and so not in the list above.
+# Rows that carry an IPv4 address: public if that is, and so not in the list above.
 CARRIERS = ["64:ff9b::/96", "2001::/32", "2002::/16"]
 # Not in the registries, and no destination either.
 MORE = [
@@ -140,7 +140,7 @@ def test_every_row_is_closed_from_its_first_address_to_its_last(text, name):
     network = ipaddress.ip_network(text)
     for address in (network[0], network[-1], network[network.num_addresses // 2]):
         assert not is_public_address(str(address))
-        # Where 2001::/23 begins, Teredo's row is the narrower one.
+        # At the start of 2001::/23, Teredo's row is the narrower one.
         if address not in ipaddress.ip_network("2001::/32"):
             assert class_of(str(address)) == class_expected(address)
             assert class_of(address.packed) == class_expected(address)

@@ -1,4 +1,4 @@
-"""Who is it? (R21, R22, R23, R37)"""
+"""Authentication (R21, R22, R23, R37)"""
 
 import time
 from base64 import b64encode

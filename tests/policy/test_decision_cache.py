@@ -1,4 +1,4 @@
-"""What a hook decided: exact in what it may say, kept for as long as it said."""
+"""A hook's decisions: of exact form, and kept for their time to live."""
 
 import math
 

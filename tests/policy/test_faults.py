@@ -1,4 +1,4 @@
-"""Faults of a policy: what is read, and what is drawn."""
+"""Faults of a policy: how they are read, and how they are drawn."""
 
 import itertools
 

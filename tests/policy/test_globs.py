@@ -1,4 +1,4 @@
-"""Globs for paths: what they match, and how mistakes in them are reported."""
+"""Globs for paths: their matches, and how mistakes in them are reported."""
 
 import re
 

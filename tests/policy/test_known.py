@@ -1,4 +1,4 @@
-"""What all workers know of credentials: one page, bounded, and whole after a crash."""
+"""Credentials known to all workers: one page, bounded, and whole after a crash."""
 
 import os
 import time
@@ -77,7 +77,7 @@ def test_a_password_of_the_configuration_is_remembered_by_its_record_too(memory)
 
 
 def test_how_long_it_is_believed_is_for_the_reader_to_say(memory):
-    """A reload that shortens auth_cache_ttl holds for what was verified before it."""
+    """A reload that shortens auth_cache_ttl holds for credentials verified before."""
     user = user_of()
     first = worker(memory, user)
     first.remember(first.key_of(RIGHT), first.find(b"ann"), time.monotonic() - 100)
@@ -91,7 +91,7 @@ def test_how_long_it_is_believed_is_for_the_reader_to_say(memory):
 
 
 def test_a_user_with_many_right_passwords_pushes_nobody_out(memory):
-    """bcrypt reads 72 bytes: what follows makes a new credential of an old one."""
+    """bcrypt reads 72 bytes: bytes behind them make a new credential of an old one."""
     first = worker(memory, user_of())
     for n in range(1000):
         first.remember(first.key_of(basic(b"ann:%d" % n)), first.find(b"ann"))

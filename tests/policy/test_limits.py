@@ -1,4 +1,4 @@
-"""Who may use how much: one worker, two workers, and one of them killed."""
+"""Limits of users: one worker, two workers, and one of them killed."""
 
 import pytest
 from hypothesis import given, settings
@@ -87,7 +87,7 @@ def test_a_user_s_connections_are_limited():
 
 
 def test_a_connection_is_the_user_s_of_its_last_request():
-    """R23: what one user held is not held any more when another one speaks."""
+    """R23: a user holds a connection no longer when another one speaks on it."""
     each = limiter(connections=1)
     one, other = holders(each, 2)
     assert one.ask(b"u")[0] == "entered"
@@ -183,7 +183,7 @@ def all_at_once(one: Holder, now: float) -> int:
 
 
 def test_no_more_than_a_bucket_passes_at_once_after_a_rest():
-    """What had been given before the rest passed beside what had filled up since."""
+    """Bytes granted before the rest passed beside those that had filled up since."""
     one = Holder(limiter(tunnel_bytes_per_second=800_000))
     one.ask(b"u", True)
     assert one.move(1) == 1

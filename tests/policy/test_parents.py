@@ -77,7 +77,7 @@ def test_a_refusal_closes_it():
     assert door.may_try(one, 1)
 
 
-# What may be the destination's fault (R76)
+# Failures that may be the destination's fault (R76)
 
 
 def test_no_number_of_one_user_s_failures_opens_it_for_others():

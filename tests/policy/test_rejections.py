@@ -1,4 +1,4 @@
-"""Who has rejected our certificate is remembered by network and name (R57)."""
+"""A client's rejection of our certificate is remembered by network and name (R57)."""
 
 import pytest
 

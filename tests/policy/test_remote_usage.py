@@ -1,4 +1,4 @@
-"""What users use elsewhere: taken into the page, and what is told of our own."""
+"""Usage on other hosts is taken into the page, and our own is sent to them."""
 
 import mmap
 import os
@@ -41,7 +41,7 @@ def book(away: RemoteUsage, name: bytes = b"u", connections: int = 0, tunnels: i
     away.book(away.tag(name), connections, tunnels, moved, spent, int(now * 1e6), now_s)
 
 
-# What is told
+# Our own usage, sent
 
 
 def test_only_what_changed_is_told():
@@ -128,7 +128,7 @@ def test_bytes_of_another_day_are_not_told():
     assert told(away, today + DAY)[away.tag(b"u")] == (1, 0, 0, 0)
 
 
-# What is taken in
+# Usage of others, taken in
 
 
 def test_tunnels_held_elsewhere_count():
@@ -225,7 +225,7 @@ def test_a_tag_is_of_sixteen_bytes():
         away.book(b"short", 1, 0, 0, 0, 1, 1)
 
 
-# Two programs and what lies between them
+# Two programs, and messages between them
 
 
 @settings(max_examples=60, deadline=None)
@@ -258,7 +258,7 @@ def test_after_everything_was_told_each_knows_what_the_other_holds(moves):
             pages[side][0].restart()
         elif what == "reap":
             pages[side][0].forget()
-    for _ in range(2):              # who is told of a row only in the second pass
+    for _ in range(2):              # a row may be sent in the second pass only
         exchange(0)
         exchange(1)
     for name in (b"u", b"v", b"w"):

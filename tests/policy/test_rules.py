@@ -1,4 +1,4 @@
-"""Policy files: what they say, and every mistake with its place and reason."""
+"""Policy files: their meaning, and every mistake with its place and reason."""
 
 import re
 from pathlib import Path

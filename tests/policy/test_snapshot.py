@@ -36,7 +36,7 @@ async def test_an_address_of_this_host_is_closed_by_the_floor(monkeypatch):
 
 
 def test_an_address_that_the_host_gets_later_is_closed_in_every_snapshot():
-    """Addresses were read once, when a snapshot was made; what came later was open."""
+    """Addresses were read once, when a snapshot was made; later ones were open."""
     hosts = HostAddresses(["127.0.0.1"])
     old, new = (
         Snapshot({}, address_floor=True, connect_ports=None, host_addresses=hosts,

@@ -1,4 +1,4 @@
-"""A tunnel that was reset, while its bytes are on their way, stays where it is."""
+"""If a tunnel was reset while its bytes are on their way, it stays in its worker."""
 
 import asyncio
 import hashlib

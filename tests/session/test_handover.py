@@ -1,7 +1,7 @@
-"""Tunnels that change their worker: two of them in one loop, and what each does wrong.
+"""Tunnels that change their worker: two of them in one loop, and the faults of each.
 
 Both are in this process, so that each step can be stopped at: a taker that dies with
-packets unread, a giver that dies between two of them. What real processes do is in
+packets unread, a giver that dies between two of them. Tests of real processes are in
 tests/e2e/test_handover.py.
 """
 
@@ -111,8 +111,8 @@ def test_a_half_closed_tunnel_moves(run, side):
 
 @pytest.mark.parametrize("splice", [True, False], ids=["pipe", "block"])
 def test_bytes_that_are_stuck_go_along_in_order(run, splice):
-    """The client reads nothing until the tunnel has moved: what the worker had read off
-    the origin by then is in a pipe, or in a block."""
+    """The client reads nothing until the tunnel has moved: the bytes that the worker
+    had read off the origin by then are in a pipe, or in a block."""
     data = os.urandom(1 << 20) * 24
 
     def pour(conn) -> None:
@@ -140,12 +140,12 @@ def is_stuck(worker: Worker, splice: bool) -> bool:
     leaks = worker.leaks()
     if splice:
         return bool(leaks["pipes"])
-    # What the sink left may be little enough for a small block
+    # The rest that the sink left may be little enough for a small block
     return bool(leaks["copy_blocks"] or leaks["head_blocks"])
 
 
 def packets(sock: socket.socket, n: int) -> list[tuple[Tunnel, list[int]]]:
-    """What a taker reads; the descriptors are the test's."""
+    """The packets that a taker reads; the descriptors are the test's."""
     found = []
     while len(found) < n:
         data, fds, _, _ = socket.recv_fds(sock, 1 << 18, 8)
@@ -273,7 +273,7 @@ def test_another_format_is_not_understood_and_all_stays(run):
 
 
 def test_the_new_generation_judges(run):
-    """What it would cut is cut where it arrives, and nothing else."""
+    """If it would cut a tunnel, the tunnel is cut on arrival, and no other is."""
     async def main(workers: Pair, origin: Origin) -> None:
         (client,) = await workers.open(origin)
         await workers.move()
@@ -296,7 +296,7 @@ def live(workers: Pair) -> tuple[int, ...]:
 
 
 def test_a_later_taker_takes_the_place_of_the_one_before(run):
-    """Two givers in one worker: each packed what the other had sent, and it died."""
+    """Two givers in one worker: each packed the other's tunnels, and these died."""
     n = 3 * WINDOW + 5
 
     async def main(workers: Pair, origin: Origin) -> None:
@@ -320,7 +320,7 @@ def test_a_later_taker_takes_the_place_of_the_one_before(run):
 
 @pytest.mark.parametrize("end", ["dies", "refuses", "takes"])
 def test_nobody_waits_for_a_taker_that_hangs(run, end):
-    """What that one was sent is frozen, and goes where it ends."""
+    """Tunnels sent to that taker are frozen, and go on when it ends."""
     n = 2 * WINDOW
 
     async def main(workers: Pair, origin: Origin) -> None:
@@ -367,7 +367,7 @@ def test_what_is_frozen_is_not_packed_again(run):
 
 
 def test_a_reload_cuts_what_comes_back_after_it(run):
-    """It was in no list when the reload looked for what the new rules cut."""
+    """It was in no list when the reload looked for tunnels that the new rules cut."""
     async def main(workers: Pair, origin: Origin) -> None:
         (client,) = await workers.open(origin)
         (tunnel,) = tunnels(workers.old.context)
@@ -397,8 +397,9 @@ def test_a_cut_leaves_alone_what_is_frozen(run):
 
 @pytest.mark.parametrize("where", ["sent", "packed", "refused"])
 def test_a_giver_that_dies_takes_nothing_of_another_s_along(run, where):
-    """The taker counted anew what it held, and not what was on its way to it: a row
-    that nobody held was somebody else's then, or divided by, while a tunnel used it."""
+    """The taker counted its own tunnels anew, and not those on their way to it. A row
+    without a holder was given to another user then, or was divided by, while a tunnel
+    used it."""
     async def main(workers: Pair, origin: Origin) -> None:
         (client,) = await workers.open(origin)
         (ours, theirs), (dying, other) = pair(), pair()

@@ -1,4 +1,4 @@
-"""A tunnel that cannot be handed over stays where it is, and goes on."""
+"""A tunnel that cannot be handed over stays in its worker, and goes on."""
 
 import pytest
 

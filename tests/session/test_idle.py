@@ -1,4 +1,4 @@
-"""Who closes an idle connection, and when: never with a request of it unread."""
+"""Which side closes an idle connection, and when: never with a request unread."""
 
 import asyncio
 import contextlib

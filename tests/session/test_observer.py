@@ -43,7 +43,7 @@ def observe(journey, script=echo, tap_in="", raises_in="", **options):
 
 
 def phases(recorder, nth=1):
-    """The phases of the nth request and what each reported."""
+    """The phases of the nth request and the report of each."""
     requests = list(dict.fromkeys(request for _, request, _ in recorder.phases))
     return [(phase, detail) for phase, request, detail in recorder.phases
             if request == requests[nth - 1]]

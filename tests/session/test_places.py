@@ -1,4 +1,4 @@
-"""Who goes first: the largest party of a kind, and of it the one that rests longest."""
+"""The order of eviction: the largest party of a kind, and of it the longest at rest."""
 
 import random
 

@@ -64,7 +64,7 @@ JOURNEYS = [
     "PARENT PEEK",
     "PEEK SECURE HEAD RESPONSE",            # intercepted
     "HEAD DIAL SECURE REQUEST", "DIAL PARENT SECURE RESPONSE",
-    "SECURE TUNNEL",                        # what is inside is no HTTP
+    "SECURE TUNNEL",                        # the bytes inside are no HTTP
     "SECURE IDLE",
     "SECURE LINGER",
     "DIAL RESOLVE",

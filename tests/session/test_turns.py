@@ -1,4 +1,4 @@
-"""A turn of the loop is bounded: what a connection has left to do waits its turn."""
+"""A turn of the loop is bounded: the rest of a connection's work waits its turn."""
 
 import asyncio
 import contextlib
@@ -49,21 +49,21 @@ async def turns(proxy):
 
 
 def test_one_connection_does_not_keep_a_turn_to_itself(run):
-    """Who asked to be called again was so within the turn, as often as it asked: who
-    pipelined, or a source and a sink that kept up, held up everybody else."""
+    """A connection was called again within the turn, as often as it asked. A client
+    that pipelined, or a source and a sink that kept up, held up all others."""
 
     async def main():
         async with pipelining() as (proxy, _):
             told = [0] + [n async for n in turns(proxy)]
-            # Some loops take an event and what was left over in one go
+            # Some loops take an event and the rest of the work in one go
             assert max(b - a for a, b in itertools.pairwise(told)) <= 2
 
     run(main)
 
 
 def test_a_request_that_waits_for_its_turn_keeps_its_connection(run):
-    """Only the kernel was asked whether a request waits: what had come behind another
-    was here already, and was closed with whatever was idle."""
+    """Only the kernel was asked whether a request waits. A request behind another one
+    was here already, and was closed with the idle connections."""
 
     async def main():
         async with pipelining() as (proxy, client):

@@ -1,4 +1,4 @@
-"""Reads of captured exchanges: whose turn it is."""
+"""Reads of captured exchanges: the order of turns."""
 
 import asyncio
 import signal

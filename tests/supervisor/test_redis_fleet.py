@@ -42,8 +42,8 @@ def redis(server: Redis) -> Redis:
 class Member:
     """A fleet's member without processes: its page, one worker's view, its exchange.
 
-    The exchange goes by the clock, so the worker's view does as well: a row whose day
-    is over, as it seems, is given away.
+    The exchange goes by the clock, so the worker's view does as well: if the day of a
+    row seems to be over, the row is given away.
     """
 
     def __init__(self, name: str, url: str, users: list[str], **limits: float) -> None:
@@ -198,7 +198,7 @@ async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis)
     key = f"{{cutthrough}}:user:{id_of('u')}"
     assert redis.ask("HKEYS", key) == ["member 1"]
     assert a.away.read()["users"] == 0
-    a.fleet.set_users(["u", "v"])         # who comes back
+    a.fleet.set_users(["u", "v"])         # a user comes back
     held.append(a.holder("u"))
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "as before")
     for holder in held:
@@ -229,7 +229,7 @@ async def test_what_redis_lost_unnoticed_is_told_again(join, redis, monkeypatch)
         holder.close()
 
 
-# Failures, and what is said of them
+# Failures, and their messages
 
 
 @pytest.mark.parametrize(("error", "reason"), [

@@ -143,8 +143,8 @@ def test_ipv4_and_ipv6_wildcards_are_two_listeners():
 
 
 def test_standard_descriptors_that_are_closed_are_nobody_elses(tmp_path):
-    """What the program said was written into whatever had their numbers: a listening
-    socket, the workers' counters. And no worker began."""
+    """The program's output was written into the files that had their numbers: a
+    listening socket, the workers' counters. And no worker began."""
     log = tmp_path / "log"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -326,7 +326,7 @@ def origin():
 
 
 def open_tunnel(proxy, origin):
-    """A client whose tunnel stands, and the origin's end of it."""
+    """A client with an open tunnel, and the origin's end of it."""
     client = Client(proxy.port)
     port = origin.getsockname()[1]
     client.send(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
@@ -372,7 +372,8 @@ def test_a_worker_that_hangs_is_killed_when_the_drain_is_over(tmp_path):
 
 
 def test_a_worker_that_has_ended_as_it_is_to_be_killed_is_seen(tmp_path, origin):
-    """Who killed it reaped it, and the program waited for its end for ever."""
+    """The code that killed it reaped it, and the program waited for its end for
+    ever."""
     with Proxy(tmp_path, "--drain-timeout", "1s") as proxy:
         client, far = open_tunnel(proxy, origin)
         with client, far:

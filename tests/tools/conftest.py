@@ -16,7 +16,7 @@ def policy(request, tmp_path):
 
 @pytest.fixture
 def ask(capsys):
-    """The status and what was printed."""
+    """The status and the output."""
     def run(*argv):
         status = main(argv)
         done = capsys.readouterr()

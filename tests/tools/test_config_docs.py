@@ -1,4 +1,4 @@
-"""docs/config.md is what the definition of the options says."""
+"""docs/config.md agrees with the definition of the options."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/endings.md has every reason: what it means, whose fault it is, what to do."""
+"""docs/endings.md has every reason: its meaning, its cause, its remedy."""
 
 import re
 

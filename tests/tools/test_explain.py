@@ -1,4 +1,4 @@
-"""explain and suggest: what a request would meet, and what would let it pass."""
+"""explain and suggest: the decision about a request, and a policy that lets it pass."""
 
 import json
 import re
@@ -216,7 +216,7 @@ def test_the_hook_is_asked_and_says_so(ask, tmp_path, monkeypatch):
     assert status == 1 and "refused 503  policy_unavailable" in out
 
 
-# What a past log says of another policy.
+# Another policy, by a past log.
 
 @pytest.fixture
 def replay(ask, policy, log):
@@ -294,7 +294,7 @@ def test_json_lines_of_changes(replay):
     assert json.loads(out)["new"] == "deny"
 
 
-# What would let pass what was refused.
+# A policy that lets the refused requests pass.
 
 def test_the_proposal_is_a_policy_that_lets_the_refused_pass(ask, log, tmp_path):
     refused = [
@@ -388,7 +388,7 @@ def test_nothing_refused_proposes_nothing(log):
     assert suggest(LogReader(log(entry()))) == "# Nothing was refused.\n"
 
 
-# What the doctor asks for.
+# Destinations that the doctor tries.
 
 def test_the_doctor_has_200_disguises_of_what_is_not_public():
     made = [one for one in disguises() if one.address]

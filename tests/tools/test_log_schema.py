@@ -1,4 +1,4 @@
-"""docs/accesslog.schema.json is what the tables say, and says what is wrong."""
+"""docs/accesslog.schema.json agrees with the tables, and rejects wrong lines."""
 
 import json
 

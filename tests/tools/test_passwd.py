@@ -129,7 +129,7 @@ def test_a_user_of_both_places_is_an_error(tmp_path):
 
 
 def test_without_a_file_no_library_of_hashes_is_loaded():
-    """The demonstration's start stays what it is."""
+    """The demonstration's start does not change."""
     code = ("import asyncio, sys, cutthrough\n"
             "async def main():\n"
             "    async with cutthrough.serve(): pass\n"

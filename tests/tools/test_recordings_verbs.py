@@ -74,7 +74,7 @@ def test_hashes_match_where_their_key_is(run, folder, tmp_path, capsys):
     assert key.read_bytes().hex() not in (out / "manifest.json").read_text()
 
     def there(name, *flags):
-        """Whether it matches there, and what was said."""
+        """Whether it matches there, and the errors."""
         main(["recordings", "import", "s", str(out), "--directory",
               str(tmp_path / name), *flags])
         said = capsys.readouterr().err

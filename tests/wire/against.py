@@ -50,7 +50,7 @@ def same_reply_body(data: bytes, theirs: twin.Head, method: bytes) -> None:
 def scan(
     pieces: list[bytes], decode: bool, trailers: bool = True, lenient: bool = False
 ) -> tuple[bytes, int] | str | None:
-    """(what goes on, bytes consumed), the refusal's label, or None: not whole."""
+    """(bytes sent on, bytes consumed), the refusal's label, or None: not whole."""
     chunks, out, used = ChunkScanner(decode, trailers, lenient), b"", 0
     for piece in pieces:
         got = chunks.feed(piece)

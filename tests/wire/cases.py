@@ -1,9 +1,9 @@
-"""Reads the literate cases: Markdown in which the examples are the tests.
+"""Reads the literate cases: Markdown with examples that are the tests.
 
 A case is a `##` heading, the sentence that is true, and fenced blocks below it; each
 block is known by its info string. In a block that holds bytes every line ends in CRLF
-unless its last character is a backslash, and \\r \\n \\t \\0 \\xHH \\\\ mean what they
-mean in C. Tables are read too: each row is a case, its cells the columns.
+unless its last character is a backslash, and \\r \\n \\t \\0 \\xHH \\\\ are escapes
+as in C. Tables are read too: each row is a case, its cells the columns.
 """
 
 import re

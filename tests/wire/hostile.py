@@ -1,9 +1,10 @@
-"""Hostile requests: every smuggling form we know of, each with what may become of it.
+"""Hostile requests: every known form of smuggling, each with its permitted outcome.
 
 A table made by rules, since each trick works at many places: the obfuscations of
 Transfer-Encoding and Content-Length from the public corpora, and every control at every
-place of a head. A row says what the origin may see: nothing whole (`seen` is None: the
-proxy refuses), or exactly one message. Nothing behind that message is ever a request.
+place of a head. Each row has the message that the origin may see: nothing whole (`seen`
+is None: the proxy refuses), or exactly one message. Nothing behind that message is ever
+a request.
 
 `{host}` stands for the origin's authority, `{auth}` for a whole Proxy-Authorization
 line or nothing; `fill` puts them in. No length in a row counts either of them.
@@ -27,13 +28,13 @@ class Row(NamedTuple):
     seen: Seen | None
 
 
-# What a smuggler hides behind, or in, the body of the first request.
+# A hidden request, behind or in the body of the first request.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nX: "
 LINE = b"POST http://{host}/x HTTP/1.1\r\n"
 CHUNKED = b"5\r\nhello\r\n0\r\n\r\n"
 # Read by length it is all body; read by chunks it ends early and HIDDEN comes next.
 ENDS_EARLY = b"0\r\n\r\n" + HIDDEN
-# Every octet that is a control, and what else some readers take for white space.
+# Every octet that is a control, and others that some readers take for white space.
 CONTROLS = [*range(9), *range(11, 13), *range(14, 32), 127]
 ODD_SPACES = [*CONTROLS, 0x85, 0xA0]
 
@@ -44,8 +45,8 @@ def fill(request: bytes, host: bytes, auth: bytes = b"") -> bytes:
 
 
 def whole_messages(data: bytes) -> tuple[list[Seen], bytes]:
-    """What an origin that reads by the grammar makes of these bytes: whole messages,
-    and the rest."""
+    """These bytes as an origin reads them by the grammar: whole messages, and the
+    rest."""
     rest, found = data, []
     while isinstance(head := twin.read_request(rest, head_bytes=1 << 16), twin.Head):
         behind = rest[head.length:]
@@ -307,7 +308,7 @@ def request_lines() -> Iterator[Row]:
             b"Content-Length: 5", body=b"hello", line=line + b"\r\n"))
 
 
-# --- where to: target against Host ----------------------------------------------------
+# --- destination: target against Host -------------------------------------------------
 
 
 def targets() -> Iterator[Row]:

@@ -6,9 +6,9 @@
 
 Each client connects to a listener here, which keeps the first flight in
 tests/wire/hellos/NAME.bin, and closes; clients.json has the versions. Needs root: it
-runs in a network with `lo` alone, where example.test is 127.0.0.1. Clients that are not
-installed are left out. values.json has JA4 and JA3 of each file by tshark, which is
-4.2 at least, and its version.
+runs in a network with `lo` alone, and example.test is 127.0.0.1 there. Clients that are
+not installed are left out. values.json has JA4 and JA3 of each file by tshark, 4.2 at
+least, and its version.
 """
 
 import argparse

@@ -13,7 +13,7 @@ Parser = Callable[..., Any]
 
 
 class Guarded:
-    """Memory whose next byte behind it cannot be read: a page of PROT_NONE follows."""
+    """Memory; the next byte behind it cannot be read: a page of PROT_NONE follows."""
 
     def __init__(self) -> None:
         self._map = mmap.mmap(-1, ROOM + PAGE)
@@ -40,11 +40,11 @@ def guarded() -> Guarded:
 
 
 def parse_every_way(parse: Parser, data: bytes, **limits: int) -> Any:
-    """Returns what `parse(source, seen, **limits)` says of data.
+    """Returns the answer of `parse(source, seen, **limits)` to data.
 
-    Checks that it says the same byte by byte, at every split, with bytes behind it and
-    at the end of memory: a refusal stays what it is from the byte that shows it on, and
-    a head is not whole one byte early. None: it is not whole.
+    Checks that the answer is the same byte by byte, at every split, with bytes behind
+    it and at the end of memory: a refusal stays the same from the byte that shows it
+    on, and a head is not whole one byte early. None: it is not whole.
     """
     answer = parse(data, 0, **limits)
     place = guarded().place

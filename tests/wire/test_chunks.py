@@ -175,7 +175,7 @@ def test_a_size_that_only_white_space_follows_is_read_of_a_response(padding) -> 
     ("Digest", False), ("close, x-t", False), ("closed", False), ("clos", False),
     ("Date", False), ("cookie", False)])
 def test_trailers_go_on_unless_connection_names_a_field(connection, passes) -> None:
-    # RFC 9110 section 7.6.1. With the field there goes what announces it.
+    # RFC 9110 section 7.6.1. The `Trailer` line goes with the field.
     for name in ("Connection", "Proxy-Connection"):
         fields = (f"Host: a\r\nTransfer-Encoding: chunked\r\nTrailer: Digest\r\n"
                   f"{name}: {connection}\r\n{name}: close\r\n\r\n")
@@ -193,7 +193,7 @@ def test_a_message_that_is_not_chunked_has_no_trailers() -> None:
 
 
 class Body:
-    """A chunked body made with what it should come to."""
+    """A chunked body made together with its expected result."""
 
     def __init__(self, chunks: list[bytes], extension: bytes, trailers: bytes) -> None:
         def line(n: int, dressed: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The ClientHello: names, versions and lists, and what is none (R53)."""
+"""The ClientHello: names, versions and lists, and bytes that are none (R53)."""
 
 import random
 
@@ -26,7 +26,7 @@ from tests.wire.twin_hello import read_hello as read_twin
 
 BROKEN = "broken"
 NAMED = named(b"example.com")
-# GREASE in all places where a browser has it, an ML-KEM share, ECH
+# GREASE in all places as in a browser, an ML-KEM share, ECH
 RICH = build_hello(
     (0x3A3A, b""), NAMED, (23, b""), (10, listed(words(0x1A1A, 0x11EC, 29, 23))),
     (11, b"\1\0"), offering(b"h2", b"http/1.1"), SIGNATURES,
@@ -167,7 +167,7 @@ def test_more_in_the_last_record_is_refused() -> None:
     assert read(build_records(message + b"\0", 60)) == BROKEN
 
 
-# What breaks the standard
+# Hellos that break the standard
 
 
 @pytest.mark.parametrize("body", [

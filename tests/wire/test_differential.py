@@ -1,8 +1,8 @@
 """The wire room against two parsers that are not ours: llhttp (httptools) and h11.
 
-Where ours accepts a message, whoever else accepts it reads the same one: first line,
-fields, body. Where the two read different messages, ours refuses. A parser may be
-stricter than ours only where a row of STRICTER says why we are not.
+If ours and another parser accept a message, both read the same one: first line, fields,
+body. If the two others read different messages, ours refuses. A parser may be stricter
+than ours only if a row of STRICTER has the reason why we are not.
 """
 
 import re
@@ -30,7 +30,7 @@ HOST = b"origin.example:8080"
 
 
 class Message(NamedTuple):
-    """What a reader took from the wire: the first message, whole."""
+    """The first message that a reader took from the wire, whole."""
 
     first: tuple[bytes, bytes] | int    # method and target, or the status
     fields: tuple[tuple[bytes, bytes], ...]
@@ -42,7 +42,7 @@ Answer = Message | str | None
 
 
 def ours(data: bytes) -> Answer:
-    """As the session asks: head, target, length of the body, what goes on, the body."""
+    """As the session does: head, target, length of the body, the head sent on, body."""
     head = read_request(data)
     if not isinstance(head, dict):
         return head
@@ -85,7 +85,7 @@ def read_body(
 
 
 class Listener:
-    """What llhttp calls back, up to the end of the first message."""
+    """Callbacks of llhttp, up to the end of the first message."""
 
     def __init__(self) -> None:
         self.url = self.body = b""
@@ -195,7 +195,7 @@ def normal(answer: Answer) -> Answer:
 
 
 class Stricter(NamedTuple):
-    """What one parser refuses and we take, and why we do."""
+    """A message that one parser refuses and we take, and why we do."""
 
     parser: str
     says: str                       # in its refusal
@@ -263,7 +263,7 @@ STRICTER = [
 
 
 def agree(data: bytes, mine: Answer, **theirs: Answer) -> None:
-    """Whoever accepts what we accept reads the same; who does not is in the table."""
+    """A parser reads the message that we accept alike; if it refuses, see STRICTER."""
     if not isinstance(mine, Message):
         return
     for parser, answer in theirs.items():
@@ -281,7 +281,7 @@ def agree(data: bytes, mine: Answer, **theirs: Answer) -> None:
 @settings(max_examples=2000, deadline=None)
 def test_a_request_that_we_take_is_the_same_to_others(data: bytes) -> None:
     # R7, R8, R9, R11. If the two read different messages, one is not ours: so this also
-    # says that we refuse whatever they disagree about.
+    # shows that we refuse a message if they disagree about it.
     agree(data, ours(data), llhttp=llhttp(data), h11=peer(data))
 
 
@@ -338,7 +338,7 @@ def test_hostile_requests_do_divide_other_parsers() -> None:
 @given(spoiled(MESSAGES))
 @settings(max_examples=2000, deadline=None)
 def test_what_goes_on_is_one_message_to_everybody(data: bytes) -> None:
-    # R7, R14, R15, R16: what we write leaves no reader a choice, whatever it came from.
+    # R7, R14, R15, R16: our output leaves no reader a choice, whatever it came from.
     mine = ours(data)
     if not isinstance(mine, Message) or mine.first[0] == b"CONNECT":
         return

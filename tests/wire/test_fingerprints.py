@@ -1,4 +1,4 @@
-"""JA4 and JA3: what counts, what is left out, and published values."""
+"""JA4 and JA3: parts that count, parts that are left out, and published values."""
 
 import hashlib
 

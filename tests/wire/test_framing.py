@@ -1,4 +1,4 @@
-"""How long a body is: RFC 9112 section 6.3, and what of it is refused."""
+"""The length of a body: RFC 9112 section 6.3, and lengths that are refused."""
 
 import pytest
 from hypothesis import given
@@ -110,7 +110,7 @@ def test_coding_below_chunked_is_not_supported(codings: list[str]) -> None:
     "Content-Length: x", "Content-Length: 5\r\nContent-Length: 6",
     "Content-Length: 0\r\nTransfer-Encoding: chunked"])
 def test_a_length_that_none_can_mean_ends_the_connection(line, method, field) -> None:
-    # R18: octets may follow that are nobody's response.
+    # R18: octets may follow that belong to no response.
     assert response(field, line=line, method=method) == ("none", 0, False)
 
 
@@ -120,7 +120,7 @@ def test_a_length_that_none_can_mean_ends_the_connection(line, method, field) ->
 @pytest.mark.parametrize("method", [GET, HEAD, POST])
 def test_a_coding_on_204_and_304_means_nothing_but_the_end(line, value, method) -> None:
     # RFC 9112 sections 6.1 and 6.3: such a response ends with its head. Peers pass it.
-    # What the origin sends behind it is nobody's next response (R18).
+    # If the origin sends bytes behind it, they are not the next response (R18).
     fields = [f"Transfer-Encoding: {value}"]
     assert response(*fields, line=line, method=method) == ("none", 0, False)
     fields *= 2
@@ -128,7 +128,7 @@ def test_a_coding_on_204_and_304_means_nothing_but_the_end(line, value, method) 
 
 
 def test_a_response_that_was_read_leniently_is_the_last_of_its_connection() -> None:
-    # R18: a bare LF may have come from somebody whom the origin let write a value.
+    # R18: a bare LF may have come from a user if the origin let the user write a value.
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\n"
     assert read_framing(head, GET) == ("length", 5, True)
     for odd in (b"\r\n" + head, b"\n" + head, head.replace(b"b", b"b\r\n c"),

@@ -1,4 +1,4 @@
-"""Heads: what is read and what is refused, however the bytes arrive."""
+"""Heads: read or refused, however the bytes arrive."""
 
 import re
 
@@ -26,8 +26,8 @@ VALUE = rb"\t\x20-\x7e\x80-\xff"
 FIELDS = rb"((?:[%b]+:[%b]*\r\n)*)\r\n" % (TCHAR, VALUE)
 REQUEST = re.compile(
     rb"(?:\r\n)?([%b]+) ([!-~\x80-\xff]+) HTTP/1\.([01])\r\n" % TCHAR + FIELDS)
-# With what is read leniently: one empty line before, bare LF, obs-fold, controls, white
-# space before a colon.
+# With the forms that are read leniently: one empty line before, bare LF, obs-fold,
+# controls, white space before a colon.
 ODD = rb"\x01-\x09\x0b\x0c\x0e-\xff"
 RESPONSE = re.compile(
     rb"(?:\r?\n)?HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([%b]*))?\r?\n" % ODD
@@ -240,7 +240,7 @@ def test_token_is_not_found_in_part_of_a_member(value: bytes) -> None:
     assert not lists_token(head, CONNECTION, b"close")
 
 
-# Pieces of heads, good and bad, so that many of what is made of them is nearly right.
+# Pieces of heads, good and bad, so that many heads made of them are nearly right.
 PIECES = st.lists(st.sampled_from([
     b"GET", b" ", b"http://a/", b"/", b" HTTP/1.1", b" HTTP/1.0", b"\r\n", b"\r\n",
     b"\r\n", b"Host", b":", b": ", b"a", b"Content-Length: 5", b"X: y", b"\t", b"\r",

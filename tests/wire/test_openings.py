@@ -39,7 +39,7 @@ ORIGINS = {
     b"J\0\0\0\x0a8.0.36\0": "mysql", b"HTTP/1.1 408 Request Timeout\r\n": "http",
     b"\x15\x03\x01\0\2\2\x28": "unknown", b"hello\r\n": "unknown",
     b"221 bye": "unknown"}
-# What an origin might read as a request is HTTP, well formed or not
+# Bytes are HTTP if an origin might read them as a request, well formed or not
 INSIDE = {
     b"GET / HTTP/1.1\r\n": "http", b"GET ": "http", b"\r\n GET /": "http",
     b"REPORT / HTTP/1.1\r\n": "http", b"get / http/1.1\r\n": "http",
@@ -50,7 +50,7 @@ INSIDE = {
     b"POST\r\n": "http", b"P@ST / HTTP/1.1": "http", b"POST: / HTTP/1.1": "http",
     b"PING\r\n": "unknown", b"*1\r\n$4\r\nPING\r\n": "unknown",
     b"a1 LOGIN x y\r\n": "unknown", b"NICK http/\n": "http", b"NICK http\n": "unknown"}
-# What begins with no text is decided by the bytes that have come
+# An opening without text is decided by the bytes that have come
 AT_ONCE = {
     b"AMQP\0\0\x09\1": "unknown", b"\x10\x0c\0\4MQTT": "unknown",
     b"\0\x1d\0\0": "unknown", b"<?xml version='1.0'?>": "xmpp", b"<a>": "unknown",

@@ -23,7 +23,7 @@ from tests.wire.twin_proxy import read_proxy_header as read_twin
 
 REFUSED = "bad_proxy_header"
 V6 = "2001:db8::9"
-# What AWS, HAProxy and others add: ALPN, authority, unique id, TLS with sub-TLVs, a
+# Additions of AWS, HAProxy and others: ALPN, authority, unique id, TLS with sub-TLVs, a
 # network namespace, a VPC endpoint, and padding
 TLVS = (build_tlv(1, b"h2") + build_tlv(2, b"proxy.example") + build_tlv(5, b"x" * 128)
         + build_tlv(0x20, b"\x01" + bytes(4) + build_tlv(0x21, b"TLSv1.3"))

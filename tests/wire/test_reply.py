@@ -1,4 +1,4 @@
-"""Replies of the proxy's own: constants that say what they must."""
+"""Replies of the proxy's own: constants with every required field."""
 
 from email.parser import BytesHeaderParser
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Heads as they go on: what is dropped, what is added, and what never gets out."""
+"""Heads as they go on: fields dropped, fields added, and fields that never get out."""
 
 import pytest
 from hypothesis import given, settings
@@ -77,8 +77,8 @@ def test_pseudonym_has_at_most_64_octets(length: int, good: bool) -> None:
 
 
 def test_growth_is_bounded_by_the_room_promised() -> None:
-    # The most that a rewrite can add: the longest name where no Host was, the longest
-    # port, the longest pseudonym, an upgrade.
+    # The most that a rewrite can add: the longest name if there was no Host, the
+    # longest port, the longest pseudonym, an upgrade.
     name = b".".join([b"x" * 63] * 3 + [b"y" * 61])
     head = b"GET / HTTP/1.1\r\nHost:" + name + b":65535\r\nUpgrade:x\r\n\r\n"
     sent, _ = rewrite_request(head, pseudonym=b"p" * 64, upgrade=True)

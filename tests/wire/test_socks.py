@@ -1,4 +1,4 @@
-"""SOCKS 5, 4 and 4a: what is read, what is refused, what is written (R51)."""
+"""SOCKS 5, 4 and 4a: messages that are read, refused and written (R51)."""
 
 import ipaddress
 import struct

@@ -142,8 +142,9 @@ PARTS = st.lists(
 @settings(max_examples=500)
 @example("0x100.1")
 def test_whatever_is_read_as_an_address_is_the_same_to_inet_aton(text: str) -> None:
-    # The twin is the C library: what it reads, we read alike or refuse; what we take
-    # for a name, it cannot read. Else policy and connect would see two destinations.
+    # The twin is the C library: if it reads an address, we read the same one or refuse;
+    # if we take a text for a name, it cannot read it. Else policy and connect would see
+    # two destinations.
     got = read_authority(f"{text}:1".encode())
     try:
         twin = socket.inet_aton(text)
@@ -243,6 +244,6 @@ def test_a_host_that_is_none_is_refused_beside_a_target_too(host: str) -> None:
     "", ":80", "a:", "a:0", "a:99999", "a..b", ".", "a~b", "a%20b", "0.0.0.0=5000",
     "a;b", "a,b", "*", "[v1.x]", "256.1.1.1", "x" * 300])
 def test_a_host_that_is_the_destination_must_be_one(host: str) -> None:
-    # In origin form nothing else says where to: R16 holds as it does for a target.
+    # In origin form only Host has the destination: R16 holds as it does for a target.
     assert ask("GET / HTTP/1.1", host) == "bad_request"
     assert ask("OPTIONS * HTTP/1.1", host) == "bad_request"

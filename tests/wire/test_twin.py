@@ -34,7 +34,7 @@ LENGTH = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 @example(LENGTH % (2**63 - 1))
 @example(LENGTH % 2**63)
 def test_a_request_is_what_its_twin_reads(data: bytes) -> None:
-    # R9, R10, R16: the head, where it goes and how long its body is.
+    # R9, R10, R16: the head, its destination and the length of its body.
     theirs = twin.read_request(data)
     if same_head(parse_every_way(read_request, data), theirs):
         same_body(data, theirs)
@@ -66,7 +66,7 @@ def test_limits_refuse_what_their_twin_refuses(
 @given(AUTHORITIES, st.sampled_from([0, 80]))
 @settings(max_examples=1000, deadline=None)
 def test_an_authority_is_what_its_twin_reads(text: bytes, port: int) -> None:
-    # R16, R25: and with it policy, DNS and the Host field of what goes on.
+    # R16, R25: and with it policy, DNS and the Host field that is sent on.
     ours, theirs = read_authority(text, port), twin.read_authority(text, port)
     if theirs is None:
         assert ours == "bad_target"

@@ -1,11 +1,11 @@
 """The slow, obvious twin: HTTP/1.1 as RFC 9110 and RFC 9112 write it down.
 
 Written from the grammar, one rule a function, without a look at how the wire room does
-it; tests/wire/test_twin.py and the fuzz targets hold the two against each other. Where
-we are stricter than the RFC the rule stands here in words, so that this file is also
-the list of what we refuse although the RFC would let it pass.
+it; tests/wire/test_twin.py and the fuzz targets hold the two against each other. If we
+are stricter than the RFC, the rule stands here in words, so that this file is also the
+list of messages that we refuse although the RFC would let them pass.
 
-Every reader answers None for "more bytes, please", a refusal's label, or what it read.
+Every reader answers None for "more bytes, please", a refusal's label, or its result.
 """
 
 import re
@@ -24,7 +24,7 @@ VALUE = frozenset(range(256)) - frozenset(range(32)) - {127} | {9}
 # RFC 3986 has fewer; browsers and curl send the rest raw, and other proxies pass it.
 # None of them can end a request line.
 TARGET = frozenset(range(33, 256)) - {127}
-# Of a response: what other proxies pass, and no reader takes for the end of a line.
+# Of a response: octets that other proxies pass, and no reader takes for a line's end.
 VALUE_OF_RESPONSE = frozenset(range(256)) - frozenset(b"\0\r\n")
 
 MOST_FIELDS = 1024
@@ -80,8 +80,8 @@ class Refused(Exception):
 class Text:
     """Bytes read one by one.
 
-    `limits`: what has not ended so many bytes in is refused by that label, the nearer
-    limit first. `last`: the byte at this offset is one too many.
+    `limits`: if the text has not ended so many bytes in, it is refused by that label,
+    the nearer limit first. `last`: the byte at this offset is one too many.
     """
 
     def __init__(self, data: bytes, bad: str) -> None:
@@ -137,7 +137,7 @@ class Text:
 
 
 def answer(rule, *args):
-    """What the rule reads, or why not."""
+    """The rule's result, or the refusal's label."""
     try:
         return rule(*args)
     except More:
@@ -348,7 +348,7 @@ def persists(head: Head) -> bool:
 
 class Chunked(NamedTuple):
     data: bytes
-    frame: bytes                    # what goes on: the same without extensions
+    frame: bytes                    # sent on: the same without extensions
     bare: bytes                     # and without trailers too
     length: int
 
@@ -362,7 +362,7 @@ def passes_trailers(head: Head) -> bool:
 
 
 def read_chunks(data: bytes, lenient: bool = False) -> Chunked | str | None:
-    """`lenient`: of a response, where white space alone may follow a size."""
+    """`lenient`: of a response; white space alone may follow a size there."""
     return answer(chunked_body, Text(data, "bad_framing"), lenient)
 
 

@@ -1,4 +1,4 @@
-"""The twin's paths: RFC 3986 section 3.3, and what servers make of them (R56)."""
+"""The twin's paths: RFC 3986 section 3.3, and the readings of servers (R56)."""
 
 import functools
 import re
@@ -65,7 +65,7 @@ def is_like(pattern: list[bytes], items: list[bytes], star: bytes,
 
 
 def is_match(glob: str, path: bytes) -> bool:
-    """`glob` in canonical spelling, where %2A is an asterisk."""
+    """`glob` in canonical spelling: %2A is an asterisk."""
     return is_like(glob.encode()[1:].split(b"/"), path[1:].split(b"/"), b"**",
                    lambda one, segment: is_like(
                        units(one), units(segment), b"*",

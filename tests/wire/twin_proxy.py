@@ -1,6 +1,6 @@
 """The slow, obvious twin of wire/proxy_header, by sections of proxy-protocol.txt.
 
-Answers None for "more bytes, please", the refusal's label, or what it read.
+Answers None for "more bytes, please", the refusal's label, or its result.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ SIZES = {1: 12, 2: 36, 3: 216}
 
 
 class Named(NamedTuple):
-    """The client; `address` is packed, or b"" where the header names none."""
+    """The client; `address` is packed, or b"" if the header names none."""
 
     length: int
     address: bytes

@@ -1,6 +1,6 @@
 """The slow, obvious twin of wire/socks, by sections of RFC 1928 and RFC 1929.
 
-Each answers None for "more bytes, please", the refusal's label, or what it read.
+Each answers None for "more bytes, please", the refusal's label, or its result.
 """
 
 import socket
