@@ -1,5 +1,5 @@
-"""After every test: no descriptor is left in this process, and nobody was dialled but
-this machine. No test runs for ever.
+"""After every test: no descriptor is left in this process, and only this machine was
+dialled. No test runs for ever.
 
 All tests, and the proxies that they start, live in a network with `lo` alone. A test
 that names other addresses as something to dial is marked `dials_out`: there they have
@@ -89,7 +89,7 @@ def too_long(signum: int, frame: object) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def once_for_the_process() -> None:
-    """Opens or raises shared resources once.
+    """Opens the pipe and raises the limit of descriptors once.
 
     libuv opens a pipe for signals with its first loop, and keeps it. A thousand tunnels
     have two thousand ends in this process alone.

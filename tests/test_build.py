@@ -139,7 +139,7 @@ def test_trace_leaves_the_c_beside_its_source(small: Path) -> None:
 
 @pytest.mark.slow
 def test_a_quiet_build_tells_how_far_it_is(small: Path) -> None:
-    """`make serve` said a hundred lines, and then nothing for most of a minute."""
+    """`make serve` printed a hundred lines, and then nothing for most of a minute."""
     def quiet() -> list[str]:
         done = subprocess.run(
             [sys.executable, "-W", "ignore:Support for", "setup.py", "-q", "build_ext",
@@ -263,7 +263,7 @@ def test_make_alone_lists_every_verb() -> None:
 
 
 def test_bootstrap_needs_no_network_when_nothing_is_missing(tmp_path: Path) -> None:
-    """Run with an apt-get, and a proxy for pip, that nobody could be reached by."""
+    """Run with an apt-get, and a proxy for pip, that reach no server."""
     trap = tmp_path / "apt-get"
     trap.write_text("#!/bin/sh\necho called >&2\nexit 9\n")
     trap.chmod(0o755)

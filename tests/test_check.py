@@ -1,4 +1,4 @@
-"""`check` tells all that is wrong, each with file, line and a caret."""
+"""`check` reports all mistakes, each with file, line and a caret."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def told(capsys) -> list[str]:
 
 
 def test_every_mistake_of_every_file_is_told_with_its_line(tmp_path, capsys):
-    """It told one at a time, and of a key in TOML not the line."""
+    """It reported one at a time, and of a key in TOML not the line."""
     file, users, policy = (tmp_path / name for name in ("c.toml", "users", "p.toml"))
     file.write_text(FIXED.format(users=users, policy=policy))
     users.write_text(USERS)

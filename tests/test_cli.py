@@ -264,7 +264,7 @@ def test_config_tells_what_comes_of_it_here(tmp_path):
     ("none/log", "No such file or directory"),
     (".", "Is a directory"),
     ("file/log", "Not a directory"),
-    # Opening one for writing waits until somebody reads: the start would hang
+    # Opening one for writing waits until a reader opens it: the start would hang
     ("fifo", "No such device or address"),
 ])
 def test_a_log_that_cannot_be_written_is_refused(tmp_path, verb, target, reason):

@@ -220,7 +220,7 @@ def test_what_is_new_is_seen(text, kind):
 # --- regular expressions of modules --------------------------------------------------
 
 def expressions():
-    """Those of modules, and those that a function makes of a constant."""
+    """Expressions of modules, and those that a function makes of a constant."""
     for package in PACKAGES:
         for found in pkgutil.walk_packages([str(ROOT / package)],
                                            f"cutthrough.{package}."):

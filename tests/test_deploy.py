@@ -188,7 +188,7 @@ def test_the_unit_waits_for_the_drain() -> None:
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
 def test_systemd_finds_little_to_say_against_the_unit() -> None:
-    """Exposure is told in tenths of ten: at most 1.5 (docs/deploy.md)."""
+    """Exposure is given in tenths of ten: at most 1.5 (docs/deploy.md)."""
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--threshold=15",
          "--no-pager", DEPLOY / "systemd/cutthrough.service"],
@@ -273,7 +273,7 @@ async def test_the_healthcheck_fails_where_nobody_answers(where: str) -> None:
 
 # -- the dashboard and the alerts
 
-# Labels that Prometheus adds to every target
+# Labels that Prometheus adds to all scraped metrics
 OF_TARGETS = {"instance", "job"}
 RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
@@ -352,7 +352,7 @@ def test_the_rules_are_what_their_schema_says() -> None:
 
 
 def test_lost_captures_raise_an_alert() -> None:
-    """Dropped exchanges were counted, and nobody was told."""
+    """Dropped exchanges were counted, and there was no alert."""
     matched = {(node.name, matcher.name, matcher.value) for rule in ALERTS
                for node in parts(promql.parse(rule["expr"]))
                if isinstance(node, promql.VectorSelector)

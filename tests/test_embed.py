@@ -112,7 +112,7 @@ def test_a_hook_that_is_not_async_is_refused():
 @pytest.mark.parametrize(("option", "value"), [
     ("admin", "127.0.0.1:0"), ("fleet_url", "redis://127.0.0.1/0")])
 def test_what_only_the_program_has_is_refused(option, value):
-    """An admin listener was asked for, and there was none."""
+    """An admin listener was configured, and there was none."""
     with pytest.raises(cutthrough.ConfigError, match=f"^{option}: an embedded proxy "):
         cutthrough.serve(user="u", password="p", **{option: value})
 

@@ -57,7 +57,7 @@ from tests.conftest import *
 
 
 def run(tmp_path, plugin):
-    """The tests that fail, here or when they are torn down; and all that is said."""
+    """The tests that fail, here or when they are torn down; and all output."""
     (tmp_path / "test_it.py").write_text(TESTS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", "pyproject.toml", "-p", plugin,

@@ -76,7 +76,7 @@ def test_the_index_has_every_page():
 
 
 def test_the_map_has_every_module():
-    """Of doctor/ it says that there is one for each kind of check."""
+    """Of doctor/ the page says that there is one for each kind of check."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     text = text.partition("## Packages\n")[2].partition("\n## ")[0]
     words = {*re.findall(r"\w+", text)}
@@ -130,7 +130,7 @@ def examples() -> dict[str, tuple[str, str]]:
 
 
 def read_top(text: str) -> set[str]:
-    """The keys of a file; without `groups` if they are those of parents."""
+    """The keys of a file; without `groups` if they are keys of parents."""
     table = tomllib.loads(text)
     of_parents = any(isinstance(one, dict) for one in table.get("groups", {}).values())
     return table.keys() - ({"groups"} if of_parents else set())

@@ -20,7 +20,7 @@ ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in TEXT.splitlines()
     if line.startswith("| ") and not HEADING.match(line)]
-# Rules that the proxy does not meet yet are told under "Not done".
+# Rules that the proxy does not meet yet stand under "Not done".
 RULES = {f"R{n}" for n in (*range(1, 41), *range(43, 54), 55, 56, 62, 58, 59,
                             *range(63, 95))}
 

@@ -164,9 +164,9 @@ def proxy(tmp_path):
         yield running, Operator(str(path))
 
 
-@pytest.mark.dials_out                      # .invalid: a name server is asked
+@pytest.mark.dials_out                      # .invalid: a name server is queried
 def test_no_label_comes_from_the_wire(proxy):
-    """The same series whatever was asked, but for methods and codes of our tables."""
+    """The same series for any request, but for methods and codes of our tables."""
     running, operator = proxy
     evil = "evil-label"
     before = set(operator.metrics())

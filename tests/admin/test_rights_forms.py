@@ -1,4 +1,4 @@
-"""The right of a request, whatever the form of its target (R91)."""
+"""The right of a request, with any form of its target (R91)."""
 
 import pytest
 

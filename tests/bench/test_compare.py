@@ -64,7 +64,7 @@ def test_each_guardrail_names_its_figure(changed: dict[str, Any], figure: str) -
         {"uss_bytes_per_tunnel_median": 960.0},
         # Too few requests to call it a leak: a pool that fills.
         {"rss_growth_bytes_per_request_median": 600.0, "most_requests": 1000},
-        # A doubled p99 that is still too small to matter.
+        # A doubled p99 that no user feels.
         {"p99_factor_median": 2.5, "latency_p99_median_ms": 1.0},
         # One of its runs was as fast as ever.
         {"unstable": "yes", "ratio": 0.6, "throughput_max_rps": 60_000.0},

@@ -117,7 +117,7 @@ class Ending(io.BytesIO):
 
 
 def test_an_import_that_ends_in_the_middle_is_logged(path):
-    """What came before is there."""
+    """The entries before are there."""
     content = b"".join(dump(state(id=str(n))) for n in range(250))
     with pytest.raises(OSError, match="no more"):
         import_file(Ending(content), path, "a.mitm", "192.0.2.9")

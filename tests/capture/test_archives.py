@@ -40,7 +40,7 @@ def head(line, fields, *more):
 
 @st.composite
 def requests(draw, number=1):
-    """What a rule may have captured, with each number and text drawn by itself."""
+    """Captures that a rule may make, with each number and text drawn by itself."""
     status, method = draw(ANSWERS)
     target = draw(st.text([chr(code) for code in range(0x21, 0x7f) if code != 35],
                           max_size=20))

@@ -1,4 +1,4 @@
-"""A body on the wire, and what is kept of it."""
+"""A body on the wire, and the kept part of it."""
 
 import gzip
 import sys

@@ -1,4 +1,4 @@
-"""A request as a command or a call: what runs it gets the same bytes."""
+"""A request as a command or a call: a run of it sends the same bytes."""
 
 import json
 import re
@@ -83,7 +83,7 @@ def test_fetch_gets_the_same_request():
     ("windows-1252", b"\x80 5"), ("gbk", "中文".encode("gbk")),
     ("utf-8", b"\xef\xbb\xbfab"), ("utf-16", "\ufeff日".encode("utf-16-le"))])
 def test_a_text_in_any_charset_is_sent_as_it_came(charset, octets):
-    """`caf\\xe9` was sent in UTF-8, and its type said ISO-8859-1."""
+    """`caf\\xe9` was sent in UTF-8, and its type was ISO-8859-1."""
     head = LATIN.format(charset)
     body = make_content(octets, head, len(octets), whole=True, cut=False,
                         redactor=Redactor(Options()))

@@ -38,7 +38,7 @@ def path(tmp_path):
 
 
 def entry(**fields):
-    """What every writer of HAR has."""
+    """The fields that every writer of HAR has."""
     return {
         "startedDateTime": "2026-03-01T12:00:00.250+01:00", "time": 15.5,
         "request": request(), "response": response(), "cache": {},
@@ -377,7 +377,7 @@ def test_any_value_in_any_place_is_refused_or_becomes_a_row(draw):
         base.close()
 
 
-# Whatever goes wrong with an entry (R71)
+# Faults of an entry (R71)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, RecursionError, AttributeError])

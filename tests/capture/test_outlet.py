@@ -211,7 +211,7 @@ def test_what_waits_for_a_store_is_bounded_and_the_rest_is_counted(
 
 
 def test_what_still_waits_at_the_end_is_counted_and_said(outlet, file, caplog):
-    """R72: nothing said so."""
+    """R72: no message said so."""
     file.write_bytes(b"of a user" * 999)
     queue, ring = Queue(outlet, lambda: None), Ring()
     for number in range(3):
@@ -239,7 +239,7 @@ def test_a_queue_is_settled_when_all_is_written_as_far_as_it_can_be(outlet, file
 
 def test_a_turn_waits_for_a_store_once_and_not_again_until_all_is_written(
         outlet, file, monkeypatch):
-    """What it waits for is in the ring still, if the process is killed."""
+    """The rows that it waits for are in the ring still, if the process is killed."""
     queue, gate = Queue(outlet, lambda: None), threading.Event()
     gate.set()
     write = outlet.write

@@ -1,4 +1,4 @@
-"""The store that several programs share: bounds, outages, and what no error says."""
+"""The store that several programs share: bounds, outages, errors without secrets."""
 
 import json
 import threading

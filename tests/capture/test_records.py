@@ -247,7 +247,7 @@ def test_an_exchange_that_cannot_be_handled_costs_itself_alone():
     head = HEAD.replace(b"Host", b"Content-Type: application/json\r\nHost")
     poison = [(UP, 0, 2, body), (END, 0, 2, end(body_up=len(body), head=head))]
     rows = made.rows([(END, 0, 1, end()), *poison, (END, 0, 3, end())])
-    # It may be a row without its body, if that could be told apart
+    # It may be a row without its body, if that could be distinguished
     assert {row[0] for row in rows} >= {"0-1", "0-3"}
     assert len(rows) + made.failures.take() == 3 and made._size == 0
 

@@ -174,7 +174,7 @@ def test_records_that_must_not_be_lost_wait_in_memory_and_keep_their_order(memor
 
 
 def test_after_a_kill_the_next_consumer_first_takes_the_same_turn(memory):
-    """A store knows it again, and what it has of it is not there twice."""
+    """A store knows it again, and no part of it is there twice."""
     producer, killed = Ring(memory), Ring(memory)
     for number in range(10):
         put(producer, END, 0, number, bytes(1000))

@@ -22,7 +22,7 @@ def opened(path):
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_log_of_another_file_of_that_name_stays(tmp_path, moved):
-    """SQLite deletes it by its name: what was in it was lost."""
+    """SQLite deletes it by its name: its content was lost."""
     path = tmp_path / "one.db"
     old, place = opened(path)
     old.execute("INSERT INTO t VALUES (1)")

@@ -1,4 +1,4 @@
-"""The reader of typed netstrings: what it takes, what it refuses, and its bounds."""
+"""The reader of typed netstrings: valid ones, refusals, and its bounds."""
 
 import io
 import tracemalloc

@@ -138,7 +138,7 @@ def test_depth_and_work_are_bounded():
     deep = b"\x01"
     for _ in range(MOST_DEPTH + 5):
         deep = field(1, 2, deep)
-    show_message(deep)                       # shown in hex where it is too deep
+    show_message(deep)                       # shown in hex if it is too deep
     begun = time.process_time()
     # Each level is tried as a message first: without a bound 2^n tries
     hostile = b"\xff"

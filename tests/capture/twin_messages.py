@@ -1,5 +1,5 @@
 """Frames of a WebSocket octet by octet, as RFC 6455 section 5.2 draws them: slow, and
-obviously so. `same_messages` compares it with what captures read."""
+obviously so. `same_messages` compares it with the reader of captures."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ class Malformed(Exception):
 
 
 def read_messages(data: bytes) -> tuple[Found, bool]:
-    """The messages, and whether what follows them are no frames."""
+    """The messages, and whether the bytes behind them are no frames."""
     found: Found = []
     begun: list[tuple[str, bytearray, int]] = []
     octets = enumerate(data)
@@ -90,7 +90,7 @@ def content_of(message: dict) -> bytes:
 
 
 def same_messages(data: bytes, size: int) -> None:
-    """What is captured of `data` that came in pieces of `size`."""
+    """Compares the captured messages of `data` that came in pieces of `size`."""
     pieces = [Piece(True, at, data[at:at + size]) for at in range(0, len(data), size)]
     text, state = read_websocket(pieces, HEAD, whole=True, redactor=REDACTOR)
     theirs, is_malformed = read_messages(data)

@@ -11,7 +11,7 @@ PLACEHOLDERS = ["replace this", "Replace-This", "changeme", "CHANGE ME!", "<pass
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)
 def test_a_placeholder_is_no_secret_beyond_loopback(tmp_path, text):
-    """An example that was applied as it is took the word that everybody can read."""
+    """If an example was applied unchanged, its public word was the secret."""
     with pytest.raises(ConfigError, match="password: is a well-known placeholder"):
         from_options(user="me", password=text, listen="0.0.0.0:0")
     assert from_options(user="me", password=text)

@@ -33,7 +33,7 @@ def check(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("text", "line", "said"), [
-    # `check` said that these were valid, and workers died of them in a loop
+    # `check` accepted these, and workers died of them in a loop
     (f'{ROUTE}body = "json"\nbody_paths = ["$.a"]', 8,
      'body_paths: has no effect without body = "jsonpath" or "xpath"'),
     (f'{ROUTE}body = "xpath"', 7,
@@ -49,7 +49,7 @@ def check(tmp_path, capsys):
     (f'{ROUTE}body = "json"\nignored_paths = ["$.["]', 8, "'$.[' is no JSONPath"),
     (f'{ROUTE}body = "jsonpath"\nbody_paths = ["$.["]', 8, "'$.[' is no JSONPath"),
     (f'{ROUTE}refresh_ids = ["x-id", "$.["]', 7, "'$.[' is no JSONPath"),
-    # This one was found when something was to be recorded, and nothing was then
+    # This mistake was found at the first recording only, and nothing was recorded then
     ('recording_redact_body = ["ok", "("]', 5, "is no regular expression"),
     # These had no effect
     (f'{ROUTE}ignored_paths = ["$.a"]', 7, 'has no effect without body = "json" '

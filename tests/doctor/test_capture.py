@@ -77,7 +77,7 @@ def test_a_directory_that_is_not_there_fails(path):
 
 @pytest.mark.parametrize("place", ["flows.db", ""])
 def test_what_this_user_cannot_write_fails(made, monkeypatch, place):
-    """root may write everything, so access() is asked in its place. The folder counts,
+    """root may write everything, so the test replaces access(). The folder counts,
     because SQLite makes files beside the database."""
     locked = str(made.parent / place).rstrip("/")
     monkeypatch.setattr(capture.os, "access", lambda path, mode: path != locked)

@@ -37,7 +37,7 @@ def test_what_a_policy_surely_does_not_mean_is_told(text, said):
 
 
 def test_a_group_of_somebody_who_is_not_there_is_told():
-    """A name that is mistyped there takes nobody in, and says nothing."""
+    """A name that is mistyped there takes no user in, and gives no error."""
     (found,) = findings_of('[groups]\nci = ["me", "nobdy"]\n')
     assert (found.name, found.verdict) == ("group ci", "note")
     assert found.seen == "no user nobdy"

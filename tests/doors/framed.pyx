@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A transport that is not the kernel's: what TLS does to bytes, without its secrets.
+"""A transport that is not the kernel's: it treats bytes as TLS does, without secrets.
 
-Bytes travel in records, `length (2 bytes) payload`, whose payload is inverted; an empty record
+Bytes travel in records, `length (2 bytes) payload`, and the payload is inverted; an empty record
 is the end of the stream, so that a FIN without one is a stream that was cut. As in TLS
 
-- one read of the descriptor may bring many records, or a part of one: what can be read has
-  nothing to do with what the kernel says is readable;
+- one read of the descriptor may bring many records, or a part of one: whether data can be read
+  has nothing to do with the kernel's report that the descriptor is readable;
 - a record that the kernel has not taken whole must be offered again, with the same bytes;
 - nothing can be spliced, nothing peeked, and no tunnel can be handed over.
 
@@ -124,7 +124,7 @@ cdef bint take_record(Framed *f) noexcept nogil:
 
 
 cdef ssize_t write_out(Socket *s, Framed *f) noexcept nogil:
-    """What is begun, then the end if it is due. 0: all taken, or -errno."""
+    """Sends the record that is begun, then the end if it is due. 0: all taken, or -errno."""
     cdef ssize_t r
     while f.record_n or (f.ends and not f.ended):
         if f.record_n == 0:

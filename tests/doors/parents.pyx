@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Doors to what a worker knows about a parent, and to the choice of a group."""
+"""Doors to a worker's knowledge of a parent, and to the choice of a group."""
 
 from libc.stdint cimport int64_t
 from cutthrough.outcome cimport PARENT_CLOSED

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Doors to cutthrough.policy: usage by hand, and what the shared pages hold."""
+"""Doors to cutthrough.policy: usage by hand, and the content of the shared pages."""
 
 import ipaddress
 import time

@@ -15,7 +15,7 @@ HASHES = (32, 48, 32)
 
 cdef class Side:
     """`cipher`: 0 AES-128-GCM, 1 AES-256-GCM, 2 ChaCha20. `ours`, `theirs`: 48 bytes each, the
-    secret or the key and IV of what this side and the other send."""
+    secret or the key and IV for bytes that this side and the other send."""
     cdef Records r
 
     def __init__(self, int cipher, bint is_13, bint connects, bytes ours, bytes theirs):

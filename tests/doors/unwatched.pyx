@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""A door to what opens descriptors, with a poller that takes no more of them."""
+"""A door to code that opens descriptors, with a poller that takes no more of them."""
 
 import errno
 import os
@@ -84,7 +84,7 @@ def accept():
 
 
 def prepare():
-    """The same of a socket whose preparation raises."""
+    """The same of a socket; its preparation raises."""
     cdef Watches poller = Watches()
     cdef Addresses addresses = one_address(4, b"\x7f\0\0\1")
     before = descriptors()

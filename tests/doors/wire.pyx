@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Doors to cutthrough.wire: its parsers and builders, called from Python.
 
-A source is bytes, or (address, length). What is refused is returned as the label of its
-outcome.
+A source is bytes, or (address, length). A refusal is returned as the label of its outcome.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -63,7 +62,7 @@ cdef object read_head(source, size_t seen, dict limits, bint response):
     most.head_bytes = limits.get("head_bytes", 16384)
     most.n_fields = limits.get("n_fields", MAX_FIELDS)
     if response and not isinstance(source, tuple):
-        copy = bytearray(source)            # obs-fold is replaced where it stands
+        copy = bytearray(source)            # obs-fold is replaced in place
         buf = copy
     if response:
         got = parse_response(&head, <char *>buf, n, seen, &most)

@@ -1,4 +1,4 @@
-"""No secret is left, in whatever format, spelling, coding and charset it comes (R79).
+"""No secret is left, in any format, spelling, coding and charset (R79).
 
 Each case goes through the redactor of captures and through that of recordings, and once
 more as an answer that repeats a credential of its request; then the secret is searched

@@ -57,7 +57,7 @@ def pid_of(_given=None):
 
 
 def wait(path):
-    """Until the file is there: the test says when."""
+    """Waits until the file is there: the test makes it."""
     while not os.path.exists(path):
         time.sleep(0.01)
     return path

@@ -1,4 +1,4 @@
-"""What an operator sees of a held message; edits with what stands in (R79)."""
+"""An operator's view of a held message; edits with stand-ins for secrets (R79)."""
 
 import asyncio
 from base64 import b64decode

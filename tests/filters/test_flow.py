@@ -1,4 +1,4 @@
-"""The fields of a flow: what a filter may set, and what would break a message."""
+"""The fields of a flow: values a filter may set, and values that break a message."""
 
 import pytest
 

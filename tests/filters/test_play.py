@@ -1,4 +1,4 @@
-"""Filters driven without a network: what reaches the origin, and the client."""
+"""Filters driven without a network: the messages at the origin, and at the client."""
 
 import asyncio
 import gzip
@@ -198,7 +198,7 @@ UNFIT = {
 
 @pytest.mark.parametrize("name", UNFIT)
 def test_a_body_that_cannot_be_filtered_is_a_fault(name):
-    """R31: a bound, also for what a few bytes inflate to."""
+    """R31: a bound, also if a few bytes inflate to many."""
     looks = Looks()
     most = 1000 if name == "long" else 1 << 20
     assert play(looks, answer=UNFIT[name], max_body=most).outcome == "filter_failed"

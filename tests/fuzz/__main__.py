@@ -119,7 +119,7 @@ def main() -> int:
     if unknown := set(targets) - set(MOST_BYTES):
         parser.error(f"no such target: {', '.join(unknown)}")
     library = build()
-    if why := enter_alone():            # whatever is dialled, no packet leaves
+    if why := enter_alone():            # no packet leaves, at any dial
         print(f"fuzz: in the network of this host: {why}", file=sys.stderr)
     print(f"{'target':10}{'inputs':>12}{'inputs/s':>10}{'edges':>8}{'corpus':>8}")
     failed = False

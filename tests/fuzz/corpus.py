@@ -26,7 +26,7 @@ def read_corpus(target: str) -> list[bytes]:
 
 
 def add_to_corpus(target: str, inputs: list[bytes]) -> int:
-    """Appends those that it has not; returns how many."""
+    """Appends the inputs that it has not; returns how many."""
     new = set(inputs) - set(read_corpus(target))
     with (HERE / f"{target}.txt").open("a", encoding="ascii") as file:
         file.writelines(escape(data) + "\n" for data in sorted(new, key=len))

@@ -34,7 +34,7 @@ MOST_STEPS = 40
 TURNS = 3           # an event leads to a call, that to a write, that to an event
 LONGEST_END = 5.0   # seconds; an end takes a few turns, but the machine may be busy
 
-# A script in which anything else could be dialled is not played: it is not our network.
+# If a script could dial anything else, it is not played: it is not our network.
 ELSEWHERE = re.compile(
     rb"(?i:http://)(?!(\{[ht]\}|localhost:1)[/? ])|CONNECT (?!(\{[ht]\}|localhost:1) )")
 
@@ -120,7 +120,7 @@ class Stage:
         self.tunnel.close()
 
     def play(self, script: bytes) -> None:
-        """Raises AssertionError for whatever must not be."""
+        """Raises AssertionError for every fault."""
         steps = script.split(b"\xff")[:MOST_STEPS]
         self.forget()
         if ELSEWHERE.search(b"".join(step[1:] for step in steps if step[:1] == b"c")):
@@ -195,7 +195,7 @@ class Stage:
         while any(leaks().values()) or self.proxy.worker.idle_pool.idle:
             assert self.loop.time() < deadline, f"left behind: {leaks()}"
             self.turn()
-            for peer in self.peers():       # those that came meanwhile
+            for peer in self.peers():       # peers that came meanwhile
                 peer.reset()
 
     def check(self) -> None:

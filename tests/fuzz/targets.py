@@ -278,7 +278,7 @@ def fuzz_records(data: bytes) -> None:
 
 
 def fuzz_messages(data: bytes) -> None:
-    """A WebSocket's bytes in pieces; or deflated ones, of which bounds must hold."""
+    """A WebSocket's bytes in pieces; or deflated ones: their bounds must hold."""
     first, data = (data[0], data[1:]) if data else (0, b"")
     size = 1 + first // 2
     if first % 2 == 0:

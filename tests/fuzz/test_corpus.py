@@ -1,6 +1,6 @@
 """Every committed input again, and a while of new ones made from them.
 
-Runs on whatever build is in place: under `make asan` the corpus meets the sanitizers.
+Runs on the build in place: under `make asan` the corpus meets the sanitizers.
 Without libFuzzer there is no feedback from the C here; the corpus has its edges.
 CUTTHROUGH_FUZZ_SECONDS is for all targets together.
 """

@@ -14,7 +14,7 @@ DAY, FILES = delegates.DAY_S, ("ca", b"certificate", b"pkcs11:object=a")
 
 
 class Clock:
-    """`asked`: how often the token was; `gone`: it cannot be reached."""
+    """`asked`: how often the token was used; `gone`: it cannot be reached."""
 
     def __init__(self) -> None:
         self.now, self.asked, self.gone = 1e9, 0, False

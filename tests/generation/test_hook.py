@@ -62,7 +62,7 @@ async def takes_too_long(request):
 
 
 async def test_a_question_is_its_own_where_the_client_or_the_method_is_another():
-    """They joined the one under way, and its answer, which said no ttl, was theirs."""
+    """They joined the one under way, and shared its answer without a ttl."""
     async def decide(request):
         await asyncio.sleep(0)
         return Decision((request.client, request.method) == ("127.0.0.1", "CONNECT"))
@@ -125,7 +125,7 @@ def key_of(number: int) -> bytes:
 
 
 async def test_one_user_has_a_share_of_the_questions():
-    """1 056 questions of one user: everybody else was 503 while they lasted."""
+    """1 056 questions of one user: all other users got 503 while they lasted."""
     hook = Hook(takes_too_long, 60)
     heard: list[object] = []
     for number in range(MOST_QUESTIONS):

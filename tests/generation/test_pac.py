@@ -53,7 +53,7 @@ addresses = ["192.168.7.0/24"]
 
 @pytest.mark.parametrize(("host", "way"), [
     ("example.com", PROXY), ("EXAMPLE.com.", PROXY), ("8.8.8.8", PROXY),
-    ("denied.example", PROXY),               # the proxy says why it is refused
+    ("denied.example", PROXY),               # the proxy's reply has the reason
     ("2001:db8::1", PROXY), ("[2001:db8::1]", PROXY), ("local.example", PROXY),
     ("notlocal", DIRECT), ("localhost", DIRECT), ("x.localhost", DIRECT),
     ("printer.local", DIRECT), ("10.0.0.1", DIRECT), ("172.31.255.255", DIRECT),

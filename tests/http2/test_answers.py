@@ -126,7 +126,7 @@ def test_a_slow_stream_holds_no_other(couple) -> None:
     assert two.send(ESTABLISHED, b"quick") == len(ESTABLISHED) + 5
     both.look()
     assert both.peer.answers[fast].body == b"quick"
-    # the other way: nobody reads the first stream's octets
+    # the other way: no side reads the first stream's octets
     sent = both.peer.send(slow, bytes(200_000))
     assert sent == 65535
     both.hear()
@@ -182,7 +182,7 @@ def test_a_carrier_that_takes_nothing_is_not_read(couple) -> None:
 
 
 def test_streams_have_turns(couple) -> None:
-    """Those that found no room go on in their order."""
+    """Streams that found no room go on in their order."""
     both = couple()
     both.peer.credit = False
     streams = [both.begin(*TUNNEL, ends=False)[1] for _ in range(5)]

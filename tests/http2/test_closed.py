@@ -72,7 +72,7 @@ def test_data_behind_a_reset_in_one_segment(couple) -> None:
 
 
 def test_a_stream_that_was_passed_over_cannot_be_begun(couple) -> None:
-    """RFC 9113 section 5.1.1; the others were begun, and this may be their trailers."""
+    """RFC 9113 section 5.1.1; other streams were begun: this may be their trailers."""
     both = couple()
     assert goaway(both, frame(HEADERS, END_HEADERS, 1, block(both)) + frame(
         HEADERS, END_HEADERS, 7, block(both))) is None

@@ -170,7 +170,7 @@ def test_the_twin_agrees(fields, ends) -> None:
 
 @given(BODIES)
 def test_a_head_is_one_head_of_http_11(fields) -> None:
-    """Whatever the fields hold: one request, and nothing behind it."""
+    """With any fields: one request, and nothing behind it."""
     head = head_of(GET + fields, False)
     if isinstance(head, str):
         return

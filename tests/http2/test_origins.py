@@ -205,7 +205,7 @@ def test_requests_beyond_the_origins_bound_wait(way) -> None:
 
 
 def test_requests_that_wait_are_bounded(way) -> None:
-    """Those that were given up count, too: the library keeps them."""
+    """Streams that were given up count, too: the library keeps them."""
     both = way(most=1, streams=3)
     both.ask(GET)
     for _ in range(3):

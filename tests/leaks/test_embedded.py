@@ -1,7 +1,7 @@
 """The embedded proxy holds nothing when everything has ended: its own counters say so.
 
-One worker in the test's own event loop, under uvloop and asyncio. What the black-box
-tests see as descriptors is here seen from inside: sessions, streams, buffers, pipes,
+One worker in the test's own event loop, under uvloop and asyncio. The black-box tests
+count descriptors; here the same is seen from inside: sessions, streams, buffers, pipes,
 timers (R31, R33, R36).
 """
 
@@ -31,7 +31,7 @@ def run(loop_name: str, main: Callable[[], Awaitable[None]]) -> None:
 
 
 async def settled(proxy) -> None:
-    """Waits until every counter is zero; names those that are not at the deadline."""
+    """Waits until every counter is zero; at the deadline names the others."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + 10
     while left := {kind: n for kind, n in proxy.worker.leaks().items() if n}:
@@ -85,7 +85,7 @@ def urgent_in_bulk(client: Client, origin: Origin) -> None:
 
 
 def leave_in_the_middle(client: Client, origin: Origin) -> None:
-    """Both directions are full of bytes that nobody will take."""
+    """Both directions are full of bytes that no peer will take."""
     client.tunnel(origin.authority)
     client.sock.settimeout(0.5)
     with contextlib.suppress(TimeoutError):
@@ -180,7 +180,7 @@ def loop_name(request):
     return request.param
 
 
-# Everything is limited, at more than a journey would meet: what it takes is given back.
+# Everything is limited, at more than a journey would meet: each use is given back.
 LIMITED = Policy(
     limits={
         "default": Limits(

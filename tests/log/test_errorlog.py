@@ -77,7 +77,7 @@ WICKED = 'a "b"\\\n\x1b[31m = ü'
 
 @pytest.mark.parametrize("said", ["text", "logfmt", "json"], indirect=True)
 def test_a_message_is_one_line(said: Said) -> None:
-    """R37: whatever stands in it."""
+    """R37: with any text in it."""
     said.log.warning("met %s", WICKED, extra={"fields": {"host": WICKED, "n": 3}})
     (line,) = said.lines()
     assert line.isprintable()
@@ -118,7 +118,7 @@ def test_a_fault_comes_with_its_traceback(said: Said) -> None:
 
 def test_of_one_message_so_many_are_said_and_then_how_many_more(
         said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its text before the values: those differ in every line of a flood."""
+    """By its text before the values: the values differ in every line of a flood."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for n in range(MOST_REPEATS + 25):

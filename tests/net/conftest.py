@@ -30,7 +30,7 @@ def known() -> Iterator[Callable[["TlsContext"], int]]:
 
 @pytest.fixture(params=["own", "libssl"])
 def behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Who seals the bytes behind the handshake."""
+    """The code that seals the bytes behind the handshake."""
     from cutthrough.net.tls import transport as tls
 
     tls.set_own_records(request.param == "own")

@@ -42,7 +42,7 @@ def test_addresses_are_followed_as_they_come_and_go():
 
 
 class Full:
-    """A socket of reports whose buffer ran over: what it says first is ENOBUFS."""
+    """A socket of reports with a buffer that ran over: it first reports ENOBUFS."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock

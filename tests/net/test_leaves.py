@@ -1,4 +1,4 @@
-"""Leaves: what OpenSSL and a client in memory say of them (R55)."""
+"""Leaves: OpenSSL and a client in memory check them (R55)."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-"""Loopback alone: what `doctor ssrf` tries leaves no packet on the wire."""
+"""Loopback alone: the tries of `doctor ssrf` leave no packet on the wire."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Questions that nobody answers: bounded, shared, dropped; from many ports (R31)."""
+"""Questions without an answer: bounded, shared, dropped; from many ports (R31)."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ async def ask(resolver, host, asker=b"", token=None):
 
 
 def flood(resolver, n, asker, hear=[].append):
-    """Asks for n names that nobody answers; their tokens."""
+    """Asks for n names that no server answers; their tokens."""
     tokens = [(asker, i) for i in range(n)]
     for token in tokens:
         resolver.resolve(b"%s%d.test" % token, hear, asker, token)
@@ -87,7 +87,7 @@ async def test_one_who_asks_for_names_that_nobody_answers_has_a_share(
     assert set(heard) == {SHARE_TAKEN}
     assert resolver.stats()["refused"] == len(heard)
     answer = await ask(resolver, b"a.test", b"bob")
-    assert answer.texts() == [ONE]          # nobody else is refused
+    assert answer.texts() == [ONE]          # no other client is refused
 
 
 async def test_a_question_that_nobody_waits_for_gives_its_place(resolver, names):
@@ -111,7 +111,7 @@ async def test_lost_questions_are_dropped_though_others_wait_beside_them(
         for token in flood(resolver, 300, b"%d-" % turn):
             resolver.abandon(token)
     assert resolver.stats()["refused"] == 0
-    # Those beside which bob waits, and those of the channel that is in use
+    # Questions that bob waits beside, and questions of the channel that is in use
     assert resolver.stats()["open"] <= 301 + MOST_LOST
     names.zone["slow.test"] = ONE
     await wait(lambda: heard, "an answer to the second try")

@@ -1,4 +1,4 @@
-"""What the kernel made of a listener's options is read back, not believed."""
+"""The values that the kernel gave a listener's options are read back, not believed."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ def test_a_socket_that_somebody_else_opened_is_told_apart():
 
 
 def test_a_size_is_told_as_the_kernel_has_it():
-    """It doubles what was asked for, for its own bookkeeping (socket(7))."""
+    """It doubles the requested size, for its own bookkeeping (socket(7))."""
     with listening("127.0.0.1", 1) as group:
         group[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         told = {option.name: option for option in read_options(group)}

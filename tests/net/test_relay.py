@@ -1,4 +1,4 @@
-"""The pump on real sockets: what the kernel can do to a relay (R35, R36)."""
+"""The pump on real sockets: the kernel's effects on a relay (R35, R36)."""
 
 import os
 import resource
@@ -304,8 +304,8 @@ def test_no_more_is_pushed_than_one_block_holds(make_way):
 
 
 def test_behind_a_small_piece_that_is_stuck_there_is_room_for_a_read(make_way):
-    """The block was as large as the first piece asked for: of a 103 and a 200 that came
-    together the second found no room, and the client was reset."""
+    """The block was as large as the first piece needed: if a 103 and a 200 came
+    together, the second found no room, and the client was reset."""
     way = make_way(splice=False)
     way.pump.run(readable=False)
     way.outlet.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -374,7 +374,7 @@ def no_block() -> Iterator[None]:
 
 
 def test_without_a_block_to_be_had_bytes_arrive_all_the_same(make_way, no_block):
-    """What had been read and found no place was lost, and the tunnel cut for it."""
+    """Bytes that had been read and found no place were lost, and the tunnel was cut."""
     refused = buffers.stats()["refused"]
     for left in (-1, 2_000_001):
         way = make_way(left, splice=False)
@@ -425,7 +425,7 @@ def test_no_more_is_read_than_the_allowance(make_way, splice):
 
 
 def test_an_end_waits_for_its_turn_behind_the_allowance(make_way):
-    """R36: what has not been read yet comes before the end."""
+    """R36: bytes that have not been read yet come before the end."""
     way = make_way()
     way.client.sendall(b"12345")
     way.client.shutdown(socket.SHUT_WR)

@@ -26,8 +26,9 @@ from tests.support.dns import (
 from tests.support.wait import TRIES
 
 PATIENCE = 10
-# c-ares sorts addresses by whence the kernel would reach them (RFC 6724), which it asks
-# by connect(2) of a UDP socket. That sends nothing, and counts as a dial.
+# c-ares sorts addresses by the source address that the kernel would use (RFC 6724). It
+# finds the source by connect(2) of a UDP socket. That sends nothing, and counts as a
+# dial.
 pytestmark = pytest.mark.dials_out
 
 
@@ -49,7 +50,7 @@ def in_loop(test: Callable) -> Callable:
 
 
 class Asking(Resolver):
-    """A resolver whose answers can be awaited, as lists of texts or as labels."""
+    """A resolver; its answers can be awaited, as lists of texts or as labels."""
 
     def __init__(self, *servers: str, **options: object) -> None:
         super().__init__(
@@ -130,7 +131,7 @@ async def test_an_answer_becomes_addresses_or_a_label(names, reply, expected):
 
 @in_loop
 async def test_families_take_turns(names):
-    """RFC 8305 section 4. Which one begins, RFC 6724 says by this host's routes."""
+    """RFC 8305 section 4. RFC 6724 decides by this host's routes which one begins."""
     names.zone["a.test"] = Reply(BOTH)
     async with Asking(names.address) as resolver:
         answer = await resolver.query("a.test")
@@ -244,7 +245,7 @@ async def test_those_who_wait_share_one_query(names):
 
 @in_loop
 async def test_a_hot_name_is_asked_for_again_before_its_end(names):
-    """And of the name server: c-ares' own cache gave back what was about to end."""
+    """And of the name server: c-ares' own cache gave back the answer about to end."""
     names.zone["a.test"] = names.zone["cold.test"] = Reply((ONE,), ttl=2)
     async with Asking(names.address, prefetch=1.0) as resolver:
         await resolver.ask("a.test")
@@ -274,10 +275,10 @@ async def test_an_answer_outlives_its_time_while_no_server_answers(names, failur
         assert await resolver.ask("a.test") == [ONE]
         assert time.monotonic() - begun < 4, "the resolver's time"
         assert resolver.stats()["stale"] == 1
-        # From now on nobody waits
+        # From now on no request waits
         assert told(resolver.cached(b"a.test")) == [ONE]
         assert resolver.stats()["stale"] == 2
-        # And once a server answers again, it is what he says that counts
+        # And once a server answers again, its answer counts
         names.zone["a.test"] = Reply(("192.0.2.2",), ttl=60)
         await resolver.wait(
             lambda: told(resolver.cached(b"a.test")) == ["192.0.2.2"], "the new one")
@@ -357,7 +358,7 @@ async def test_no_name_is_kept_when_the_bound_is_0(names):
 
 @in_loop
 async def test_a_channel_goes_when_its_own_cache_may_be_full(names, monkeypatch):
-    """R31: c-ares keeps all that it was told for as long as it lasts."""
+    """R31: c-ares keeps all names and answers for as long as it lasts."""
     monkeypatch.setattr(module, "MOST_ASKED", 20)
     async with Asking(names.address, entries=20) as resolver:
         names.zone.update({f"{i}.test": ONE for i in range(100)})

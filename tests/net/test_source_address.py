@@ -80,7 +80,7 @@ def test_addresses_and_a_prefix_serve_a_family_each():
     assert len(set(selected(source, 6))) == len(DRAWS)
 
 
-# What the socket gets
+# Settings of the socket
 
 
 @pytest.mark.parametrize(("family", "address"), [(4, "127.0.0.9"), (6, "::1")])

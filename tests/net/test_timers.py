@@ -87,7 +87,7 @@ def test_it_does_what_a_dictionary_of_deadlines_does(steps):
         assert alarms.armed == len(twin)
         wait = alarms.next_in(now)
         if twin:
-            # never asked to sleep past the next deadline's tick, nor beyond the horizon
+            # the sleep never passes the next deadline's tick, nor the horizon
             assert 0 <= wait <= max(0, min(twin.values()) - now) + TICK
         else:
             assert wait == -1

@@ -342,7 +342,7 @@ def test_no_ticket_is_made_while_the_first_keys_cannot_be_read(
     peer = client_context()
     peer.maximum_version = version
     _, session = resumed(meet, server, None, peer)
-    # AWS-LC makes one that nobody can read
+    # AWS-LC makes one that no library can read
     assert session is None or not session.has_ticket or (
         not resumed(meet, server, session, peer)[0])
     writer.rotate()                         # the next program's

@@ -307,7 +307,8 @@ def test_an_end_in_a_record_is_a_cut(meet: Meet) -> None:
 
 
 def test_nothing_is_sealed_twice_for_a_peer_to_see(meet: Meet) -> None:
-    """What the kernel has not begun to take is sealed again, with other bytes."""
+    """If the kernel has not begun to take a record, it is sealed again, with other
+    bytes."""
     couple = meet()
     couple.begin()
     couple.ours.setsockopt(1, 7, 4608)      # SO_SNDBUF

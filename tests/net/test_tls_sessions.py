@@ -27,7 +27,7 @@ def make_server() -> ssl.SSLContext:
 
 
 def visit(number: int, server: ssl.SSLContext, name: str = "localhost") -> bool:
-    """Connects, and reads what comes behind the handshake. True: it was resumed."""
+    """Connects, and reads the bytes behind the handshake. True: it was resumed."""
     couple = Couple(number, server, name, connects=True)
     with contextlib.closing(couple):
         assert couple.shake() == "done"
@@ -99,7 +99,7 @@ def test_an_end_in_the_handshake_is_no_such_failure(known) -> None:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_sessions_of_many_servers_are_kept_by_name(known, version) -> None:
-    """R48: a session says nothing of another name, even if one server has both."""
+    """R48: a session proves nothing of another name, even if one server has both."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(*authority().sign(
         "DNS:a.example,DNS:b.example,IP:127.0.0.1"))

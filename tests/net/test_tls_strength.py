@@ -188,7 +188,7 @@ def test_no_connection_is_without_encryption(meet: Meet, names) -> None:
 
 
 def test_a_refusal_is_known_though_a_reset_follows(meet: Meet) -> None:
-    """R57: the alert comes in clear, and nobody is there for an answer."""
+    """R57: the alert comes in clear, and no peer is there for an answer."""
     couple = meet(peer=client_context())
     assert couple.end.shake() == "more"
     couple.peer.sock.send(couple.peer.step())
@@ -204,7 +204,7 @@ def test_a_refusal_is_known_though_a_reset_follows(meet: Meet) -> None:
 @pytest.mark.parametrize("sealed_first", [False, True])
 def test_an_alert_in_clear_that_somebody_slips_in(
         couple_of, tmp_path, sealed_first) -> None:
-    """Behind a server's ServerHello all is sealed; so what is not is no alert."""
+    """Behind a server's ServerHello all is sealed; an unsealed record is no alert."""
     server = origin(issue(ROOT, names=("localhost",)), tmp_path)
     server.minimum_version = ssl.TLSVersion.TLSv1_3
     couple = couple_of(TlsClient(ca=ROOT.pem[0]), server, connects=True)
@@ -220,7 +220,7 @@ def test_an_alert_in_clear_that_somebody_slips_in(
 
 
 def test_a_failure_of_ours_is_none_of_pythons(couple_of, tmp_path) -> None:
-    """Both may have the same libcrypto, whose queue of errors belongs to the thread:
+    """Both may have the same libcrypto, and its queue of errors belongs to the thread:
     authorities could not be loaded behind a handshake that had failed."""
     server = origin(issue(None, names=("localhost",)), tmp_path)
     couple = couple_of(TlsClient(ca=ROOT.pem[0]), server, connects=True)

@@ -29,7 +29,7 @@ class Bad(Exception):
 
 @dataclass
 class Half:
-    """One direction, for whichever side."""
+    """One direction, for either side."""
 
     cipher: int
     is_13: bool
@@ -86,7 +86,7 @@ class Half:
 
 @dataclass
 class Twin:
-    """What a side makes of records."""
+    """A side's reading of records."""
 
     half: Half
     connects: bool

@@ -124,7 +124,7 @@ RANGES = st.sampled_from(((1, 65535), (80, 80), (443, 443), (80, 443), (65535, 6
 
 
 def some(items: Any) -> Any:
-    """None at all half of the time: a question that a rule does not ask."""
+    """None at all half of the time: a condition that a rule does not have."""
     return st.one_of(st.just(()), st.lists(items, max_size=3).map(tuple))
 
 
@@ -307,7 +307,7 @@ def test_a_network_of_one_family_says_nothing_of_the_other():
     "::/0", "::/1", "::/79", "::/80", "::8000:0:0/81", "::f000:0:0/84",
     "::fffe:0:0/95", "::ffff:0:0:0/80"])
 def test_an_ipv6_network_holds_no_ipv4_whatever_its_length(network):
-    """`::/80` ends where the mapped addresses end, and held all of IPv4 with them."""
+    """`::/80` has the same end as the mapped addresses, and held all of IPv4."""
     for rule in (allow(clients=(network,)), allow(addresses=(network,)),
                  allow(hosts=("a.b",), addresses=(network,))):
         acl = acl_of(rule)

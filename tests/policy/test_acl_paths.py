@@ -92,7 +92,7 @@ UNCLEAR = (b"/api/../admin", b"/api//x", b"/api/%2e%2e/admin", b"/api/a%2Fb",
 
 @pytest.mark.parametrize("path", UNCLEAR)
 def test_an_unclear_path_is_refused_in_one_way(path):
-    """R56: whatever the rule's paths, and whichever comes first."""
+    """R56: with any paths of the rules, and in any order."""
     assert verdict(ask(allow("/api/**"), path=path)) == ("path_denied", -1)
     assert verdict(ask(allow("/**"), path=path)) == ("path_denied", -1)
     assert verdict(ask(deny("/admin"), allow(), path=path)) == ("path_denied", 0)

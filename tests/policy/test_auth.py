@@ -80,8 +80,8 @@ def test_one_verified_user_does_not_open_the_door_for_another(users):
 
 
 def test_one_credential_is_one_however_its_scheme_is_spelt(users):
-    """Case and spaces made thousands of one, each verified anew, and remembered in the
-    place of somebody else's."""
+    """Case and spaces made thousands of one. Each was verified anew, and remembered in
+    place of other users' credentials."""
     coded = b64encode(b"alice:s3cret")
     for scheme in (b"Basic ", b"bAsIc ", b"BASIC  ", b"basic" + b" " * 1000):
         assert check(users, scheme + coded) == b"alice"

@@ -166,7 +166,7 @@ def test_marks_count_in_a_row_and_forget(memory):
 
 
 def test_who_fills_one_table_makes_no_other_forget():
-    """Names that nobody has are without number; guesses at those that exist stay."""
+    """Names without a user are without number; guesses at existing names stay."""
     known = Known(create(-1, 64, 64))
     known.mark(GUESSES, b"ann", 5, HOUR_US)
     for n in range(5000):

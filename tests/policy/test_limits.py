@@ -319,7 +319,7 @@ def test_users_who_are_at_rest_make_room_for_others():
     assert newcomer.ask(b"new", now=3)[0] == "entered"
 
 
-# Two workers: whatever they do, and whichever is killed, the sums are right
+# Two workers: the sums are right after any steps, and if either worker is killed
 
 USERS = (b"a", b"b")
 OPERATION = st.tuples(
@@ -369,7 +369,7 @@ class Model:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATION, max_size=60))
 def test_everything_is_released_exactly_once(operations):
-    """R33, over two workers of which each may be killed at any moment."""
+    """R33, over two workers; each may be killed at any moment."""
     memory = create(2, capacity=16)
     limits = Limits(connections=CONNECTIONS, tunnels=TUNNELS, bytes_per_day=1 << 40)
     policy = Policy(limits={"default": limits})

@@ -1,4 +1,4 @@
-"""A request charged before the hook is asked, and under other limits after it."""
+"""A request charged before the hook is called, and under other limits after it."""
 
 import pytest
 

@@ -238,7 +238,7 @@ def test_after_everything_was_told_each_knows_what_the_other_holds(moves):
     held: dict[tuple[int, int], Holder] = {}
 
     def exchange(side: int) -> None:
-        """Tells `side`'s news to the other one, and to that all it has not heard."""
+        """Sends `side`'s news to the other page, with all that it has not heard."""
         away, other = pages[side][0], pages[1 - side][0]
         by_tag = {away.tag(name): name for name in (b"u", b"v", b"w")}
         for tag, use in told(away).items():

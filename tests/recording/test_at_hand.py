@@ -1,4 +1,4 @@
-"""Answers that are made before they are asked for: which, and how many."""
+"""Answers that are made before their requests: which, and how many."""
 
 import asyncio
 
@@ -94,7 +94,7 @@ def test_what_depends_on_more_than_the_line_has_no_own_match(found, routes, numb
 
 
 def test_a_line_with_a_secret_has_no_own_match():
-    """A recording has a hash in its place, with which nobody asks."""
+    """A recording has a hash in its place, and no request has that."""
     def mask(one):
         return replace(one, query=one.query.replace("k=", "k=#"))
 
@@ -192,8 +192,8 @@ def test_a_session_that_comes_into_force_has_its_answers_made(tmp_path, mode, mo
 @pytest.mark.parametrize(("then", "is_all"), [("replay", True), ("off", False)])
 def test_a_long_session_is_in_force_before_all_its_answers_are_made(
         tmp_path, monkeypatch, then, is_all):
-    """An operator who switched the mode was told that the workers did not answer. A
-    recording may go meanwhile."""
+    """When an operator switched the mode, the reply was that the workers did not
+    answer. A recording may go meanwhile."""
     monkeypatch.setattr(player, "MAKING_S", 0)
     session = Sessions(tmp_path).create("one")
     session.add([recording(0, request(f"/{number}")) for number in range(1000)])

@@ -183,7 +183,7 @@ interactions:
 
 
 def test_fields_of_the_hop_are_left_out():
-    """Replayed, they would contradict those of the proxy."""
+    """Replayed, they would contradict the fields of the proxy."""
     (one,) = read_cassette(cassette(headers={
         "Transfer-Encoding": ["chunked"], "Connection": ["keep-alive, X-Own"],
         "X-Own": ["1"], "X-Kept": ["2"], "Keep-Alive": ["5"]}))

@@ -126,7 +126,7 @@ def test_two_programs_follow_into_one_file(hosts, tmp_path):
 
 def test_a_copy_that_was_left_in_the_middle_is_made_equal(
         hosts, tmp_path, monkeypatch):
-    """Killed between what was added and what was deleted."""
+    """Killed between the additions and the deletions."""
     session = hosts[0].create("s")
     session.put(some_of("a", 5))
     copy = open_copy(tmp_path / "a", "s", session)
@@ -236,7 +236,7 @@ def test_a_server_that_is_away_leaves_the_copy(hosts, tmp_path, url, postgres):
 
 
 def test_bounds_hold_in_every_session_of_the_database(hosts, tmp_path):
-    """Only those of the session in force were looked at."""
+    """Only recordings of the session in force were looked at."""
     for name, count in (("a", 0), ("b", 2)):
         session = hosts[0].create(name)
         session.put([recording(0, request(f"/{n}"), created_us=n) for n in (1, 2, 3)])

@@ -1,4 +1,4 @@
-"""Bodies that are compared as what they mean."""
+"""Bodies that are compared by their meaning."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files are recognised by what is in them, and one bad file costs itself alone."""
+"""Files are recognised by their content, and one bad file costs itself alone."""
 
 import gzip
 import json

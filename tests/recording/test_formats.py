@@ -167,7 +167,7 @@ def test_a_file_of_neither_kind_is_refused():
 
 
 def test_an_old_cassette_of_json_is_no_simulation(tmp_path):
-    """It was refused for what a simulation has, and without what to do."""
+    """It was refused for keys of a simulation, and without a remedy."""
     path = tmp_path / "old.json"
     path.write_text('[{"request": {}, "response": {}}]')
     with pytest.raises(NotImported, match=r"vcr\.migration"):

@@ -1,4 +1,4 @@
-"""What is made anew in an answer: dates, the end of cookies, identifiers."""
+"""Parts of an answer that are made anew: dates, the end of cookies, identifiers."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What an import makes is bounded by what its file has (R70), and says so (R93)."""
+"""The result of an import is bounded by the file's size (R70), and says so (R93)."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ from cutthrough.recording.sessions.folder import read_folder
 
 INTERACTION = "{request: {method: GET, uri: 'http://a/', headers: {a: %s}}, " \
     "response: {status: {code: 200}, body: null}}"
-# Bytes that a byte of a file may become, and what any file may
+# Bytes that a byte of a file may become, and bytes that any file may
 FACTOR, LEAST = 100, 110 << 20
 
 
@@ -55,7 +55,7 @@ def test_aliases_of_a_cassette_stand_for_no_more_than_its_length_times_a_factor(
             + ("- " + INTERACTION % "*a" + "\n") * 500).encode()
     most, error = made_by(read_cassette, data)
     assert isinstance(error, NotImported)
-    # R93: where it is
+    # R93: the place
     assert "line " in str(error) and "aliases stand for too much" in str(error)
     assert most < 50 << 20
 
@@ -73,7 +73,7 @@ def test_an_alias_in_what_it_stands_for_is_refused():
 
 @st.composite
 def with_aliases(draw):
-    """A document of YAML whose values refer to those before."""
+    """A document of YAML; its values refer to earlier ones."""
     lines = []
     for number in range(draw(st.integers(1, 12))):
         inner = draw(st.lists(st.one_of(
@@ -157,7 +157,7 @@ def test_the_bodies_that_pairs_share_count_each_time(tmp_path, monkeypatch):
 
 
 def test_rules_times_pairs_are_bounded(monkeypatch):
-    """R70: they are left out, and that is told."""
+    """R70: they are left out, and that is reported."""
     monkeypatch.setattr(hoverfly_delays, "MOST_WORK", 100)
     rules = [{"urlPattern": f"a{at}", "delay": 5} for at in range(10)]
     found = {"globalActions": {"delays": rules}}
@@ -170,7 +170,7 @@ def test_rules_times_pairs_are_bounded(monkeypatch):
 
 
 def test_a_malformed_pair_costs_itself_alone():
-    """R71: a table where a list belongs ended the import with a traceback."""
+    """R71: a table in place of a list ended the import with a traceback."""
     broken = {"request": {"headersWithMatchers": [1]}, "response": {}}
     data = json.dumps({"meta": {"schemaVersion": "v3"}, "data": {"pairs": [
         broken, {"request": {"path": {"exactMatch": "/b"}}, "response": {}}]}}).encode()

@@ -1,4 +1,4 @@
-"""One odd value of an entry does not cost the entry: what is sound comes in."""
+"""One odd value of an entry does not cost the entry: the sound values come in."""
 
 import base64
 import io
@@ -140,7 +140,7 @@ def test_an_answer_without_content_is_whole(method, status, content):
         method == "HEAD" or status in (204, 304))
 
 
-# What requests match
+# Requests that match
 
 
 def matched(one, *asked):

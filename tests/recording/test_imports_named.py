@@ -1,4 +1,4 @@
-"""What an import cannot represent is named, entry by entry (R93)."""
+"""Values that an import cannot represent are named, entry by entry (R93)."""
 
 import io
 import json
@@ -25,7 +25,7 @@ def archive(*entries):
 
 
 def imported(*entries):
-    """The recordings, and what is named."""
+    """The recordings, and the named losses."""
     found = list(read_exchanges(io.BytesIO(archive(*entries))))
     return ([one for one in found if not isinstance(one, NotImported)],
             [one for one in found if isinstance(one, NotImported)])
@@ -68,7 +68,7 @@ def test_what_a_recording_has_no_place_for_is_named():
 
 
 def test_a_body_of_a_request_that_a_file_lacks_is_not_empty():
-    """Browsers leave out what was uploaded, but for its length."""
+    """Browsers leave out uploaded bytes, but not their length."""
     (found,) = read_archive(archive(entry(0, {"bodySize": 12})))
     assert isinstance(found, Exchange) and found.request.body is None
     (found,) = read_archive(archive(entry(0, {"bodySize": 0})))

@@ -86,7 +86,7 @@ def test_a_part_that_no_request_has_cannot_be_left_out(tmp_path):
     (Key(body="graphql"), "application/graphql"),
     (Key(body="form"), "multipart/form-data; boundary=b")])
 def test_an_empty_body_is_the_same_with_and_without_fields(key, kind):
-    """A request without a body is asked for without its fields."""
+    """If a request has no body, its fields are not required either."""
     matcher, _ = fill([request("/a", method="POST", fields=(("Content-Type", kind),))],
                       key)
     assert number_of(matcher.match(request("/a", method="POST"))) == 1

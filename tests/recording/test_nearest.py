@@ -1,4 +1,4 @@
-"""A miss has the nearest recording, and what differs, in words (R60, R74)."""
+"""A miss has the nearest recording, and the differences, in words (R60, R74)."""
 
 import gzip
 import json
@@ -80,7 +80,7 @@ def test_what_does_not_count_is_no_difference(key, wanted):
 
 
 def test_a_recording_of_another_route_says_so():
-    """It differed in nothing that was said."""
+    """It differed in nothing that the reason named."""
     matcher = Matcher([Route(name="stage", hosts=("a.example",), key=Key(host=False))])
     matcher.add(recording(1, request("/a", host="b.example")))
     found = matcher.match(request("/a"))

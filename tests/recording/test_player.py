@@ -73,7 +73,7 @@ def test_hits_that_others_count_do_not_have_a_session_read(tmp_path):
 
 
 def test_large_recordings_are_read_a_few_at_a_time(tmp_path):
-    """100 of 1 MiB were read at once: the worker served nobody for 144 ms."""
+    """100 of 1 MiB were read at once: the worker served no client for 144 ms."""
     session = Sessions(tmp_path).create("one")
     session.put([recording(0, request(f"/{number}", bytes(600_000)))
                  for number in range(7)])
@@ -163,7 +163,7 @@ def test_nothing_is_read_while_nothing_is_replayed(tmp_path, mode):
         await player.look()
         session.put(some_of(1))
         await player.look()
-        assert player.matcher.numbers() == [1, 2, 3]     # of what is under way
+        assert player.matcher.numbers() == [1, 2, 3]     # of the work under way
         session.close()
         player.close()
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""What is beyond a session's bounds goes, whether something is written there or not."""
+"""Recordings beyond a session's bounds go, whether something is written or not."""
 
 import math
 import os
@@ -51,7 +51,7 @@ def paths(sessions, name):
 
 
 def test_recordings_beyond_a_bound_go_from_all_sessions(sessions, tmp_path):
-    """Only those of the session went in which something was written."""
+    """Only recordings of a session went if something was written there."""
     fill(sessions, "old", some(90, 70, 10), age_s=60)
     fill(sessions, "imported", some(10, 90, 20), age_s=60)
     fill(sessions, "many", some(5, 4, 3), count=2)

@@ -1,4 +1,4 @@
-"""Any recording into files and back: the same, but for what the writer has said."""
+"""Any recording into files and back: the same, but for losses that the writer named."""
 
 import gzip
 import io
@@ -24,10 +24,10 @@ from cutthrough.recording.sessions.folder import MANIFEST, read_folder, write_fo
 from cutthrough.recording.sessions.session import Manifest
 
 TOKENS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=8)
-# What a head may have: of latin-1, and no blank at either end
+# Text that a head may have: of latin-1, and no blank at either end
 VALUES = st.text([chr(code) for code in (*range(32, 127), *range(161, 256))],
                  max_size=12).map(str.strip)
-# Not those that say something about the body, or the way
+# No fields about the body, or the way
 FIELDS = st.lists(st.tuples(TOKENS.map(lambda name: f"X-{name}"), VALUES) | st.tuples(
     st.just("Set-Cookie"), VALUES), max_size=5).map(tuple)
 PATHS = st.text(string.ascii_letters + "/%&=+:;@,.~!$'()*\xfc\u20ac", max_size=12)
@@ -106,7 +106,7 @@ def spelled(one):
 
 
 def told(left_out):
-    """What was left out of each number, and the numbers that are not there at all."""
+    """The losses of each number, and the numbers that are not there at all."""
     found = {}
     for number, reason in left_out:
         found.setdefault(number, []).append(reason)
@@ -115,8 +115,8 @@ def told(left_out):
 
 
 def reduced(one, reasons):
-    """The recording without what the writer says, and without what no file of other
-    programs has: the pieces of a body and their times."""
+    """The recording without the losses that the writer names, and without the pieces of
+    a body and their times, because no file of other programs has them."""
     response = one.response
     changes, inner = {"number": 0, "hits": 0, "created_us": 0}, {}
     for reason in reasons:

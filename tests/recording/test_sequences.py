@@ -213,7 +213,7 @@ def test_a_recording_takes_little_more_memory_than_its_bytes(key):
             for number in range(1, 3001)]
     own = sum(len(msgspec.msgpack.encode(one)) for one in made)
     matcher = Matcher([Route(key=key)])
-    matcher.add(recording(0, request()))     # what is imported at the first one
+    matcher.add(recording(0, request()))     # the first one imports modules
     gc.collect()
     tracemalloc.start()
     try:

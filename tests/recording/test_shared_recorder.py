@@ -49,7 +49,7 @@ def test_each_is_in_the_session_that_it_names_and_copied(recorder, tmp_path):
 
 
 def test_requests_make_so_many_sessions_and_no_more(recorder, monkeypatch, caplog):
-    """What has no session waits for none, and holds up no other."""
+    """A recording without a session does not wait for one, and holds up no other."""
     monkeypatch.setattr(shared_recorder, "MOST_SESSIONS", 2)
     made, sessions = recorder
     with caplog.at_level(logging.ERROR):

@@ -1,4 +1,4 @@
-"""Whose a recording is, and which requests it may answer in mode `cache` (R75)."""
+"""The owner of a recording, and the requests that it may answer in `cache` (R75)."""
 
 import pytest
 from msgspec import structs

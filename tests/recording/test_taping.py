@@ -1,4 +1,4 @@
-"""What comes out of the ring: made a recording, or left out with the reason."""
+"""An exchange out of the ring: made a recording, or left out with the reason."""
 
 import pytest
 
@@ -130,7 +130,7 @@ LEFT_CALL = {
     ("client_reset", True), ("client_closed", True), ("origin_reset", False),
     ("response_truncated", False), ("idle_timeout", False)])
 def test_of_a_call_that_is_left_the_whole_messages_are_kept(reason, by_client):
-    """It was not recorded. What was asked last is behind the answers."""
+    """It was not recorded. The last request is behind the answers."""
     one = make_recording(taped(reason=reason, **LEFT_CALL))
     assert one.request.body == ONE * 2 and one.response.body == ONE
     assert one.response.is_cut and one.response.cut_by_client is by_client

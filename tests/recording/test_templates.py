@@ -1,4 +1,4 @@
-"""Templates in answers: what they see, what they are refused, hoverfly's."""
+"""Templates in answers: their values, their refusals, hoverfly's."""
 
 import contextlib
 import re
@@ -206,7 +206,7 @@ BLOCKS = st.recursive(st.builds("{{{{ {} }}}}".format, EXPRESSIONS), lambda inne
 @settings(deadline=None, max_examples=300)
 def test_a_template_of_any_form_is_refused_or_filled_in_bounded_time(text, count, item):
     """R68. `{{ 1 | round(20000000, 'ceil') }}` hung the supervisor: Jinja2's compiler
-    evaluates what is constant."""
+    evaluates constant expressions."""
     asked = msgspec.structs.replace(ASKED, body=b"[" + item * count + b"1]")
     begun = time.thread_time()
     try:
@@ -233,7 +233,7 @@ def test_no_number_makes_work(text):
 
 
 def test_nothing_is_evaluated_when_a_template_is_checked(monkeypatch):
-    """R68: the supervisor checks what is edited."""
+    """R68: the supervisor checks every edit."""
     called = []
     for table in (template_values.FILTERS, template_values.FUNCTIONS,
                   template_values.OPERATORS, template_values.TESTS):

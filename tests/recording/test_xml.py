@@ -1,4 +1,4 @@
-"""XML and XPath in what recordings and routes ask of requests; hostile documents."""
+"""XML and XPath in the conditions of recordings and routes; hostile documents."""
 
 import time
 from types import SimpleNamespace

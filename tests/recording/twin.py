@@ -1,4 +1,4 @@
-"""The matcher as its pages say it: every recording is asked, and nothing is hashed."""
+"""The matcher as its pages have it: every recording is tried, and nothing is hashed."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ def contains(whole: object, part: object) -> bool:
 
 
 def values(document: object) -> int:
-    """What a recorded document asks for: leaves, lists, empty objects."""
+    """The values that a recorded document requires: leaves, lists, empty objects."""
     if isinstance(document, dict) and document:
         return sum(map(values, document.values()))
     if isinstance(document, list):
@@ -53,7 +53,7 @@ def content(request: Request) -> tuple[str, bytes]:
 
 
 def like(text: str, pattern: str) -> bool:
-    """Of a pattern whose * stands for anything."""
+    """Of a pattern; its * stands for anything."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text,
                         re.DOTALL) is not None
 
@@ -75,7 +75,7 @@ def select(document: object, path: list[str]) -> list[object]:
 
 
 def without(document: object, path: list[str]) -> object:
-    """A copy that lacks what is at the path."""
+    """A copy without the value at the path."""
     def goes(key: str) -> bool:
         return len(path) == 1 and path[0] in ("*", key)
 
@@ -128,7 +128,7 @@ def operations(request: Request, body: bytes) -> list[object]:
 
 
 def read(request: Request, key: Key) -> tuple[str, object]:
-    """What counts of a body, and as what it was read."""
+    """The kind by which a body was read, and the part of it that counts."""
     how, body = content(request)
     try:
         if key.body in ("json", "partial_json", "jsonpath"):
@@ -158,7 +158,7 @@ def read(request: Request, key: Key) -> tuple[str, object]:
 
 
 def weigh(request: Request, other: Request, key: Key) -> int | None:
-    """How much the recorded request asks for; None: it does not match."""
+    """How much the recorded request requires; None: it does not match."""
     for name in ("method", "scheme", "host", "port", "path"):
         if getattr(key, name) and getattr(request, name) != getattr(other, name):
             return None
@@ -181,7 +181,7 @@ def weigh(request: Request, other: Request, key: Key) -> int | None:
 
 
 def find(request: Request, recordings: list[Recording], key: Key) -> list[int]:
-    """The numbers that match: those that ask for the most, then the oldest first."""
+    """The numbers that match: the most demanding first, then the oldest."""
     found = []
     for one in recordings:
         weight = weigh(request, one.request, key)

@@ -430,7 +430,7 @@ def test_a_giver_that_dies_takes_nothing_of_another_s_along(run, where):
 
 
 def test_what_is_refused_after_the_giver_s_end_is_held_by_nobody(run):
-    """Its last word said that all was well, and the taker counted it for good."""
+    """Its last message was that all was well, and the taker counted it for good."""
     async def main(workers: Pair, origin: Origin) -> None:
         await workers.open(origin, 3)
         ours, theirs = pair()

@@ -57,8 +57,8 @@ async def test_one_that_waits_is_closed_when_its_time_of_grace_is_over(proxy, or
 
 
 async def test_a_new_deadline_does_not_end_the_grace(proxy, origin):
-    """How long it had been idle was told from its deadline and the option's length: one
-    that a reload had made longer meanwhile counted as time gone by."""
+    """Its idle time was computed from its deadline and the option's length: if a reload
+    had made the option longer meanwhile, that counted as time gone by."""
     worker = proxy.worker
     client = await asyncio.to_thread(served_one, proxy, origin)
     with contextlib.closing(client):

@@ -1,4 +1,4 @@
-"""Which requests may share an idle connection: those of one hop and one destination."""
+"""Requests may share an idle connection if they have one hop and one destination."""
 
 import itertools
 import socket
@@ -116,8 +116,8 @@ def name(i):
 def test_a_full_pool_gives_the_place_of_the_connection_that_has_waited_longest(
     probe, make_end
 ):
-    """R31: with hosts that are asked once, no other connection was kept until theirs
-    had timed out: a request through an interception cost 130 us in place of 17."""
+    """R31: if hosts got one request each, no other connection was kept until theirs had
+    timed out: a request through an interception cost 130 us in place of 17."""
     ends = [make_end() for _ in range(5)]
     for i in range(3):
         probe.park(ends[i], HOPS[0], name(i))

@@ -237,7 +237,7 @@ def test_bulk_through_a_tapped_tunnel_is_copied_whole():
 
 
 def test_a_tap_that_is_set_in_the_middle_of_bulk_misses_nothing():
-    """The origin answers before it has the whole body, of which half was spliced."""
+    """The origin answers before it has the whole body; half of it was spliced."""
     half = bytes(range(256)) * (BULK // 256)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 
@@ -270,7 +270,7 @@ def test_each_request_sets_its_own_taps():
 
 @pytest.mark.parametrize("phase", ["request", "route", "response", "end"])
 def test_a_fault_of_the_observer_ends_one_connection_and_leaves_nothing(phase):
-    """R34: the fault is the session's, at whatever point of its life."""
+    """R34: the fault is the session's, at any point of its life."""
     def journey(client, origin):
         client.send(build_request("GET", origin.url()))
         with contextlib.suppress(ConnectionResetError):

@@ -121,7 +121,7 @@ def test_the_life_of_a_connection_draws_every_state():
 
 
 def test_the_endings_tell_of_every_state():
-    """A row each, or the sentence of those in which nothing is read."""
+    """A row for each state, or the sentence of states without reads."""
     page = (ROOT / "docs/endings.md").read_text()
     rows = set(re.findall(r"^\| ([A-Z_]{4,})", page, re.MULTILINE))
     unread = re.search(r"^In ([A-Z, and]+) nothing is read", page, re.MULTILINE)[1]

@@ -34,7 +34,7 @@ def test_too_few_open_files_are_an_error_at_the_start(limit):
     ("OSError(12, 'Cannot allocate memory')", "Cannot allocate memory"),
     ("MemoryError", "no memory")])
 def test_a_worker_without_memory_is_an_error_at_the_start(tmp_path, raised, shown):
-    """With `ulimit -v 110000` a traceback told it."""
+    """With `ulimit -v 110000` the message was a traceback."""
     (tmp_path / "sitecustomize.py").write_text(f"""
 import mmap, sys
 if "cutthrough.worker.main" in sys.orig_argv:

@@ -34,7 +34,7 @@ def test_twelve_slow_filters_of_a_reader_do_not_delay_another_s_list(
 
     async def count():
         begun.append(await start())
-        if len(begun) <= MOST_READING_EACH:      # those of the slow reader
+        if len(begun) <= MOST_READING_EACH:      # calls of the slow reader
             begun[-1].process.send_signal(signal.SIGSTOP)
         if len(begun) == MOST_READING_EACH:
             both.set()

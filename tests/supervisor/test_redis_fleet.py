@@ -108,7 +108,7 @@ async def test_many_users_are_told_in_batches(join, redis):
 
 
 async def test_an_answer_that_is_lost_counts_nothing_twice(join, redis):
-    """The step was made, nobody heard of it, and it is made again."""
+    """The step was made, its reply was lost, and it is made again."""
     lose = asyncio.Event()
 
     async def between(reader, writer) -> None:

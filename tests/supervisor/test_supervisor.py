@@ -19,7 +19,7 @@ from tests.support.client import CREDENTIALS, PASSWORD, USER, Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
-# Refused at once and by nobody's help, so an answer shows that a worker is there.
+# Refused at once and without another's help, so an answer shows that a worker is there.
 NOWHERE = "http://127.0.0.1:1/"
 
 
@@ -228,7 +228,7 @@ def test_a_missing_uvloop_is_told_where_it_is_asked_for(tmp_path):
 
 
 def test_children_that_it_inherited_are_reaped(tmp_path):
-    """Process 1 of a container is everybody's parent."""
+    """Process 1 of a container is the parent of all processes."""
     command = [sys.executable, "-m", "cutthrough", "serve", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(["sh", "-c", 'sleep 0.01 & exec "$@"', "sh", *command],
                           cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL,
@@ -290,7 +290,7 @@ def test_told_to_stop_it_exits_0_and_leaves_nobody(tmp_path, number):
 
 
 def test_workers_that_are_told_a_moment_before_it_are_not_replaced(tmp_path):
-    """systemd tells every process, in any order: these had died, the program said."""
+    """systemd signals every process, in any order: the program reported these dead."""
     with Proxy(tmp_path, "--workers", "2") as proxy:
         for worker in proxy.workers():
             worker.terminate()
@@ -302,12 +302,12 @@ def test_workers_that_are_told_a_moment_before_it_are_not_replaced(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
-    """It said that the worker did not answer, killed it and exited 1."""
+    """It reported that the worker did not answer, killed it and exited 1."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if 'cutthrough.worker.main' in sys.orig_argv:\n"
         f"    os.mkfifo({str(tmp_path / 'fifo')!r})\n"
-        f"    open({str(tmp_path / 'fifo')!r}).close()\n")       # nobody writes
+        f"    open({str(tmp_path / 'fifo')!r}).close()\n")       # no process writes
     with subprocess.Popen(
             [sys.executable, "-m", "cutthrough", "serve", "--listen", "127.0.0.1:0",
              "--workers", "1", "--drain-timeout", "1h"], cwd=ROOT, text=True,

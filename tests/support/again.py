@@ -1,10 +1,10 @@
-"""python -m tests.support.again: what failed beside other tests runs once more, alone.
+"""python -m tests.support.again: failed tests of a parallel run once more, alone.
 
 `make test` runs parts of the tests side by side, and a shared machine may be so slow
-for a moment that somebody else's program (a browser, a name server) is late. Each part
-notes its failures (`--failures FILE`). A few of them run again here, in one process;
-what then passes is named as unsteady, and wants to be mended. More than a few have
-another cause, and do not run again.
+for a moment that a program of others (a browser, a name server) is late. Each part
+notes its failures (`--failures FILE`). A few of them run again here, in one process; if
+a test then passes, it is named as unsteady, and wants to be mended. More than a few
+have another cause, and do not run again.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""Origins whose TLS the proxy must refuse. badssl.com has such kinds; clients connect
-to each as a.example."""
+"""Origins with TLS that the proxy must refuse. badssl.com has such kinds; clients
+connect to each as a.example."""
 
 import functools
 import ssl

@@ -1,4 +1,4 @@
-"""An operator who decides about held messages, by the admin API."""
+"""An operator's decisions about held messages, by the admin API."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ RULE = '[[rules]]\nname = "held"\naction = "allow"\n' + HERE
 
 
 class Desk:
-    """Arms breakpoints, and decides about what they hold."""
+    """Arms breakpoints, and decides about held messages."""
 
     def __init__(self, operator: Operator, fields: dict[str, str] = AUTHORIZED) -> None:
         """`fields`: with the operator's token."""

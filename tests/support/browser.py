@@ -28,7 +28,7 @@ def wait_or_kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def texts_of(node: dict[str, Any], is_inside: bool) -> Iterator[str]:
-    """The texts below a node; outside of frames only those of frames."""
+    """The texts below a node; outside of frames only the texts of frames."""
     if is_inside and node["nodeName"] == "#text":
         yield node["nodeValue"]
     for one in node.get("children", ()):
@@ -57,7 +57,7 @@ class Browser:
         self.requested: list[str] = []
         self._number = 0
         self._credentials: dict[str, str] = {}
-        self._chooser = 0               # the field whose chooser of files is open
+        self._chooser = 0               # the field with an open chooser of files
         with open(directory / "said", "wb") as said:
             # No sandbox: it needs user namespaces, which containers do not allow
             self._process = subprocess.Popen(
@@ -227,7 +227,7 @@ class Browser:
         self.press(*self.place(selector))
 
     def choose(self, selector: str, *paths: Path) -> None:
-        """Clicks what opens a chooser of files, and chooses these."""
+        """Clicks the element that opens a chooser of files, and chooses these."""
         self._chooser = 0
         self.send("Page.setInterceptFileChooserDialog", enabled=True)
         self.click(selector)

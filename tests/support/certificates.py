@@ -149,7 +149,7 @@ class TlsSocket(WrappedSocket):
         """`read`: the peer's first bytes, if they were read already."""
         super().__init__(sock)
         self._lock = threading.Lock()       # of the object and both buffers
-        self._sending = threading.Lock()    # of the order of what is sent
+        self._sending = threading.Lock()    # of the order of sent bytes
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._in.write(read)
         self._tls = (context or client_context()).wrap_bio(
@@ -218,7 +218,7 @@ class TlsSocket(WrappedSocket):
                 return b""
 
     def _read_on(self, n: int) -> bytes:
-        """What the other records hold that have been received, up to `n` bytes."""
+        """The content of the other received records, up to `n` bytes."""
         found = b""
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             while self._in.pending and len(found) < n // 2:

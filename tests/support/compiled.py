@@ -1,4 +1,4 @@
-"""Compiled modules of tests, for what only C can reach: built in the package's mode."""
+"""Compiled modules of tests, for code that only C can reach: in the package's mode."""
 
 import fcntl
 import importlib.util

@@ -1,7 +1,6 @@
 """Our end of TLS and a peer's, Python's `ssl` in memory.
 
-What the peer has to say goes over a socket pair, so that a test decides which bytes
-arrive when.
+The peer's bytes go over a socket pair, so that a test decides which bytes arrive when.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ class Peer:
         sock.setblocking(False)
 
     def step(self) -> bytes:
-        """Reads the socket, shakes hands, and returns what is to be sent."""
+        """Reads the socket, shakes hands, and returns the bytes to send."""
         with contextlib.suppress(BlockingIOError):
             while data := self.sock.recv(65536):
                 self.incoming.write(data)

@@ -10,7 +10,7 @@ from tests.support.preload import build_preload
 
 # In a namespace of its own, until its input ends
 _MOUNT = ('mount -t tmpfs -o size="$2",mode=755 none "$1" && echo ready && exec cat')
-# A program whose namespace is that of the process that is its first argument
+# A program in the namespace of the process that is its first argument
 _ENTER = """
 import ctypes, os, runpy, sys
 where = os.getcwd()

@@ -18,12 +18,12 @@ from tests.support.wait import wait_until
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, REFUSED = 0, 1, 2, 3, 5
 A, CNAME, SOA, AAAA = 1, 5, 6, 28
 
-# What c-ares offers in EDNS (DNS flag day 2020); more goes over TCP.
+# The size that c-ares offers in EDNS (DNS flag day 2020); more goes over TCP.
 MOST_UDP = 1232
 
 
 class Reply(NamedTuple):
-    """The answer for a name: of the addresses, those of the queried type."""
+    """The answer for a name: the addresses of the queried type."""
 
     addresses: tuple[str, ...] = ()
     ttl: int = 60
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     code: int = NOERROR
     minimum: int | None = None  # of a SOA record, in the authority section
     silent: tuple[int, ...] = ()  # types that get no answer
-    truncated: bool = False  # over UDP, whatever the length
+    truncated: bool = False  # over UDP, at any length
     garbage: bytes = b""  # behind the query's id, instead of an answer
 
 
@@ -41,7 +41,7 @@ Zone = dict[str, "str | int | Reply | None"]
 
 
 class Silence(dict[str, "str | int | Reply | None"]):
-    """A zone in which an unknown name gets no answer."""
+    """A zone: an unknown name gets no answer."""
 
     def get(self, name: str, default: object = None) -> "str | int | Reply | None":
         return super().get(name)

@@ -18,7 +18,7 @@ from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("firefox-esr") or shutil.which("firefox")
 
-# It turns most of what asks its vendor off by itself, because it is driven.
+# It turns off most requests to its vendor by itself, because it is driven.
 PREFERENCES = {
     "network.trr.mode": 5,                      # no DNS over HTTPS
     "network.manage-offline-status": False,     # loopback alone is no network to it
@@ -37,7 +37,7 @@ browser.webRequest.onAuthRequired.addListener(
   details => details.isProxy ? {authCredentials: %s} : {},
   {urls: ["<all_urls>"]}, ["blocking"]);
 """
-# A second tab says that the listeners above are in place
+# A second tab shows that the listeners above are in place
 READY = "browser.tabs.create({active: false, url: 'about:blank'});\n"
 
 
@@ -130,7 +130,7 @@ class Firefox:
         except CommandError as error:
             found = re.search(r"NS_ERROR_\w+", str(error))
             name = found[0] if found else str(error)
-            if name == "NS_ERROR_GENERATE_FAILURE":     # of TLS: the page says which
+            if name == "NS_ERROR_GENERATE_FAILURE":     # of TLS: the page has the code
                 return self.run("document.getNetErrorInfo().errorCodeString")
             return name
         return ""

@@ -1,4 +1,4 @@
-"""The other end of framed.pyx: a socket whose bytes travel in records."""
+"""The other end of framed.pyx: the bytes of a socket travel in records."""
 
 import contextlib
 import socket

@@ -26,7 +26,7 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> b
 
 
 class Answer:
-    """What has come on one stream."""
+    """The answer so far on one stream."""
 
     def __init__(self) -> None:
         self.heads: list[dict[str, str]] = []

@@ -13,7 +13,7 @@ Fields = Iterable[tuple[str, str]]
 
 
 class Question:
-    """What has come on one stream."""
+    """The request so far on one stream."""
 
     def __init__(self) -> None:
         self.fields: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ _CONNECTIONS = ("host", "connection", "proxy-connection")
 
 
 class StreamSocket(WrappedSocket):
-    """The request is read from what is sent, and the answer is put in its words."""
+    """The request is read from the sent bytes, and the answer is put as HTTP/1.1."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)

@@ -18,7 +18,7 @@ GET = """
 
 
 class Inner:
-    """Called with a file's text: the status, and what pytest has printed."""
+    """Called with a file's text: the status, and the output of pytest."""
 
     def __init__(self, folder: Path, *names: str) -> None:
         """`names`: of hosts that are 127.0.0.1."""
@@ -39,7 +39,7 @@ class Inner:
         return done.returncode, done.stdout + done.stderr
 
     def passes(self, text: str, *flags: str, **env: str) -> list[str]:
-        """Runs it; returns what the tests have printed as lines `found …`, sorted."""
+        """Runs it; returns the lines `found …` that the tests have printed, sorted."""
         status, said = self(text, *flags, **env)
         assert status == 0, said
         return sorted(line for line in said.splitlines() if line.startswith("found "))

@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @functools.cache
 def origins() -> Authority:
-    """Whom the proxy trusts, and the client does not."""
+    """An authority that the proxy trusts, and the client does not."""
     return Authority("origins")
 
 

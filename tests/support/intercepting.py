@@ -53,8 +53,8 @@ class Router:
         return sock
 
     def intercept(self, *words: str) -> None:
-        """Runs what tuning/transparent prints. Skips the test if the kernel
-        refuses the plainest rule of that kind."""
+        """Runs the commands that tuning/transparent prints. Skips the test if the
+        kernel refuses the plainest rule of that kind."""
         script = subprocess.run([ROOT / "tuning" / "transparent", *words], check=True,
                                 capture_output=True, text=True).stdout
         refused = refusal_of(words[0])
@@ -88,7 +88,7 @@ def routed() -> Iterator[Router]:
         with own_network():
             clients = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             opened.callback(os.close, clients)
-            # Two networks that nobody else has need no duplicate address detection
+            # Two networks of this test alone need no duplicate address detection
             Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")
             ip("link", "add", "far", "type", "veth", "peer", "name", "near", "netns",
                inside)

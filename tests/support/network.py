@@ -34,7 +34,7 @@ IPV4, IPV6 = Path("/proc/sys/net/ipv4"), Path("/proc/sys/net/ipv6/conf/all")
 def own_network() -> Iterator[None]:
     """Moves this thread into a network of its own; skips the test if not allowed.
 
-    Sockets stay in the network in which they were created.
+    Sockets stay in the network of their creation.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with contextlib.ExitStack() as stack:
@@ -52,8 +52,8 @@ def enter_alone() -> str:
 
     `lo` also has OWN_IPV4 and OWN_IPV6. Returns "", or the reason if that is not
     possible; the process has then not moved, because a child tries first. Without
-    privilege the network belongs to a user namespace, in which this process keeps its
-    user and gets no capability.
+    privilege the network belongs to a user namespace. This process keeps its user there
+    and gets no capability.
     """
     if is_alone():
         return ""

@@ -151,7 +151,7 @@ class Origin:
 
     @property
     def received(self) -> bytes:
-        """Returns all bytes of all connections, for tests of what must be absent."""
+        """Returns all bytes of all connections, for tests that some are absent."""
         return b"".join(bytes(conn.received) for conn in self.connections)
 
     def close(self) -> None:

@@ -4,7 +4,8 @@
 
 FILE is sent to the first URL, and then each URL is read. A line for each that is read:
 the version of HTTP ("1.1" or "2"), the status, and the SHA-256 of the body. The proxy
-is that of $https_proxy; whom the program trusts, the variable of its kind says.
+is that of $https_proxy; the trusted authorities are in the variable of the program's
+kind.
 """
 
 import functools
@@ -299,7 +300,7 @@ def need(*programs: str) -> None:
 
 
 def build_go(text: str, home: Path) -> str:
-    """The program. What Go compiles of its library stays for the next run."""
+    """The program. The compiled packages of Go's library stay for the next run."""
     need("go")
     (home / "main.go").write_text(text)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "GO111MODULE": "off",

@@ -276,7 +276,8 @@ class Proxy:
             ) from None
 
     def stop(self) -> None:
-        """Stops it at once, kills what is left, and reads its log a last time."""
+        """Stops it at once, kills processes that are left, and reads its log a last
+        time."""
         workers = self.workers()
         if self.process.poll() is None:
             self.signal(signal.SIGINT)

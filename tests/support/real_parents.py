@@ -76,7 +76,7 @@ class Kind(NamedTuple):
     # Writes its files below `base`, and returns its words: (base, port, with users)
     build: Callable[[Path, int, bool], list[str]]
     has_users: bool = True
-    # What runs, if it is not the program
+    # The command that runs, if it is not the program
     words: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""What package managers and git ask for: files of an index, and a server of git's."""
+"""Origins for package managers and git: files of an index, and a server of git's."""
 
 import base64
 import hashlib
@@ -92,7 +92,7 @@ Acquire::https::Proxy "{proxy}"; Acquire::https::CaInfo "{authority}";
 
 
 def make_repository(root: Path) -> None:
-    """/repo.git, a bare one, which takes pushes of everybody."""
+    """/repo.git, a bare one, which takes pushes of all users."""
     bare = str(root / "repo.git")
     for words in (("init", "-q", "--bare", "-b", "main", bare),
                   ("-C", bare, "config", "http.receivepack", "true")):

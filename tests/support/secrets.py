@@ -35,7 +35,7 @@ BODIES = [
     ("application/octet-stream", "\x00\x01 token=%s", '[{"password": "%s"}]'),
     ("application/json; charset=punycode", JSON, JSON),
     ("application/x-ndjson", '{"a": 1}\n{"password": "%s"}\n', '{"password": "%s'),
-    # An origin that repeats what it got
+    # An origin that repeats the request's text
     ("text/plain", "a", "Your token is $."),
     ("text/html; charset=utf-16", "a", "<p>Your token is $."),
 ]
@@ -47,7 +47,7 @@ def fill(text: str, kind: str) -> bytes:
 
 
 def serve(conn: Connection) -> None:
-    """Answers with the body of the type that is asked for, and repeats the token."""
+    """Answers with the body of the requested type, and repeats the token."""
     while True:
         request = conn.read_request()
         kind, _, text = BODIES[int(request.target.rpartition("/")[2][:1])]
@@ -61,7 +61,7 @@ def serve(conn: Connection) -> None:
 
 
 class Secretive:
-    """The proxy that writes into `folder`, and what passes through it."""
+    """The proxy that writes into `folder`, and its traffic."""
 
     def __init__(self, opened, directory: Path, loop: str, folder: Path,
                  mode: str = "record") -> None:
@@ -92,7 +92,7 @@ class Secretive:
 
 
 def leaks(places: dict[str, bytes]) -> set[str]:
-    """The names of those that have a secret."""
+    """The names of places that have a secret."""
     return {name for name, octets in places.items()
             for secret in (SECRET, PASSWORD) for charset in ("utf-8", "utf-16-le")
             if secret.encode(charset) in octets}

@@ -1,4 +1,4 @@
-"""An address that does not answer: a listening socket whose queue is full.
+"""An address that does not answer: a listening socket with a full queue.
 
 Linux drops further SYNs silently, as a lossy network does.
 """

@@ -1,4 +1,4 @@
-"""A web site for browsers: pages with what they load, and a WebSocket that echoes."""
+"""A web site for browsers: pages, the files that they load, and a WebSocket echo."""
 
 import http
 import ssl

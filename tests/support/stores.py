@@ -1,4 +1,4 @@
-"""A proxy with two stores under load: what it sent, what they have, what it counted."""
+"""A proxy with two stores under load: sent, stored and counted requests."""
 
 import contextlib
 import itertools
@@ -24,7 +24,7 @@ POLICY = """
 """
 FLOWS = "SELECT url FROM cutthrough.flows"
 RECORDED = "SELECT url FROM cutthrough_recordings.recordings"
-# At the end: what a killed writer had is counted as unwritten
+# At the end: the exchanges of a killed writer are counted as unwritten
 LOST = re.compile(r"(\d+) (?:captured exchanges|recordings|exchanges) are lost: "
                   "(?!they waited in the memory)")
 # Of requests: in the longest outage come no more than may wait
@@ -116,7 +116,7 @@ class Site:
     def said(self, text):
         wait_until(lambda: text in self.proxy.stderr(), self.proxy.stderr)
 
-    # What is stored: by path, how often.
+    # Stored requests: by path, how often.
 
     def captured(self):
         if self.captures:

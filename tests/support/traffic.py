@@ -76,7 +76,7 @@ class Page:
         return self.text("#panel")
 
     def view(self, side, name):
-        """What a view of a body shows."""
+        """The text of a view of a body."""
         place = f"#{side}-body"
         wait_until(lambda: self.browser.run(
             f"document.querySelectorAll('{place} button').length"), "views")

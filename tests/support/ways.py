@@ -1,4 +1,4 @@
-"""The ways into a proxy, for the matrix of R41: a door, and what is spoken there."""
+"""The ways into a proxy, for the matrix of R41: a door, and its protocol."""
 
 import base64
 import contextlib
@@ -98,7 +98,7 @@ class Way(NamedTuple):
 
     @property
     def logs_in(self) -> bool:
-        """Whether a password says who it is."""
+        """Whether a password names the user."""
         return self.dialect != "SOCKS4" and self.door != "certificate" and (
             not self.is_intercepted)
 
@@ -122,7 +122,7 @@ class Way(NamedTuple):
         return self.door != "certificate" or ask.user is not None
 
     def user(self, ask: Ask) -> str | None:
-        """A certificate counts whatever is spoken."""
+        """A certificate counts with any protocol."""
         return ask.user if self.logs_in or self.door == "certificate" else None
 
     def client(self, ask: Ask) -> str:
@@ -137,13 +137,13 @@ class Way(NamedTuple):
         return FORMS[self.form][ask.host]
 
     def first_reason(self, reason: str) -> str:
-        """The reason of this way, if no rule is asked: there are no datagrams."""
+        """The reason of this way, if no rule is consulted: there are no datagrams."""
         is_served = self.dialect != "UDP" or self.door != "unix" or (
             reason.startswith("auth_"))
         return reason if is_served else "unsupported_command"
 
     def owed(self, reason: str) -> int | None:
-        """What the client gets: a status, a code of SOCKS, or None for silence."""
+        """The client's answer: a status, a code of SOCKS, or None for silence."""
         row = TABLE[NAMES[reason]]
         if reason in BY_FIRST_BYTES and self.dialect != "TUNNEL":
             return CUT
@@ -334,8 +334,8 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
           ) -> int | None:
     """Sends the request; returns the answer, as `Way.owed` has it.
 
-    What is granted has been used, once, up to the origin, which answers GET and echoes
-    datagrams and what is no HTTP.
+    If the request is granted, the way has been used, once, up to the origin. The origin
+    answers GET and echoes datagrams and bytes that are no HTTP.
     """
     host = way.host(ask)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -362,7 +362,7 @@ def speak(proxy: Proxy, client: SocksClient, way: Way, ask: Ask, port: int,
 
 
 def speak_to_nobody(client: Client, way: Way, ask: Ask, target: str) -> int | None:
-    """As a program does that knows of no proxy."""
+    """As a program does if it knows of no proxy."""
     if way.dialect != "TUNNEL":
         fields = UPGRADE if way.dialect == "UPGRADE" else ()
         client.send("\r\n".join(

@@ -1,4 +1,4 @@
-"""Workers in one loop, one of which hands its tunnels over to the others."""
+"""Workers in one loop; one of them hands its tunnels over to the others."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A socket whose bytes travel in a protocol of their own, with an end of its own."""
+"""A socket; its bytes travel in a protocol of their own, with an end of its own."""
 
 import contextlib
 import socket

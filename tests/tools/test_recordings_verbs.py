@@ -62,7 +62,7 @@ SECRET = Request(method="GET", scheme="http", host="127.0.0.1", port=9, path="/s
 
 
 def test_hashes_match_where_their_key_is(run, folder, tmp_path, capsys):
-    """On another machine each request with a secret was missed, and nothing said so."""
+    """On another machine each request with a secret was missed, without a message."""
     session = Sessions(folder).open("default")
     session.add([msgspec.structs.replace(made(9), request=SECRET)])
     key, out = tmp_path / "key-of-ci", tmp_path / "out"
@@ -197,7 +197,7 @@ def test_every_read_is_logged_in_the_session(run, folder, tmp_path):
 
 
 def test_what_an_export_leaves_out_is_named(run, folder, tmp_path, capsys):
-    """It said "3 recordings", and 2 were written."""
+    """It reported "3 recordings", and 2 were written."""
     session = opened(folder, "default")
     session.add([made(9, "/c")])
     one = session.get(3)

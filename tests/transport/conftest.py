@@ -1,7 +1,7 @@
 """Tests of relay, forward and tunnel again, over another transport than the kernel's.
 
-A session cannot tell what its bytes go through; these tests hold that. They are the
-same functions with other fixtures: both sides of the proxy speak the records of
+A session does not depend on the transport of its bytes; these tests hold that. They are
+the same functions with other fixtures: both sides of the proxy speak the records of
 tests/doors/framed.pyx, and so do the client and the origin.
 """
 

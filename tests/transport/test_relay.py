@@ -1,7 +1,7 @@
 """The pump over records, and over TLS: tests of tests/net/test_relay.py.
 
 Not those of splice, of urgent bytes and of looking before reading, which are the
-kernel's, nor those that count what one read or one send of the kernel takes.
+kernel's, nor those that count the bytes of one read or one send of the kernel.
 """
 
 import socket

@@ -134,7 +134,7 @@ GOOD_CODINGS = [
     b"Transfer-Encoding:\tchunked", b"Transfer-Encoding: chunked \t",
     b"Transfer-Encoding:   Chunked", b"tRANSFER-eNCODING: cHUNKED"]
 
-# Fields of other names: to the grammar they frame nothing, whatever they look like.
+# Fields of other names: to the grammar they frame nothing, in any spelling.
 OTHER_NAMES = [
     b"Transfer_Encoding", b"TransferEncoding", b"Transfer-Encodin",
     b"Transfer-Encoding-", b"X-Transfer-Encoding", b"Transfer%2dEncoding",

@@ -61,7 +61,7 @@ CLIENTS = {
     "wget": f"wget -qO- --no-check-certificate {URL}",
     "git": f"git ls-remote {URL}",
 }
-# Those of another root
+# Clients of another root
 PROGRAMS = ("openssl", "curl", "firefox-esr")
 
 
@@ -135,7 +135,7 @@ def version_of(program: str, prefix: list[str]) -> str:
 
 def build_go(scratch: Path) -> Path:
     (scratch / "get.go").write_text(GO)
-    # Without a module the defaults are those of Go 1.20
+    # Without a module the defaults are Go 1.20's
     for command in ("go mod init get", "go build -o get"):
         subprocess.run(command.split(), cwd=scratch, check=True,
                        stderr=subprocess.DEVNULL)

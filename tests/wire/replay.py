@@ -1,4 +1,4 @@
-"""Feeds one input to a parser in every way in which it can arrive."""
+"""Feeds one input to a parser in every possible split."""
 
 import ctypes
 import functools

@@ -62,7 +62,7 @@ VERSIONS = st.sampled_from([b"HTTP/1.1"] * 6 + [b"HTTP/1.0"] * 3 + [
     b"HTTP/2.0", b"HTTP/1.2", b"http/1.1", b"HTTP/1.10", b"HTTP/11"])
 STATUSES = st.sampled_from([b"200"] * 4 + [
     b"100", b"101", b"204", b"304", b"299", b"999", b"099", b"20", b"2000", b"2 0"])
-# Bytes that are put in; so few that plain messages stay.
+# Bytes that are put in; plain messages stay often enough.
 SPOILS = st.sampled_from([
     b"\r", b"\n", b"\r\n", b"\n\r", b"\r\r\n", b"\0", b"\x01", b"\x0b", b"\x0c",
     b"\x7f", b"\x80", b" ", b"\t", b":", b",", b" :", b"\r\n ", b"\r\n\t",

@@ -96,7 +96,7 @@ class Listener:
         self.url += b"" if self.done else text
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not (self.done or self.in_body):     # those in the body are trailers
+        if not (self.done or self.in_body):     # fields in the body are trailers
             self.fields.append((name.lower(), value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
@@ -124,7 +124,7 @@ def llhttp_response(data: bytes) -> Answer:
     heard = Listener()
     parser = httptools.HttpResponseParser(heard)
     refused = feed(parser, data)
-    # httptools cannot be told of the end of the connection.
+    # httptools has no call for the end of the connection.
     if heard.done or (heard.in_body and not refused and until_close(heard.fields)):
         return Message(parser.get_status_code(), tuple(heard.fields), heard.body)
     return refused

@@ -176,7 +176,7 @@ def test_connection_goes_on_unless_somebody_says_close(fields, persistent) -> No
 
 
 def test_connection_of_http_1_0_never_goes_on() -> None:
-    # RFC 9112 section 9.3: a proxy must not keep one alive, whatever it asks.
+    # RFC 9112 section 9.3: a proxy must not keep one alive, even if it asks for it.
     field = "Connection: keep-alive"
     assert request(field, line="GET / HTTP/1.0") == ("none", 0, False)
     answer = response(field, "Content-Length: 5", line="HTTP/1.0 200 OK")

@@ -171,7 +171,7 @@ def test_fields_at_their_limit_pass_and_one_more_is_refused() -> None:
     assert len(parse_every_way(read_request, head(3), n_fields=3)["fields"]) == 3
     assert parse_every_way(read_request, head(4), n_fields=3) == "head_too_large"
     assert len(read_request(head(1024))["fields"]) == 1024
-    # The struct has room for 1024, whatever the limit says.
+    # The struct has room for 1024, at any limit.
     assert read_request(head(1025), n_fields=2000) == "head_too_large"
 
 

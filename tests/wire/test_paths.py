@@ -10,7 +10,7 @@ from tests.wire.replay import guarded
 
 
 def read(text: bytes) -> set[bytes]:
-    """Read at the end of memory; the order says nothing."""
+    """Read at the end of memory; the order has no meaning."""
     return set(readings_of(guarded().place(text)))
 
 
@@ -55,7 +55,7 @@ def test_a_path_that_servers_read_in_several_ways_has_all_readings(path, reading
     b"/%", b"/a%2", b"/a%zz", b"/%u002e", b"/a b", b"/a\x7f", b"/\xc3\xa9",
     b"/a%3Bb;c", b"/a;b/c%3bd"])
 def test_a_path_that_servers_take_for_different_ones_is_unclear(path):
-    """R56: in one way, whatever the server behind it does."""
+    """R56: in one way, for any server behind it."""
     assert read(path) == set() == twin_paths.read_path(path)
 
 

@@ -32,7 +32,7 @@ TLVS = (build_tlv(1, b"h2") + build_tlv(2, b"proxy.example") + build_tlv(5, b"x"
 
 
 def read(data: bytes) -> tuple[bytes, int] | str | None:
-    """Address and port, in every way in which the bytes may come; the twin agrees."""
+    """Address and port, by every way that the bytes may come; the twin agrees."""
     got = parse_every_way(read_proxy_header, data)
     theirs = read_twin(data)
     if not isinstance(got, dict):
@@ -125,7 +125,7 @@ def test_a_binary_header_names_its_source(source, tlvs, checksum) -> None:
 
 
 def test_a_mapped_address_is_the_ipv4_one_in_both_versions() -> None:
-    # Else rules and limits of one client would be those of two
+    # Else one client would count as two for rules and limits
     for header in (build_line("::ffff:203.0.113.9"), build_line("::ffff:cb00:7109"),
                    build_binary("::ffff:203.0.113.9")):
         assert read(header) == (packed("203.0.113.9"), 50412)

@@ -236,7 +236,7 @@ def test_connection_cannot_name_max_forwards_away() -> None:
 
 
 def test_credentials_for_us_never_go_on() -> None:
-    # R15, in whatever case and company.
+    # R15, in any case and beside any fields.
     secret = b"Basic dXNlcm5hbWU6cGFzc3dvcmQ="
     field = b"Proxy-Authorization"
     for name in (field, field.lower(), field.upper(), field.swapcase()):

@@ -32,7 +32,7 @@ TWINS: dict[Callable[..., Any], Callable[[bytes], Any]] = {
 
 
 def read(parser: Callable[..., Any], data: bytes) -> Any:
-    """The answer, the same in every way in which the bytes come; the twin agrees."""
+    """The answer, the same by every way that the bytes come; the twin agrees."""
     got = parse_every_way(parser, data)
     assert got == TWINS[parser](data)
     if isinstance(got, dict):
@@ -249,7 +249,7 @@ def test_every_refusal_has_a_code_of_the_rfc() -> None:
         assert 0 <= row.socks <= 8, row
 
 
-# Whatever comes
+# Any bytes
 
 
 MESSAGES = st.one_of(

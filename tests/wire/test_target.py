@@ -196,7 +196,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "shown"), REFUSED)
 def test_a_refused_target_is_shown_without_credentials(line: str, shown: str) -> None:
-    """R37: a log said nothing of it, and the reason was anybody's guess."""
+    """R37: a log had nothing of it, and the reason could only be guessed."""
     head = f"{line} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
     assert show_refused_target(head) == shown
     assert show_refused_target(at_guard(head)) == shown

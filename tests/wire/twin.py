@@ -279,8 +279,8 @@ def read_response_framing(head: Head, method: bytes) -> Framing | str:
     codings = head.values(b"transfer-encoding")
     kind = length_fields(head)
     if status < 200 or status in (204, 304) or method == b"HEAD":
-        # Rule 1: no content, whatever the fields say. If they cannot be meant, content
-        # may follow all the same.
+        # Rule 1: no content, whatever the fields say. If no sender can mean them,
+        # content may follow all the same.
         if isinstance(kind, str):
             meant = False
         elif status < 200 or status == 204:

@@ -53,7 +53,7 @@ def units(text: bytes) -> list[bytes]:
 
 def is_like(pattern: list[bytes], items: list[bytes], star: bytes,
             fits: Callable[[bytes, bytes], bool]) -> bool:
-    """Whether the items fit the pattern, in which `star` is any number of items."""
+    """Whether the items fit the pattern; `star` in it is any number of items."""
     @functools.cache
     def go(i: int, j: int) -> bool:
         if i == len(pattern):

@@ -99,7 +99,7 @@ SSL_NAMES = {0x21: "tls_version", 0x22: "tls_cn", 0x23: "tls_cipher"}
 
 
 def read_tlvs(rest: bytes) -> dict[str, bytes]:
-    """Those with a name: the first of a kind."""
+    """TLVs with a name: the first of a kind."""
     kept: dict[str, bytes] = {}
 
     def keep(name: str | None, value: bytes) -> None:

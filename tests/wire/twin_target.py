@@ -21,7 +21,7 @@ def read_target(head: Any) -> Target | str:
     if b"#" in target:
         return "bad_target"         # RFC 9110 section 7.1: a fragment is not sent
     if target == b"*" and method == b"OPTIONS" and not hosts:
-        return "bad_target"         # HTTP/1.0, and nothing says of which server
+        return "bad_target"         # HTTP/1.0, and no field names the server
     host = read_authority(hosts[0], 80) if hosts else ("", "name", 80)
     schemes = rb"http|ws" if head.values(b"upgrade") else rb"http"
     absolute = re.fullmatch(rb"(?i:%b)://([^/?]*)(.*)" % schemes, target, re.S)
