@@ -1,4 +1,4 @@
-"""`cutthrough ca` as it is typed: its files, their owners, and its refusals."""
+"""`cutthrough ca` as it is typed: its files, their modes, and its refusals."""
 
 import os
 import re

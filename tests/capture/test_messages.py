@@ -106,7 +106,7 @@ def test_any_bytes_are_read_without_a_fault(data, deflated):
     b"\x80\x00",                             # goes on, and nothing had begun
     b"\x01\x00\x01\x00",                     # begins in another message
     b"\x09\x00",                             # a ping in fragments
-    b"\xc1\x00",                             # deflated, without an agreement
+    b"\xc1\x00",                             # deflated, but that was not agreed
     b"\xa1\x00",
     b"\x03\x00",                             # reserved, and goes on
     b"\x89\x7e\x00\x7e",                     # a ping of 126 bytes (section 5.5)

@@ -5,7 +5,7 @@ The input is the script. Every 0xff begins a step: its letter, then the step's b
     c  the client sends        o  the origin sends (on its newest connection)
     f  the client's FIN        F  the origin's FIN
     r  the client resets       R  the origin resets
-    n  another client comes    p  another one, at the port with PROXY headers
+    n  another client comes    p  another one; it must send a PROXY header
                                anything else: only time passes
 
 `{h}` is the origin's authority, `{t}` the one that CONNECT may go to, `{a}` the line
@@ -242,8 +242,8 @@ def body_length(rest: bytes, framing: twin.Framing | str) -> int | None:
 
 
 def methods_of(said: bytes) -> list[bytes]:
-    """Of the requests that a client sent with a whole head, as far as they can be
-    read."""
+    """The methods of requests with a whole head that a client sent, as far as they can
+    be read."""
     methods = []
     while isinstance(head := twin.read_request(said), twin.Head):
         methods.append(head.first[0])

@@ -1,4 +1,4 @@
-"""Usage on other hosts is taken into the page, and our own is sent to them."""
+"""Usage elsewhere is taken into the page, and our own is sent."""
 
 import mmap
 import os

@@ -51,7 +51,7 @@ def paths(sessions, name):
 
 
 def test_recordings_beyond_a_bound_go_from_all_sessions(sessions, tmp_path):
-    """Only recordings of a session went if something was written there."""
+    """Recordings went only if something was written into their session."""
     fill(sessions, "old", some(90, 70, 10), age_s=60)
     fill(sessions, "imported", some(10, 90, 20), age_s=60)
     fill(sessions, "many", some(5, 4, 3), count=2)

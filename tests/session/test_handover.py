@@ -296,7 +296,7 @@ def live(workers: Pair) -> tuple[int, ...]:
 
 
 def test_a_later_taker_takes_the_place_of_the_one_before(run):
-    """Two givers in one worker: each packed the other's tunnels, and these died."""
+    """Two givers in one worker: each packed tunnels sent by the other; they died."""
     n = 3 * WINDOW + 5
 
     async def main(workers: Pair, origin: Origin) -> None:
@@ -320,7 +320,7 @@ def test_a_later_taker_takes_the_place_of_the_one_before(run):
 
 @pytest.mark.parametrize("end", ["dies", "refuses", "takes"])
 def test_nobody_waits_for_a_taker_that_hangs(run, end):
-    """Tunnels sent to that taker are frozen, and go on when it ends."""
+    """Tunnels sent to that taker are frozen, until its end decides their place."""
     n = 2 * WINDOW
 
     async def main(workers: Pair, origin: Origin) -> None:

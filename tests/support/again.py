@@ -1,4 +1,4 @@
-"""python -m tests.support.again: failed tests of a parallel run once more, alone.
+"""python -m tests.support.again: runs tests that failed beside others again, alone.
 
 `make test` runs parts of the tests side by side, and a shared machine may be so slow
 for a moment that a program of others (a browser, a name server) is late. Each part

@@ -23,7 +23,7 @@ MOST_UDP = 1232
 
 
 class Reply(NamedTuple):
-    """The answer for a name: the addresses of the queried type."""
+    """The answer for a name: of its addresses, only the queried type is sent."""
 
     addresses: tuple[str, ...] = ()
     ttl: int = 60

@@ -1,4 +1,4 @@
-"""Feeds one input to a parser in every possible split."""
+"""Feeds one input to a parser in every way of arrival."""
 
 import ctypes
 import functools

@@ -36,7 +36,7 @@ RICH = build_hello(
 
 
 def read(data: bytes) -> Hello | str | None:
-    """The hello, by every way that the bytes may come; the twin agrees."""
+    """The hello, the same however the bytes arrive; the twin agrees."""
     got = parse_every_way(read_client_hello, data)
     theirs = read_twin(data)
     if isinstance(got, dict):

@@ -20,7 +20,7 @@ TARGETS = [b"a.test:443", b"203.0.113.9:80", b"[2001:db8::9]:65535",
 
 
 def read(name: str, data: bytes) -> tuple[int, int] | str | None:
-    """The answer, by every way that the bytes may come; the twin agrees."""
+    """The answer, the same however the bytes arrive; the twin agrees."""
     got = parse_every_way(getattr(wire, name), data)
     assert got == TWINS[name](data)
     return got

@@ -32,7 +32,7 @@ TLVS = (build_tlv(1, b"h2") + build_tlv(2, b"proxy.example") + build_tlv(5, b"x"
 
 
 def read(data: bytes) -> tuple[bytes, int] | str | None:
-    """Address and port, by every way that the bytes may come; the twin agrees."""
+    """Address and port, the same however the bytes arrive; the twin agrees."""
     got = parse_every_way(read_proxy_header, data)
     theirs = read_twin(data)
     if not isinstance(got, dict):

@@ -1,4 +1,4 @@
-"""Replies of the proxy's own: constants with every required field."""
+"""Replies of the proxy's own: constants with the required content."""
 
 from email.parser import BytesHeaderParser
 from http import HTTPStatus

@@ -32,7 +32,7 @@ TWINS: dict[Callable[..., Any], Callable[[bytes], Any]] = {
 
 
 def read(parser: Callable[..., Any], data: bytes) -> Any:
-    """The answer, the same by every way that the bytes come; the twin agrees."""
+    """The answer, the same however the bytes arrive; the twin agrees."""
     got = parse_every_way(parser, data)
     assert got == TWINS[parser](data)
     if isinstance(got, dict):
