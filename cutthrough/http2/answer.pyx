@@ -5,10 +5,10 @@
          │ └─────> ANSWER_CHUNKS ─┼─> ANSWER_DONE
          └───────> ANSWER_OPEN ───┘
 
-A head is always taken whole, so that a short reply of the session's own never finds a full
-stream; and so is the short body that comes with it. Of other bytes only those are taken that
-fit into frames now. The bytes were checked by those who wrote them: a fault here ends the
-stream by a reset.
+A head is always taken whole, because a short reply of the session's own must never find a full
+stream; and so is the short body that comes with it. Other bytes are taken only if they fit into
+frames now. The writers of the bytes have checked them: if there is a fault here all the same,
+it ends the stream by a reset.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -175,7 +175,8 @@ cdef ssize_t take_head(Stream *st, const char *data, size_t n) noexcept nogil:
     if st.demux.asks:
         used = take_request(st, text, held + n, held)
     else:
-        # Writes only to a folded line, and a session sends none; see also without_controls
+        # `text` is not changed, because only a folded line is written to, and a session sends
+        # none; see also without_controls
         used = parse_response(&head, <char *>text, held + n, held, &limits)
     if used == 0:
         if st.part == NULL:

@@ -6,9 +6,9 @@
 
 The peer is a client, or an origin, if the carrier `asks`: both roles have the same functions.
 
-What a peer sends is bounded by windows: of each stream 64 KiB, which open again as its session
-reads, and of the connection 1 MiB, which open at once: a slow stream holds its own octets, and no
-others.
+Windows bound the octets from a peer: of each stream 64 KiB, which open again when its session
+reads, and of the connection 1 MiB, which open at once, because a slow stream must hold its own
+octets, and no others.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -76,10 +76,10 @@ cdef bint say_settings(Demux *d, const Bounds *bounds) noexcept nogil:
     cdef nghttp2_settings_entry settings[3]
     settings[0].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
     settings[0].value = bounds.head_bytes
-    # No tree of priorities: a peer could rearrange it without end (CVE-2019-9513)
+    # No tree of priorities, because a peer could rearrange it without end (CVE-2019-9513)
     settings[1].settings_id = NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES
     settings[1].value = 1
-    # No request of ours has asked for what an origin pushes
+    # An origin may push nothing, because no request of ours has asked for it
     settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_PUSH
     settings[2].value = 0
     if not bounds.asks:
@@ -141,7 +141,7 @@ cdef int feed(Demux *d, const char *data, size_t n) noexcept nogil:
     if d.meter.is_stray and not d.asks:
         nghttp2_session_terminate_session(d.session, NGHTTP2_STREAM_CLOSED)
     elif d.meter.is_circular and not d.asks:
-        # As nghttpd does: a reset is not allowed of a stream that is idle, as it often is
+        # As nghttpd does, because a reset is not allowed of a stream that is idle, as it often is
         nghttp2_session_terminate_session(d.session, NGHTTP2_PROTOCOL_ERROR)
     if r < 0:
         return HEARD_FLOOD if r == NGHTTP2_ERR_FLOODED else (
@@ -185,7 +185,7 @@ cdef int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
 
 
 cdef void note_closed(Demux *d, int32_t id) noexcept nogil:
-    """The peer has closed it, or both have ended it: no frame of it can be on its way."""
+    """No frame of it can be on its way, because the peer has closed it, or both have ended it."""
     if not d.asks:
         d.meter.closed[d.meter.n_closed % <int>CLOSED] = id
         d.meter.n_closed += 1
@@ -298,8 +298,8 @@ cdef int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, 
 
 cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
                        void *user) noexcept nogil:
-    """A reset of ours that the peer has provoked costs the peer as much as one of its own: the
-    stream is free for the next one, and its request has been begun (CVE-2025-8671)."""
+    """A reset of ours that the peer has provoked costs the peer as much as one of its own, because
+    the stream is free for the next one, and its request has been begun (CVE-2025-8671)."""
     cdef Demux *d = <Demux *>user
     cdef Stream *st
     cdef uint32_t code
@@ -323,7 +323,7 @@ cdef int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame,
 
 
 cdef void lose_waiting(Demux *d) noexcept nogil:
-    """The peer takes no more requests: those that the library holds back are not sent."""
+    """When the peer takes no more requests, those that the library holds back are not sent."""
     cdef Stream *st = d.lists[<int>OPEN].first
     while st != NULL:
         if st.waits:
@@ -406,7 +406,7 @@ nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_clos
 nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data)
 set_common(option)
 set_common(asking)
-# Requests are judged by wire.http2_head, which can answer some that the library would reset
+# Requests are judged by wire.http2_head, because it can answer some that the library would reset
 nghttp2_option_set_no_http_messaging(option, 1)
 # See next_trimmed in wire.http2_fields
 nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(asking, 1)

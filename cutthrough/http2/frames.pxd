@@ -1,4 +1,4 @@
-"""Frames on their way out: what streams say, in a block that the carrier takes."""
+"""Frames on their way out: the streams' octets, in a block that the carrier takes."""
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from cutthrough.http2.nghttp2 cimport (

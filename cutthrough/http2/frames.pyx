@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Frames on their way out: what streams say, in a block that the carrier takes.
+"""Frames on their way out: the streams' octets, in a block that the carrier takes.
 
     carrier <─ out <─ nghttp2 <─ on_read, on_send_data <─ say <─ stream
 
 Nothing is queued here. A stream's octets go from the caller's memory into a frame in `out` while
-`say` runs; octets that the peer's windows or `out` do not admit stay with the caller, which is a
-pump and reads no more. `out` is one block, and while the carrier takes nothing, nothing is read
-from it either, so that answers to a peer that does not read cannot pile up in the library.
+`say` runs; if the peer's windows or `out` do not admit some octets, they stay with the caller,
+which is a pump and reads no more. `out` is one block. When the carrier takes nothing, nothing is
+read from it either, because answers to a peer that does not read must not pile up in the library.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -57,8 +57,8 @@ cdef inline void append(Demux *d, const void *data, size_t n) noexcept nogil:
 
 
 cdef void flush(Demux *d) noexcept nogil:
-    """Whoever calls it: streams that are stuck go on in the carrier's turn, which follows, because
-    only an event of the carrier's lets it take more (R88)."""
+    """Streams that are stuck go on in the carrier's turn, which follows each call, because only an
+    event of the carrier's lets it take more (R88)."""
     cdef bint was_stuck = d.stuck
     cdef ssize_t n
     if d.out == NULL or d.error:
@@ -82,8 +82,8 @@ cdef void flush(Demux *d) noexcept nogil:
 
 
 cdef void lose_sends(Demux *d, int error) noexcept nogil:
-    """What the peer has sent before is still to be read: answers, for one (R84). The library's frames
-    are made, so that it goes on, and thrown away."""
+    """Octets that the peer has sent before are still to be read: answers, for one (R84). The library's
+    frames are made, because it must go on, and thrown away."""
     d.send_error = error
     give_block(&d.out)
     d.stuck = False

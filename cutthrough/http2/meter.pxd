@@ -1,4 +1,4 @@
-"""What a peer's frames cost: a count of those that do nothing, before the library sees them."""
+"""The cost of a peer's frames: a count of those that do nothing, before the library sees them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from cutthrough.net.multiplex cimport Heard
@@ -34,7 +34,7 @@ cdef struct Meter:
 # `preface`: the octets that come before the first frame.
 cdef void start_meter(Meter *meter, uint32_t head_bytes, int preface,
                       int64_t now_us) noexcept nogil
-# Reads the octets that have come; HEARD_ALL, or what the connection is to be ended for.
+# Reads the octets that have come; HEARD_ALL, or the reason to end the connection.
 cdef Heard measure(Meter *meter, const char *data, size_t n, int64_t now_us) noexcept nogil
 # Is it a stream of which no frame may come?
 cdef bint is_closed(const Meter *meter, int32_t stream) noexcept nogil

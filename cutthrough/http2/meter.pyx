@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a peer's frames cost: a count of those that do nothing, before the library sees them.
+"""The cost of a peer's frames: a count of those that do nothing, before the library sees them.
 
 A frame of nine octets can cost the server an answer, a search, or a request that is begun and
 thrown away: resets (CVE-2023-44487), PING, SETTINGS and PRIORITY (CVE-2019-9512, 9515, 9513), empty
@@ -20,7 +20,7 @@ cdef enum:
     PATIENCE = 1000
     PER_SECOND = 100
     PER_DATA = 2
-    # Of one reset: it has cost a session, perhaps a dial
+    # Of one reset, because it has cost a session, perhaps a dial
     PER_RESET = 2
     PER_REFUSAL = 2
     # Frames of one header block, beside the full ones that the longest head fills. Huffman's code
@@ -96,7 +96,7 @@ cdef void compare(Meter *m, uint8_t octet) noexcept nogil:
 
 
 cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
-    """The frame whose header has come."""
+    """Judges a frame when its header has come."""
     cdef int kind = m.head[3]
     cdef int flags = m.head[4]
     cdef int32_t stream = (
@@ -120,7 +120,7 @@ cdef Heard judge(Meter *m, int64_t now_us) noexcept nogil:
             return HEARD_ALL
         return HEARD_ALL if spend(m, 1, now_us) else HEARD_FLOOD
     if kind == T_RST_STREAM:
-        # Not yet of `closed`: the library may still have frames before this one
+        # Not yet of `closed`, because the library may still have frames before this one
         m.resets[m.n_resets % <uint32_t>CLOSED] = stream
         m.n_resets += 1
         return HEARD_ALL if spend(m, PER_RESET, now_us) else HEARD_RESETS

@@ -6,8 +6,8 @@
     Transfer-Encoding: chunked
                                         and what is of the request, not of the connection
 
-Trailers pass in both directions, so that `te: trailers` is true of each request; gRPC demands it.
-An upgrade is left out: HTTP/2 has none (RFC 9113 section 8.6).
+`te: trailers` is true of each request, because trailers pass in both directions; gRPC demands it.
+An upgrade is left out, because HTTP/2 has none (RFC 9113 section 8.6).
 """
 
 from libc.stdint cimport uint8_t

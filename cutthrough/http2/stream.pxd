@@ -1,4 +1,4 @@
-"""A stream of HTTP/2 and its connection: what is kept of each, and the bytes of the peer's message.
+"""A stream of HTTP/2 and its connection: the state of each, and the bytes of the peer's message.
 
 The peer is a client, and its messages are requests; or it is an origin, and they are responses.
 """
@@ -78,7 +78,7 @@ cdef struct Stream:
     uint8_t released        # its owner has closed it
     uint8_t waits           # our request is in no frame yet
     uint8_t unread          # the peer has not read our request
-    uint8_t keeps           # `sent`, for it has a body, is short, and has no answer yet
+    uint8_t keeps           # `sent`, because it has a body, is short, and has no answer yet
 
 cdef struct Demux:
     nghttp2_session *session

@@ -5,9 +5,9 @@
     DATA ─────────> input ────────────┼─> read_stream ─> the session
     trailers ─────> lines ────────────┘
 
-DATA is kept as it comes, at most a window of it; the framing of chunks is made as it is read, so
-that a body of small frames takes no more memory than one of large ones. A stream is found by the
-slot of its socket.
+DATA is kept as it comes, at most a window of it; the framing of chunks is made when it is read,
+because a body of small frames must take no more memory than one of large ones. A stream is found
+by the slot of its socket.
 """
 
 from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t
@@ -349,7 +349,7 @@ cdef void frame_chunk(Stream *st, const char *text) noexcept nogil:
 
 
 cdef ssize_t peek_stream(Stream *st, char *buf, size_t n) noexcept nogil:
-    """Of a chunked body the octets without framing: only their number can be relied on."""
+    """If the body is chunked: its octets without framing, of which only the number is reliable."""
     cdef Block *block = st.head if st.head != NULL else st.input
     if block != NULL:
         n = min(n, <size_t>(block.end - block.start))

@@ -9,7 +9,7 @@ Towards an origin the same stands upside down: a session writes its request to a
 the response from it.
 
 A session reads a request of HTTP/1.1 with `Connection: close` from its stream, and writes an answer
-of HTTP/1.1 to it. A half-close ends an answer without a length; any other answer is cut then, and
+of HTTP/1.1 to it. A half-close ends an answer if it has no length; any other answer is cut then, and
 the stream is reset.
 """
 
@@ -81,7 +81,7 @@ cdef ssize_t skip(Socket *s, size_t n) noexcept nogil:
 
 
 cdef int64_t untaken(Socket *s) noexcept nogil:
-    """What is in frames comes before a reset, and counts as taken."""
+    """Octets in frames count as taken, because they come before a reset."""
     cdef Stream *st = stream_of(s)
     return 0 if st.tail == NULL or st.error else st.tail.end - st.tail.start
 
