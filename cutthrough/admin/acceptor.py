@@ -1,7 +1,7 @@
 """Accepts connections to the admin listener, even without a free descriptor.
 
-Operators need answers exactly then, so a few spare descriptors are kept open. One is
-closed to accept a connection, and all are closed while an answer is made that opens
+A few spare descriptors are kept open, because operators need answers exactly then. One
+is closed to accept a connection, and all are closed when an answer is made that opens
 files. The event loops cannot do this: asyncio waits for a second and tries again, libuv
 accepts the connection and closes it.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 SPARE = 4
 # Pause after accepting found no descriptor
 PAUSE_S = 0.1
-# Connections accepted in a turn: the loop has other work
+# Connections accepted in a turn; not all, because the loop has other work
 BATCH = 64
 
 STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

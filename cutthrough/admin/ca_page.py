@@ -4,7 +4,7 @@
     GET /ca.pem      the certificate in PEM
     GET /ca.crt      the same in DER, as Windows, macOS, Android and iOS take it
 
-Without `ca_certificate` all three are 404. The key is no file of this program.
+If there is no `ca_certificate`, all three are 404. The key is no file of this program.
 """
 
 import datetime

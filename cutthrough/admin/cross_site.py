@@ -1,8 +1,8 @@
 """Protects the admin listener from other sites' pages in an operator's browser (R39).
 
-Any page can make the browser send requests, and they come from the operator's own
-address. So requests from other sites' pages are refused, no answer may be framed, and
-the number of watchers is limited per address.
+Requests from other sites' pages are refused, no answer may be framed, and the number of
+watchers is limited per address, because any page can make the browser send requests,
+and they come from the operator's own address.
 """
 
 import ipaddress

@@ -291,8 +291,8 @@ def fields_of(head: Answer) -> dict[str, str]:
     fields = {"Content-Type": head.kind + (
         "; charset=utf-8" if head.kind != "application/octet-stream" else "")}
     if head.name:
-        # Content from the wire: a browser saves it, and if it shows it after all, it
-        # runs nothing of it and gives it no origin
+        # A browser saves it, because it is content from the wire; and if it shows it
+        # after all, it runs nothing of it and gives it no origin
         fields["Content-Disposition"] = f'attachment; filename="{head.name}"'
         fields["Content-Security-Policy"] = (
             "sandbox; default-src 'none'; frame-ancestors 'none'")

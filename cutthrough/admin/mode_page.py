@@ -5,11 +5,11 @@
     POST /mode?answers=NAME                     the answers before recordings
     POST /settle                                {"unanswered": []}; with the token
 
-All sequences begin anew, unless `answers` alone is named. Without `recording_directory`
-/mode is 404. A change is answered when all workers have it, and what has ended before
-is recorded as it was.
-/settle is answered when what has ended is in the access log and recorded. `unanswered`:
-processes that have not said so in some seconds.
+All sequences begin anew, unless `answers` alone is named. If there is no
+`recording_directory`, /mode is 404. A change is answered when all workers have it, and
+exchanges that have ended before are recorded as they were.
+/settle is answered when the ended exchanges are in the access log and recorded.
+`unanswered`: processes that have not reported it in some seconds.
 """
 
 from collections.abc import Callable

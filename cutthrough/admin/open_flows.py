@@ -92,7 +92,7 @@ class OpenPage:
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Each event is a list of messages; the last one, "end", has the number of the
-        row, which it got by its end, if it is known."""
+        row, which the exchange got when it ended, if it is known."""
         return await self._streams.serve(request, self._begin, self._follow)
 
     async def _begin(self, request: web.Request) -> Any:

@@ -1,6 +1,6 @@
 """The parents as the workers' pages have them: for metrics, and for /parents.
 
-Each worker judges its parents by its own requests, so that each has a state of its own.
+Each worker has a state of its own, because it judges its parents by its own requests.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class Pages(Protocol):
 
 
 def describe(r: Pages) -> list[dict[str, Any]]:
-    """The parents in force: what each worker knows of them, and the totals of all."""
+    """The parents in force: their state in each worker, and the totals of all."""
     parents = []
     for name, totals in sorted(totals_of(r).items()):
         workers = [{"worker": slot, "state": PARENT_STATES[page["state"]],

@@ -1,4 +1,4 @@
-"""Who may do what over the admin listener.
+"""The rights of a token over the admin listener.
 
     no token       GET and HEAD of everything but the following; /events without the
                    paths of opened requests, which `read` has
@@ -64,7 +64,7 @@ class Tokens:
     def _row_of(self, request: web.Request) -> tuple[bytes, str, frozenset[str]] | None:
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         token = credentials.strip().encode("utf-8", "surrogateescape")
-        # All are compared, so that the time tells nothing
+        # All are compared, because the time must reveal nothing
         rows = [row for row in self._rows if hmac.compare_digest(token, row[0])]
         return rows[0] if rows and scheme.lower() == "bearer" else None
 

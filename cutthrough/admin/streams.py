@@ -30,7 +30,7 @@ class Streams:
     async def serve(self, request: web.Request, begin: Begin, follow: Follow
                     ) -> web.StreamResponse:
         """Events, until the client has gone or `follow` ends. `begin` gives a refusal,
-        or what `follow` goes on from."""
+        or the place from which `follow` goes on."""
         key, kind = watcher_key(request)
         if self._watchers[key] >= MOST_WATCHERS_EACH or (
                 self._watchers.total() >= MOST_WATCHERS):

@@ -1,7 +1,7 @@
 """The page "Traffic": /traffic. It holds no data, and asks for the admin token.
 
-Its content is hostile: URLs, fields and bodies chosen by clients and origins.
-So its policy is stricter than the live page's.
+Its policy is stricter than the live page's, because its content is hostile: URLs,
+fields and bodies chosen by clients and origins.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 below one whose key is in a token.
 
 Writes its key, its certificate and the one above it to standard output, in PEM. The
-server calls this as a process of its own: the token's library and the PIN are in no
-process that serves, and a library that hangs can be ended.
+server calls this as a process of its own, because the token's library and the PIN must
+be in no process that serves, and a library that hangs can be ended.
 """
 
 import datetime
@@ -19,7 +19,8 @@ from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import encode_key, read_authority
 from cutthrough.ca.token import TokenKey
 
-# As long as nobody can reach the token. Renewed every day: generation.delegates
+# So many, because nobody may be able to reach the token meanwhile. Renewed every day:
+# generation.delegates
 DELEGATE_DAYS = 7
 
 

@@ -23,7 +23,7 @@ from cutthrough.ca.names import (
 from cutthrough.ca.token import PublicKey, TokenKey
 
 # Baseline Requirements of the CA/Browser Forum, section 6.3.2: 200 days since March
-# 2026. BACKDATED: for clients whose clock is slow (R55)
+# 2026. BACKDATED: because a client's clock may be slow (R55)
 LEAF_DAYS = 197
 BACKDATED = datetime.timedelta(days=2)
 # ub-common-name of RFC 5280, appendix A.1
@@ -52,7 +52,7 @@ def make_root(key: Key, name: str, days: int,
               constraints: x509.NameConstraints | None,
               now: datetime.datetime | None = None) -> x509.Certificate:
     """Returns the authority's own certificate, valid for `days` from now. It may sign
-    leaves, and one whose key is in a token authorities that may sign leaves. Raises
+    leaves, and if its key is in a token, authorities that may sign leaves. Raises
     AuthorityError if `name` has a bad length."""
     now = now or utc_now()
     if not 1 <= len(name) <= MOST_COMMON_NAME:
@@ -94,8 +94,8 @@ def make_leaf(authority: Authority, names: Sequence[Name],
     """Returns a server's certificate for these names and this key.
 
     It begins two days ago and ends `days` from now, but lives LEAF_DAYS at most (R55),
-    and never outlives the authority. Raises AuthorityError for a name that the
-    authority's constraints do not permit, for no names, and if the authority has
+    and never outlives the authority. Raises AuthorityError if the authority's
+    constraints do not permit a name, if there are no names, and if the authority has
     expired.
     """
     now = now or utc_now()
@@ -137,7 +137,7 @@ def make_leaf(authority: Authority, names: Sequence[Name],
 
 def _subject(names: Sequence[Name]) -> x509.Name:
     """The first host name that fits, for people: clients read the other names. Not an
-    address: OpenSSL compares it with the constraints of host names."""
+    address, because OpenSSL compares it with the constraints of host names."""
     for name in names:
         if isinstance(name, x509.DNSName) and len(name.value) <= MOST_COMMON_NAME:
             return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name.value)])

@@ -47,8 +47,9 @@ def _host(text: str) -> tuple[str, bool]:
 def copy_names(certificate: x509.Certificate) -> list[Name]:
     """Returns the host names and addresses of a server's certificate.
 
-    Other kinds of names (mail, URIs) are left out, and so is what only pretends to be a
-    host name: another party has written them. Raises AuthorityError if none is left.
+    Other kinds of names (mail, URIs) are left out, and so are texts that only pretend
+    to be host names, because another party has written them. Raises AuthorityError if
+    none is left.
     """
     try:
         general_names = certificate.extensions.get_extension_for_class(
@@ -75,8 +76,8 @@ def build_constraints(texts: Sequence[str]) -> x509.NameConstraints | None:
     """Makes the constraints of `--permit`: domains with all below them, addresses and
     networks. None: no constraint. Raises AuthorityError.
 
-    A kind of name without a permitted subtree would not be constrained at all (RFC 5280
-    section 4.2.1.10), so the kinds that are not permitted are excluded as a whole.
+    A kind of name is excluded as a whole if no subtree of it is permitted, because it
+    would not be constrained at all otherwise (RFC 5280 section 4.2.1.10).
     """
     permitted = [_read_permitted(text) for text in texts]
     if not permitted:

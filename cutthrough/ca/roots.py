@@ -1,7 +1,7 @@
 """The system's roots, and a file with the authority's certificate and all of them.
 
-A variable such as SSL_CERT_FILE makes its file the only roots of a client. So the
-merged file has the system's roots, and those of the variables' files before.
+The merged file has the system's roots, and those of the variables' files before,
+because a variable such as SSL_CERT_FILE makes its file the only roots of a client.
 """
 
 import base64

@@ -183,8 +183,8 @@ class Seeker(NamedTuple):
 def is_in_keystore(data: bytes, der: bytes) -> bool | None:
     """Whether a keystore of Java has a certificate; None: its form is unknown.
 
-    JKS has certificates as they are, and so has PKCS #12 without encryption, which the
-    JDK has shipped since version 18.
+    JKS has certificates as they are, and so has PKCS #12 if it is not encrypted, as the
+    JDK has shipped it since version 18.
     """
     if der in data:
         return True

@@ -1,5 +1,5 @@
-"""`cutthrough ca`: makes an authority, shows it, exports its certificate, checks who
-trusts it, and issues certificates for servers.
+"""`cutthrough ca`: makes an authority, shows it, exports its certificate, checks which
+stores trust it, and issues certificates for servers.
 
 Only `init` writes the authority's key, and only `issue` reads it. Nothing prints it.
 """
@@ -87,7 +87,8 @@ def make(directory: str, name: str | None = None, days: int = 730,
         key = token = TokenKey(uri)
         public, content = token.public, f"{uri}\n".encode()
     if name is None:
-        # Part of the key's digest: two authorities of one host have different names
+        # With a part of the key's digest, because two authorities of one host must have
+        # different names
         digest = x509.SubjectKeyIdentifier.from_public_key(public).digest
         name = f"cutthrough CA {digest[:4].hex()} ({socket.gethostname()})"
         name = name[:MOST_COMMON_NAME]

@@ -57,7 +57,7 @@ encode = msgspec.json.encode
 
 
 def answer(query: Query, content: bytes = b"") -> Result:
-    """The answer, or a refusal in words. The answer's content is made while it is
+    """The answer, or a refusal in words. The answer's content is made when it is
     taken. `content`: a file to be imported."""
     try:
         if query.verb == "send":
@@ -177,7 +177,8 @@ def _slowest(reader: Reader, query: Query) -> Result:
 
 
 def _watch(reader: Reader, query: Query) -> Result:
-    """The flows after a number. Only the first answer is logged: it has no number."""
+    """The flows after a number. An answer is logged only if the query has no number, as
+    the first one."""
     if query.after is None:
         parse_filter(query.filter)
         reader.log("watch", query.filter, 0, query.client)
@@ -242,7 +243,7 @@ def shown_views(body: str | bytes, kind: str) -> list[str]:
 
 
 def _messages(reader: Reader, query: Query) -> Result:
-    """With a view, text in JSON is also there as it is shown."""
+    """If a view is asked for, text in JSON is also there as it is shown."""
     messages = find(reader, query).messages
     if query.view:
         add_shown(messages)
@@ -250,8 +251,8 @@ def _messages(reader: Reader, query: Query) -> Result:
 
 
 def _tail(reader: Reader, query: Query) -> Result:
-    """The messages of an exchange in hand from a number on. Only the first answer is
-    logged: it has no number."""
+    """The messages of an exchange in hand from a number on. An answer is logged only if
+    the query has no number, as the first one."""
     messages = whole_messages(find(reader, query))
     new = messages[query.after or 0:]
     if query.view:
@@ -289,7 +290,7 @@ def _body(reader: Reader, query: Query) -> Result:
                       name=f"flow-{query.number}-{query.verb}.txt"), _lines(lines)
     else:
         data = flow.octets(query.verb)
-    # Never its own type: a browser that opens the address must not run it
+    # Never its own type, because a browser must not run it when it opens the address
     return Answer(kind="application/octet-stream", found=1,
                   name=f"flow-{query.number}-{query.verb}.bin"), _pieces(data)
 

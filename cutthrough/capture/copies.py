@@ -17,7 +17,7 @@ from cutthrough.exchange.visible import shell_format, shell_word, visible
 
 # Octets of a body in an argument or a format: Linux gives an argument 128 KiB
 MOST_WORD = 16 << 10
-# Lines of each side of a difference: with more of them, none is looked for
+# Lines of each side of a difference: if there are more, none is looked for
 MOST_LINES = 20_000
 
 
@@ -69,9 +69,9 @@ def as_curl(request: Request) -> str:
 
 
 def _with_body(words: list[str], body: bytes) -> str:
-    """An argument has a text without line ends; others come by standard input, which
-    has no bound, and no shell changes them. In base64 a line has 76 characters: some
-    terminals cut long ones."""
+    """An argument has a text if it has no line ends; others come by standard input,
+    because it has no bound, and no shell changes them. In base64 a line has 76
+    characters, because some terminals cut long ones."""
     if b"\0" in body or len(body) > MOST_WORD:
         return (_command(["base64 -d <<'END' | " + words[0], *words[1:],
                           "--data-binary @-"]) + encodebytes(body).decode() + "END\n")
@@ -100,8 +100,8 @@ def as_fetch(request: Request) -> str:
 
 
 def _body_of_fetch(request: Request) -> str:
-    """A text, which is sent in UTF-8, or bytes. With a text that has no type fetch
-    would send one of its own."""
+    """A text, which is sent in UTF-8, or bytes if there is no type, because with a text
+    fetch would send one of its own."""
     try:
         text = request.body.decode()
     except UnicodeDecodeError:

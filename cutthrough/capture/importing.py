@@ -1,5 +1,5 @@
 """Reads a file of another program into the database: an HTTP Archive, or a dump of
-mitmproxy. Which one it is, is seen from its first bytes, and so is a compression.
+mitmproxy. Its first bytes show its kind, and its compression.
 
 An exchange with the begin and identifier of a row in the database is not added again,
 so a file can be read twice. Imported rows are like captured ones: their words are
@@ -29,7 +29,8 @@ from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.storage.store import NoRoom, NotNow, Store, StoreError
 from cutthrough.storage.stores import open_reader, open_store
 
-# Rows of a transaction: the writer of a running proxy waits for its end
+# Rows of a transaction. They are few, because the writer of a running proxy waits for
+# its end
 BATCH = 100
 # Reasons that are given
 MOST_REASONS = 20
@@ -72,9 +73,9 @@ def import_file(file: Readable, path: str, name: str = "", client: str = "", *,
 
 
 def bound_memory(most: int) -> None:
-    """Bounds this process, for good: an archive of empty lists, for one, becomes 24
-    times as large. One that has more already, such as a build with sanitizers, which
-    map terabytes, stays as it is."""
+    """Bounds this process, for good, because an archive of empty lists, for one,
+    becomes 24 times as large. If the process has more already, it stays as it is: a
+    build with sanitizers maps terabytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     if pages * resource.getpagesize() >= most:
         return

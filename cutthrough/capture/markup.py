@@ -1,7 +1,7 @@
 """HTML and XML as lines for a person: each element begins a line, indented by depth.
 
-Nothing is repaired or left out but white space between words and tags: a tag without an
-end, a comment that is cut, or an end without a begin is shown where it came. The time
+Nothing is repaired or left out but white space between words and tags: if a tag has no
+end, a comment is cut, or an end has no begin, it is shown in its place. The time
 is linear in the length, whatever the text is.
 """
 
@@ -23,7 +23,7 @@ RAW = frozenset(("script", "style", "textarea", "title", "pre", "xmp", "iframe",
 # Elements that end when the next one of their kind begins
 REPEATED = frozenset(("p", "li", "dt", "dd", "option", "tr", "td", "th"))
 
-# Possessive: of a tag without an end nothing is tried twice
+# Possessive, because nothing must be tried twice if a tag has no end
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]*+)
     (?:[^=>]|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""", re.X)
 # A begin, and the end that belongs to it

@@ -6,7 +6,8 @@
     ~dur >1.5s   ~dur <200ms    from its begin to its end; us, ms, s, m, h, d
     ~size >64k   ~size <1M      bytes both ways, as in the list
 
-`>` has the value itself, `<` has not: two terms with one value share no entry.
+`>` has the value itself, `<` has not, because two terms with one value must share no
+entry.
 """
 
 import re

@@ -59,7 +59,7 @@ class OpenReader:
 
 
 def whole_messages(flow: Flow) -> list[dict[str, Any]]:
-    """Without the unfinished ones, so that further ones come behind these."""
+    """Without the unfinished ones, because further ones must come behind these."""
     messages = flow.messages
     for side in ("request", "response"):
         last = next((message for message in reversed(messages)

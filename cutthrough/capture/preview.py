@@ -1,7 +1,7 @@
 """A captured page of HTML as a harmless one: its text and its structure.
 
 Every tag is written anew: elements of TAGS alone, of their attributes those of
-ATTRIBUTES alone, and images whose bytes are in the page. So there is no script, no
+ATTRIBUTES alone, and images if their bytes are in the page. So there is no script, no
 style, no link and no address that a browser could load, whatever it makes of the rest.
 The page that shows it trusts it no more for that: docs/traffic.md.
 """

@@ -13,7 +13,7 @@ import msgspec
 
 from cutthrough.storage.settings import Settings
 
-# Bytes of a frame: a request's body in base64 is the longest query
+# Bytes of a frame; so many, because a request's body in base64 is the longest query
 MOST_FRAME = 16 << 20
 # Rows of one answer
 MOST_ROWS = 5000

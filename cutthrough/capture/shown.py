@@ -9,7 +9,8 @@ from cutthrough.capture.views import indent_json
 from cutthrough.exchange.flow import Flow
 from cutthrough.storage.store import BODIES, Reader
 
-# Characters of a view: a hostile body of 1 MiB can be indented to many times its length
+# Characters of a view; bounded, because indents can make a hostile body of 1 MiB many
+# times as long
 MOST_SHOWN = 4 << 20
 
 # Of a row of the list: those that are not null

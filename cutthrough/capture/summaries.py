@@ -1,7 +1,7 @@
 """Captured exchanges together: each host's, and the slowest ones.
 
-They are counted as the rows are read, newest first, so that any filter may choose them
-and both stores give the same.
+They are counted when the rows are read, newest first, because any filter may choose
+them, and both stores must give the same.
 """
 
 import heapq
@@ -26,6 +26,7 @@ def by_host(flows: Iterable[Flow]) -> list[dict[str, Any]]:
 
 
 def slowest(flows: Iterable[Flow], most: int) -> list[Flow]:
-    """The slowest first. Without tunnels, which last as long as they are used."""
+    """The slowest first. Without tunnels, because these last as long as they are in
+    use."""
     return heapq.nlargest(most, (flow for flow in flows if flow.kind != "tunnel"),
                           key=lambda flow: flow.total_us or 0)

@@ -2,8 +2,8 @@
 of forms, frames of gRPC, MessagePack, or hex.
 
 A view never fails: if a body is not in the form that its type promises, a line says so
-and the bytes are shown in hex. JSON is not parsed but indented, token by token, so
-numbers, repeated keys and a cut end are shown as they came.
+and the bytes are shown in hex. JSON is not parsed but indented, token by token, because
+numbers, repeated keys and a cut end must be shown as they came.
 """
 
 import base64

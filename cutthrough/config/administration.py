@@ -1,4 +1,4 @@
-"""The options of the admin listener, and `[admin_tokens.NAME]`: who may do what there.
+"""The options of the admin listener, and `[admin_tokens.NAME]`: the rights of tokens.
 
 `admin_token` has every right; a row has those that it names: docs/admin.md.
 """
@@ -21,7 +21,7 @@ from cutthrough.config.values import (
     split_address,
 )
 
-# What a right covers is in cutthrough/admin/rights.py
+# See cutthrough/admin/rights.py for the extent of each
 RIGHTS = ("read", "flows", "breakpoints", "recordings", "operate")
 
 

@@ -1,8 +1,8 @@
 """Reads the files that a configuration names, and never blocks for ever.
 
-open(2) of a FIFO without a writer waits, and read(2) of a terminal or of /dev/zero does
-not end: either would stop the supervisor at a reload. This module knows no option and
-does not interpret a file's content.
+open(2) of a FIFO waits if it has no writer, and read(2) of a terminal or of /dev/zero
+does not end: either would stop the supervisor at a reload. This module knows no option
+and does not interpret a file's content.
 """
 
 import errno
@@ -56,7 +56,7 @@ def read_file(path: str) -> bytes:
 
 
 def _read_pipe(fd: int, deadline: float) -> bytes:
-    """Reads to the end. Without a writer read(2) returns the end of file at once;
+    """Reads to the end. If there is no writer, read(2) returns the end of file at once;
     poll(2) reports it only after a writer has closed the pipe."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)

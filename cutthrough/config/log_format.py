@@ -69,7 +69,7 @@ CODES = {
 }
 # These fields are cut to the room that the line has
 LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
-# Codes of a tunnel's first bytes: a format with one of them has the worker look at them
+# Codes of a tunnel's first bytes: if a format has one of them, the worker looks at them
 PEEKED = frozenset(("ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version",
                     "ct::ja4", "ct::ja3", "ct::ech"))
 # TLVs of a PROXY header, by the names of wire.proxy_header
@@ -86,7 +86,8 @@ ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
 # Fields of a request that are never logged (R37)
 SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
 DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"
-# Encodings, by squid's signs. ' would write bytes from the wire without encoding.
+# Encodings, by squid's signs. Without ', because it would write bytes from the wire as
+# they are.
 ENCODINGS = '"[#/'
 
 _CODE = re.compile(

@@ -1,8 +1,8 @@
 """Mistakes in a text that an operator wrote: their place, their reason, all at once.
 
-Mistakes are collected as long as none can be the consequence of an earlier one, so that
-an operator can correct a file after one `check`. The first mistake is raised and holds
-the others.
+Mistakes are collected as long as none can be the consequence of an earlier one, because
+an operator wants to correct a file after one `check`. The first mistake is raised and
+holds the others.
 """
 
 import contextlib

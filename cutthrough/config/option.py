@@ -28,8 +28,8 @@ class ConfigError(Mistake):
 
 
 def show_path(path: RowPath, numbered: bool = True) -> str:
-    """The path behind a table's name: `[0].address`, `.NAME.address`. A file's line
-    shows which row it is, and then a row's number is left out."""
+    """The path behind a table's name: `[0].address`, `.NAME.address`. A row's number is
+    left out if a file's line shows the row."""
     return "".join(
         (f"[{part}]" if numbered else "") if isinstance(part, int) else f".{part}"
         for part in path)

@@ -1,4 +1,4 @@
-"""The options of recordings: where answers are kept, and what makes requests alike."""
+"""The options of recordings: the place of answers, and the likeness of requests."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """From the sources to a configuration: flags, environment, a TOML file, a caller.
 
 Every source gives texts by option name. A later source overrides an earlier one, and
-each setting remembers its source, so that a mistake is reported there.
+each setting remembers its source, because a mistake is reported there.
 """
 
 import argparse

@@ -56,7 +56,7 @@ def parse_dscp(text: str) -> int:
     return int(text)
 
 
-# With a colon too: a certificate may name its user by a URI
+# With a colon too, because a certificate may name its user by a URI
 WHO = Kind("NAME", parse_text, many=True)
 
 

@@ -84,7 +84,7 @@ def _read_row(table: Table, row: str | int, keys: Any, source: Source,
         except (ValueError, TypeError) as error:
             own.append(source.blame(str(error), (row, key)))
     for key, default in defaults_of(table.row).items():
-        # Not if there is an unknown key: it may be the missing one, misspelt
+        # Not if there is an unknown key, because it may be the missing one, misspelt
         if default is msgspec.NODEFAULT and key in options and key not in keys and (
                 options.keys() >= keys.keys()):
             own.append(source.blame(f"{key} is missing", (row,)))

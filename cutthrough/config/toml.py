@@ -2,7 +2,7 @@
 
 tomllib reads the text. Only if a value has a mistake, the text is scanned once more for
 its place. No maintained library reports places: tomlkit keeps comments, but no places.
-The scanner does not validate: tomllib has accepted its input already.
+The scanner does not validate, because tomllib has accepted its input already.
 """
 
 import re

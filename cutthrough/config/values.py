@@ -139,10 +139,11 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Reads an address to listen on; a name other than localhost is refused.
+    """Reads an address to listen on.
 
-    The addresses of a name may change from start to start, and R29 and the address
-    floor depend on whether a listener is loopback. RFC 6761 6.3 defines localhost.
+    A name other than localhost is refused, because its addresses may change from start
+    to start, and R29 and the address floor depend on whether a listener is loopback.
+    RFC 6761 6.3 defines localhost.
     """
     host, port = split_address(text)
     if host.lower() == "localhost":

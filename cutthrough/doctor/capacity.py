@@ -1,7 +1,7 @@
 """The host's capacity: descriptors, CPUs, memory, processes; a container's limits.
 
-A cgroup's limit is the least of its own and those of its parents. In a container with a
-cgroup namespace, the usual kind, only its own limit is visible.
+A cgroup's limit is the least of its own and those of its parents. If a container has a
+cgroup namespace, as is usual, only its own limit is visible.
 """
 
 import math

@@ -67,7 +67,7 @@ def judge_file(path: str, folder: str) -> Iterator[Finding]:
 
 
 def read_fault(path: str) -> str:
-    """Why the writer would refuse the file; "": it would not. Raises OSError."""
+    """The reason if the writer would refuse the file, else "". Raises OSError."""
     with open(path, "rb") as file:
         head = file.read(VERSION_AT + 4)
     if not head:
@@ -93,8 +93,8 @@ def judge_modes(path: str) -> Finding:
 
 
 def check_room_for_captures(bound: int, path: str, folder: str) -> Finding:
-    """Whether the disk has room for what the bound still allows. The index of words
-    comes on top, so this is the least."""
+    """Whether the disk has room for the bytes that the bound still allows. This is the
+    least, because the index of words comes on top."""
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     size = os.path.getsize(path) if os.path.isfile(path) else 0

@@ -108,7 +108,8 @@ def ask(server: str, seconds: float, port: int = 53) -> Reply:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.settimeout(max(seconds, 0.1))
-            # Connected, to receive a refusal by ICMP, and packets of this server only
+            # A socket receives a refusal by ICMP, and packets of this server only, if
+            # it is connected
             sock.connect((server, port))
             sock.send(query)
             reply = sock.recv(4096)

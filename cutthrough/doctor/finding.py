@@ -1,8 +1,8 @@
 """The result of a check, and the host as the checks read it.
 
 A check returns findings and changes nothing. `ok`: as it should be. `note`: could be
-better, or worth knowing; nothing is wrong. `warn`: will fail under load, or
-shows others what they should not see. `fail`: does not work.
+better, or worth knowing; nothing is wrong. `warn`: will fail when the load is high, or
+shows others a secret. `fail`: does not work.
 """
 
 from pathlib import Path

@@ -133,7 +133,7 @@ def check_sysctls(case: Case) -> Iterator[Finding]:
     for wanted in SYSCTLS:
         value = case.host.sysctl(wanted.key)
         if value is None:
-            continue                         # conntrack is not loaded
+            continue                         # if conntrack is not loaded
         finding = check_sysctl(wanted, value)
         if wanted.key == "net.core.somaxconn" and case.exposed and value.isdigit() and (
                 int(value) * 8 < BACKLOG):   # 128, the default before 5.4

@@ -1,9 +1,9 @@
 """The PostgreSQL of captured requests, and that of recorded sessions: whether it
 answers, and has our tables.
 
-It is asked only if `capture_url` or `recording_url` is set. Its absence is no failure:
-requests pass, and what does not fit into the rings is dropped and counted; copies of
-sessions are replayed.
+It is asked only if `capture_url` or `recording_url` is set. Its absence is no failure,
+because requests pass: records are dropped and counted when they do not fit into the
+rings, and copies of sessions are replayed.
 """
 
 import time

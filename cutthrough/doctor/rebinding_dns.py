@@ -1,7 +1,7 @@
 """A name server for the doctor: a few names whose answers change at the second query.
 
-It uses UDP on a free loopback port (RFC 1035). Every answer has a TTL of zero, so that
-a client sees the change at its next query, as in an attack by DNS rebinding.
+It uses UDP on a free loopback port (RFC 1035). Every answer has a TTL of zero, because
+a client must see the change at its next query, as in an attack by DNS rebinding.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 def _build(query: bytes, flags: int, question: bytes, data: list[bytes]) -> bytes:
-    """The answer; without data, a negative one that must not be cached (RFC 2308)."""
+    """The answer; if there is no data, a negative one, not to be cached (RFC 2308)."""
     kind = question[-4:] if data else struct.pack("!HH", SOA, 1)
     counts = (len(data), 0) if data else (0, 1)
     records = (b"\xc0\x0c" + kind + struct.pack("!IH", 0, len(rdata)) + rdata

@@ -1,7 +1,7 @@
 """The Redis of a fleet: whether it answers, accepts the password, and proves itself.
 
-It is checked only if `fleet_url` is set. Its absence is no failure: the limits then
-count in this program alone.
+It is checked only if `fleet_url` is set. Its absence is no failure, because the limits
+then count in this program alone.
 """
 
 import asyncio

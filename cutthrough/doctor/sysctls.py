@@ -1,4 +1,4 @@
-"""The numbers of tuning/, for a host that has only the package installed.
+"""The numbers of tuning/, because a host may have only the package installed.
 
 tests/doctor/test_host.py compares them with tuning/sysctl.conf and tuning/limits.conf,
 which have the reasons and the sources. A value is compared by `at least` (a range must

@@ -1,7 +1,7 @@
 """A configuration as a proxy on a free loopback port runs it for a test.
 
-The user's password is not known here, or is for other eyes: another one takes its
-place.
+Another password takes the place of the user's, because that is not known here, or is
+for other eyes.
 """
 
 import secrets

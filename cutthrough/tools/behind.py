@@ -1,9 +1,9 @@
-"""A command behind a proxy of its own: the proxy, what the command's environment has
-to say of it, and the command's signals and status.
+"""A command behind a proxy of its own: the proxy, its variables in the command's
+environment, and the command's signals and status.
 
     COMMAND ── http_proxy, roots ──> cutthrough serve ──> origins
 
-The proxy is a session of processes of its own, so that ^C reaches the command alone.
+The proxy is a session of processes of its own, because ^C must reach the command alone.
 """
 
 import contextlib
@@ -138,8 +138,9 @@ def environment(inherited: Mapping[str, str], url: str, bundle: Path
 
 
 def outside(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the variables of `environment` (R92): a proxy that took
-    another one's authority for the system's would trust it with every origin."""
+    """The environment without the variables of `environment` (R92), because a proxy
+    would trust another one's authority with every origin if it took it for the
+    system's."""
     variables = dict(environ)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         for name, (before, own) in json.loads(variables.pop(BEFORE, "{}")).items():
@@ -152,8 +153,8 @@ def outside(environ: Mapping[str, str]) -> dict[str, str]:
 
 def check_config(verb: str, file: str | None, own: Collection[str]) -> None:
     """Raises ConfigError if this file has options that the verb has values of its own
-    for, or the environment some of DECIDING: they would not apply, and nobody would
-    notice, as with a policy (R92)."""
+    for, or the environment some of DECIDING, because they would not apply, and nobody
+    would notice, as with a policy (R92)."""
     reason = f"`cutthrough {verb}` has its own, and this one would not apply: "
     mistakes: list[Mistake] = [
         ConfigError("environment", variable, f"{reason}unset it")

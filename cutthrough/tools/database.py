@@ -1,7 +1,8 @@
 """The database of captured exchanges, or of recorded sessions, that an operator names:
 a file or a URL.
 
-A URL has a password, so it comes from a file or the environment: ps shows flags.
+A URL comes from a file or the environment, because it has a password, and ps shows
+flags.
 """
 
 import os

@@ -170,7 +170,7 @@ class DryRun:
         return of_rule or self.config.route or DIRECT
 
     def member_of(self, route: str, caller: Caller, host: str, port: int) -> str:
-        """The member of this way that a worker takes while all of them work; "": its
+        """The member of this way that a worker takes if all of them work; "" if its
         choice depends on earlier requests, or it goes directly."""
         way = self.snapshot.ways.by_name[route] if self.snapshot.ways else None
         if way is None:

@@ -124,7 +124,7 @@ async def explain(judge: DryRun, method: str, target: str, user: str = "",
 
 def read_target(method: str, target: str) -> tuple[str, int] | str:
     """Host and port, parsed like a request's, or a refusal's label. Raises ConfigError
-    for a target without a host."""
+    if the target has no host."""
     parts = _parse_target(method, target)
     if isinstance(parts, str):
         return parts

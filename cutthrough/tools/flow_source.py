@@ -1,8 +1,8 @@
 """Captured flows for a program of the operator: by the admin listener, with its token,
 or from the database, with the rights of its file. Both give the same objects.
 
-A database is read by a process of its own (capture/query_process.py): a filter over
-many large bodies may take long. After ANSWER_S the process is killed.
+A database is read by a process of its own (capture/query_process.py), because a filter
+over many large bodies may take long. After ANSWER_S the process is killed.
 """
 
 import json
@@ -202,7 +202,7 @@ class ByDatabase:
 
 
 class _Shown(dict[str, Any]):
-    """An answer of `show` as a row; missing columns are null."""
+    """An answer of `show` as a row; a column is null if it is missing."""
 
     def __missing__(self, key: str) -> None:
         return None

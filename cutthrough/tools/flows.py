@@ -1,7 +1,8 @@
 """`cutthrough flows`: captured requests, from their database.
 
-A file is its owner's alone, and a server asks for a password: who may open it may read
-and change it, and gives no token. Each read is logged in the database itself.
+A file is its owner's alone, and a server asks for a password. If a user may open the
+database, the user may read and change it, and gives no token. Each read is logged in
+the database itself.
 """
 
 import argparse
@@ -41,7 +42,7 @@ COLUMNS = ("ID", "TIME", "USER", "METHOD", "STATUS", "REASON", "MS", "BYTES", "U
 WIDTHS = (6, 12, 10, 7, 6, 14, 8, 9, 0)
 # Between two looks for new flows
 LOOK_S = 0.2
-# Flows of one transaction of `delete`: the writer of a running proxy waits for its end
+# Flows of one transaction of `delete`. The writer of a running proxy waits for its end
 BATCH = 500
 # Entries of an imported file that are named, each with its reason
 MOST_ENTRIES = 100_000

@@ -1,7 +1,7 @@
 """`cutthrough flows … --admin`: the same actions by the admin listener, with its token.
 
-Filters and searches run there, and bodies come with the flows that are shown. It knows
-no file, so nobody needs the rights of the database.
+Filters and searches run there, and bodies come with the flows that are shown. Nobody
+needs the rights of the database, because the command knows no file.
 """
 
 import argparse

@@ -151,7 +151,7 @@ def join(source: str, user: str, password: str) -> str:
 
 def find_in_netrc(host: str, environ: Mapping[str, str]) -> tuple[str, str, str] | None:
     """Name, password and file, if the file names this very host. `default` is not for
-    parents: each of them would get it."""
+    parents, because each of them would get it."""
     path = environ.get("NETRC") or os.path.join(environ.get("HOME") or "~", ".netrc")
     path = os.path.expanduser(path)
     try:

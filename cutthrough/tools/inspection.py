@@ -4,8 +4,8 @@ that passes.
     COMMAND, or a shell's programs ──> cutthrough serve ──> origins
                                               └──> FILE ──> the page /traffic, `flows`
 
-Its directory has the secrets of both listeners, so a shell's variables and a browser's
-settings stay valid when it starts again.
+Its directory has the secrets of both listeners, because a shell's variables and a
+browser's settings must stay valid when it starts again.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Reads an access log in JSON lines, for `explain --log` and `suggest`.
 
-Other lines are counted and skipped: a log may end in the middle of a line, and several
-programs may write to one file.
+Other lines are counted and skipped, because a log may end in the middle of a line, and
+several programs may write to one file.
 """
 
 import sys

@@ -2,10 +2,10 @@
 input and output.
 
 Its rights are the operator's: the admin listener's token, or the rights of a database's
-file (flow_source.py). Without --allow-writes no tool changes anything. Captured content
-was chosen by clients and origins, and a model may take it for instructions: each result
-begins with a block against that, content is in JSON strings, and invisible characters
-are escaped. Each result is bounded and names its cuts.
+file (flow_source.py). A tool may change something only if --allow-writes is given. Each
+result begins with a block against instructions in captured content, because clients and
+origins have chosen it, and a model may obey it; content is in JSON strings, and
+invisible characters are escaped. Each result is bounded and names its cuts.
 """
 
 import argparse

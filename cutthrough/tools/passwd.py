@@ -55,8 +55,8 @@ def ask_password() -> bytes:
 def put_line(path: str, user: str, line: str) -> None:
     """Replaces the user's line, or appends it; the rest stays byte for byte.
 
-    The new file replaces the old one atomically, with the same owner and mode, so that
-    no reader gets a partial file. Raises PolicyError if the file is not one of users.
+    The new file replaces the old one atomically, with the same owner and mode, because
+    no reader may get a partial file. Raises PolicyError if the file is none of users.
     """
     path = os.path.realpath(path)           # a link is followed, not replaced
     text, old = "", None

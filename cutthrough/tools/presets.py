@@ -1,6 +1,6 @@
 """Facts for `cutthrough run` and the plugin of pytest about the APIs that are recorded
-most, unless a configuration is given: what of a request does not count, and what of it
-and its answer is not kept, beside credentials."""
+most, if no configuration is given: the parts of a request that do not count, and those
+of it and its answer that are not kept, beside credentials."""
 
 import importlib.util
 
@@ -36,8 +36,8 @@ _NEEDS = {"recording_redact_body": "re2"}
 
 
 def presets() -> str:
-    """The text of a configuration, as far as the packages of `cutthrough[recording]`
-    are installed."""
+    """The text of a configuration; without a line if its package, of
+    `cutthrough[recording]`, is not installed."""
     absent = tuple(key for key, package in _NEEDS.items()
                    if importlib.util.find_spec(package) is None)
     return "\n".join(line for line in PRESETS.splitlines()

@@ -1,9 +1,9 @@
 """`cutthrough mode` and `cutthrough recordings`: by the directory of the sessions, or
 by the database that several hosts have.
 
-The directory is its owner's alone: who may open it may read and change it, and gives no
-token. A running proxy notices a change within a tenth of a second, and one in the
-database within half a second.
+The directory is its owner's alone. If a user may open it, the user may read and change
+it, and gives no token. A running proxy notices a change within a tenth of a second, and
+one in the database within half a second.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def find_directory(args: argparse.Namespace, may_make: bool) -> str:
 
 
 def why_no_directory(path: str, may_make: bool) -> str:
-    """Why this is no directory of recordings; "": it is one, or is empty."""
+    """The reason if this is no directory of recordings; "": it is one, or is empty."""
     try:
         names = os.listdir(path)
     except FileNotFoundError:
@@ -140,8 +140,8 @@ def create(sessions: AnySessions, args: argparse.Namespace) -> int:
 
 
 def manifest_of(args: argparse.Namespace) -> Manifest:
-    """By the flags, and for what they do not say by the configuration, as a session
-    that a proxy makes. Raises ConfigError."""
+    """By the flags, and if one is absent by the configuration, as a session that a
+    proxy makes. Raises ConfigError."""
     settings = gather({}, os.environ, args.config_file or os.environ.get(
         "CUTTHROUGH_CONFIG") or None, secrets=False)
 
@@ -299,7 +299,7 @@ def import_files(sessions: AnySessions, args: argparse.Namespace) -> int:
 
 
 def import_all(sessions: AnySessions, args: argparse.Namespace) -> int:
-    """Files that cannot be read are named, and the others come in."""
+    """If a file cannot be read, it is named, and the others come in."""
     manifest, failed, added = None, False, 0
     recordings: list[Recording] = []
     for name in args.files:

@@ -2,8 +2,8 @@
 through a proxy.
 
 The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
-the request as any other. With `--admin` and without `--proxy`, the admin listener sends
-it through a listener of its own program.
+the request as any other. If `--admin` is given without `--proxy`, the admin listener
+sends it through a listener of its own program.
 """
 
 import argparse

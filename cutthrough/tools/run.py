@@ -138,7 +138,7 @@ def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
 
 @contextlib.contextmanager
 def alone(directory: Path, name: str) -> Iterator[None]:
-    """Other runs that may write this session wait. Raises OSError."""
+    """Other runs wait if they may write this session. Raises OSError."""
     fd = os.open(directory / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                  | os.O_NOFOLLOW, 0o600)
     try:
@@ -332,13 +332,14 @@ def url_of(line: Mapping[str, Any]) -> str:
 
 
 def key_of(method: str, url: str) -> tuple[str, str]:
-    """Without the query: secrets in it are not in a miss, and may be in the log."""
+    """Without the query, because secrets in it are not in a miss, and may be in the
+    log."""
     return method, url.partition("?")[0]
 
 
 def explain(lines: Sequence[Mapping[str, Any]], misses: Misses) -> list[str]:
-    """Why these requests of the log were missed: of those that are no longer in
-    `misses`, what the log has room for."""
+    """Why these requests of the log were missed: if one is no longer in `misses`, as
+    much as the log has room for."""
     reasons = []
     for line in reversed(lines):
         known = misses.get(key_of(line["method"], url_of(line)))

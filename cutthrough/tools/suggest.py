@@ -2,8 +2,8 @@
 
 The output is a policy, or a part for one, above the rule that refused. Each rule is as
 narrow as the requests: one user, one port, the methods that were used. An operator
-reviews the rules before use. None is proposed for requests that a rule of the policy
-refused, for a cloud's metadata service, or for an address that the floor refuses.
+reviews the rules before use. None is proposed if a rule of the policy refused the
+request, for a cloud's metadata service, or for an address that the floor refuses.
 """
 
 import json
