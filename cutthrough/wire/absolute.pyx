@@ -3,7 +3,7 @@
 
     GET /a HTTP/1.1 | Host: b  ->  GET http://b/a HTTP/1.1 | Proxy-Authorization | Host: b
 
-The head itself stays as it is: a second attempt may go another way.
+The head itself stays as it is, because a second attempt may go another way.
 """
 
 from libc.string cimport memcpy

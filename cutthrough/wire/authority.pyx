@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Hosts and ports: bytes -> canonical form, and back (R16, R25; RFC 3986 section 3.2).
 
-The only canonicaliser of host names: policy, DNS, cache keys, Host and logs all use its
-output, so two spellings of one destination are one destination. A disguised number (0x7f.1,
-2130706433) becomes the address that inet_aton would return; a text that could be read both
-as a name and as an address is refused.
+The only canonicaliser of host names. Two spellings of one destination are one destination,
+because policy, DNS, cache keys, Host and logs all use its output. A disguised number (0x7f.1,
+2130706433) becomes the address that inet_aton would return; if a text could be read both as a
+name and as an address, it is refused.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -246,7 +246,7 @@ cdef bint read_ipv4(Target *target) noexcept nogil:
     return True
 
 
-# Writes target.host. Not inet_ntop: glibc's took 75 ns of a target's 100.
+# Writes target.host. Not by inet_ntop, because glibc's took 75 ns of a target's 100.
 cdef void put_ipv4(Target *target) noexcept nogil:
     cdef char *out = target.host
     cdef int i
@@ -268,9 +268,9 @@ cdef void put_ipv6(Target *target) noexcept nogil:
         target.host_len += 1
 
 
-# Between the brackets: RFC 4291 in, RFC 5952 out. No IPvFuture. IPv4-mapped stays IPv6: what
-# it means is the policy's business. A zone ("%25eth0") of the client's host means nothing here
-# and is dropped (RFC 6874 section 4), so that one address has one spelling.
+# Between the brackets: RFC 4291 in, RFC 5952 out. No IPvFuture. IPv4-mapped stays IPv6, because
+# its meaning is the policy's business. A zone ("%25eth0") of the client's host means nothing here
+# and is dropped (RFC 6874 section 4), because one address must have one spelling.
 cdef bint read_ipv6(Target *target, const char *text, size_t n) noexcept nogil:
     cdef char copy[MAX_IPV6 + 1]
     cdef const char *zone = <const char *>memchr(text, c'%', n)
@@ -327,7 +327,7 @@ cdef int build_authority(char *out, const Target *target, int default_port) noex
 cdef int put_number(char *out, uint32_t number) noexcept nogil:
     cdef char[10] digits
     cdef int i = 10
-    # Division by a constant is a multiplication: a JA3 has sixty numbers
+    # Divides by a constant, because that is a multiplication, and a JA3 has sixty numbers
     while True:
         i -= 1
         digits[i] = <char>(c'0' + number % 10)

@@ -1,7 +1,7 @@
 """Characters of the wire: classes from one table, and scans of eight bytes at a time.
 
-Everything here is inline: each module of the package compiles its own copy, so that testing
-a class is one load. The classes are those of RFC 9110 sections 5.6.2 and 5.5 and RFC 9112
+Everything here is inline: each module of the package compiles its own copy, because a test of
+a class must be one load. The classes are those of RFC 9110 sections 5.6.2 and 5.5 and RFC 9112
 section 3.2.
 """
 

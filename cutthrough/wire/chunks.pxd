@@ -18,9 +18,9 @@ cdef enum:
     NOT_IN_TRAILERS = ((1 << N_FIELD_NAMES) - 1) & ~(1 << F_OTHER | 1 << F_DATE)
 
 # The chunk scanner. It rewrites its input in place. It drops chunk extensions, white space,
-# all leading zeros of a size but one, and the fields of NOT_IN_TRAILERS; without `trailers`
-# all trailers; with `decode` the whole frame, so that only data is left. The output is never
-# longer than the input and starts at buf; the caller sends `before` before it.
+# all leading zeros of a size but one, and the fields of NOT_IN_TRAILERS; all trailers if
+# `trailers` is not set; if `decode` is set, the whole frame, and only data is left. The output is
+# never longer than the input and starts at buf; the caller sends `before` before it.
 cdef struct Chunks:
     uint8_t state           # private to chunks.pyx
     uint8_t decode

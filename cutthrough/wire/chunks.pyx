@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The chunk scanner: RFC 9112 section 7.1, octet by octet (R8, R11, R15, R31).
 
-`left` counts through DATA. Only the digits and the line end of a chunk line are sent on, so
-the next reader finds no white space, extension or row of zeros that it could read in another
-way. A trailer's name is held until its colon shows whether the field is sent on or dropped.
+`left` counts through DATA. Only the digits and the line end of a chunk line are sent on, because
+the next reader could read white space, an extension or a row of zeros in another way. A
+trailer's name is held until its colon shows whether the field is sent on or dropped.
 
     SIZE -> (SPACE) -> (EXTENSION) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE
                                          | last chunk
@@ -108,11 +108,11 @@ cdef Step scan_octet(Chunks *chunks, char c) noexcept nogil:
     if state == SIZE:
         if is_class(c, CC_HEX):
             chunks.line_bytes += 1
-            # Below 2^60, so that sums of two never overflow (R11)
+            # Below 2^60, because sums of two must never overflow (R11)
             if chunks.left >> 56 or chunks.line_bytes > MAX_CHUNK_LINE:
                 return REFUSED
             chunks.left = chunks.left << 4 | hex_value(c)
-            # Of leading zeros one is sent: not every reader takes 17 digits
+            # Of leading zeros one is sent, because not every reader takes 17 digits
             return SENT if chunks.left or chunks.line_bytes == 1 else DROPPED
         if chunks.line_bytes == 0:
             return REFUSED
@@ -152,8 +152,8 @@ cdef Step scan_octet(Chunks *chunks, char c) noexcept nogil:
 
 
 # After the digits of a size: RFC 9112 section 7.1.1 allows white space before ";" (BWS, which
-# RFC 9110 section 5.6.3 requires a recipient to parse). Without ";" it is padding, which two
-# readers may read in two ways, so it is refused in a request.
+# RFC 9110 section 5.6.3 requires a recipient to parse). If no ";" follows, it is padding. That is
+# refused in a request, because two readers may read it in two ways.
 cdef Step scan_after_size(Chunks *chunks, char c) noexcept nogil:
     if c == c';':
         chunks.state = EXTENSION

@@ -7,11 +7,11 @@
 
 The parser keeps no state: if the hello is incomplete, the next call starts at the first byte
 again, and walks over the records' headers only. Nothing of a hello is decided before all of it
-has come (R53): it may come in several segments and several records. If it is in several
+has come (R53), because it may come in several segments and several records. If it is in several
 records, its parts are copied to one place.
 
-A hello that breaks the standard is no hello: a lenient origin might read another server name
-in it.
+If a hello breaks the standard, it is no hello, because a lenient origin might read another
+server name in it.
 """
 
 from libc.stdint cimport uint8_t, uint16_t
@@ -86,7 +86,7 @@ cdef inline bint may_be_record(const uint8_t *p, size_t n) noexcept nogil:
 
 cdef size_t read_message_head(const uint8_t *p, size_t n, size_t got,
                               size_t want) noexcept nogil:
-    """The head may itself be in several records: `got` bytes of the message came before, and
+    """If the head itself is in several records, `got` bytes of the message came before, and
     `want` was returned then. Returns the message's length, or more than MANY if it is not
     known yet; 0: no ClientHello."""
     cdef size_t i

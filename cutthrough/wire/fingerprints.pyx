@@ -2,11 +2,11 @@
 """The fingerprints of a ClientHello: JA4 and JA3.
 
 JA4 is FoxIO's (github.com/FoxIO-LLC/ja4, technical_details/JA4.md; BSD-3), JA3 Salesforce's.
-Both ignore GREASE (RFC 8701). The hashes are hashlib's, which link no library to this package:
-SHA-256 takes 0.3 µs, MD5 0.6 µs.
+Both ignore GREASE (RFC 8701). The hashes are hashlib's, because these link no library to this
+package: SHA-256 takes 0.3 µs, MD5 0.6 µs.
 
-JA4 has the hashes of two sorted lists, and many connections of one client software have the same
-lists. So the latest lists are kept with their hashes.
+JA4 has the hashes of two sorted lists. The latest lists are kept with their hashes, because many
+connections of one client software have the same lists.
 """
 
 from hashlib import md5, sha256

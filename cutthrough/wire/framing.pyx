@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """How long is the body? RFC 9112 section 6.3, without repair (R5, R7, R8, R11, R17, R18).
 
-If a length can be read in two ways, two readers will disagree. So every ambiguity of a request
-is refused: both length fields, either field twice, a coding beside chunked, a length that is
-not allowed. A response is read as RFC 9112 asks, if there is one reading: equal lengths count
+Every ambiguity of a request is refused, because two readers will disagree if a length can be
+read in two ways: both length fields, either field twice, a coding beside chunked, a length that
+is not allowed. A response is read as RFC 9112 asks, if there is one reading: equal lengths count
 as one, chunks count before a length and in HTTP/1.0, and 1xx, 204, 304 and the response to
 HEAD end with their head. If its fields contradict each other or its status, they are not sent
 on as they came, and the connection carries no other message (R18). chunks.pyx reads the chunks
@@ -33,8 +33,8 @@ cdef int read_request_framing(const Head *head, const char *buf, Framing *out) n
     refused = read_length_fields(head, buf, out, False)
     if refused:
         return refused
-    # Content of CONNECT has no meaning, and the tunnel begins here (R2). TRACE must not have
-    # content (RFC 9110 section 9.3.8), so a reader may not look for it.
+    # Content of CONNECT has no meaning, because the tunnel begins here (R2). A reader may not look
+    # for content of TRACE, because TRACE must not have it (RFC 9110 section 9.3.8).
     if (head.method == M_CONNECT or head.method == M_TRACE) and out.kind != BODY_NONE:
         return -BAD_FRAMING
     return 0
@@ -97,7 +97,7 @@ cdef int read_length_fields(const Head *head, const char *buf, Framing *out,
     cdef const Field *field
     if at:
         # HTTP/1.0 has no transfer codings: a 1.0 peer would read until the connection ends
-        # (R5). With a Content-Length too, there are two readings (R7). In a response chunks
+        # (R5). If there is a Content-Length too, there are two readings (R7). In a response chunks
         # win (RFC 9112 section 6.3, rule 3), and the client gets nothing but chunks.
         if head.minor == HTTP_10 or head.count[F_CONTENT_LENGTH]:
             if not response:

@@ -57,8 +57,8 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
 # and LF in a value do not: every reader finds the same end of it.
 cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
                         const HeadLimits *limits) noexcept nogil
-# Does a request with the method HEAD begin here? For a request that is refused before its head
-# is whole: a response to HEAD has no content (RFC 9110 section 9.3.2).
+# Does a request with the method HEAD begin here? It matters if a request is refused before its
+# head is whole, because a response to HEAD has no content (RFC 9110 section 9.3.2).
 cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil
 
 # Is `token` (lower case, of `token_len`) a member of the comma list in the fields of this

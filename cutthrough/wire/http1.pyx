@@ -94,8 +94,8 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
 
 
 # Can the bytes after `seen` change the answer "more"? Inside a field line only an invalid
-# byte, a line end or the limit can. A start line is read again each time: at 8 KiB that costs
-# 2 us, less than the system call that brought the byte.
+# byte, a line end or the limit can. A start line is read again each time, because at 8 KiB that
+# costs 2 us, less than the system call that brought the byte.
 cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
                             size_t head_bytes, bint lenient) noexcept nogil:
     cdef const char *p = buf + seen
@@ -206,8 +206,8 @@ cdef int parse_status_line(Head *head, const char *buf, const char *p,
         return -BAD_RESPONSE
     if p == end:
         return 0
-    # Senders must send the space before an empty reason, but it is often missing. That leaves
-    # only one reading, and llhttp and Go accept it too.
+    # Senders must send the space before an empty reason. It may be missing, as it often is, because
+    # only one reading is left, and llhttp and Go accept it too.
     if p[0] == c' ':
         p += 1
     elif p[0] != c'\r' and p[0] != c'\n':
@@ -320,8 +320,8 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
         head.count[name] += 1
 
 
-# Returns the first octet that is not of a value. Most peers pass a response with control
-# characters; NUL, CR and LF end a value for some readers (RFC 9110 section 5.5).
+# Returns the first octet that is not of a value. Control characters in a response are of it,
+# because most peers pass them; NUL, CR and LF end a value for some readers (RFC 9110 section 5.5).
 cdef inline const char *find_line_end(const char *p, const char *end, bint lenient) noexcept nogil:
     while True:
         p = find_control(p, end)
@@ -356,8 +356,8 @@ cdef inline int parse_value(Field *field, const char *buf, const char *value, co
     return field.end
 
 
-# obs-fold: the line at p continues the field before it, whose line end becomes spaces, so that
-# a second reading sees one line. Returns the same as parse_value.
+# obs-fold: the line at p continues the field before it. That field's line end becomes spaces,
+# because a second reading must see one line. Returns the same as parse_value.
 cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcept nogil:
     cdef const char *value = buf + field.value
     buf[field.end - 1] = c' '

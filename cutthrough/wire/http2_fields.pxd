@@ -23,8 +23,8 @@ cdef size_t put_field(char *out, const char *name, size_t name_len, const char *
                       size_t value_len) noexcept nogil
 # Reads the record at `p`; returns the place of the next one.
 cdef const char *next_field(const char *p, Record *out) noexcept nogil
-# The same without white space around the value: apps and origins send it, and other proxies trim
-# it, although RFC 9113 section 8.2.1 has it malformed.
+# The same without white space around the value, because apps and origins send it, and other
+# proxies trim it, although RFC 9113 section 8.2.1 has it malformed.
 cdef const char *next_trimmed(const char *p, Record *out) noexcept nogil
 # A regular field of a response that HTTP/1.1 could have brought: its value may have controls.
 cdef bint is_answered(const Record *field) noexcept nogil

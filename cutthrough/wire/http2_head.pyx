@@ -8,16 +8,16 @@
     :method CONNECT            :authority a.b:443            CONNECT a.b:443 HTTP/1.1
                                                              Host: a.b:443
 
-A request with the scheme https is one for this server itself, as the origin form is: no client
-sends a proxy the plain text of an https URL. Other schemes stay in the absolute form, and the
-reader of targets refuses them.
+A request with the scheme https is one for this server itself, as the origin form is, because no
+client sends a proxy the plain text of an https URL. Other schemes stay in the absolute form, and
+the reader of targets refuses them.
 
-Everything that HTTP/1.1 would read in another way is refused (R62). What breaks the form of a
-request of HTTP/2 is malformed, and costs the stream (RFC 9113 section 8.1.1): a pseudo-field that
-is missing, unknown or in its wrong place, a field that speaks of the connection, a name in upper
-case. What could be read is invalid, and is answered: an octet that ends a line or a word, a Host
-that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the head that
-stands here: the target, the length of the body, the limits.
+Everything that HTTP/1.1 would read in another way is refused (R62). If a request breaks the form
+of HTTP/2, it is malformed, and costs the stream (RFC 9113 section 8.1.1): a pseudo-field that is
+missing, unknown or in its wrong place, a field that speaks of the connection, a name in upper
+case. If it could be read, it is invalid, and is answered: an octet that ends a line or a word, a
+Host that differs from :authority. The rest is left to the readers of HTTP/1.1, which judge the head
+that stands here: the target, the length of the body, the limits.
 """
 
 from libc.stdint cimport uint8_t
@@ -126,7 +126,7 @@ cdef bint note_field(Request *request, const Record *field, Http2Head *about) no
     cdef int number = field_name(field.name.data, field.name.n)
     if number == F_CONTENT_LENGTH:
         request.lengths += 1
-        # Of two the reader of HTTP/1.1 refuses the request: no body has their length
+        # If there are two, the reader of HTTP/1.1 refuses the request: no body has their length
         about.length = parse_length(field.value.data, field.value.n) if (
             request.lengths == 1) else -1
     elif number == F_HOST:
@@ -154,7 +154,7 @@ cdef Text *place_of(Request *request, const Text *name) noexcept nogil:
 
 
 cdef bint has_valid_parts(const Request *request) noexcept nogil:
-    """The target is put together of them: none may have an octet that ends its part."""
+    """None may have an octet that ends its part, because the target is put together of them."""
     cdef size_t i
     cdef char c
     if request.scheme.data != NULL:

@@ -6,10 +6,10 @@
                                          Transfer-Encoding: chunked
                                          Connection: close
 
-A stream's end is the end of its response, so a body without a length is chunked: a reset is no end
-of it, and trailers have a place. Values may have controls, all but NUL, CR and LF, as those of
-HTTP/1.1 may. What HTTP/1.1 would read in another way is malformed (R62); so is 101, which HTTP/2
-does not have (RFC 9113 section 8.6).
+A stream's end is the end of its response. A body is chunked if it has no length, because a reset
+must be no end of it, and trailers need a place. Values may have controls, all but NUL, CR and LF,
+as those of HTTP/1.1 may. A response is malformed if HTTP/1.1 would read it in another way (R62);
+so is 101, because HTTP/2 does not have it (RFC 9113 section 8.6).
 """
 
 from libc.string cimport memcmp

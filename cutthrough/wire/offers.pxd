@@ -1,4 +1,4 @@
-"""What a ClientHello offers, so that another one can offer it: see net.tls.offer."""
+"""The offer of a ClientHello, in a form that another one can repeat: see net.tls.offer."""
 
 from cutthrough.wire.clienthello cimport ClientHello
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a ClientHello offers, so that another one can offer it: see net.tls.offer."""
+"""The offer of a ClientHello, in a form that another one can repeat: see net.tls.offer."""
 
 from libc.stdint cimport uint8_t
 from cutthrough.wire.clienthello cimport ClientHello, Span, is_grease, parse_client_hello

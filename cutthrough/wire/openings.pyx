@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The first bytes inside a tunnel: TLS, or another protocol by its look.
 
-The client's bytes decide if it speaks first, else the origin's: servers of SSH, SMTP and others
-do not wait. A guess is for logs, metrics and rules; only TLS is read further. Bytes that may yet
-become one of the known openings are undecided.
+The client's bytes decide if it speaks first, else the origin's, because servers of SSH, SMTP and
+others do not wait. A guess is for logs, metrics and rules; only TLS is read further. Bytes are
+undecided if they may yet become one of the known openings.
 """
 
 from libc.stdint cimport uint8_t
@@ -88,9 +88,9 @@ cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil:
 
 
 cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil:
-    """An origin may read what is no request by RFC 9112 as one all the same. So a line of text is
-    HTTP if it has HTTP's name, or a known method in front. What begins with another octet is
-    decided at once, because its protocol may have no lines."""
+    """A line of text is HTTP if it has HTTP's name, or a known method in front, because an origin
+    may read it as a request all the same, though it is none by RFC 9112. If the data begins with
+    another octet, it is decided at once, because its protocol may have no lines."""
     cdef const char *end
     cdef size_t first = 0
     cdef size_t at

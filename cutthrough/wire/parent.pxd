@@ -1,4 +1,4 @@
-"""The dialogue with a parent: what to send, and what its answer means. No I/O."""
+"""The dialogue with a parent: the messages to send, and the meaning of its answers. No I/O."""
 
 from libc.stdint cimport uint8_t
 from cutthrough.wire.connect cimport Value

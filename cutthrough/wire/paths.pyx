@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The path of a request, in each form that a server may read it in (R56; RFC 3986).
 
-A path goes up as it came (RFC 9110 section 7.7), so what it means is the server's to decide, and
-servers differ. A reading is the path as one kind of server sees it, in canonical spelling:
+The server decides about the meaning of a path, because it goes up as it came (RFC 9110 section
+7.7), and servers differ. A reading is the path as one kind of server sees it, in canonical spelling:
 
     as sent       /a%3Ab;v=1     an encoded character that need not be encoded stays encoded
     decoded       /a:b;v=1       it is decoded

@@ -262,7 +262,7 @@ cdef bint is_checksum_right(const uint8_t *p, size_t at, size_t total) noexcept 
 
 
 cdef void unmap(ProxyHeader *out) noexcept nogil:
-    """A mapped IPv4 address becomes IPv4, so that rules and limits see one client."""
+    """A mapped IPv4 address becomes IPv4, because rules and limits must see one client."""
     if out.family == 6 and memcmp(out.address, MAPPED, 12) == 0:
         memcpy(out.address, out.address + 12, 4)
         memset(out.address + 4, 0, 12)

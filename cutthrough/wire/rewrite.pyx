@@ -31,7 +31,7 @@ cdef enum:
                   | 1 << F_TE | 1 << F_UPGRADE | 1 << F_PROXY_AUTHORIZATION
                   | 1 << F_PROXY_AUTHENTICATE | 1 << F_PROXY_AUTHENTICATION_INFO
                   | 1 << F_HTTP2_SETTINGS)
-    # Fields that Connection cannot remove (R14): they say where the message goes and ends.
+    # Fields that Connection cannot remove (R14), because the message's way and end depend on them.
     PROTECTED = (1 << F_HOST | 1 << F_CONTENT_LENGTH | 1 << F_TRANSFER_ENCODING
                  | 1 << F_VIA | 1 << F_UPGRADE | 1 << F_MAX_FORWARDS)
     MAX_LISTED = 1024       # other names in Connection; honest messages have one or two

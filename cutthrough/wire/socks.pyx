@@ -8,8 +8,8 @@
     version 4       4 | command | port | IPv4 | user id 0 [| name 0]   ─> 0 | 90: granted | …
 
 The address is 4 or 16 octets, or a name behind its length. In version 4a the IPv4 address
-0.0.0.x, x not 0, says that a name follows. A host is read by wire.target, as that of CONNECT
-is: two spellings of one destination are one destination (R16).
+0.0.0.x, x not 0, says that a name follows. A host is read by wire.target, as that of CONNECT is,
+because two spellings of one destination must be one destination (R16).
 
 The parsers keep no state: the next call starts at the first byte again. A message has at most
 520 bytes.

@@ -6,9 +6,9 @@
         05 01 00 type host port ->  05 code 00 type address port
     4a  04 01 port address name 00 [host 00]  ->  00 code port address
 
-Answers are read strictly and to their last octet, not beyond it: the next one is the tunnel's.
-The address in an answer is skipped. It is the parent's end of its connection to the
-destination, and nothing here depends on it.
+Answers are read strictly and to their last octet, not beyond it, because the next one is the
+tunnel's. The address in an answer is skipped, because nothing here depends on it: it is the
+parent's end of its connection to the destination.
 """
 
 from libc.stdint cimport uint8_t, uint16_t
