@@ -1,13 +1,13 @@
 # cython: language_level=3
 """Incoming connections: a batch of accept4 calls for each wake-up.
 
-If descriptors run out (EMFILE), idle connections are shed and accepting goes on: a pause
+If descriptors run out (EMFILE), idle connections are shed and accepting goes on, because a pause
 would only let a flood of clients queue up. If shedding does not help, or if the whole host is
 short of something (ENFILE, ENOBUFS, ENOMEM), accepting pauses for a moment: the worker
 neither ends nor spins (R32). The clients wait in the kernel's queue meanwhile.
 
-accept4 takes a descriptor before it looks at the queue, so it also reports EMFILE if nobody waits.
-Then nothing is shed: it could be the client that has just got the last descriptor.
+accept4 also reports EMFILE if nobody waits, because it takes a descriptor before it looks at the
+queue. Then nothing is shed, because it could be the client that has just got the last descriptor.
 """
 
 import logging

@@ -53,7 +53,7 @@ cdef bint from_sockaddr(const sockaddr_storage *name, Address *out) noexcept nog
 
 cdef void from_unix(int fd, uint32_t tag, Address *out) noexcept nogil:
     """Limits count the first eight bytes of an address. As in a multicast address, which calls
-    nobody, they begin with ff: no IPv6 network has the same."""
+    nobody, they begin with ff, because no IPv6 network may have the same."""
     cdef ucred credentials
     cdef socklen_t n = sizeof(credentials)
     memset(out, 0, sizeof(Address))
@@ -111,7 +111,7 @@ cdef bint is_same_address(const Address *a, const Address *b) noexcept nogil:
 
 
 cdef bint has_source(const Address *address) noexcept:
-    """Connects a datagram socket: it sends no packet and needs no free port."""
+    """Connects a datagram socket, because that sends no packet and needs no free port."""
     cdef sockaddr_storage name
     cdef socklen_t n = to_sockaddr(address, &name)
     cdef int fd = linux.socket(name.ss_family, linux.SOCK_DGRAM | linux.SOCK_CLOEXEC, 0)

@@ -1,4 +1,4 @@
-"""A kernel's socket in front of a transport, for what needs one below it: TLS inside TLS."""
+"""A kernel's socket in front of a transport, if a layer needs one below it: TLS inside TLS."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -9,7 +9,7 @@ from cutthrough.net.relay cimport Relay
 
 @cython.no_gc
 cdef class Bridge(StreamOwner):
-    """Has the transport's socket; what it relays goes through `pier`."""
+    """Has the transport's socket; the bytes that it relays go through `pier`."""
     cdef Relay relay
     cdef Stream pier        # our end of the pair
     cdef Endpoint user      # has the other end; None: it has closed

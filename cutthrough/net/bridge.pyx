@@ -3,9 +3,9 @@
 
     endpoint ── pair of sockets ── pier <──relay──> transport ── peer
 
-A transport lies above a descriptor, and libssl reads from one. For TLS inside TLS, or inside a
-stream of HTTP/2, the endpoint's transport moves into a bridge, and the endpoint gets one end of
-a pair of unix sockets. It costs two more copies, and is for such connections alone.
+If TLS is inside TLS, or inside a stream of HTTP/2, the endpoint's transport moves into a bridge,
+and the endpoint gets one end of a pair of unix sockets, because a transport lies above a
+descriptor, and libssl reads from one. It costs two more copies, and is for such connections alone.
 
 Either side's end of stream is passed on. If the peer takes no more bytes, those that it has sent are
 passed on until its end (R84). When the endpoint has closed, the transport has a time for
@@ -110,7 +110,8 @@ cdef bint put_bridge(Endpoint user, int64_t linger_ms) except -1:
 
 
 cdef int end_unwatched(Poller poller, Endpoint part) except -1:
-    """Closes its socket, watched or not. A session that has lost it ends by itself."""
+    """Closes its socket, watched or not. If a session has lost its socket, the session ends by
+    itself."""
     cdef int fd = poller.release(part)
     if fd >= 0:
         part.sock.fd = fd
@@ -119,7 +120,7 @@ cdef int end_unwatched(Poller poller, Endpoint part) except -1:
 
 
 def close_bridges(Poller poller):
-    """After their users have been closed: what is left is passed on, without waiting."""
+    """When their users have been closed: the bytes left are passed on, without waiting."""
     cdef Bridge bridge
     for bridge in [*bridges]:
         if bridge.poller is poller:

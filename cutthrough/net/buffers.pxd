@@ -15,8 +15,8 @@ cdef enum:
     # A long head, and the read that brought its end
     LONG_BLOCK = HEAD_ROOM + COPY_BLOCK
 
-# The purpose of a block's bytes. Each purpose has a share of the bound on all blocks, so
-# no purpose can take the others' room.
+# The purpose of a block's bytes. Each purpose has a share of the bound on all blocks, because
+# no purpose may take the others' room.
 cdef enum Share:
     OF_RELAYS = 0           # read from one side, not yet taken by the other
     OF_REQUESTS             # heads, and input of authenticated connections
@@ -39,7 +39,7 @@ cdef char *scratch() noexcept nogil
 cdef char *head_scratch() noexcept nogil
 
 # Whether a relay can get a block of COPY_BLOCK bytes. Checked before a read that may need
-# one: unread bytes wait in the kernel, and slow the sender down.
+# one, because unread bytes wait in the kernel, and slow the sender down.
 cdef bint has_room() noexcept nogil
 # An empty block of the smallest size with room for `n` bytes (at most LONG_BLOCK). NULL,
 # and counted as refused: the share is used up, or memory is out.

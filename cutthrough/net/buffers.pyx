@@ -1,10 +1,10 @@
 # cython: language_level=3
 """Blocks of memory for bytes that have to wait.
 
-A byte that can be sent on at once never leaves the worker's scratch buffer. A connection
-takes a block only while bytes are stuck, so an idle connection owns none. Five sizes: the
-rest of a head takes 0.5 KiB and not 17, and a head that a large `max_head` permits has room.
-Each size has a last-in first-out free list (the warm block is used again).
+If a byte can be sent on at once, it never leaves the worker's scratch buffer. A connection
+takes a block only when bytes are stuck, so an idle connection owns none. There are five sizes,
+because the rest of a head should take 0.5 KiB and not 17, and a head that a large `max_head`
+permits needs room. Each size has a last-in first-out free list (the warm block is used again).
 
 All blocks in use are under one bound (R31); relays, requests and strangers have a share of
 it each. Unauthenticated clients can fill only their own share, and stuck relays leave the

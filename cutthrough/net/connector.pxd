@@ -24,7 +24,7 @@ cdef class StreamOwner(Endpoint):
     # an errno. ETIMEDOUT: the deadline came. 0: no address was allowed. Else every attempt
     # failed, and the errno is the most informative of their errors.
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1
-    # Whether this address may be connected to. Called before each attempt (R26).
+    # Whether a connection to this address is allowed. Called before each attempt (R26).
     cdef Leave may_dial(self, const Address *address) except FAULT
     # Prepares a socket before it connects to this address. False: it cannot be used.
     cdef bint prepare_socket(self, const Socket *s, const Address *address) except -1

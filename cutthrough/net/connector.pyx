@@ -93,9 +93,9 @@ cdef int cancel(Connector c) except -1:
 
 
 cdef int tells(int error) noexcept:
-    """Ranks an errno by how well it explains a failed dial. First our own shortage: the next
-    try may well succeed. Then a host's answer, then silence. Last an unreachable network:
-    that is usual on a host with one address family."""
+    """Ranks an errno by how well it explains a failed dial. First our own shortage, because the
+    next try may well succeed. Then a host's answer, then silence. Last an unreachable network,
+    because that is usual on a host with one address family."""
     if error in (EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL):
         return 5
     if error in (ECONNREFUSED, ECONNRESET):
@@ -108,15 +108,15 @@ cdef int tells(int error) noexcept:
 
 
 cdef int meant_by(int error, const Address *address) noexcept:
-    """EADDRNOTAVAIL: all our ports towards that address are in use. Or this host has no
-    address of that family (a container without IPv6): then it is ENETUNREACH."""
+    """EADDRNOTAVAIL: all our ports towards that address are in use. But if this host has no
+    address of that family (a container without IPv6), it is ENETUNREACH."""
     if error == EAFNOSUPPORT or (error == EADDRNOTAVAIL and not has_source(address)):
         return ENETUNREACH
     return error
 
 
 cdef bint is_itself(Stream stream) noexcept:
-    """A socket that dials a free port of this host may get that very port as its own. It is
+    """If a socket dials a free port of this host, it may get that very port as its own. It is
     then connected to itself (TCP's simultaneous open), and no listener exists."""
     cdef sockaddr_storage name
     cdef Address own

@@ -16,7 +16,7 @@ log = logging.getLogger("cutthrough")
 
 # <linux/rtnetlink.h>
 RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x10, 0x100
-# Changes come in bursts: an interface gets all its addresses at once
+# Changes come in bursts, because an interface gets all its addresses at once
 SETTLE = 0.05
 # Without rtnetlink: the time between two reads
 POLL = 1.0

@@ -40,9 +40,9 @@ def listen(address: Address, sockets: int = 1, mode: int = MODE,
             opened.pop_all()
             return [only]
         first = opened.enter_context(_bind(address, shared=False))
-        # A bind without SO_REUSEPORT succeeds only if the address is free; with it, a
-        # second proxy of the same user could join unnoticed and take half of the
-        # clients. From here on the group's other sockets may join.
+        # Only now, because a bind without SO_REUSEPORT succeeds only if the address is
+        # free; with it, a second proxy of the same user could join unnoticed and take
+        # half of the clients. From here on the group's other sockets may join.
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         group = [first]
         bound = bound_address(first)
@@ -68,15 +68,15 @@ def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
 
 
 def begin(sock: socket.socket) -> None:
-    """Starts listening if the socket does not listen yet: an inherited socket keeps its
-    backlog. Raises OSError."""
+    """Starts listening if the socket does not listen yet, because an inherited socket
+    keeps its backlog. Raises OSError."""
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         sock.listen(BACKLOG)
 
 
 def set_transparent(sock: socket.socket, on: bool) -> None:
     """Lets a listening socket take connections to other hosts' addresses, which
-    nftables' tproxy brings. Raises OSError: that needs CAP_NET_ADMIN."""
+    nftables' tproxy brings. Raises OSError if the process has no CAP_NET_ADMIN."""
     if sock.family == socket.AF_UNIX:
         return
     if bool(sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)) != on:
@@ -97,7 +97,7 @@ def _bind(address: Address, *, shared: bool) -> socket.socket:
             # [::] and 0.0.0.0 are two listeners, regardless of net.ipv6.bindv6only,
             # and no client appears as ::ffff:a.b.c.d.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Accepted sockets inherit it on Linux: it saves a system call for each.
+        # Here, because accepted sockets inherit it on Linux: no system call for each.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.bind(where)
     except BaseException:

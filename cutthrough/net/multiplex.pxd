@@ -1,8 +1,8 @@
 """Connections whose bytes are streams: the seam of HTTP/2.
 
-A carrier is a connection that has streams; each stream is a transport of its own. What divides the
-carrier's bytes is a row of functions, as a transport is, because it needs a library that this
-build or host may not have.
+A carrier is a connection that has streams; each stream is a transport of its own. The multiplexer
+is a row of functions, as a transport is, because it needs a library that this build or host may not
+have.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -53,7 +53,7 @@ cdef struct Multiplexer:
     int (*hear)(Socket *carrier, int64_t now_us) noexcept nogil
     # The next stream with something to do. False: there is none.
     bint (*next_due)(Socket *carrier, Due *out) noexcept nogil
-    # Whether `next_due` has one: what is written to another stream may end one's wait.
+    # Whether `next_due` has one, because a write to another stream may end one's wait.
     bint (*is_due)(const Socket *carrier) noexcept nogil
     # Whether the peer takes one more request at once.
     bint (*has_room)(const Socket *carrier) noexcept nogil
@@ -83,11 +83,11 @@ cdef struct Multiplexer:
     int64_t (*idle_since_us)(const Socket *carrier, int64_t now_us) noexcept nogil
     # When its incomplete header block, or its preface, began; 0: there is none.
     int64_t (*awaits_since_us)(const Socket *carrier) noexcept nogil
-    # The peer is to begin no more streams: the first call says so, the second one that later
+    # The peer is to begin no more streams: the first call reports it, the second one that later
     # streams are not served; a third one does nothing.
     void (*drain)(Socket *carrier) noexcept nogil
-    # All streams have failed: `next_due` returns each of them. `why`: the Heard that the peer is
-    # told; HEARD_ALL: a regular end; HEARD_RESET: it is told nothing.
+    # When all streams have failed: `next_due` returns each of them. `why`: the Heard for the peer;
+    # HEARD_ALL: a regular end; HEARD_RESET: the peer gets no message.
     void (*lose)(Socket *carrier, int why) noexcept nogil
     # Frees its state; the carrier is a plain connection again, and only to be closed.
     void (*end)(Socket *carrier) noexcept nogil

@@ -1,8 +1,8 @@
 """Socket options of listeners: the requested values, and the values in force.
 
-The kernel changes some values without an error: it cuts a backlog at
-net.core.somaxconn, and doubles a buffer's size. A socket that systemd opened has none
-of `listener`'s options. So the options are read back. Accepted sockets inherit them.
+The options are read back, because the kernel changes some values without an error: it
+cuts a backlog at net.core.somaxconn, and doubles a buffer's size. If systemd opened a
+socket, it has none of `listener`'s options. Accepted sockets inherit the options.
 """
 
 import socket

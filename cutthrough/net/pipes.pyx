@@ -1,8 +1,9 @@
 # cython: language_level=3
 """Pipes for splice(2), shared by all relays of the process.
 
-A direction holds a pipe only while it is bulk, so a few dozen serve thousands of tunnels.
-A pipe returned with bytes inside is closed: no tunnel ever sees another tunnel's bytes.
+A few dozen serve thousands of tunnels, because a direction holds a pipe only when it is bulk.
+If a pipe is returned with bytes inside, it is closed, because no tunnel may ever see another
+tunnel's bytes.
 """
 
 from libc.stdint cimport uint32_t

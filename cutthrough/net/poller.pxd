@@ -10,7 +10,7 @@ cdef enum:
     BATCH = 256             # events per turn, one for each connection, so none starves
 
 
-# Untracked by the collector: that saves 16 bytes each and walks over thousands that find
+# Untracked by the collector, because that saves 16 bytes each and walks over thousands that find
 # nothing. The set keeps open endpoints alive, and close() cuts every cycle.
 @cython.no_gc
 cdef class Endpoint:

@@ -6,9 +6,9 @@ entered once per wake-up, and `drain` handles the whole batch in C.
 
     loop.add_reader(epfd, drain) -> epoll_wait(epfd) -> endpoint.on_ready() ...
 
-Sockets are registered once, for everything, edge-triggered: this saves an epoll_ctl call
+Sockets are registered once, for everything, edge-triggered, because this saves an epoll_ctl call
 for each change of interest. Readiness stays in `Socket.ready` until a call returns EAGAIN.
-An endpoint that stops with work left (its turn is over) calls `call_again`.
+If an endpoint stops with work left (its turn is over), it calls `call_again`.
 
 The set holds one reference to each endpoint, from `add` to `remove`. An endpoint removed
 within a batch stays allocated until the batch ends, because the kernel may already have
@@ -159,8 +159,8 @@ cdef class Poller:
         if self.again:                      # calls added from here on wait for the next turn
             again, self.again = self.again, []
         self._handle(n)
-        # After several events more are ready by now, and another epoll_wait costs less than a
-        # turn of the loop, 2 us
+        # If there were several events, more are ready by now, and another epoll_wait costs less
+        # than a turn of the loop, 2 us
         while n >= BUSY and left > 0:
             n = self._take_events(left)
             left -= n
@@ -198,7 +198,7 @@ cdef class Poller:
         cdef int i
         cdef epoll_event *event
         cdef Endpoint endpoint
-        # First note all readiness: one endpoint may check another's (R19)
+        # First note all readiness, because one endpoint may check another's (R19)
         for i in range(n):
             event = &self.events[i]
             endpoint = <Endpoint>event.data.ptr
@@ -282,7 +282,7 @@ cdef class Poller:
         return 0
 
     cdef int _wake_starved(self) except -1:
-        """Wakes a batch, oldest first: the first endpoints may take all free blocks."""
+        """Wakes a batch, oldest first, because the first endpoints may take all free blocks."""
         cdef Endpoint endpoint
         cdef list woken
         if has_room():

@@ -10,8 +10,8 @@ splice brings small pieces. Measured with 1 MiB responses, CPU per MiB of the wh
 (bench/results/field.json, bulk): copy 308 us, splice 215. For small messages the copy wins,
 because a splice is two calls as well and each costs more.
 
-The sink sets the source's pace: nothing is read while bytes are held, so a direction never
-holds more than one block or one pipe. If the bound on all blocks is reached, bytes stay in
+The sink sets the source's pace: nothing is read while bytes are held, because a direction must
+never hold more than one block or one pipe. If the bound on all blocks is reached, bytes stay in
 the source's socket until the sink has taken them: slower, but no connection is cut. A caller
 that limits the rate sets an allowance, and raises it over time.
 

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Where outgoing connections come from: an address, a device, and the kernel's options.
+"""The source of outgoing connections: an address, a device, and the kernel's options.
 
 A source has addresses, or a prefix to draw from, or neither. A number selects the address: a
 hash of the user or of the destination, or a random number. Every worker and every start make
 the same selection, and if an address is removed from the list, only the connections that had
 it get another one (rendezvous hashing: the address with the highest weight wins).
 
-IP_BIND_ADDRESS_NO_PORT leaves the port to connect(2). Without it bind(2) takes a port for all
-destinations, and an address has 28 232 of them. An address drawn from a prefix is not
+IP_BIND_ADDRESS_NO_PORT leaves the port to connect(2), because bind(2) would take a port for all
+destinations, and an address has 28 232 of them. If an address is drawn from a prefix, it is not
 configured on this host: IP_FREEBIND lets a socket have it.
 """
 

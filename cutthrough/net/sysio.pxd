@@ -1,8 +1,8 @@
 """System calls on sockets as values, and a socket's last known readiness.
 
 `sys_*` return a count or -errno. `try_*` make one non-blocking attempt and keep the
-readiness bits right. Registration is edge-triggered and made once for each fd, so
-these bits are the only memory of readiness: nothing else may clear them.
+readiness bits right. Nothing else may clear these bits: they are the only memory of readiness,
+because registration is edge-triggered and made once for each fd.
 
 A socket with a transport above it goes through that transport's table. The test of `kind`
 has no measurable cost: sending and receiving 64 bytes over a socketpair took 544 ns without
@@ -213,8 +213,8 @@ cdef inline void sys_close(Socket *s) noexcept nogil:
 
 
 cdef inline void set_abortive(Socket *s) noexcept nogil:
-    """Makes the coming close send RST, not FIN: the relay ended by force, and the other side
-    must not take it for a regular end."""
+    """Makes the coming close send RST, not FIN, because the relay ended by force, and the other
+    side must not take it for a regular end."""
     if s.kind != KERNEL:
         transport_of(s).set_abortive(s)
     elif s.fd >= 0:
@@ -241,7 +241,8 @@ cdef inline void keep_for_fin(Socket *s) noexcept nogil:
 cdef inline int open_tcp(Socket *s, int family) noexcept nogil:
     """0, or -errno without a descriptor. `family`: of a sockaddr.
 
-    TCP_NODELAY: a proxy passes bytes on as they arrive, and Nagle would add a round trip."""
+    With TCP_NODELAY, because a proxy passes bytes on as they arrive, and Nagle would add a
+    round trip."""
     cdef int one = 1
     s.fd = linux.socket(
         family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Deadlines: a hashed wheel of one level, with lazy re-arming.
 
-Every state of a connection has a deadline, and nearly every event moves one to a later
-time. So such a move only stores the new time; the timer stays in its slot, and is filed
+A move to a later time only stores the new time, because every state of a connection has a
+deadline, and nearly every event moves one; the timer stays in its slot, and is filed
 again when the wheel reaches that slot. Precision is one tick: a deadline expires 0 to 32 ms
 late, never early.
 
@@ -52,8 +52,8 @@ cdef class Wheel:
                 return
 
     cdef void _pass(self, int slot) noexcept:
-        # An expiry may disarm or arm any other timer, so the head is read again each time.
-        # Timers armed meanwhile land in a later slot: deadlines round up.
+        # The head is read again each time, because an expiry may disarm or arm any other timer.
+        # Timers armed meanwhile land in a later slot, because deadlines round up.
         cdef Timer *head = &self.slots[slot]
         cdef Timer *timer
         while head.next != head and self.turn:

@@ -52,7 +52,7 @@ cdef struct Agreed:
 # Each function means the same as its namesake in sysio, and sets the same readiness bits.
 #
 # If a send returns fewer bytes than it was given (or 0), the caller must offer the remaining
-# bytes again, possibly with more behind them, or end the connection. So a transport may
+# bytes again, possibly with more behind them, or end the connection, because a transport may
 # already have begun a record with them.
 cdef struct Transport:
     # `context`: a number of the transport's own; `name`: the server to connect to, or if the
@@ -70,7 +70,7 @@ cdef struct Transport:
     ssize_t (*skip)(Socket *s, size_t n) noexcept nogil                 # peeked bytes
     # NULL: never. True: from now on the kernel has the socket's bytes in plain, in one direction.
     bint (*begin_splice)(Socket *s, bint sends) noexcept nogil
-    # A splice from the socket has failed, with -errno. Returns what a pump is to see.
+    # Called if a splice from the socket has failed, with -errno. Returns the result for a pump.
     ssize_t (*note_unspliced)(Socket *s, ssize_t failed) noexcept nogil
     int64_t (*untaken)(Socket *s) noexcept nogil
     bint (*holds_back)(Socket *s) noexcept nogil    # bytes or an end not yet in the kernel

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Datagram sockets in the epoll set.
 
-The set watches it level-triggered, and a turn is bounded: the rest raises another event. No
-datagram is kept: what cannot be sent at once is lost, as it may be anywhere on its way.
+The set watches it level-triggered, because a turn is bounded, and the rest raises another event.
+No datagram is kept: if it cannot be sent at once, it is lost, as it may be anywhere on its way.
 """
 
 import os
@@ -113,8 +113,8 @@ cdef class Datagrams(Endpoint):
 
 
 cdef const sock_extended_err *error_in(msghdr *message) noexcept:
-    """NULL: none from the network. One of this host, as of a datagram that is too long, says
-    nothing about the peer."""
+    """NULL: none from the network. If it is one of this host, as of a datagram that is too long,
+    it has no meaning for the peer."""
     cdef cmsghdr *header = linux.CMSG_FIRSTHDR(message)
     cdef const sock_extended_err *about
     while header != NULL:

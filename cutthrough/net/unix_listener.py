@@ -1,8 +1,8 @@
 """Listening sockets in the file system.
 
 One socket serves all workers: a path has one, and the kernel has no SO_REUSEPORT there.
-The file outlives its program, so a start replaces a file that no program answers, and
-an end removes its own, which it knows by the inode.
+A start replaces a file if no program answers there, because the file outlives its
+program, and an end removes its own, which it knows by the inode.
 """
 
 import contextlib

@@ -7,9 +7,9 @@ canonical host names, and a cache key is the canonical host name and nothing els
 A frequently used answer is refreshed before it expires, and is served after its expiry
 while no name server answers (RFC 8767). See docs/dns.md.
 
-A question is open until c-ares releases it; its callers may have given up long before.
-So open questions are bounded in all and for each asker, and lost questions, those
-without a waiting caller, are dropped, a channel at a time:
+Open questions are bounded in all and for each asker, because a question is open until
+c-ares releases it, and its callers may have given up long before. If a question is
+lost, because no caller waits for it, it is dropped, a channel at a time:
 
     resolve -> waited for -> answered, timed out -> passed to all waiting callers
                   |  ^
@@ -86,7 +86,7 @@ class _Channel:
         self.dns = dns
         self.asked = 0
         self.waited_for = 0
-        # Questions without a waiting caller; c-ares cannot drop a single question
+        # Questions are here if no caller waits, because c-ares cannot drop a single one
         self.lost: set[_Question] = set()
 
 
@@ -263,7 +263,7 @@ class Resolver(Cache):
             self._tidy(channel)
 
     def _tidy(self, channel: _Channel) -> None:
-        """Drops lost questions, which c-ares does for a whole channel only."""
+        """Drops lost questions of a whole channel, because c-ares drops no single one."""
         is_used = channel in self._channels
         if channel.waited_for:
             if is_used and len(channel.lost) >= MOST_LOST:

@@ -1,4 +1,4 @@
-"""What connections of TLS have in common: certificates, versions, ciphers, authorities."""
+"""The common part of connections of TLS: certificates, versions, ciphers, authorities."""
 
 from cutthrough.net.tls.openssl cimport OSSL_LIB_CTX, SSL, SSL_CTX, SSL_METHOD
 from cutthrough.net.tls.sessions cimport Server, Sessions, sessions_of

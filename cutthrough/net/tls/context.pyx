@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What connections of TLS have in common: certificates, versions, ciphers, authorities.
+"""The common part of connections of TLS: certificates, versions, ciphers, authorities.
 
 A listener has one SSL_CTX for each set of certificates that serves a name: a set holds at most
 one certificate of a kind of key (RSA, ECDSA, Ed25519), and libssl takes the one that the client
@@ -36,7 +36,7 @@ GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 
 # Of our own certificate as a client. Else those that a client has offered, if `offer` passes
-# them on: our key may be of another kind than its software knows.
+# them on, because our key may be of another kind than its software knows.
 cdef const char *OWN_SIGNATURES = (
     b"ECDSA+SHA256:ECDSA+SHA384:ECDSA+SHA512:ed25519:ed448:RSA-PSS+SHA256:RSA-PSS+SHA384:"
     b"RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512")
@@ -216,7 +216,8 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     cdef Shared shared = Shared()
     cdef Loaded one
     openssl.SSL_CTX_set_options(ctx, openssl.SSL_OP_IGNORE_UNEXPECTED_EOF)
-    # The files have the chain. libssl would look for one in each handshake, and verify it
+    # Without a search for a chain in each handshake, because the files have it; libssl would also
+    # verify it
     openssl.SSL_CTX_set_mode(ctx, openssl.SSL_MODE_NO_AUTO_CHAIN)
     openssl.SSL_CTX_set_timeout(ctx, SESSION_S)
     openssl.SSL_CTX_set_session_psk_dhe_timeout(ctx, SESSION_S)
@@ -271,7 +272,7 @@ cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint req
 
 
 cdef int distrust(SSL_CTX *ctx, bytes revoked, str option) except -1:
-    """A certificate whose authority has no list there is not accepted either."""
+    """If a certificate's authority has no list there, the certificate is not accepted either."""
     cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
     cdef X509_CRL *crl
     cdef BIO *source = open_bytes(revoked)

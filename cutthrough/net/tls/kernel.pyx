@@ -5,12 +5,12 @@
                      ──recvmsg─> messages, of which splice stops with EINVAL; and bytes
 
 When a pump is to splice, the kernel gets key, IV and the number of the next record of that
-direction. It must begin with a whole record. So nothing of one may be left on our side: of received
-records reads end where a record ends (EXACT), and a sent one that is begun goes first.
+direction. Nothing of a record may be left on our side, because the kernel must begin with a whole
+one: reads end at the end of a received record (EXACT), and if a sent one is begun, it goes first.
 
-The kernel keeps its first key: kernels before 6.14 cannot renew it. A peer that renews its own, or
-requests that we do, gets internal_error, and the connection ends; so it does when our key of AES-GCM
-is spent (R85).
+The kernel keeps its first key, because kernels before 6.14 cannot renew it. If a peer renews its
+own, or requests that we do, the peer gets internal_error, and the connection ends; so it does when
+our key of AES-GCM is spent (R85).
 
 A bad record fails reads with EBADMSG, EMSGSIZE or EINVAL. The kernel sends no alert.
 """

@@ -8,8 +8,8 @@ A leaf is made in the loop: it takes 42 us, a tenth of the handshake that it is 
 leaves of a process share one key. To wake a thread and to be woken by it would take longer.
 
 The leaf has one name, that of the server whose certificate was verified, and the extensions of
-`cutthrough ca issue`. The context has no tickets: a session would be resumed without a look at
-the name.
+`cutthrough ca issue`. The context has no tickets, because a session would be resumed without a
+look at the name.
 """
 
 import time
@@ -218,8 +218,8 @@ cdef class TlsInterceptor(TlsContext):
 
 cdef int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                          const unsigned char *offered, unsigned int n, void *arg) noexcept nogil:
-    """HTTP/2 if it is offered, or HTTP/1.1. What is no HTTP goes on without a choice, and is read
-    as HTTP/1.1."""
+    """HTTP/2 if it is offered, or HTTP/1.1. If neither is, the connection goes on without a choice,
+    and is read as HTTP/1.1."""
     cdef unsigned int i = 0
     if openssl.SSL_select_next_proto(
             <unsigned char **>out, out_len, <const unsigned char *>arg,

@@ -4,9 +4,9 @@
 Ciphers, groups and signatures in the client's order, its highest version, and whether it has
 session_ticket, encrypt_then_mac and status_request. The rest is libssl's: the order of
 extensions, the suites of TLS 1.3 first, one key share, the suite 0x00ff in place of
-renegotiation_info, no GREASE, and no extension that it does not know. Never offered, whoever
-offers them to us: what has no authentication, no encryption or a key below 128 bits, SHA-1 and
-MD5 in signatures, and versions before 1.2.
+renegotiation_info, no GREASE, and no extension that it does not know. Never offered, even if a
+client offers them to us: suites without authentication, without encryption or with a key below
+128 bits, SHA-1 and MD5 in signatures, and versions before 1.2.
 """
 
 from libc.stdint cimport uint8_t
@@ -72,7 +72,7 @@ def offer_as(int fd, bytes offer):
 
 
 cdef int apply(SSL *ssl, Names names) except -1:
-    """What libssl refuses stays as it was."""
+    """If libssl refuses a part, that stays as it was."""
     if names.older:
         openssl.SSL_set_cipher_list(ssl, names.older)
     if names.suites:

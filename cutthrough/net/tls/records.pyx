@@ -4,19 +4,20 @@
     sealed bytes ──open_record──> plain bytes, or a message ──> take_messages, take_alert
     plain bytes ──seal_record──> sealed bytes
 
-Why not libssl: its object has 13 KiB, and a connection at rest needs two keys and two numbers.
+Not by libssl, because its object has 13 KiB, and a connection at rest needs two keys and two
+numbers.
 The AEAD and the HMAC of the key schedule are libcrypto's. This module has the format of a record
 (RFC 8446 section 5, RFC 5246 section 6.2.3), its nonce, and the messages that may come: alert,
 KeyUpdate, NewSessionTicket, and the refused wish to renegotiate.
 
-A nonce must never come twice with one key. It is the IV, exclusive or the record's number
+A nonce must never come twice with one key. It is the IV, exclusive-or the record's number
 (RFC 8446 section 5.3, RFC 7905). A number is used once, or its record has never left this
 process. AES-GCM of TLS 1.2 has 8 bytes of the nonce in the record (RFC 5288): libssl began with a
 random number for its only record, Finished, and our half of the IV is another random number. They
 meet in n records with a probability of n / 2^64, and n is at most 2^32 (as NIST SP 800-38D
 section 8.3 demands of random nonces).
 
-A cipher context of libcrypto has 1.1 KiB for each direction. So SLOTS of them are shared: if a
+SLOTS cipher contexts of libcrypto are shared, because one has 1.1 KiB for each direction: if a
 connection finds the keys of another one in its place, it sets its own.
 """
 

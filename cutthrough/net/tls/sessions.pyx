@@ -4,11 +4,11 @@
 A resumed handshake has no certificates and no signatures. The keys are new in TLS 1.3, and
 nothing is sent before the server has answered: no early data (R47).
 
-A ticket of TLS 1.3 is used once: two connections with one ticket could be seen to belong
+A ticket of TLS 1.3 is used once, because two connections with one ticket could be seen to belong
 together (RFC 8446 appendix C.4). A session of TLS 1.2 is used until the server declines it.
 
-A resumed handshake does not verify the server's certificate again. So sessions are kept for one
-set of authorities and one name, and a session ends with the certificate that it began with (R48).
+Sessions are kept for one set of authorities and one name, because a resumed handshake does not
+verify the server's certificate again, and a session ends with its first certificate (R48).
 A way out that leads to many servers keeps them by name: those of two names of one hash in turn.
 """
 

@@ -9,8 +9,8 @@ not come (`held`), plain bytes of a record longer than the caller's buffer (`pla
 of one record behind bytes in the kernel (`out`). The caller offers the plain bytes of that record
 again (`begun`), as the transport's table demands.
 
-If the kernel has not begun to take a record, the record is sealed again, with the same number: it
-has left no trace outside this process.
+If the kernel has not begun to take a record, the record is sealed again, with the same number,
+because it has left no trace outside this process.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -163,7 +163,7 @@ cdef inline size_t size_of_record(size_t at, size_t have) noexcept nogil:
 cdef ssize_t refill(Socket *s, Tls *t, size_t have, size_t size, size_t room) noexcept nogil:
     """Reads behind the first bytes of a record that has `size` bytes (0: unknown). Returns bytes
     read; 0: none, an end, or an error."""
-    # Whole records, if the peer fills them: a part would have to be kept
+    # Whole records, if the peer fills them, because a part would have to be kept
     cdef size_t want = room + (room // RECORD + 1) * MOST_OVERHEAD
     cdef ssize_t r
     if t.kernel & EXACT:

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The keys of session tickets, on a page that all workers read.
 
-A client may resume its session with any worker, before and after a reload or an upgrade: so the
-keys are no worker's own. The supervisor writes the page and workers read it. Its version is odd
-while it is being written, and a reader that sees that, or another version afterwards, keeps the
+The keys are no worker's own, because a client may resume its session with any worker, before and
+after a reload or an upgrade. The supervisor writes the page and workers read it. Its version is
+odd while it is being written. If a reader sees that, or another version afterwards, it keeps the
 keys that it has: new keys are used a moment later.
 
 A key encrypts tickets for one period and decrypts them for two more; then it is overwritten. A
-recorded connection with a resumed session can be decrypted by whoever reads its key from
-memory within that time (RFC 5077 section 5.5). A key is never derived from another one.
+recorded connection with a resumed session can be decrypted if its key is read from memory within
+that time (RFC 5077 section 5.5). A key is never derived from another one.
 """
 
 import mmap

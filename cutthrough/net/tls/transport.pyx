@@ -4,8 +4,8 @@
     recv <── SSL_read  <── read_wire  <── (bytes before open) <── kernel
     send ──> SSL_write ──> write_wire ──> kernel
 
-A listener's connection has no state here before `handshake` is called for the first time: a
-caller that sends nothing costs no more than on a plain listener.
+A listener's connection has no state here before `handshake` is called for the first time, because
+a caller that sends nothing must cost no more than on a plain listener.
 
 libssl shakes hands. When the first byte moves behind the handshake, `stream` takes its place
 (`take_over`), and libssl's object, 13 KiB, is freed. The connection stays in libssl if that has

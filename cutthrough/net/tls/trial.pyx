@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """A trial of our records against the libssl that is loaded (R85).
 
-`keys` takes keys and numbers of records from libssl by ways that no version promises to keep. So
-each process that uses them tries first: with each version and suite a connection of libssl's records
+If a process uses our records, it tries first, because `keys` takes keys and numbers of records from
+libssl by ways that no version promises to keep: with each version and suite a connection of libssl's
 and one of ours exchange bytes over a pair of sockets, across renewals of the key. It takes 9.6 ms
 of CPU, once (OpenSSL 3.0: docs/tls.md).
 """

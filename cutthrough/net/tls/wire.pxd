@@ -6,8 +6,8 @@ from cutthrough.net.tls.records cimport Records
 from cutthrough.net.transport cimport Agreed, Socket
 
 cdef enum:
-    # A KeyUpdate has 27 bytes and costs 13 us: a flood would hold up all other connections. So
-    # there are bounds of one call's bytes. A record has 17 KiB at most
+    # There are bounds of one call's bytes, because a KeyUpdate has 27 bytes and costs 13 us, and a
+    # flood would hold up all other connections. A record has 17 KiB at most
     MOST_FRUITLESS = 49152
     MOST_READ = 65536
     SEALED = 255            # Tls.alert: the peer has sent a sealed record

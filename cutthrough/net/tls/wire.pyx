@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Below libssl: the connections of this process, and the socket that libssl's calls go to.
 
-All SSL objects share one BIO, whose calls go to the socket of the call at hand; a BIO each would
-be 240 bytes more. A connection's state is found by its descriptor's number.
+All SSL objects share one BIO, because a BIO each would be 240 bytes more; its calls go to the
+socket of the call at hand. A connection's state is found by its descriptor's number.
 """
 
 import logging
@@ -99,8 +99,8 @@ cdef int read_wire(BIO *bio, char *data, int n) noexcept nogil:
 
 
 cdef int read_flight(Tls *t, char *data, int n) noexcept nogil:
-    """libssl gets no byte behind the record that it wants: what is left at the end of the
-    handshake may be ours to open."""
+    """libssl gets no byte behind the record that it wants, because the bytes left at the end of
+    the handshake may be ours to open."""
     cdef ssize_t r = -1
     if not t.dry:
         r = linux.recv(wire_socket.fd, flight, FLIGHT, 0)
@@ -151,8 +151,8 @@ cdef bint hold(Tls *t, const void *data, size_t n) noexcept nogil:
 
 
 cdef int write_wire(BIO *bio, const char *data, int n) noexcept nogil:
-    """libssl never sees a send fail: it would read no more. What it writes from then on goes
-    nowhere, and `send_error` tells the caller."""
+    """libssl never sees a send fail, because it would read no more. Its later bytes go nowhere, and
+    `send_error` has the reason for the caller."""
     cdef ssize_t r
     openssl.BIO_clear_retry_flags(bio)
     if wire_tls.send_error:
@@ -227,8 +227,8 @@ cdef void free_records(Tls *t) noexcept nogil:
 
 
 cdef void take_up(Socket *s, Tls *t) noexcept nogil:
-    """Directs libssl's input and output to this socket; another library of this process may
-    have left its errors in the thread's queue."""
+    """Directs libssl's input and output to this socket, and empties the thread's queue, because
+    another library of this process may have left its errors there."""
     global wire_socket, wire_tls, n_read, n_fruitless
     wire_socket = s
     wire_tls = t
