@@ -19,7 +19,7 @@ from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import encode_key, read_authority
 from cutthrough.ca.token import TokenKey
 
-# So many, because nobody may be able to reach the token meanwhile. Renewed every day:
+# So many, because the token may be out of reach meanwhile. Renewed every day:
 # generation.delegates
 DELEGATE_DAYS = 7
 

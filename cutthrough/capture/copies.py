@@ -69,8 +69,8 @@ def as_curl(request: Request) -> str:
 
 
 def _with_body(words: list[str], body: bytes) -> str:
-    """An argument has a text if it has no line ends; others come by standard input,
-    because it has no bound, and no shell changes them. In base64 a line has 76
+    """A text is an argument if it has no line ends; other bodies come by standard
+    input, because that has no bound, and no shell changes them. In base64 a line has 76
     characters, because some terminals cut long ones."""
     if b"\0" in body or len(body) > MOST_WORD:
         return (_command(["base64 -d <<'END' | " + words[0], *words[1:],

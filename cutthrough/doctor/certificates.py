@@ -24,8 +24,8 @@ from cutthrough.generation.tls_files import (
 if TYPE_CHECKING:
     from cutthrough.net.tls.certificates import Certificate
 
-# As the alerts in deploy/alerts.yaml, because an authority's next one has to reach
-# every device
+# As the alerts in deploy/alerts.yaml. More for an authority, because its next
+# certificate has to reach every device
 SOON_DAYS = 14
 AUTHORITY_SOON_DAYS = 60
 DAY_S = 86400

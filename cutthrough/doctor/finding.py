@@ -2,7 +2,7 @@
 
 A check returns findings and changes nothing. `ok`: as it should be. `note`: could be
 better, or worth knowing; nothing is wrong. `warn`: will fail when the load is high, or
-shows others a secret. `fail`: does not work.
+shows others more than they should see. `fail`: does not work.
 """
 
 from pathlib import Path

@@ -6,7 +6,7 @@ own name server answers for names, and changes its answers: the first is an unus
 public address, the next a forbidden one. Addresses that the rules open on purpose are
 counted and not requested, because the proxy would connect to them.
 
-If the proxy fails to refuse an address, it dials it, and so it does with the first
+If the proxy fails to refuse an address, the proxy dials it, as it dials the first
 address of a name that changes its answers. Therefore this process moves into a network
 with loopback alone, without a route to either. The host's own addresses are added.
 
@@ -139,7 +139,7 @@ def _prepare(config: Config, policy: Policy, user: str,
     config = msgspec.structs.replace(
         on_loopback(config), address_floor="on",
         resolvers=(f"127.0.0.1:{names.port}",), connect_timeout=CONNECT_TIMEOUT)
-    # Without limits, because there are hundreds of requests at once
+    # Without limits, because hundreds of requests come at once, and no limit is tested
     return as_caller(config, policy, user)
 
 

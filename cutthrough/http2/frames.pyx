@@ -83,7 +83,7 @@ cdef void flush(Demux *d) noexcept nogil:
 
 cdef void lose_sends(Demux *d, int error) noexcept nogil:
     """Octets that the peer has sent before are still to be read: answers, for one (R84). The library's
-    frames are made, because it must go on, and thrown away."""
+    frames are made, because the library must go on, and thrown away."""
     d.send_error = error
     give_block(&d.out)
     d.stuck = False

@@ -53,7 +53,7 @@ cdef struct Multiplexer:
     int (*hear)(Socket *carrier, int64_t now_us) noexcept nogil
     # The next stream with something to do. False: there is none.
     bint (*next_due)(Socket *carrier, Due *out) noexcept nogil
-    # Whether `next_due` has one, because a write to another stream may end one's wait.
+    # Whether `next_due` has one: a write to another stream may end one's wait.
     bint (*is_due)(const Socket *carrier) noexcept nogil
     # Whether the peer takes one more request at once.
     bint (*has_room)(const Socket *carrier) noexcept nogil
@@ -86,8 +86,8 @@ cdef struct Multiplexer:
     # The peer is to begin no more streams: the first call reports it, the second one that later
     # streams are not served; a third one does nothing.
     void (*drain)(Socket *carrier) noexcept nogil
-    # When all streams have failed: `next_due` returns each of them. `why`: the Heard for the peer;
-    # HEARD_ALL: a regular end; HEARD_RESET: the peer gets no message.
+    # All streams have failed: `next_due` returns each of them. `why`: the Heard that is sent to the
+    # peer; HEARD_ALL: a regular end; HEARD_RESET: nothing is sent.
     void (*lose)(Socket *carrier, int why) noexcept nogil
     # Frees its state; the carrier is a plain connection again, and only to be closed.
     void (*end)(Socket *carrier) noexcept nogil

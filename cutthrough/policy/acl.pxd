@@ -74,7 +74,7 @@ cdef enum Mismatch:
     OTHER_PATH
     OTHER_OPENING           # plus a Met
 
-# What is kept of the requests that a rule matches.
+# The part that is kept of a request if the rule matches it.
 cdef enum Capturing:
     CAPTURE_NOTHING = 0
     CAPTURE_HEADS

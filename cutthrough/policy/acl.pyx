@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """May this request go there? The rules of a policy, compiled (R25, R26).
 
-The first rule that matches decides, but not every rule is read: a rule that names hosts is
-found by the host, a rule that names only addresses by the address, and only rules that name
-neither are in a list. Each search returns runs of candidates in the order of the rules. Their
+The first rule that matches decides, but not every rule is read: if a rule names hosts, it is
+found by the host; if it names only addresses, by the address; and only if it names neither, it
+is in a list. Each search returns runs of candidates in the order of the rules. Their
 other conditions are checked until one matches; no run is read beyond another run's best match.
 
-Before the name is resolved the address is not known. A rule that depends on it is a "maybe":
-a maybe that denies is skipped, a maybe that allows lets the request go on. Each address is
-judged again, by all rules, before the proxy connects to it.
+Before the name is resolved the address is not known. If a rule depends on it, the rule is a
+"maybe": a maybe that denies is skipped, a maybe that allows lets the request go on. Each address
+is judged again, by all rules, before the proxy connects to it.
 
 An IPv6 address may carry an IPv4 address (NAT64, 6to4 and others). A deny rule matches either
 address, any other rule only the address that is dialled. The same holds for the readings of a

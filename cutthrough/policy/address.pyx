@@ -4,9 +4,9 @@
 The tables hold every row of the IANA special-purpose address registries for IPv4 and IPv6
 (RFC 6890, RFC 8190) as of October 2025, and other addresses that are no origin for a client:
 multicast, clouds' metadata services, IPv6 outside global unicast. Rows that the registry
-calls globally reachable are included: anycast of PCP, TURN, AMT and AS112 is infrastructure
-of the local network, not a destination. An IPv6 address that carries an IPv4 address is as
-public as that address.
+calls globally reachable are included, because anycast of PCP, TURN, AMT and AS112 is
+infrastructure of the local network, not a destination. If an IPv6 address carries an IPv4
+address, it is as public as that address.
 """
 
 import ipaddress
@@ -124,7 +124,7 @@ cdef int fill() except -1:
     cdef bytes packed
     for i in range(len(_bytes)):
         names[i] = _bytes[i]
-    # Narrowest first, so that the first hit is the narrowest network.
+    # Narrowest first, because the first hit must be the narrowest network.
     for text, name in sorted(SPECIAL_V4, key=prefix_of, reverse=True):
         network = ipaddress.ip_network(text)
         nets4[n4] = Net4(int(network.network_address), int(network.netmask),
@@ -218,8 +218,8 @@ cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil:
         add(found, data[12], data[13], data[14], data[15])
     elif memcmp(data, b"\x00\x64\xff\x9b\x00\x01", 6) == 0:
         # 64:ff9b:1::/48 (RFC 8215): an operator's prefix in it has 48, 56, 64 or 96 bits. The
-        # IPv4 address follows the prefix and skips byte 8 (RFC 6052 section 2.2). A reading
-        # that begins with 0 is not a destination: it sees the zeros of another length.
+        # IPv4 address follows the prefix and skips byte 8 (RFC 6052 section 2.2). If a reading
+        # begins with 0, it is not a destination, because it sees the zeros of another length.
         if data[6]:
             add(found, data[6], data[7], data[9], data[10])
         if data[7]:

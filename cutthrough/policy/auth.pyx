@@ -2,7 +2,7 @@
 """Basic authentication (RFC 7617), repeated for each request (R21-R23).
 
 The scheme and the base64 are parsed exactly; names and passwords are compared as composed UTF-8.
-Verified credentials are cached under a keyed hash, so that the common request costs a hash
+Verified credentials are cached under a keyed hash, because the common request must cost a hash
 and a look-up. If this worker's cache does not have them, the page that all workers share
 (`known`) is searched before anything is verified: a new worker, a reload and the next program
 of an upgrade find verified credentials there. The user's record is part of the key, so a

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """A cache of the hook's decisions, each kept for its time to live.
 
-The key is one user and one destination, so the next request of the same kind costs a look-up
-and no Python. Each generation begins with an empty cache.
+The key is one user and one destination, because the next request of the same kind should cost a
+look-up and no Python. Each generation begins with an empty cache.
 """
 
 import math
@@ -24,7 +24,7 @@ cdef class Decision:
     """
 
     def __init__(self, allow, reason="", ttl=0.0, limits=""):
-        if not isinstance(allow, bool):     # a coroutine or "no" would count as True
+        if not isinstance(allow, bool):     # because a coroutine or "no" would count as True
             raise TypeError("allow must be True or False")
         if not (isinstance(reason, str) and reason.isascii()
                 and (reason.isprintable() or not reason)

@@ -1,7 +1,7 @@
 """Faults on purpose, to test clients: read from the policy, drawn for requests.
 
 The words are toxiproxy's (github.com/Shopify/toxiproxy). A rule names one or several
-tables of faults; each is drawn by its own toxicity, and what is drawn adds up.
+tables of faults; each is drawn by its own toxicity, and if several are, they add up.
 """
 
 import math

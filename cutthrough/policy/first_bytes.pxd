@@ -1,4 +1,4 @@
-"""What a rule demands of a tunnel's first bytes: protocol, server name, fingerprint."""
+"""A rule's demands of a tunnel's first bytes: protocol, server name, fingerprint."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from cutthrough.policy.fingerprints cimport FingerprintSets

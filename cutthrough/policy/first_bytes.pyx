@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a rule demands of a tunnel's first bytes: protocol, server name, fingerprint.
+"""A rule's demands of a tunnel's first bytes: protocol, server name, fingerprint.
 
-An invalid server name meets no demand, because origins may differ in reading it. RFC 6066
-section 3 sends no address as a server name, so a ClientHello without one matches a request for an
-address.
+An invalid server name meets no demand, because origins may differ in reading it. If a ClientHello
+has no server name, it matches a request for an address, because RFC 6066 section 3 sends no
+address as a server name.
 """
 
 from libc.stdint cimport uint32_t

@@ -21,7 +21,7 @@ cdef class GlobSets:
     cdef int add(self, tuple globs) except -1
     # The number of this set of globs, a new number for a new set.
     cdef uint32_t number(self, tuple globs) except? 0
-    # Does each reading of the path match a glob of the set; or, with `any_reading`, does one?
-    # An unclear path is matched with `any_reading` only, an unknown path only without: it
-    # refuses no request.
+    # Does each reading of the path match a glob of the set; or, if `any_reading`, does one?
+    # An unclear path is matched only if `any_reading` is set, an unknown path only if it is not,
+    # because an unknown path refuses no request.
     cdef bint meets(self, uint32_t number, Path *path, bint any_reading) noexcept nogil

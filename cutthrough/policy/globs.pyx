@@ -6,10 +6,10 @@ too, so that /api/** matches /api, /api/ and all below. Anything else stands for
 included. A glob is compared with each reading of a path (wire.paths); `parse_glob` gives it the
 same canonical spelling.
 
-In a compiled glob one byte stands for `*` and one for `**`; no spelling has these bytes. After a
-mismatch the comparison goes back to the last `*` of the segment, or to the last `**`, never further:
-an earlier star could take nothing more. So it takes at most as many steps as the product of both
-lengths.
+In a compiled glob one byte stands for `*` and one for `**`; no spelling has these bytes. When the
+texts differ, the comparison goes back to the last `*` of the segment, or to the last `**`, never
+further, because an earlier star could take nothing more. So it takes at most as many steps as the
+product of both lengths.
 """
 
 import re

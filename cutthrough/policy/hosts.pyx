@@ -2,9 +2,9 @@
 """An index of the hosts in rules: exact names and suffixes, one probe for each label.
 
 A hash table in C memory, open addressing, at most half full. A name is hashed from its
-right end, label by label, so that the hashes of all its suffixes cost one pass. Clients choose
-the hosts that are looked up. So the hash has a random key, against long probes, and the text
-is compared, so that a collision cannot match the rule of another name.
+right end, label by label, because the hashes of all its suffixes then cost one pass. The hash has
+a random key, against long probes, because clients choose the hosts that are looked up; and the
+text is compared, because a collision must not match the rule of another name.
 
 A hit touches three cache lines: the slot, the record (counts, text and candidates together)
 and the rule. 100 000 names take 6 MB.

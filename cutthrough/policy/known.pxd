@@ -1,4 +1,4 @@
-"""What workers know of clients, on one page of memory that all of them share."""
+"""The workers' knowledge of clients, on one page of memory that all of them share."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cutthrough.policy.mutex cimport pthread_mutex_t

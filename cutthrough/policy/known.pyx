@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What workers know of clients, on one page of memory that all of them share.
+"""The workers' knowledge of clients, on one page of memory that all of them share.
 
     header, key, claims | proofs: right credentials | marks: counts by name and by network
 
@@ -7,15 +7,15 @@ The supervisor makes the page. Its workers, their successors, and the next progr
 upgrade map the same memory, so one verification serves all of them.
 
 A proof is the keyed hash of credentials, with the keyed hash of the user's record that they
-were verified against: the name, the password's hash and the expiry. A changed record has
-another hash, so its old proofs are never found again. A proof does not say what the user may
-do, and its reader decides if it is recent enough (R23).
+were verified against: the name, the password's hash and the expiry. If a record has changed, its
+old proofs are never found again, because it has another hash. A proof does not have the user's
+rights, and its reader decides if it is recent enough (R23).
 
 Every table is an array of sets of eight entries, and the key selects the set. Nothing is
 linked: if a worker is killed during a write, the entry's time is 0, and the entry is free.
-Tables have a fixed size, and a full set gives up its oldest entry. A user's proofs are all in
-one set, and take half of it at most. So passwords that a hash cannot tell apart (bcrypt reads
-72 bytes) do not push out other users.
+Tables have a fixed size, and if a set is full, it gives up its oldest entry. A user's proofs are
+all in one set, and take half of it at most, because passwords that a hash cannot tell apart
+(bcrypt reads 72 bytes) must not push out other users.
 """
 
 import mmap
@@ -42,8 +42,8 @@ MAGIC = (0x637574746872_6b02 ^ <uint64_t>sizeof(Header) << 8 ^ <uint64_t>sizeof(
          ^ <uint64_t><size_t>&(<Header *>NULL).lock << 48
          ^ <uint64_t><size_t>&(<Header *>NULL).claims << 52)
 
-# The tables of marks. They are separate, so that a client that fills one of them with names of
-# its choice does not push marks out of the others.
+# The tables of marks. They are separate, because a client that fills one of them with names of
+# its choice must not push marks out of the others.
 GUESSES, STRANGERS, PLACES, RIGHT, REJECTED = range(N_MARKS)
 
 

@@ -40,8 +40,8 @@ cdef struct Grant:
     int64_t wait_us         # until a further grant is possible; 0: not limited by the rate
 
 cdef inline int64_t day_bytes_of(Row *row, int64_t now_s) noexcept nogil:
-    """Returns what was moved today. Two days are kept: a clock that is set to another day and
-    back forgives nothing."""
+    """Returns the bytes that were moved today. Two days are kept, because nothing must be forgiven
+    if a clock is set to another day and back."""
     cdef int64_t before = row.day_bytes
     cdef int32_t day = row.day, today = <int32_t>(now_s // DAY_S)
     if day != today:

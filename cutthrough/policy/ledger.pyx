@@ -2,7 +2,7 @@
 """Exact counts of everything that is limited, over all workers.
 
 These are the operations on the page of `shared_table`; each takes and releases the lock once.
-A connection's counts are in its Holding, so that everything is given back exactly once (R33),
+A connection's counts are in its Holding, because everything must be given back exactly once (R33),
 and by the connection that took it.
 
 The module reads no clock and knows no socket: the caller passes the time.

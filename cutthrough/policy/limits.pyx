@@ -4,10 +4,10 @@
 Limits apply by name, the first of these: the limits that a rule names, the user's own, those
 of the first of the user's groups that has limits, "default", none.
 
-A rate is a token bucket. The user's bucket is on the shared page, one for all workers. It is
-drawn from in quanta, so that the lock is taken some 30 times a second and not for each read.
-A tunnel's own bucket is in the lane. A bucket holds an eighth of a second: more would let a
-burst through, less would lose tokens to the timer wheel, which fires up to 64 ms late. A
+A rate is a token bucket. The user's bucket is on the shared page, one for all workers. It is drawn
+from in quanta, because the lock is then taken some 30 times a second and not for each read. A
+tunnel's own bucket is in the lane. A bucket holds an eighth of a second, because more would let a
+burst through, and less would lose tokens to the timer wheel, which fires up to 64 ms late. A
 quota is booked when a quantum has been used, at the end, and each second while the relay runs.
 """
 
@@ -23,7 +23,7 @@ cdef enum:
     MOST_QUANTUM = 262144
     # For rates below 32 KiB/s: one segment each
     LEAST_QUANTUM = 1024
-    # An IPv6 host has a /64 of its own (RFC 6177, RFC 8981), so a prefix counts as one client
+    # A prefix counts as one client, because an IPv6 host has a /64 of its own (RFC 6177, RFC 8981)
     PREFIX_BYTES = 8
     MOST_COUNT = 0x7fffffff     # larger counts are no limit in practice
 

@@ -118,7 +118,7 @@ cdef list spans_of(tuple texts):
 cdef class NetworkIndex:
 
     def __cinit__(self):
-        # All of IPv4, with no rule and no parent, so that no search goes on into IPv6.
+        # All of IPv4, with no rule and no parent, because no search may go on into IPv6.
         self.added = {(FIRST_V4, V4_BITS): []}
 
     def __dealloc__(self):

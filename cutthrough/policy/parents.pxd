@@ -1,4 +1,4 @@
-"""Parents and groups of one generation, and what a worker knows about each parent."""
+"""Parents and groups of one generation, and a worker's knowledge about each parent."""
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 from cutthrough.wire.authority cimport Target

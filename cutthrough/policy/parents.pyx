@@ -9,13 +9,13 @@ nothing goes directly unless `direct` is a member (R44).
        ^ ───────────────────────────────── it succeeds ───────────────────┘ │
                                         open, for twice as long <── it fails ┘
 
-A failure counts as the parent's own as long as no destination has been named to it. A parent that
-stays silent about a destination may wait for it, and is suspected only: its circuit opens for all
-after failures with three destinations, and of two users. If they are one user's, it opens for this
-user alone (R76). Any valid answer clears it.
+A failure counts as the parent's own as long as no destination has been named to it. If a parent
+stays silent about a destination, it is suspected only, because it may wait for it: its circuit opens
+for all after failures with three destinations, and of two users. If they are one user's, it opens
+for this user alone (R76). Any valid answer clears it.
 
-A parent keeps its number and its Standing over all generations as long as everything that
-makes its connections what they are is the same: idle connections are pooled by the number.
+A parent keeps its number and its Standing over all generations as long as all properties of its
+connections are the same, because idle connections are pooled by the number.
 """
 
 import base64
@@ -106,7 +106,7 @@ cdef class Standing:
             if self.suspects[i].user == user and self.suspects[i].destination == destination:
                 break
         else:
-            # Of a full list one user's place is another's: one alone cannot fill it
+            # If a list is full, one user's place is another's: one alone cannot fill it
             i = min(self.n_suspects, <int>MOST_SUSPECTS - 1)
             self.n_suspects = i + 1
             self.suspects[i] = Suspect(user, destination)
@@ -239,7 +239,7 @@ cdef class Way:
         return -<int>self.weights[i] / log(drawn)
 
     cdef list fast(self, list left):
-        """Members without a measurement, so that they get one; else those that are as fast as
+        """Members without a measurement, because they need one; else those that are as fast as
         the fastest, within the tolerance."""
         cdef list fresh = [i for i in left if (<Parent>self.members[i]).standing.setup_us == 0]
         if fresh:
@@ -281,8 +281,8 @@ cdef bint may_try_all(Parent member, int64_t now_ms, uint64_t user) noexcept:
 
 
 cdef uint64_t hash_of(bytes key, bytes name) noexcept:
-    """FNV-1a, and a finish that spreads it (splitmix64's). The same in every process, so that
-    all workers choose the same parent."""
+    """FNV-1a, and a finish that spreads it (splitmix64's). The same in every process, because
+    all workers must choose the same parent."""
     cdef uint64_t h = 0xcbf29ce484222325ULL
     cdef unsigned char octet
     for octet in key + b"\0" + name:
@@ -309,8 +309,8 @@ cdef class Registry:
         return standing
 
     def shrink(self, int count):
-        """Forgets all but the first `count` standings: what was made for a generation that
-        is refused. No request has had their numbers."""
+        """Forgets all but the first `count` standings, if they were made for a generation that is
+        refused. No request has had their numbers."""
         for identity, standing in [*self.by_identity.items()]:
             if (<Standing>standing).number >= count:
                 del self.by_identity[identity]

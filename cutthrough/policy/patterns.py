@@ -1,7 +1,7 @@
 """Reads hosts and networks of policy files into the one canonical form (R25).
 
-The hosts of requests and of rules both go through `wire.target`, so that two hosts that
-are compared have the same spelling. A host that has none is refused here.
+The hosts of requests and of rules both go through `wire.target`, because two hosts that
+are compared must have the same spelling. If a host has none, it is refused here.
 """
 
 import ipaddress

@@ -1,18 +1,18 @@
 """Which clients have rejected the certificate that an interception showed them (R57).
 
-A rejection holds for the client's network, and for what the certificate was made for:
-the server name, and the destination that had proved it. A client that connects to
-another address by the same name finds nothing: nobody has proved the name there.
+A rejection holds for the client's network, and for the subject of the certificate: the
+server name, and the destination that had proved it. If a client connects to another
+address by the same name, it finds nothing, because nobody has proved the name there.
 
-All of it is on the page that the workers share (`policy.known`): one rejection is known
-to every worker, and to the next program of an upgrade. The table is bounded, and a full
-set of it gives up its oldest entry; then that client is intercepted, and rejects, once
-more.
+All of it is on the page that the workers share (`policy.known`), because one rejection
+must be known to every worker, and to the next program of an upgrade. The table is
+bounded, and if a set of it is full, it gives up its oldest entry; then that client is
+intercepted, and rejects, once more.
 """
 
 from cutthrough.policy.known import REJECTED, Known
 
-# After this time a client is tried again: it may trust the authority by then
+# After this time a client is tried again, because it may trust the authority by then
 FORGET_US = 3600 * 10**6
 
 

@@ -4,8 +4,8 @@
 `collect` returns changes in this program's own usage, `book` takes in the usage of all other
 programs. The workers need not know: connections and tunnels held elsewhere are in the rows as
 those of one more holder, bytes of the day are added to the row's, and tokens spent elsewhere
-are taken from its bucket. So a limit costs no more to check than without a fleet, and no
-check waits.
+are taken from its bucket, because a limit must cost no more to check than without a fleet, and no
+check may wait.
 
 The last report is kept for each row, with its user. If the row has been dropped and belongs
 to another user now, zero usage is reported for the first one.
@@ -188,8 +188,8 @@ cdef void add_bytes(Row *row, int64_t day_bytes, int64_t now_us, int64_t now_s) 
 
 
 cdef void take_tokens(Row *row, int64_t spent, uint32_t base, int64_t now_us) noexcept nogil:
-    """Takes tokens spent elsewhere since the last exchange; older ones are not deducted. A user
-    without a request here is skipped: the bucket is full, and its depth is unknown."""
+    """Takes tokens spent elsewhere since the last exchange; older ones are not deducted. If a user
+    has no request here, it is skipped, because the bucket is full, and its depth is unknown."""
     cdef int64_t more = spent - row.remote_spent
     if row.remote_base == base and more > 0 and row.requests_us:
         row.requests = tokens_of(row.requests, &row.requests_us, row.rate, row.burst,

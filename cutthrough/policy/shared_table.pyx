@@ -4,18 +4,18 @@
     header | of each slot: connections, tally | clients: chains, rows | users: chains, rows
 
 Everything is read and written under one lock, a robust pthread mutex in the page. A row has
-one number for each worker slot. Its sum is computed each time: a sum that is not stored cannot
-be wrong. So when a worker is killed, the supervisor clears the numbers of its slot (`reap`),
-and all sums are exact again. A slot's tally counts how often its numbers were reset: counts
-that were lent to the slot before a reset are no longer in them.
+one number for each worker slot. Its sum is computed each time, because a sum that is not stored
+cannot be wrong. So when a worker is killed, the supervisor clears the numbers of its slot
+(`reap`), and all sums are exact again. A slot's tally counts how often its numbers were reset,
+because counts that were lent to the slot before a reset are no longer in them.
 
 If a worker is killed while it holds the lock, the next one to lock it gets EOWNERDEAD.
-It then trusts the rows only, and rebuilds the chains and free lists from them. That is why
-rows never move and are chained by number: open addressing would have to move them, and half a
-move looks like a row.
+It then trusts the rows only, and rebuilds the chains and free lists from them. Rows never move
+and are chained by number, because open addressing would have to move them, and half a move looks
+like a row.
 
-The page has no names, only their keyed hashes: 128 bits of SipHash with a key made for the
-page, so a client cannot choose names that collide, or that make one chain long.
+The page has no names, only their keyed hashes: 128 bits of SipHash with a key made for the page,
+because a client must not choose names that collide, or that make one chain long.
 """
 
 import mmap

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
 
-Without the key an attacker cannot make two values collide, and the time of a look-up reveals
+If an attacker has no key, two values cannot be made to collide, and the time of a look-up reveals
 nothing about the stored values.
 """
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Everything that decides whether a request may pass, for one generation.
 
-A snapshot never changes: a reload makes another, and a request keeps the one it began with.
+A snapshot never changes, because a reload makes another, and a request keeps its first one.
 Only this host's addresses change; `HostAddresses` holds them for all snapshots of a worker.
 The parts are the users (`users`), the rules (`acl`), the operator's hook and its cached
 decisions (`hook`, `verdicts`), and three checks without rules, which are here: the ports of

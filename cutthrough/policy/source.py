@@ -2,8 +2,8 @@
 
 The readers of policy files (`rules`, `smokescreen`, `users`) make these structures, and
 each worker compiles them (`acl`, `auth`, `limits`). The supervisor sends them to the
-workers as one message, so that all workers of a generation have the same policy. Pure
-data.
+workers as one message, because all workers of a generation must have the same policy.
+Pure data.
 """
 
 from typing import Literal, get_args
@@ -37,7 +37,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     expires: float = 0.0                # seconds of the epoch; 0: never
 
     def __repr__(self) -> str:
-        """Leaves the hash out: a repr ends up in logs and tracebacks (R37)."""
+        """Leaves the hash out, because a repr ends up in logs and tracebacks (R37)."""
         return f"User({self.name!r}, groups={self.groups!r}, expires={self.expires!r})"
 
 

@@ -1,4 +1,4 @@
-"""What a rule demands of the TLVs in a PROXY header."""
+"""A rule's demands of the TLVs in a PROXY header."""
 
 from libc.stdint cimport uint32_t
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a rule demands of the TLVs in a PROXY header.
+"""A rule's demands of the TLVs in a PROXY header.
 
-A missing TLV meets no demand, so such a rule never matches a client without a load balancer. The
-server name is a host, compared with patterns as a request's is; the other values are compared
-octet by octet.
+If a TLV is missing, it meets no demand, so such a rule never matches a client without a load
+balancer. The server name is a host, compared with patterns as a request's is; the other values are
+compared octet by octet.
 """
 
 from libc.stdint cimport uint32_t
