@@ -263,7 +263,7 @@ class Resolver(Cache):
             self._tidy(channel)
 
     def _tidy(self, channel: _Channel) -> None:
-        """Drops lost questions, all of a channel, because c-ares drops no single one."""
+        """Drops a channel's lost questions, because c-ares drops no single one."""
         is_used = channel in self._channels
         if channel.waited_for:
             if is_used and len(channel.lost) >= MOST_LOST:
