@@ -309,8 +309,8 @@ cdef class Registry:
         return standing
 
     def shrink(self, int count):
-        """Forgets all but the first `count` standings, if they were made for a generation that is
-        refused. No request has had their numbers."""
+        """Forgets all but the first `count` standings, because the others were made for a generation
+        that is refused. No request has had their numbers."""
         for identity, standing in [*self.by_identity.items()]:
             if (<Standing>standing).number >= count:
                 del self.by_identity[identity]

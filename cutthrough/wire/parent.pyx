@@ -82,7 +82,8 @@ cdef int hear(Step *step, const Errand *e, char *data, size_t n, int *code) noex
 
 
 cdef bint is_decision(int protocol, int code) noexcept nogil:
-    # 408 and 429 are the parent's state; so is 508, because the request would go in a circle (R20)
+    # 408 and 429 are the parent's state. 508 is a decision, because the request would go round in a
+    # circle (R20)
     if protocol == BY_CONNECT:
         return (400 <= code < 500 and code != 408 and code != 429) or code == 508
     return protocol == BY_SOCKS5 and code == NOT_ALLOWED

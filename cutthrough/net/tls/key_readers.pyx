@@ -4,8 +4,8 @@
     SSL_CTX of a way out ─> library ─> provider here ─> OpenSSL's own provider
                                         └ of its decoders, those of READERS
 
-OpenSSL 3.0 and 3.1 collect all decoders of the library anew when a server sends a certificate.
-That takes more than half of the time in which it is read. Newer ones keep the collection.
+OpenSSL 3.0 and 3.1 collect all decoders of the library anew for each certificate that a server
+sends, which takes more than half of the time in which it is read. Newer ones keep the collection.
 All else of the provider, and so each check of a certificate, is OpenSSL's as before.
 
 If the operator has configured other providers, or FIPS, the library is the default one.
