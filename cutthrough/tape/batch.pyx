@@ -84,24 +84,24 @@ cdef class Batch:
 
     def sum(self, int column):
         """Of the numbers in a column."""
-        cdef int64_t found = 0
+        cdef int64_t total = 0
         cdef size_t at
         for at in range(self.begin + column, self.n_cells, self.width):
             if self.cells[at].kind == NUMBER:
-                found += self.cells[at].number
-        return found
+                total += self.cells[at].number
+        return total
 
     def used(self):
         """The columns that are not null in all rows."""
-        cdef list found = []
+        cdef list columns = []
         cdef size_t at
         cdef int column
         for column in range(self.width):
             for at in range(self.begin + column, self.n_cells, self.width):
                 if self.cells[at].kind != NOTHING:
-                    found.append(column)
+                    columns.append(column)
                     break
-        return tuple(found)
+        return tuple(columns)
 
     # Each of these adds the next cell.
 
@@ -135,16 +135,16 @@ cdef class Batch:
 
     cdef int latin1(self, const char *data, size_t n) except -1:
         cdef char *at = self.begin_of(TEXT, 2 * n)
-        cdef uint8_t one
+        cdef uint8_t octet
         cdef size_t i
         for i in range(n):
-            one = <uint8_t>data[i]
-            if one < 0x80:
-                at[0] = <char>one
+            octet = <uint8_t>data[i]
+            if octet < 0x80:
+                at[0] = <char>octet
                 at += 1
             else:
-                at[0] = <char>(0xc0 | one >> 6)
-                at[1] = <char>(0x80 | one & 0x3f)
+                at[0] = <char>(0xc0 | octet >> 6)
+                at[1] = <char>(0x80 | octet & 0x3f)
                 at += 2
         return self.end_at(at)
 

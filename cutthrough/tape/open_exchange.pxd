@@ -18,7 +18,7 @@ cdef class OpenExchange:
 
 
 # Raises ValueError if the payload is too short.
-cdef int add_part(OpenExchange one, Kind kind, bytes payload) except -1
+cdef int add_part(OpenExchange exchange, Kind kind, bytes payload) except -1
 # Raises ValueError if its lengths go beyond `n` bytes, or it has numbers that do not exist.
 cdef int check_end(const EndRecord *end, size_t n) except -1
 # Pieces of an answer without their times; None: there are none.

@@ -17,24 +17,24 @@ cdef class OpenExchange:
     pass
 
 
-cdef int add_part(OpenExchange one, Kind kind, bytes payload) except -1:
+cdef int add_part(OpenExchange exchange, Kind kind, bytes payload) except -1:
     if kind == ring.HEADS:
-        one.heads = payload
-        one.head_asked = one.n_up
+        exchange.heads = payload
+        exchange.head_asked = exchange.n_up
     elif kind == ring.UP:
-        one.up = appended(one.up, payload)
-        one.n_up += PyBytes_GET_SIZE(payload)
+        exchange.up = appended(exchange.up, payload)
+        exchange.n_up += PyBytes_GET_SIZE(payload)
     elif kind == ring.DOWN:
-        one.down = appended(one.down, payload)
+        exchange.down = appended(exchange.down, payload)
     elif kind == ring.TIMED_DOWN:
         if PyBytes_GET_SIZE(payload) < TIME_BYTES:
             raise ValueError("a piece without its time")
-        one.timed = appended(one.timed, payload)
-        one.asked = appended(one.asked, one.n_up)
+        exchange.timed = appended(exchange.timed, payload)
+        exchange.asked = appended(exchange.asked, exchange.n_up)
     elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
-        one.pieces = appended(one.pieces, Piece(
+        exchange.pieces = appended(exchange.pieces, Piece(
             kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
-    one.size += PyBytes_GET_SIZE(payload)
+    exchange.size += PyBytes_GET_SIZE(payload)
     return 0
 
 

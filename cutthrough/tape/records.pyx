@@ -102,9 +102,9 @@ cdef class Assembly:
 
     def give(self):
         """The last batch, which is the caller's from now on."""
-        cdef Batch given = self._batch
+        cdef Batch batch = self._batch
         self._batch = Batch(len(COLUMNS))
-        return given
+        return batch
 
     def leave_out(self, records):
         """Takes all but the exchange that ends these records, which is one that ended two
@@ -116,7 +116,8 @@ cdef class Assembly:
             records = records[:n]
         else:
             key = last[1], last[2]
-            records = [one for one in records if type(one) is Whole or (one[1], one[2]) != key]
+            records = [record for record in records
+                       if type(record) is Whole or (record[1], record[2]) != key]
         made = self.rows(records)
         if key is not None:
             self._size -= (<OpenExchange>self._open.pop(key, _NOTHING)).size
@@ -125,18 +126,18 @@ cdef class Assembly:
 
     cdef int _part(self, tuple record) except -1:
         cdef dict opened = self._open
-        cdef OpenExchange one
+        cdef OpenExchange exchange
         cdef bytes payload
         cdef Kind kind
         kind, worker, request, payload = record
         if kind == ring.END:
-            one = opened.pop((worker, request), _NOTHING)
-            self._size -= one.size
-            return self._end(worker, request, text_of(payload), payload, one)
-        one = opened.get((worker, request))
-        if one is None:
-            one = opened[worker, request] = OpenExchange()
-        add_part(one, kind, payload)
+            exchange = opened.pop((worker, request), _NOTHING)
+            self._size -= exchange.size
+            return self._end(worker, request, text_of(payload), payload, exchange)
+        exchange = opened.get((worker, request))
+        if exchange is None:
+            exchange = opened[worker, request] = OpenExchange()
+        add_part(exchange, kind, payload)
         self._size += len(payload)
         if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
             self._evict()
@@ -146,23 +147,23 @@ cdef class Assembly:
         cdef const Record *record = whole.first
         cdef Text payload
         cdef Taped taped
-        cdef OpenExchange one = None
+        cdef OpenExchange exchange = None
         payload.data, payload.n = payload_of(whole.end), whole.end.length
         if self._open:
-            one = self._open.pop((record.worker, record.request), None)
-        if one is not None:
-            self._size -= one.size
+            exchange = self._open.pop((record.worker, record.request), None)
+        if exchange is not None:
+            self._size -= exchange.size
         else:
             taped = taped_in(whole)
             if taped is not None:
                 self.taped.append(taped)
                 return 0
-            one = OpenExchange()
+            exchange = OpenExchange()
         while record != whole.end:
-            add_part(one, <Kind>record.kind,
+            add_part(exchange, <Kind>record.kind,
                      PyBytes_FromStringAndSize(payload_of(record), record.length))
             record = behind(record)
-        return self._end(record.worker, record.request, payload, whole, one)
+        return self._end(record.worker, record.request, payload, whole, exchange)
 
     cdef int _end(self, uint32_t worker, uint64_t request, Text payload, object owner,
                   OpenExchange parts) except -1:
@@ -178,18 +179,19 @@ cdef class Assembly:
     def parts(self, worker, request, whole):
         """The parts so far of an exchange without an END: its bytes, and (kind, payload) of each
         record; of heads alone, unless `whole`. None: nothing has."""
-        cdef OpenExchange one = self._open.get((worker, request))
-        if one is None:
+        cdef OpenExchange exchange = self._open.get((worker, request))
+        if exchange is None:
             return None
-        found = [] if one.heads is None else [(HEADS, one.heads)]
+        records = [] if exchange.heads is None else [(HEADS, exchange.heads)]
         if whole:
-            for kind, pieces in ((UP, one.up), (DOWN, one.down), (DOWN, untimed(one.timed))):
+            for kind, pieces in ((UP, exchange.up), (DOWN, exchange.down),
+                                 (DOWN, untimed(exchange.timed))):
                 if pieces:
-                    found.append((kind, b"".join(pieces)))
-            for piece in one.pieces or ():
-                found.append((FRAMES_UP if piece.is_up else FRAMES_DOWN,
-                              piece.at_us.to_bytes(8, "little") + piece.data))
-        return one.size, found
+                    records.append((kind, b"".join(pieces)))
+            for piece in exchange.pieces or ():
+                records.append((FRAMES_UP if piece.is_up else FRAMES_DOWN,
+                                piece.at_us.to_bytes(8, "little") + piece.data))
+        return exchange.size, records
 
     def _evict(self) -> None:
         oldest = next(iter(self._open))
@@ -376,10 +378,10 @@ cdef class Assembly:
                 head.data + values[i].line, values[i].end - values[i].line)
             lines = lines + b"\n" + line if i else line
         key = (lines, *heard) if heard else lines
-        found = self._echoes.get(key)
-        if found is None:
-            found = self._echoes[key] = find_echoes(lines, heard or ())
-        return found if found.parts else None
+        echoes = self._echoes.get(key)
+        if echoes is None:
+            echoes = self._echoes[key] = find_echoes(lines, heard or ())
+        return echoes if echoes.parts else None
 
     cdef int _put_head(self, Text head) except -1:
         """In UTF-8."""
@@ -423,14 +425,14 @@ cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -
 
 
 cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
-    cdef const char *found = <const char *>memchr(at, 32, end - at)
-    if found == NULL:
+    cdef const char *blank = <const char *>memchr(at, 32, end - at)
+    if blank == NULL:
         return NULL
-    return found + 1
+    return blank + 1
 
 
-cdef inline int bit(int flags, int one) noexcept:
-    return 1 if flags & one else 0
+cdef inline int bit(int flags, int mask) noexcept:
+    return 1 if flags & mask else 0
 
 
 cdef inline object version_of(int number):

@@ -97,8 +97,8 @@ cdef inline const char *payload_of(const Record *record) noexcept nogil:
     return <const char *>(record + 1)
 
 # Whether both are of the same exchange.
-cdef inline bint is_same(const Record *one, const Record *other) noexcept nogil:
-    return one.request == other.request and one.worker == other.worker
+cdef inline bint is_same(const Record *record, const Record *other) noexcept nogil:
+    return record.request == other.request and record.worker == other.worker
 
 # All records of an exchange, one behind the other in the ring: until its `release`.
 cdef class Whole:

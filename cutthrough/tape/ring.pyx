@@ -117,7 +117,7 @@ cdef void publish(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
 
 
 cdef char *reserve_or_hold(Producer *ring, size_t n) noexcept nogil:
-    cdef Held *one
+    cdef Held *record
     cdef char *at
     if ring.first != NULL:
         settle(ring)
@@ -127,49 +127,49 @@ cdef char *reserve_or_hold(Producer *ring, size_t n) noexcept nogil:
             return at
     if ring.held + sizeof(Held) + n > ring.most_held or n > MOST_HELD_RECORD:
         return NULL
-    one = <Held *>malloc(sizeof(Held) + n)
-    if one == NULL:
+    record = <Held *>malloc(sizeof(Held) + n)
+    if record == NULL:
         return NULL
-    one.room = n
-    ring.filling = one
-    return <char *>(one + 1)
+    record.room = n
+    ring.filling = record
+    return <char *>(record + 1)
 
 
 cdef void hold(Producer *ring, Kind kind, uint16_t worker, uint64_t request,
                size_t n) noexcept nogil:
-    cdef Held *one = ring.filling
-    ring.filling = one.next = NULL
-    one.kind = <uint16_t>kind
-    one.worker = worker
-    one.request = request
-    one.length = n
+    cdef Held *record = ring.filling
+    ring.filling = record.next = NULL
+    record.kind = <uint16_t>kind
+    record.worker = worker
+    record.request = request
+    record.length = n
     if ring.first == NULL:
-        ring.first = one
+        ring.first = record
     else:
-        ring.last.next = one
-    ring.last = one
-    ring.held += sizeof(Held) + one.room
+        ring.last.next = record
+    ring.last = record
+    ring.held += sizeof(Held) + record.room
 
 
 cdef void settle(Producer *ring) noexcept nogil:
-    cdef Held *one
+    cdef Held *record
     cdef char *at
     while ring.first != NULL:
-        one = ring.first
-        at = reserve(ring, one.length)
+        record = ring.first
+        at = reserve(ring, record.length)
         if at == NULL:
             return
-        memcpy(at, one + 1, one.length)
-        publish(ring, <Kind>one.kind, one.worker, one.request, one.length)
+        memcpy(at, record + 1, record.length)
+        publish(ring, <Kind>record.kind, record.worker, record.request, record.length)
         drop_first(ring)
 
 
 cdef void drop_first(Producer *ring) noexcept nogil:
-    cdef Held *one = ring.first
-    ring.first = one.next
-    ring.held -= sizeof(Held) + one.room
-    explicit_bzero(one + 1, one.room)           # it may have secrets
-    free(one)
+    cdef Held *record = ring.first
+    ring.first = record.next
+    ring.held -= sizeof(Held) + record.room
+    explicit_bzero(record + 1, record.room)     # it may have secrets
+    free(record)
 
 
 cdef uint64_t in_flight(const Producer *ring) noexcept nogil:
@@ -248,7 +248,7 @@ cdef class Ring:
         cdef uint64_t end = self.again or min(head, at + <uint64_t>most)
         cdef Record *record
         cdef const Record *begun = NULL         # of an exchange that has no END yet
-        cdef list found = []
+        cdef list records = []
         cdef Whole whole
         cdef bint is_alone = self.begin()
         self.producer.size = size
@@ -267,13 +267,13 @@ cdef class Ring:
                     whole = self.whole_at(record, min(
                         limit - at, size - (at & (size - 1))))
                     if whole is not None:
-                        found.append(whole)
+                        records.append(whole)
                         at += <uint64_t>(<const char *>behind(whole.end) - <const char *>record)
                         if is_alone:
                             end = at
                         continue
-                found.append((record.kind, record.worker, record.request,
-                              PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
+                records.append((record.kind, record.worker, record.request,
+                                PyBytes_FromStringAndSize(<char *>(record + 1), record.length)))
                 # Records of most exchanges come together: without a look at the set
                 if begun == NULL or not is_same(begun, record):
                     if begun != NULL:
@@ -293,12 +293,12 @@ cdef class Ring:
         self.is_again = self.again != 0
         if at >= self.again:
             self.again = 0
-        if self.is_again and not found:         # all of them are erased
+        if self.is_again and not records:       # all of them are erased
             return self.read(most, wholes)
-        header.in_hand = (at | is_alone) if found else 0
+        header.in_hand = (at | is_alone) if records else 0
         self.reads_alone = at < self.alone_to
         self.is_deadly = is_alone and header.in_hand == header.suspect and header.deaths >= 2
-        return found
+        return records
 
     cdef bint begin(self) except -1:
         """Notes where the consumer before has died. Returns whether exchanges are read alone."""

@@ -47,15 +47,15 @@ cdef class Taped:
 
     cdef list timed_pieces(self):
         cdef const Record *record = self.first
-        cdef list found
+        cdef list pieces
         if self.timed is not None:
             return self.timed
-        found = []
+        pieces = []
         while record != self.end:
             if record.kind == TIMED_DOWN:
-                found.append(PyBytes_FromStringAndSize(payload_of(record), record.length))
+                pieces.append(PyBytes_FromStringAndSize(payload_of(record), record.length))
             record = behind(record)
-        return found
+        return pieces
 
     @property
     def user(self):
