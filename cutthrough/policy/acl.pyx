@@ -249,30 +249,30 @@ cdef class Acl:
         return self.limits[index] if index >= 0 else None
 
     cdef bytes label(self, int rule):
-        found = self.labels.get(rule)
-        if found is None:
+        label = self.labels.get(rule)
+        if label is None:
             row = self.rules[rule]
             text = (row.name or row.source)[-MOST_LABEL:]
-            found = self.labels[rule] = "".join(
+            label = self.labels[rule] = "".join(
                 c if c.isascii() and c.isprintable() else "?" for c in text).encode()
-        return <bytes>found
+        return <bytes>label
 
     cdef int find_runs(self, const Question *q, const CarriedKeys *carried,
                        Run *runs) noexcept nogil:
-        cdef int n = 0, found, i
+        cdef int n = 0, first, i
         if q.is_name:
             n = self.hosts.find(q.host, q.host_len, runs)
-        found = n
+        first = n
         if q.address != NULL:
             n += self.networks.find(key_of(q.address), runs + n)
         for i in range(n):
-            runs[i].kind = BY_HOST if i < found else BY_ADDRESS
+            runs[i].kind = BY_HOST if i < first else BY_ADDRESS
         for i in range(carried.n):
-            found = n
+            first = n
             n += self.networks.find(carried.keys[i], runs + n)
-            while found < n:
-                runs[found].kind = BY_CARRIED
-                found += 1
+            while first < n:
+                runs[first].kind = BY_CARRIED
+                first += 1
         runs[n] = Run(self.anywhere, self.n_anywhere, ANYWHERE)
         n += 1
         if q.address == NULL:
@@ -345,9 +345,9 @@ cdef class Acl:
         return outcome_of(why)
 
     cdef bint share_way(self, int a, int b) noexcept nogil:
-        cdef const Row *one = &self.rows[a] if a >= 0 else &self.fallback
+        cdef const Row *row = &self.rows[a] if a >= 0 else &self.fallback
         cdef const Row *other = &self.rows[b] if b >= 0 else &self.fallback
-        return one.source == other.source and one.route == other.route
+        return row.source == other.source and row.route == other.route
 
     # For explain and tests.
 

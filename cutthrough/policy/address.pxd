@@ -15,7 +15,7 @@ cdef struct Carried:
 
 # Finds the carried addresses; returns their number. `data` is 16 bytes. The address in a mapped
 # one (::ffff:0:0/96) is not included, because every caller treats it as IPv4 already.
-cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil
+cdef int find_carried(const uint8_t *data, Carried *carried) noexcept nogil
 
 # Returns the class of an address: PUBLIC, or a number for class_name. For an IPv6 address that
 # carries an IPv4 one: the number of the carrier, plus CARRIED times the class of the IPv4

@@ -167,41 +167,41 @@ cdef int classify_v4(const uint8_t *data) noexcept nogil:
     return PUBLIC
 
 
-cdef inline void add(Carried *found, uint8_t a, uint8_t b, uint8_t c, uint8_t d) noexcept nogil:
-    found.v4[found.n][0] = a
-    found.v4[found.n][1] = b
-    found.v4[found.n][2] = c
-    found.v4[found.n][3] = d
-    found.n += 1
+cdef inline void add(Carried *carried, uint8_t a, uint8_t b, uint8_t c, uint8_t d) noexcept nogil:
+    carried.v4[carried.n][0] = a
+    carried.v4[carried.n][1] = b
+    carried.v4[carried.n][2] = c
+    carried.v4[carried.n][3] = d
+    carried.n += 1
 
 
-cdef int find_carrier(const uint8_t *data, Carried *found) noexcept nogil:
+cdef int find_carrier(const uint8_t *data, Carried *carried) noexcept nogil:
     """Returns the carrier that the prefix shows, and its IPv4 addresses; 0: there is none."""
-    found.n = 0
+    carried.n = 0
     if memcmp(data, b"\0\0\0\0\0\0\0\0", 8) == 0:
         if memcmp(data + 8, b"\0\0\xff\xff", 4) == 0:       # ::ffff:0:0/96, RFC 4291
-            add(found, data[12], data[13], data[14], data[15])
+            add(carried, data[12], data[13], data[14], data[15])
             return MAPPED
         if memcmp(data + 8, b"\xff\xff\0\0", 4) == 0:       # ::ffff:0:0:0/96, RFC 2765
-            add(found, data[12], data[13], data[14], data[15])
+            add(carried, data[12], data[13], data[14], data[15])
             return TRANSLATED
         # ::/96, RFC 4291; :: and ::1 are excluded
         if memcmp(data + 8, b"\0\0\0\0", 4) == 0 and (
                 data[12] or data[13] or data[14] or data[15] > 1):
-            add(found, data[12], data[13], data[14], data[15])
+            add(carried, data[12], data[13], data[14], data[15])
             return COMPATIBLE
     # 64:ff9b::/96 (NAT64, RFC 6052)
     elif memcmp(data, b"\x00\x64\xff\x9b\0\0\0\0\0\0\0\0", 12) == 0:
-        add(found, data[12], data[13], data[14], data[15])
+        add(carried, data[12], data[13], data[14], data[15])
         return NAT64
     # 2002::/16 (6to4, RFC 3056): the router's IPv4 in bits 16 to 47
     elif data[0] == 0x20 and data[1] == 0x02:
-        add(found, data[2], data[3], data[4], data[5])
+        add(carried, data[2], data[3], data[4], data[5])
         return SIX_TO_FOUR
     # 2001::/32 (Teredo, RFC 4380): the client's with all bits inverted, and the server's
     elif memcmp(data, b"\x20\x01\0\0", 4) == 0:
-        add(found, ~data[12], ~data[13], ~data[14], ~data[15])
-        add(found, data[4], data[5], data[6], data[7])
+        add(carried, ~data[12], ~data[13], ~data[14], ~data[15])
+        add(carried, data[4], data[5], data[6], data[7])
         return TEREDO
     return 0
 
@@ -211,34 +211,34 @@ cdef inline bint is_isatap(const uint8_t *data) noexcept nogil:
     return (data[8] & 0xfd) == 0 and data[9] == 0 and data[10] == 0x5e and data[11] == 0xfe
 
 
-cdef int find_carried(const uint8_t *data, Carried *found) noexcept nogil:
-    if find_carrier(data, found) == MAPPED:
-        found.n = 0
+cdef int find_carried(const uint8_t *data, Carried *carried) noexcept nogil:
+    if find_carrier(data, carried) == MAPPED:
+        carried.n = 0
     elif is_isatap(data):
-        add(found, data[12], data[13], data[14], data[15])
+        add(carried, data[12], data[13], data[14], data[15])
     elif memcmp(data, b"\x00\x64\xff\x9b\x00\x01", 6) == 0:
         # 64:ff9b:1::/48 (RFC 8215): an operator's prefix in it has 48, 56, 64 or 96 bits. The
         # IPv4 address follows the prefix and skips byte 8 (RFC 6052 section 2.2). If a reading
         # begins with 0, it is not a destination, because it sees the zeros of another length.
         if data[6]:
-            add(found, data[6], data[7], data[9], data[10])
+            add(carried, data[6], data[7], data[9], data[10])
         if data[7]:
-            add(found, data[7], data[9], data[10], data[11])
+            add(carried, data[7], data[9], data[10], data[11])
         if data[9]:
-            add(found, data[9], data[10], data[11], data[12])
+            add(carried, data[9], data[10], data[11], data[12])
         if data[12]:
-            add(found, data[12], data[13], data[14], data[15])
-    return found.n
+            add(carried, data[12], data[13], data[14], data[15])
+    return carried.n
 
 
 cdef int classify(int family, const uint8_t *data) noexcept nogil:
-    cdef Carried found
+    cdef Carried carried
     cdef int carrier, i, number = PUBLIC
     if family == 4:
         return classify_v4(data)
-    carrier = find_carrier(data, &found)
-    for i in range(found.n):
-        number = classify_v4(found.v4[i])
+    carrier = find_carrier(data, &carried)
+    for i in range(carried.n):
+        number = classify_v4(carried.v4[i])
         if number:
             break
     # Carriers up to TRANSLATED are outside 2000::/3, and so never public. All others are as

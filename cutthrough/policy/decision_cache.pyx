@@ -52,11 +52,11 @@ cdef class DecisionCache:
         self.bound = bound
 
     cdef Decision find(self, bytes user, bytes key, int64_t now_ms):
-        cdef Decision found = <Decision>self.kept.get((user, key))
-        if found is None or found.until_ms <= now_ms:
+        cdef Decision decision = <Decision>self.kept.get((user, key))
+        if decision is None or decision.until_ms <= now_ms:
             return None
         self.hits += 1
-        return found
+        return decision
 
     def keep(self, bytes user, bytes key, Decision decision not None, int64_t now_ms):
         """Keeps a decision for its time to live."""

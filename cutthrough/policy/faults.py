@@ -33,15 +33,15 @@ def draw(faults: Iterable[Faults],
     """Draws. `chance` returns a number from 0 up to 1, without 1."""
     latency = 0.0
     bandwidths, bounds, status, reset_peer = list[int](), list[int](), 0, False
-    for one in faults:
-        if one.toxicity < 1 and chance() >= one.toxicity:
+    for fault in faults:
+        if fault.toxicity < 1 and chance() >= fault.toxicity:
             continue
-        latency += max(0.0, one.latency + one.jitter * (
-            2 * chance() - 1 if one.jitter else 0))
-        bandwidths += [one.bandwidth] if one.bandwidth else []
-        bounds += [one.limit_data] if one.limit_data else []
-        reset_peer |= one.reset_peer
-        status = status or one.status
+        latency += max(0.0, fault.latency + fault.jitter * (
+            2 * chance() - 1 if fault.jitter else 0))
+        bandwidths += [fault.bandwidth] if fault.bandwidth else []
+        bounds += [fault.limit_data] if fault.limit_data else []
+        reset_peer |= fault.reset_peer
+        status = status or fault.status
     return Drawn(round(latency * 1000), min(bandwidths, default=0),
                  min(bounds, default=0), reset_peer, status)
 

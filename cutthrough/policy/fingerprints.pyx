@@ -48,11 +48,11 @@ cdef class FingerprintSets:
         free(self.sets)
 
     cdef uint32_t number(self, tuple patterns) except? 0:
-        got = self.numbers.get(patterns)
-        if got is None:
-            got = self.numbers[patterns] = self.n
+        number = self.numbers.get(patterns)
+        if number is None:
+            number = self.numbers[patterns] = self.n
             self.add(patterns)
-        return got
+        return number
 
     cdef int add(self, tuple patterns) except -1:
         cdef Set made
@@ -78,17 +78,17 @@ cdef class FingerprintSets:
         return 0
 
     cdef bint contains(self, uint32_t number, const char *ja4) noexcept nogil:
-        cdef const Set *found = &self.sets[number]
+        cdef const Set *patterns = &self.sets[number]
         cdef char[JA4_BYTES] key
         cdef int mask, part
         for mask in range(COMBINATIONS):
-            if not found.masks >> mask & 1:
+            if not patterns.masks >> mask & 1:
                 continue
             memcpy(key, ja4, JA4_BYTES)
             for part in range(3):
                 if mask >> part & 1:
                     memset(key + begins[part], c"*", lengths[part])
-            if bsearch(key, found.keys, found.n, JA4_BYTES, compare) != NULL:
+            if bsearch(key, patterns.keys, patterns.n, JA4_BYTES, compare) != NULL:
                 return True
         return False
 

@@ -102,11 +102,11 @@ cdef class GlobSets:
         free(self.sets)
 
     cdef uint32_t number(self, tuple globs) except? 0:
-        got = self.numbers.get(globs)
-        if got is None:
-            got = self.numbers[globs] = self.n
+        number = self.numbers.get(globs)
+        if number is None:
+            number = self.numbers[globs] = self.n
             self.add(globs)
-        return got
+        return number
 
     cdef int add(self, tuple globs) except -1:
         cdef GlobSet *sets = <GlobSet *>realloc(self.sets, (self.n + 1) * sizeof(GlobSet))
@@ -144,10 +144,10 @@ cdef class GlobSets:
         return not any_reading
 
 
-cdef bint has_match(const GlobSet *found, const char *text, size_t n) noexcept nogil:
+cdef bint has_match(const GlobSet *glob_set, const char *text, size_t n) noexcept nogil:
     cdef uint32_t i
-    for i in range(found.n):
-        if matches(found.globs[i].text, found.globs[i].n, text, n):
+    for i in range(glob_set.n):
+        if matches(glob_set.globs[i].text, glob_set.globs[i].n, text, n):
             return True
     return False
 
@@ -189,8 +189,8 @@ cdef bint matches(const char *glob, size_t glob_len, const char *text,
 
 
 cdef inline const char *segment_end(const char *p, const char *end) noexcept nogil:
-    cdef const char *found = <const char *>memchr(p + 1, c'/', end - p - 1)
-    return end if found == NULL else found
+    cdef const char *slash = <const char *>memchr(p + 1, c'/', end - p - 1)
+    return end if slash == NULL else slash
 
 
 # One segment. An encoded octet is one character for `*`.

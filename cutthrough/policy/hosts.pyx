@@ -77,7 +77,7 @@ cdef class HostIndex:
         cdef uint64_t h = self.key[0]
         cdef size_t end = n, start
         cdef const uint32_t *record
-        cdef int found = 0, which
+        cdef int n_runs = 0, which
         while True:
             start = end
             while start > 0 and host[start - 1] != c'.':
@@ -87,12 +87,12 @@ cdef class HostIndex:
             if record != NULL:
                 which = BELOW if start else EXACT
                 if record[which]:
-                    runs[found].at = candidates(record) + (record[EXACT] if which else 0)
-                    runs[found].n = record[which]
-                    found += 1
+                    runs[n_runs].at = candidates(record) + (record[EXACT] if which else 0)
+                    runs[n_runs].n = record[which]
+                    n_runs += 1
             # No valid name has more labels.
-            if start == 0 or found == MAX_LABELS - 1:
-                return found
+            if start == 0 or n_runs == MAX_LABELS - 1:
+                return n_runs
             end = start - 1
 
     # Construction: drafts with linked candidates; until seal() a slot has the draft's index + 1.

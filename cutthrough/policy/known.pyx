@@ -137,22 +137,22 @@ cdef class Known:
     cdef Proof *_place(self, uint64_t name) noexcept nogil:
         """Returns the entry for a new proof of this user: a free one, or the oldest; if the
         user has MOST_OF_USER, the user's oldest."""
-        cdef Proof *one = self.proofs + WAYS * (name & (self.page.proof_sets - 1))
+        cdef Proof *proof = self.proofs + WAYS * (name & (self.page.proof_sets - 1))
         cdef Proof *free = NULL
         cdef Proof *oldest = NULL
         cdef Proof *own = NULL
         cdef int owned = 0
         cdef int _i
         for _i in range(WAYS):
-            if one.since_us == 0:
-                free = one
-            elif oldest == NULL or one.since_us < oldest.since_us:
-                oldest = one
-            if one.since_us and one.key.name == name:
+            if proof.since_us == 0:
+                free = proof
+            elif oldest == NULL or proof.since_us < oldest.since_us:
+                oldest = proof
+            if proof.since_us and proof.key.name == name:
                 owned += 1
-                if own == NULL or one.since_us < own.since_us:
-                    own = one
-            one += 1
+                if own == NULL or proof.since_us < own.since_us:
+                    own = proof
+            proof += 1
         if owned < MOST_OF_USER and free != NULL:
             return free
         self.evicted += 1
@@ -165,16 +165,16 @@ cdef class Known:
         Authenticator.key_of. False: another worker computes it at this moment."""
         cdef const Key *wanted = <const Key *><const char *>key
         cdef Claim *free = NULL
-        cdef Claim *one
+        cdef Claim *claim
         cdef bint is_ours = True
         cdef int _i
         self._lock()
         for i in range(CLAIMS):
-            one = &self.page.claims[i]
-            if one.until_us <= now_us:
-                free = one
-            elif memcmp(&one.key, wanted, sizeof(Key)) == 0:
-                is_ours = one.pid == self.pid
+            claim = &self.page.claims[i]
+            if claim.until_us <= now_us:
+                free = claim
+            elif memcmp(&claim.key, wanted, sizeof(Key)) == 0:
+                is_ours = claim.pid == self.pid
                 free = NULL
                 break
         if free != NULL:                    # else it is claimed, or the table is full
@@ -196,29 +196,29 @@ cdef class Known:
         self._end_claims(pid, NULL)
 
     cdef void _end_claims(self, int64_t pid, const Key *key) noexcept nogil:
-        cdef Claim *one
+        cdef Claim *claim
         cdef int i
         self._lock()
         for i in range(CLAIMS):
-            one = &self.page.claims[i]
-            if one.pid == pid and (
-                    key == NULL or memcmp(&one.key, key, sizeof(Key)) == 0):
-                one.until_us = 0
+            claim = &self.page.claims[i]
+            if claim.pid == pid and (
+                    key == NULL or memcmp(&claim.key, key, sizeof(Key)) == 0):
+                claim.until_us = 0
         pthread_mutex_unlock(&self.page.lock)
 
     # --- marks ---------------------------------------------------------------------
 
     cdef Mark *_mark(self, int table, const uint64_t *tag, bint make) noexcept nogil:
         cdef Mark *oldest = NULL
-        cdef Mark *one = self.marks + WAYS * (
+        cdef Mark *mark = self.marks + WAYS * (
             table * self.page.mark_sets + (tag[0] & (self.page.mark_sets - 1)))
         cdef int _i
         for _i in range(WAYS):
-            if one.at_us and one.tag[0] == tag[0] and one.tag[1] == tag[1]:
-                return one
-            if oldest == NULL or one.at_us < oldest.at_us:
-                oldest = one
-            one += 1
+            if mark.at_us and mark.tag[0] == tag[0] and mark.tag[1] == tag[1]:
+                return mark
+            if oldest == NULL or mark.at_us < oldest.at_us:
+                oldest = mark
+            mark += 1
         if not make:
             return NULL
         if oldest.at_us:
@@ -239,13 +239,13 @@ cdef class Known:
         cdef uint64_t tag[2]
         cdef uint64_t count = 0
         cdef int64_t at_us = 0
-        cdef Mark *one
+        cdef Mark *mark
         self._tag_of(name, tag)
         self._lock()
-        one = self._mark(table, tag, False)
-        if one != NULL:
-            count = one.count
-            at_us = one.at_us
+        mark = self._mark(table, tag, False)
+        if mark != NULL:
+            count = mark.count
+            at_us = mark.at_us
         pthread_mutex_unlock(&self.page.lock)
         return count, at_us
 
@@ -254,28 +254,28 @@ cdef class Known:
         event was more than `forget_us` ago."""
         cdef uint64_t tag[2]
         cdef uint64_t count
-        cdef Mark *one
+        cdef Mark *mark
         self._tag_of(name, tag)
         self._lock()
-        one = self._mark(table, tag, True)
-        if now_us - one.at_us > forget_us:
-            one.count = 0
-        one.count += 1
-        count = one.count
+        mark = self._mark(table, tag, True)
+        if now_us - mark.at_us > forget_us:
+            mark.count = 0
+        mark.count += 1
+        count = mark.count
         ordered()
-        one.at_us = max(now_us, <int64_t>1)
+        mark.at_us = max(now_us, <int64_t>1)
         pthread_mutex_unlock(&self.page.lock)
         return count
 
     def unmark(self, int table, bytes name):
         """Removes a mark."""
         cdef uint64_t tag[2]
-        cdef Mark *one
+        cdef Mark *mark
         self._tag_of(name, tag)
         self._lock()
-        one = self._mark(table, tag, False)
-        if one != NULL:
-            one.at_us = 0
+        mark = self._mark(table, tag, False)
+        if mark != NULL:
+            mark.at_us = 0
         pthread_mutex_unlock(&self.page.lock)
 
     # --- for operators and tests -----------------------------------------------------

@@ -23,11 +23,11 @@ class ListReader(Reader):
         self.expanded: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def check_lists(self) -> None:
-        for name, found in [*self.lists.items()]:
-            texts = [*found.values()] if isinstance(found, dict) else found
+        for name, content in [*self.lists.items()]:
+            texts = [*content.values()] if isinstance(content, dict) else content
             if not isinstance(texts, list) or not all(
                     isinstance(text, str) for text in texts) or (
-                    isinstance(found, dict) and found.keys() != {"file"}):
+                    isinstance(content, dict) and content.keys() != {"file"}):
                 self.lists[name] = []        # defined, even if it is invalid
                 with self.table_at("lists"):
                     self.fail(name, "takes a list of strings, or { file = \"name\" }")
@@ -38,7 +38,7 @@ class ListReader(Reader):
         texts = self.texts(table, key)
         if len(texts) == 1 and texts[0].startswith("@"):
             return self.entries_of_list(texts[0], key, parse, 0)
-        found: dict[str, None] = {}
+        entries: dict[str, None] = {}
         for i, text in enumerate(texts):
             with noting(self.mistakes):
                 if text.startswith("@"):
@@ -48,8 +48,8 @@ class ListReader(Reader):
                         more = parse(text)
                     except ValueError as error:
                         self.fail(key, str(error), i)
-                found.update(dict.fromkeys(more))
-        return tuple(found)
+                entries.update(dict.fromkeys(more))
+        return tuple(entries)
 
     def entries_of_list(self, text: str, key: str,
                         parse: Callable[[str], tuple[str, ...]],
@@ -59,12 +59,12 @@ class ListReader(Reader):
             self.fail(key, f"{text}: {unknown_key(name, self.lists, 'list')}", item)
         kind = "networks" if key in ("clients", "addresses") else key
         if (name, kind) not in self.expanded:
-            found: dict[str, None] = {}
+            entries: dict[str, None] = {}
             listed = self.lists[name]
             in_file = isinstance(listed, dict)
             for line, entry in self.lines_of(name) if in_file else enumerate(listed):
                 try:
-                    found.update(dict.fromkeys(parse(entry)))
+                    entries.update(dict.fromkeys(parse(entry)))
                 except ValueError as error:
                     self.mistakes.append(
                         PolicyError(listed["file"], "", str(error),
@@ -72,7 +72,7 @@ class ListReader(Reader):
                         if in_file else
                         PolicyError(self.source, f"lists.{name}", str(error),
                                     self.places.value("lists", name, line)))
-            self.expanded[name, kind] = tuple(found)
+            self.expanded[name, kind] = tuple(entries)
         return self.expanded[name, kind]
 
     def lines_of(self, name: str) -> list[tuple[int, str]]:

@@ -78,10 +78,10 @@ cdef inline Key key_of_v4(const uint8_t *address) noexcept nogil:
 
 # `address` may be NULL.
 cdef inline void read_carried(const uint8_t *address, CarriedKeys *carried) noexcept nogil:
-    cdef Carried found
+    cdef Carried embedded
     cdef int i
     carried.n = 0
     if address != NULL:
-        carried.n = find_carried(address, &found)
+        carried.n = find_carried(address, &embedded)
         for i in range(carried.n):
-            carried.keys[i] = key_of_v4(found.v4[i])
+            carried.keys[i] = key_of_v4(embedded.v4[i])

@@ -47,11 +47,11 @@ cdef class NetworkSets:
 
     def number(self, tuple texts):
         """Returns the number of this set, a new number for a new set."""
-        got = self.numbers.get(texts)
-        if got is None:
-            got = self.numbers[texts] = len(self.added)
+        number = self.numbers.get(texts)
+        if number is None:
+            number = self.numbers[texts] = len(self.added)
             self.added.append(spans_of(texts))
-        return got
+        return number
 
     def seal(self):
         cdef size_t n = sum(map(len, self.added)), i = 0
@@ -128,9 +128,9 @@ cdef class NetworkIndex:
 
     def add(self, str text, uint32_t rule, uint32_t subject):
         """Adds a network of a rule. Rules must come in ascending order."""
-        found = self.added.setdefault(parse_network(text), [])
-        if not found or found[-1][0] != rule:
-            found.append((rule, subject))
+        candidates = self.added.setdefault(parse_network(text), [])
+        if not candidates or candidates[-1][0] != rule:
+            candidates.append((rule, subject))
 
     def seal(self):
         cdef size_t n = len(self.added)
@@ -181,7 +181,7 @@ cdef class NetworkIndex:
 
     cdef int find(self, Key key, Run *runs) noexcept nogil:
         cdef uint32_t low = 0, high = self.n_edges, middle, net
-        cdef int found = 0
+        cdef int n_runs = 0
         while high - low > 1:
             middle = low + (high - low) // 2
             if is_before(key, self.edges[middle].first):
@@ -191,8 +191,8 @@ cdef class NetworkIndex:
         net = self.edges[low].net
         while net:
             if self.nets[net - 1].n:
-                runs[found].at = self.candidates + self.nets[net - 1].at
-                runs[found].n = self.nets[net - 1].n
-                found += 1
+                runs[n_runs].at = self.candidates + self.nets[net - 1].at
+                runs[n_runs].n = self.nets[net - 1].n
+                n_runs += 1
             net = self.nets[net - 1].parent
-        return found
+        return n_runs

@@ -340,11 +340,11 @@ cdef class Ways:
             self.by_name[name] = Way(name, (parent,))
         for name, group in groups.items():
             self.by_name[name] = Way(
-                name, [made.get(one, direct) for one in group.parents], group.choose,
+                name, [made.get(member, direct) for member in group.parents], group.choose,
                 group.weights, group.tolerance)
         self.default = self.by_name[default or DIRECT]
         self.by_route = (self.default, *[self.by_name[name] for name in routes])
-        self.pass_credentials = any([one.pass_credentials for one in parents.values()])
+        self.pass_credentials = any([parent.pass_credentials for parent in parents.values()])
 
 
 class Direct:

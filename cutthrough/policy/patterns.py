@@ -28,10 +28,10 @@ def canonical_host(text: str) -> tuple[str, bool]:
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     # Port 1 is the default here: any other port shows in the text that is not the host.
-    got = read_authority(host.encode(), 1)
-    if isinstance(got, str) or (host.startswith("[") and not host.endswith("]")):
+    authority = read_authority(host.encode(), 1)
+    if isinstance(authority, str) or (host.startswith("[") and not host.endswith("]")):
         raise ValueError(f"{text!r} is not a host name or address{_hint(text)}")
-    return got["host"], got["kind"] != "name"
+    return authority["host"], authority["kind"] != "name"
 
 
 def _hint(text: str) -> str:

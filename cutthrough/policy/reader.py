@@ -62,9 +62,9 @@ class Reader:
             self.path = before
 
     def sub(self, key: str) -> dict[str, Any]:
-        found = self.table.get(key, {})
-        if isinstance(found, dict):
-            return found
+        table = self.table.get(key, {})
+        if isinstance(table, dict):
+            return table
         self.mistakes.append(
             self.mistake(key, "takes a table", self.places.value(key)))
         return {}
@@ -73,39 +73,39 @@ class Reader:
               default: T) -> T:
         if key not in table:
             return default
-        found = table[key]
-        if not isinstance(found, kind):
+        value = table[key]
+        if not isinstance(value, kind):
             self.fail(key, f"takes {what}")
-        return found
+        return value
 
     def choice(self, table: dict[str, Any], key: str, words: Iterable[str],
                default: str) -> Any:
-        found = table.get(key, default)
-        if found not in words:
-            self.fail(key, f"{found!r} is not one of {', '.join(words)}")
-        return found
+        word = table.get(key, default)
+        if word not in words:
+            self.fail(key, f"{word!r} is not one of {', '.join(words)}")
+        return word
 
     def texts(self, table: dict[str, Any], key: str) -> list[str]:
         """Returns a list of strings; [] only if the key is absent."""
         if key not in table:
             return []
-        found = table[key]
-        if not isinstance(found, list) or not all(isinstance(t, str) for t in found):
+        texts = table[key]
+        if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts):
             self.fail(key, "takes a list of strings")
-        if not found:
+        if not texts:
             self.fail(key, "the list is empty: add an entry, or leave out the key")
-        return found
+        return texts
 
     def words(self, table: dict[str, Any], key: str, known: Collection[str],
               note: str = "") -> tuple[str, ...]:
         """Returns a list of words, each once. `note`: more about a mistake."""
-        found = self.texts(table, key)
-        for i, word in enumerate(found):
+        texts = self.texts(table, key)
+        for i, word in enumerate(texts):
             with noting(self.mistakes):
                 if word not in known:
                     self.fail(
                         key, f"{word!r} is not one of {', '.join(known)}{note}", i)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(texts))
 
     def check_keys(self, table: dict[str, Any], known: Iterable[str]) -> None:
         for key in table:

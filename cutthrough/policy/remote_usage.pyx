@@ -35,7 +35,7 @@ cdef struct Report:
 
 cdef class RemoteUsage(SharedTable):
     cdef Report *reported   # by the row's number
-    cdef Report *found      # reports of one call of `collect`
+    cdef Report *reports    # reports of one call of `collect`
     cdef uint32_t round     # reports of an earlier round are repeated
     cdef uint32_t base      # number of the baseline from which tokens of others are deducted
 
@@ -43,14 +43,14 @@ cdef class RemoteUsage(SharedTable):
         SharedTable.__init__(self, memory, slot)
         if self.reported == NULL:
             self.reported = <Report *>calloc(self.page.users.capacity, sizeof(Report))
-            self.found = <Report *>calloc(2 * SLICE, sizeof(Report))
-        if self.reported == NULL or self.found == NULL:
+            self.reports = <Report *>calloc(2 * SLICE, sizeof(Report))
+        if self.reported == NULL or self.reports == NULL:
             raise MemoryError
         self.round = self.base = 1
 
     def __dealloc__(self):
         free(self.reported)
-        free(self.found)
+        free(self.reports)
 
     def report_all(self):
         """Makes `collect` report every user again."""
@@ -71,19 +71,19 @@ cdef class RemoteUsage(SharedTable):
         """Reads up to SLICE rows from row `begin`. Returns the row to continue with, 0 at the
         end, and the reports: (tag, connections, tunnels, bytes of the day, tokens spent)."""
         cdef Table *table = &self.page.users
-        cdef Report *found = self.found
+        cdef Report *reports = self.reports
         cdef uint32_t n = 0
         cdef uint32_t number, end
         self._lock()
         begin = max(begin, 1)
         end = min(begin + SLICE, table.fresh)
         for number in range(begin, end):
-            n += self._report(table, number, now_s // DAY_S, found + n)
+            n += self._report(table, number, now_s // DAY_S, reports + n)
         if end == table.fresh:
             end = 0
         self._unlock()
-        return end, [((<char *>found[number].tag)[:16], found[number].connections,
-                      found[number].tunnels, found[number].bytes, found[number].spent)
+        return end, [((<char *>reports[number].tag)[:16], reports[number].connections,
+                      reports[number].tunnels, reports[number].bytes, reports[number].spent)
                      for number in range(n)]
 
     cdef uint32_t _report(self, Table *table, uint32_t number, int64_t today,

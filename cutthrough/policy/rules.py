@@ -219,14 +219,14 @@ class _Reader(ListReader):
 
     def read_acts(self, key: str, kind: type[Any],
                   read: Callable[..., Any]) -> dict[str, Any]:
-        found = {}
+        acts = {}
         for name, table in self.sub(key).items():
             with self.table_at(key, name):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")
                 self.check_keys(table, kind.__struct_fields__)
-                found[name] = read(table, self.fail)
-        return found
+                acts[name] = read(table, self.fail)
+        return acts
 
     def assign(self, table: dict[str, Any], key: str, taken: dict[str, str],
                name: str) -> None:
@@ -276,14 +276,15 @@ class _Reader(ListReader):
             at = match.start()
             lines.append(line)
         # A header inside a long string, or rules as one array: the lines are unknown
-        told = len(lines) == len(tables)
+        has_lines = len(lines) == len(tables)
         rules = []
         for i, table in enumerate(tables):
             with self.table_at("rules", i):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")
-                rule = self.read_rule(table, f"{self.source}:{lines[i]}" if told else
-                                      f"{self.source}: rules[{i}]")
+                rule = self.read_rule(
+                    table, f"{self.source}:{lines[i]}" if has_lines else
+                    f"{self.source}: rules[{i}]")
                 if rule is not None:
                     rules.append(rule)
         return tuple(rules)
@@ -338,18 +339,18 @@ class _Reader(ListReader):
     def read_tlvs(self, table: dict[str, Any],
                   key: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Returns (), which matches no request, if a list turns out empty."""
-        tlvs = self.value(table, key, dict, "a table of TLVs by name", {})
-        if not tlvs:
+        by_name = self.value(table, key, dict, "a table of TLVs by name", {})
+        if not by_name:
             self.fail(key, "is empty: add a TLV, or leave out the key")
-        found = []
+        tlvs = []
         with self.table_at(*self.path, key):
-            self.check_keys(tlvs, TLVS_OF_RULES)
-            for name in sorted(tlvs.keys() & {*TLVS_OF_RULES}):
+            self.check_keys(by_name, TLVS_OF_RULES)
+            for name in sorted(by_name.keys() & {*TLVS_OF_RULES}):
                 with noting(self.mistakes):
-                    found.append((name, self.entries(
-                        tlvs, name,
+                    tlvs.append((name, self.entries(
+                        by_name, name,
                         host_patterns if name == "authority" else parse_value)))
-        return () if any(not values for _, values in found) else tuple(found)
+        return () if any(not values for _, values in tlvs) else tuple(tlvs)
 
     def read_limit(self, table: dict[str, Any], key: str) -> str:
         name = self.value(table, key, str, "a name of [limits]", "")
@@ -362,12 +363,12 @@ class _Reader(ListReader):
             self.fail(key, "has no effect in a rule that denies")
         if table.keys() & OF_TUNNELS:
             self.fail(key, "begins before a tunnel's first bytes are known")
-        one, known = table[key], self.sub(key)
-        names = [one] if isinstance(one, str) else self.texts(table, key)
+        value, known = table[key], self.sub(key)
+        names = [value] if isinstance(value, str) else self.texts(table, key)
         for i, name in enumerate(names):
             if name not in known:
                 self.fail(key, unknown_key(name, known, key),
-                          None if names == [one] else i)
+                          None if names == [value] else i)
         return tuple(names)
 
     def read_row_name(self, table: dict[str, Any], key: str) -> str:
@@ -384,11 +385,11 @@ class _Reader(ListReader):
 
     def read_ports(self, table: dict[str, Any],
                    key: str) -> tuple[tuple[int, int], ...]:
-        found = self.value(table, key, list, "a list of ports", [])
-        if not found:
+        ports = self.value(table, key, list, "a list of ports", [])
+        if not ports:
             self.texts(table, key)
         ranges = []
-        for i, item in enumerate(found):
+        for i, item in enumerate(ports):
             with noting(self.mistakes):
                 match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", str(item))
                 if match is None or isinstance(item, bool):

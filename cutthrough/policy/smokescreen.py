@@ -51,8 +51,8 @@ def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
     if twice is not None:
         raise yaml.constructor.ConstructorError(
             None, None, f"{twice} occurs twice", node.start_mark)
-    found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
-    return {**found, _LINE: line}
+    mapping: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return {**mapping, _LINE: line}
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
@@ -181,10 +181,10 @@ def _read_hosts(table: dict[Any, Any], key: str, where: str,
                 fail: Fail) -> tuple[str, ...]:
     """Checks as smokescreen does: only a leading `*.`, and only normalised names."""
     where = f"{where}: {key}" if where else key
-    found = table.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+    globs = table.get(key) or []
+    if not isinstance(globs, list) or not all(isinstance(item, str) for item in globs):
         fail(where, "takes a list of strings")
-    for glob in found:
+    for glob in globs:
         name = glob.removeprefix("*.")
         if name in ("", "*"):
             fail(where, f"{glob!r} matches every host")
@@ -199,4 +199,4 @@ def _read_hosts(table: dict[Any, Any], key: str, where: str,
             fail(where, f"{glob!r}: an address has no subdomains")
         if host != name:
             fail(where, f"{glob!r}: use {glob[:-len(name)]}{host}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(globs))

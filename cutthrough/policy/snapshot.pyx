@@ -78,27 +78,27 @@ cdef class Snapshot:
         return OK
 
     cdef int judge_loop(self, int family, const uint8_t *data, int port) except -1:
-        cdef Carried found
+        cdef Carried carried
         cdef int i
         if not has_bit(self.listening_ports, port):
             return OK
         if self._is_listener(family, data, port):
             return LOOP_DETECTED
         if family == 6:
-            for i in range(find_carried(data, &found)):
-                if self._is_listener(4, found.v4[i], port):
+            for i in range(find_carried(data, &carried)):
+                if self._is_listener(4, carried.v4[i], port):
                     return LOOP_DETECTED
         return OK
 
     cdef int judge_floor(self, int family, const uint8_t *data) except -1:
-        cdef Carried found
+        cdef Carried carried
         cdef int i
         if self.address_floor:
             if not is_public(family, data) or self.is_own(family, data):
                 return ADDRESS_DENIED
             if family == 6:
-                for i in range(find_carried(data, &found)):
-                    if self.is_own(4, found.v4[i]):
+                for i in range(find_carried(data, &carried)):
+                    if self.is_own(4, carried.v4[i]):
                         return ADDRESS_DENIED
         return OK
 

@@ -59,11 +59,11 @@ cdef class TlvSets:
         free(self.sets)
 
     cdef uint32_t number(self, tuple tlvs) except? 0:
-        got = self.numbers.get(tlvs)
-        if got is None:
-            got = self.numbers[tlvs] = self.n
+        number = self.numbers.get(tlvs)
+        if number is None:
+            number = self.numbers[tlvs] = self.n
             self.add(tlvs)
-        return got
+        return number
 
     cdef int add(self, tuple tlvs) except -1:
         cdef Wanted *wanted
