@@ -49,14 +49,14 @@ cdef class FormatLine(Line):
         if self.steps == NULL:
             raise MemoryError
         self.n = len(parsed)
-        for i, one in enumerate(parsed):
+        for i, directive in enumerate(parsed):
             step = &self.steps[<size_t>i]
-            step.code = NUMBERS[one.code]
-            step.is_shell = one.encoding == "/"
-            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME}.get(one.encoding, Q_STRING)
-            step.left, step.zero = one.left, one.zero
-            step.width, step.most = one.width, one.most
-            argument = one.text.encode()
+            step.code = NUMBERS[directive.code]
+            step.is_shell = directive.encoding == "/"
+            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME}.get(directive.encoding, Q_STRING)
+            step.left, step.zero = directive.left, directive.zero
+            step.width, step.most = directive.width, directive.most
+            argument = directive.text.encode()
             self.texts.append(argument)
             step.text, step.text_len = argument, len(argument)
             step.made_s = -1
@@ -64,7 +64,7 @@ cdef class FormatLine(Line):
                 step.field = len(self.names)
                 self.names.append(argument)
             elif step.code == S_TLV:
-                step.field = TLVS.index(one.text)
+                step.field = TLVS.index(directive.text)
         for i in range(self.n - 1, -1, -1):
             step = &self.steps[<size_t>i]
             step.behind = behind
@@ -120,7 +120,7 @@ cdef class FormatLine(Line):
         cdef size_t i
         if len(self.noted) >= MOST_NOTED:
             return 0
-        found = []
+        values = []
         for name in self.names:
             value = None
             for i in range(head.n_fields):
@@ -130,8 +130,8 @@ cdef class FormatLine(Line):
                     value = data[field.value:field.value + min(
                         field.value_len, <unsigned int>MOST_VALUE)]
                     break
-            found.append(value)
-        self.noted[c.request_id] = tuple(found)
+            values.append(value)
+        self.noted[c.request_id] = tuple(values)
         return 0
 
 

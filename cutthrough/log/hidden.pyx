@@ -78,12 +78,12 @@ cdef const char *next_secret(const char *data, const char *at, const char *end,
 
 cdef const char *user_end(const char *at, const char *end) noexcept:
     """The "@" behind user information; NULL: a URL has none."""
-    cdef const char *found = NULL
+    cdef const char *separator = NULL
     while at < end and at[0] != 47 and at[0] != 63 and at[0] != 35 and at[0] > 32:
         if at[0] == 64:
-            found = at
+            separator = at
         at += 1
-    return found
+    return separator
 
 
 cdef inline bint is_key_character(uint8_t c) noexcept:

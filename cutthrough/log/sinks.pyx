@@ -98,11 +98,11 @@ cdef class LogSink:
 
     def wait(self, ms):
         """Waits until the sink takes more, for `ms` at most. Only for the very end."""
-        cdef pollfd one
-        one.fd = self.fd
-        one.events = POLLOUT
-        one.revents = 0
-        return poll(&one, 1, ms) == 1
+        cdef pollfd descriptor
+        descriptor.fd = self.fd
+        descriptor.events = POLLOUT
+        descriptor.revents = 0
+        return poll(&descriptor, 1, ms) == 1
 
     def close(self):
         if self.fd > 2:
@@ -169,12 +169,12 @@ cdef class FileSink(LogSink):
         return done
 
     cdef ssize_t write(self, const char *data, size_t n) noexcept:
-        cdef iovec one
+        cdef iovec piece
         if self.is_socket:
             return sys_send(self.fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
-        one.iov_base = <void *>data
-        one.iov_len = n
-        return writev(self.fd, &one, 1)
+        piece.iov_base = <void *>data
+        piece.iov_len = n
+        return writev(self.fd, &piece, 1)
 
     cdef ssize_t append(self, const char *data, size_t n) noexcept:
         """Appends to a file. A full disk may take half a line: that half stays, on a line

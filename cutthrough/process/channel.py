@@ -258,10 +258,10 @@ def read_message(packet: bytes) -> Message:
                          f"read: {error}") from None
 
 
-def in_memory(found: Any) -> int:
-    """Returns a descriptor of memory that holds `found` as JSON; the caller owns it."""
+def in_memory(value: Any) -> int:
+    """Returns a descriptor of memory that holds `value` as JSON; the caller owns it."""
     fd = os.memfd_create("cutthrough-message", os.MFD_CLOEXEC)
-    left = msgspec.json.encode(found)
+    left = msgspec.json.encode(value)
     while left:
         left = left[os.write(fd, left):]
     return fd

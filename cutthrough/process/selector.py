@@ -100,16 +100,16 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise msgspec.ValidationError(f"{name}: too long for a number")
         return msgspec.convert(dict(query), cls, strict=False)
 
-    def matches(self, one: Mapping[str, Any]) -> bool:
+    def matches(self, connection: Mapping[str, Any]) -> bool:
         """Does this connection, as session.describe describes it, match?"""
-        return ((not self.id or one["id"] == self.id)
-                and (not self.user or one["user"] == self.user)
-                and (not self.client or one["client"] == self.client)
-                and (not self.state or one["state"] == self.state)
-                and (not self.kind or one["kind"] == self.kind)
-                and one["age"] >= self.older
-                and one["bytes_up"] + one["bytes_down"] >= self.bytes
-                and (not self.host or self._is_host(one["host"] or "")))
+        return ((not self.id or connection["id"] == self.id)
+                and (not self.user or connection["user"] == self.user)
+                and (not self.client or connection["client"] == self.client)
+                and (not self.state or connection["state"] == self.state)
+                and (not self.kind or connection["kind"] == self.kind)
+                and connection["age"] >= self.older
+                and connection["bytes_up"] + connection["bytes_down"] >= self.bytes
+                and (not self.host or self._is_host(connection["host"] or "")))
 
     def _is_host(self, host: str) -> bool:
         if self.host.startswith("*."):

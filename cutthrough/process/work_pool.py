@@ -90,7 +90,7 @@ class ProcessPool:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def run(self, seconds: float, function: Callable[..., Any], *given: Any
+    async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any
                   ) -> Any:
         """The function's result. At most `most` at a time: the caller sees to
         that. Raises TimeoutError after this time of a processor, or BUSY times as long,
@@ -101,7 +101,7 @@ class ProcessPool:
             async with asyncio.timeout(seconds * BUSY):
                 child = self._free.pop() if self._free else await _Child.start()
                 self._busy.add(child)
-                reply = await child.ask(pack((seconds, function, given)))
+                reply = await child.ask(pack((seconds, function, arguments)))
         except (OSError, EOFError) as error:
             if isinstance(error, TimeoutError):
                 raise
@@ -157,10 +157,10 @@ class ThreadPool:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
 
-    async def run(self, seconds: float, function: Callable[..., Any], *given: Any
+    async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any
                   ) -> Any:
         """As ProcessPool's; after `seconds` the call still goes on to its end."""
-        call = asyncio.ensure_future(asyncio.to_thread(function, *given))
+        call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         done, _ = await asyncio.wait([call], timeout=seconds)
         if done:
             return call.result()

@@ -95,11 +95,11 @@ def read_exactly(channel: socket.socket, size: int) -> bytes:
 def answer(question: Sequence[bytes]) -> list[bytes]:
     """A packed pair: whether it returned, and the result or the exception."""
     try:
-        seconds, function, given = unpack(question)
+        seconds, function, arguments = unpack(question)
         # Of processor time, so that a busy machine ends no call; the signal ends this
         # process even within C
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        return pack((True, function(*given)))
+        return pack((True, function(*arguments)))
     except MemoryError:
         return pack((False, MemoryError()))
     except Exception as error:

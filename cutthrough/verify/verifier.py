@@ -237,15 +237,15 @@ class Verifier:
             self._finish(flight, account)
             return
         waiters = flight.waiters
-        if any(self.backoff.is_known_wrong(one.client, flight.key, now)
-               for one in waiters):
+        if any(self.backoff.is_known_wrong(waiter.client, flight.key, now)
+               for waiter in waiters):
             self._finish(flight, None)
             return
         # Guesses that were queued before the first of them turned out to be wrong
         if not flight.trusted and all(
-                self._wait_of(one, flight.name, now) > 0 for one in waiters):
-            for one in self._remove(flight):
-                self._delay_try(one, flight.value, flight.name, now)
+                self._wait_of(waiter, flight.name, now) > 0 for waiter in waiters):
+            for waiter in self._remove(flight):
+                self._delay_try(waiter, flight.value, flight.name, now)
             return
         if self._needs_no_hash(flight, now):
             # Takes its turn, and as long as a hash, so that the time does not reveal
@@ -265,8 +265,8 @@ class Verifier:
         """Is this an unknown name, tried from addresses that have failed often?"""
         return (flight.authenticator.find(flight.name) is None
                 and len(self._durations) > 0
-                and all(self.backoff.refusal_delay(one.client, now)
-                        for one in flight.waiters))
+                and all(self.backoff.refusal_delay(waiter.client, now)
+                        for waiter in flight.waiters))
 
     def _on_hash(self, flight: Flight, matches: bool | None, fault: str) -> None:
         self._running -= 1
@@ -295,7 +295,7 @@ class Verifier:
             authenticator: Authenticator, waiters: list[Waiter]) -> None:
         """Counts the result for or against each client, and answers the requests."""
         now = self._clock()
-        clients = {one.client for one in waiters}
+        clients = {waiter.client for waiter in waiters}
         if account is None:
             self.failed += 1
             exists = authenticator.find(name) is not None
@@ -306,24 +306,24 @@ class Verifier:
                 else:
                     self.backoff.fail(client, name, exists, key, now)
                     self.networks.fail(client, now)
-            for one in waiters:
-                self._refuse(one, now)
+            for waiter in waiters:
+                self._refuse(waiter, now)
             return
         self.verified += 1
         for client in clients:
             if not trusted:         # a repeat must not forgive guesses at its address
                 self.backoff.succeed(client, name)
             self.networks.succeed(client, now)
-        for one in waiters:
+        for waiter in waiters:
             # From the generation at this request's start: its groups may differ
-            own = one.authenticator.find(name) or account
-            self._answer(one, own if one.authenticator.remember(key, own) else EXPIRED,
-                         now)
+            own = waiter.authenticator.find(name) or account
+            is_current = waiter.authenticator.remember(key, own)
+            self._answer(waiter, own if is_current else EXPIRED, now)
 
     def _answer_all(self, flight: Flight, answer: Answer) -> None:
         now = self._clock()
-        for one in self._remove(flight):
-            self._answer(one, answer, now)
+        for waiter in self._remove(flight):
+            self._answer(waiter, answer, now)
 
     def _remove(self, flight: Flight) -> list[Waiter]:
         """Removes a finished flight and returns its waiters."""
