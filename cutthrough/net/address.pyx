@@ -115,31 +115,31 @@ cdef bint has_source(const Address *address) noexcept:
     cdef sockaddr_storage name
     cdef socklen_t n = to_sockaddr(address, &name)
     cdef int fd = linux.socket(name.ss_family, linux.SOCK_DGRAM | linux.SOCK_CLOEXEC, 0)
-    cdef bint found
+    cdef bint is_available
     if fd < 0:
         return True
-    found = linux.connect(fd, <sockaddr *>&name, n) == 0 or errno != EADDRNOTAVAIL
+    is_available = linux.connect(fd, <sockaddr *>&name, n) == 0 or errno != EADDRNOTAVAIL
     linux.close(fd)
-    return found
+    return is_available
 
 
 cdef Addresses one_address(int family, const uint8_t *data):
-    cdef Addresses found = Addresses.__new__(Addresses)
-    found.n = 1
-    found.items[0].family = <uint8_t>family
-    memcpy(found.items[0].bytes, data, 4 if family == 4 else 16)
-    return found
+    cdef Addresses addresses = Addresses.__new__(Addresses)
+    addresses.n = 1
+    addresses.items[0].family = <uint8_t>family
+    memcpy(addresses.items[0].bytes, data, 4 if family == 4 else 16)
+    return addresses
 
 
 cdef class Addresses:
 
     def __init__(self, texts, expires_ms=0):
         """From the resolver's texts; a text that is not an address is left out."""
-        cdef Address one
+        cdef Address address
         self.expires_ms = expires_ms
         for text in texts:
-            if self.n < MAX_ADDRESSES and parse_address(text.encode(), &one):
-                self.items[self.n] = one
+            if self.n < MAX_ADDRESSES and parse_address(text.encode(), &address):
+                self.items[self.n] = address
                 self.n += 1
 
     def __len__(self):

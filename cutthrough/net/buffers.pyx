@@ -235,16 +235,16 @@ def ebb(size_t live=0):
 
 def stats():
     """Blocks in use and free by size; bytes held and blocks refused, in all and by share."""
-    found = {"held_bytes": 0, "refused": 0}
+    figures = {"held_bytes": 0, "refused": 0}
     for i, name in enumerate(SIZES):
-        found[f"{name}_blocks"] = pools[<int>i].in_use
-        found[f"free_{name}_blocks"] = pools[<int>i].n_free
+        figures[f"{name}_blocks"] = pools[<int>i].in_use
+        figures[f"free_{name}_blocks"] = pools[<int>i].n_free
     for i, name in enumerate(SHARES):
-        found[f"held_by_{name}"] = held_bytes[<int>i]
-        found[f"refused_{name}"] = refused[<int>i]
-        found["held_bytes"] += held_bytes[<int>i]
-        found["refused"] += refused[<int>i]
-    return found
+        figures[f"held_by_{name}"] = held_bytes[<int>i]
+        figures[f"refused_{name}"] = refused[<int>i]
+        figures["held_bytes"] += held_bytes[<int>i]
+        figures["refused"] += refused[<int>i]
+    return figures
 
 
 def set_bound(size_t n, share=None):

@@ -84,14 +84,14 @@ class Interfaces:
     def _look(self) -> None:
         self._timer = None
         try:
-            found = self._read()
+            addresses = self._read()
         except OSError as error:
             log.warning("this host's addresses cannot be read: %s", error.strerror)
             self._timer = self._loop.call_later(POLL, self._look)
             return
-        if self._known != set(found):
-            self._known = set(found)
-            self._on_change(found)
+        if self._known != set(addresses):
+            self._known = set(addresses)
+            self._on_change(addresses)
         if self._sock is None:
             self._timer = self._loop.call_later(POLL, self._look)
 

@@ -29,7 +29,8 @@ ATTRIBUTE = struct.Struct("=HH")
 
 def is_alone() -> bool:
     """Whether loopback is the only interface that is up."""
-    return [name for name, one in psutil.net_if_stats().items() if one.isup] == ["lo"]
+    interfaces = psutil.net_if_stats()
+    return [name for name, stats in interfaces.items() if stats.isup] == ["lo"]
 
 
 def enter(addresses: Iterable[str]) -> None:

@@ -42,12 +42,12 @@ class SocketOption(NamedTuple):
 
 def read_options(group: Sequence[socket.socket]) -> list[SocketOption]:
     """Reads back the options of the sockets that listen on one address."""
-    found = [SocketOption("backlog", BACKLOG, _each(map(read_bound, group)))]
+    options = [SocketOption("backlog", BACKLOG, _each(map(read_bound, group)))]
     for name, level, number, asked in LISTENER:
         if level != socket.IPPROTO_IPV6 or group[0].family == socket.AF_INET6:
-            values = _each(one.getsockopt(level, number) for one in group)
-            found.append(SocketOption(name, asked, values))
-    return found
+            values = _each(sock.getsockopt(level, number) for sock in group)
+            options.append(SocketOption(name, asked, values))
+    return options
 
 
 def read_bound(listening: socket.socket) -> int:

@@ -41,8 +41,8 @@ cdef class Source:
         self.addresses = <Address *>calloc(self.n + 1, sizeof(Address))
         if self.addresses == NULL:
             raise MemoryError
-        for i, one in enumerate(addresses):
-            set_address(&self.addresses[i], ipaddress.ip_address(one))
+        for i, address in enumerate(addresses):
+            set_address(&self.addresses[i], ipaddress.ip_address(address))
             self.families[self.addresses[i].family] = True
         if prefix:
             network = ipaddress.ip_network(prefix)

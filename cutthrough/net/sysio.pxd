@@ -230,9 +230,9 @@ cdef inline void set_kernel_abortive(int fd) noexcept nogil:
 
 cdef inline void keep_for_fin(Socket *s) noexcept nogil:
     """What is sent from now on leaves with the FIN, or after 0.2 s. Only of a kernel's socket."""
-    cdef int one = 1
+    cdef int enabled = 1
     if s.fd >= 0:
-        linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_CORK, &one, sizeof(one))
+        linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_CORK, &enabled, sizeof(enabled))
 
 
 # --- kernel sockets only: making and naming them
@@ -243,12 +243,12 @@ cdef inline int open_tcp(Socket *s, int family) noexcept nogil:
 
     With TCP_NODELAY, because a proxy passes bytes on as they arrive, and Nagle would add a
     round trip."""
-    cdef int one = 1
+    cdef int enabled = 1
     s.fd = linux.socket(
         family, linux.SOCK_STREAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
     if s.fd < 0:
         return -errno
-    linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_NODELAY, &one, sizeof(one))
+    linux.setsockopt(s.fd, linux.IPPROTO_TCP, linux.TCP_NODELAY, &enabled, sizeof(enabled))
     return 0
 
 

@@ -59,12 +59,12 @@ cdef class Cache:
 
     def cached(self, bytes host not None):
         """The current answer for `host`, or None."""
-        cdef PyObject *found = PyDict_GetItem(self.known, host)
+        cdef PyObject *item = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now
-        if found == NULL:
+        if item == NULL:
             return None
-        entry = <Entry>found
+        entry = <Entry>item
         now = clock_us()
         if now >= entry.due_us and not self._is_usable(entry, now):
             return None
@@ -95,12 +95,12 @@ cdef class Cache:
     def put(self, bytes host not None, answer, double keep, int turn=0):
         """Keeps an answer for `keep` seconds: Addresses, or the label of a failure.
         `turn`: the source that gave it, 0 or 1."""
-        cdef PyObject *found = PyDict_GetItem(self.known, host)
+        cdef PyObject *item = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now = clock_us()
         cdef int64_t keep_us = <int64_t>(keep * 1e6)
-        if found != NULL:
-            entry = <Entry>found
+        if item != NULL:
+            entry = <Entry>item
             if entry.is_pinned:
                 return
             self._unlink(entry)
@@ -136,29 +136,29 @@ cdef class Cache:
 
     def next_turn(self, bytes host not None):
         """The source to query next, 0 or 1: not the source of a fresh answer."""
-        cdef PyObject *found = PyDict_GetItem(self.known, host)
+        cdef PyObject *item = PyDict_GetItem(self.known, host)
         cdef Entry entry
-        if found == NULL:
+        if item == NULL:
             return 0
-        entry = <Entry>found
+        entry = <Entry>item
         return entry.turn ^ (clock_us() < entry.expires_us)
 
     def has_outlived(self, bytes host not None):
         """Whether the addresses of `host` have expired but may still be served."""
-        cdef PyObject *found = PyDict_GetItem(self.known, host)
+        cdef PyObject *item = PyDict_GetItem(self.known, host)
         cdef int64_t now = clock_us()
-        return (found != NULL and now >= (<Entry>found).expires_us
-                and now < (<Entry>found).stale_us)
+        return (item != NULL and now >= (<Entry>item).expires_us
+                and now < (<Entry>item).stale_us)
 
     def revive(self, bytes host not None):
         """Called if a refresh fails: an expired answer is served from now on.
         Returns the addresses that stay in use, or None."""
-        cdef PyObject *found = PyDict_GetItem(self.known, host)
+        cdef PyObject *item = PyDict_GetItem(self.known, host)
         cdef Entry entry
         cdef int64_t now = clock_us()
-        if found == NULL or now >= (<Entry>found).stale_us:
+        if item == NULL or now >= (<Entry>item).stale_us:
             return None
-        entry = <Entry>found
+        entry = <Entry>item
         if not isinstance(entry.answer, Addresses):
             return None
         if now >= entry.expires_us:

@@ -429,6 +429,6 @@ def _interleave(nodes: Iterable[pycares.AddrInfoNode]) -> list[str]:
         if isinstance(text, bytes):
             text = text.decode()
         families.setdefault(node.family, {})[text] = None
-    queues = [list(found) for found in families.values()]
+    queues = [list(addresses) for addresses in families.values()]
     longest = max(map(len, queues), default=0)
     return [q[i] for i in range(longest) for q in queues if i < len(q)]

@@ -69,40 +69,40 @@ cdef BIO *open_bytes(bytes data) except NULL:
 
 cdef list read_certificates(bytes data, name):
     cdef BIO *source = open_bytes(data)
-    cdef Loaded one
-    found = []
+    cdef Loaded certificate
+    certificates = []
     try:
         while True:
-            one = Loaded()
-            one.leaf = openssl.PEM_read_bio_X509(source, NULL, no_password, NULL)
-            if one.leaf == NULL:
+            certificate = Loaded()
+            certificate.leaf = openssl.PEM_read_bio_X509(source, NULL, no_password, NULL)
+            if certificate.leaf == NULL:
                 break
-            found.append(one)
+            certificates.append(certificate)
     finally:
         openssl.BIO_free(source)
-    if not found:
+    if not certificates:
         raise TlsError(name, why("holds no certificate in PEM"))
     openssl.ERR_clear_error()
-    return found
+    return certificates
 
 
 cdef Loaded load(pair):
     """Raises TlsError if certificate and key cannot be read, or do not belong together."""
     cdef list chain = read_certificates(pair.certificate, pair.name)
-    cdef Loaded one = chain[0]
+    cdef Loaded leaf = chain[0]
     cdef BIO *source = open_bytes(pair.key)
     try:
-        one.key = openssl.PEM_read_bio_PrivateKey(source, NULL, no_password, NULL)
+        leaf.key = openssl.PEM_read_bio_PrivateKey(source, NULL, no_password, NULL)
     finally:
         openssl.BIO_free(source)
-    if one.key == NULL:
+    if leaf.key == NULL:
         raise TlsError(pair.name, why("the key cannot be read, or is encrypted"))
-    if not openssl.X509_check_private_key(one.leaf, one.key):
+    if not openssl.X509_check_private_key(leaf.leaf, leaf.key):
         raise TlsError(pair.name, why("the key does not belong to the certificate"))
-    one.chain = chain[1:]
-    one.pair = pair
-    one.about = about(one.leaf, pair.name)
-    return one
+    leaf.chain = chain[1:]
+    leaf.pair = pair
+    leaf.about = about(leaf.leaf, pair.name)
+    return leaf
 
 
 def version():
@@ -113,7 +113,7 @@ def version():
 def describe(bytes data, str name):
     """What is known of each certificate of a PEM, at least one. Raises TlsError, which has this
     name."""
-    return [about((<Loaded>one).leaf, name) for one in read_certificates(data, name)]
+    return [about((<Loaded>certificate).leaf, name) for certificate in read_certificates(data, name)]
 
 
 cdef object about(X509 *certificate, name):
@@ -137,10 +137,10 @@ cdef list names_in(X509 *certificate, kinds):
         certificate, openssl.NID_subject_alt_name, NULL, NULL)
     cdef void *value
     cdef int i, kind
-    found = []
+    texts = []
     if names == NULL:
         openssl.ERR_clear_error()
-        return found
+        return texts
     for i in range(openssl.OPENSSL_sk_num(names)):
         value = openssl.GENERAL_NAME_get0_value(
             <GENERAL_NAME *>openssl.OPENSSL_sk_value(names, i), &kind)
@@ -149,9 +149,9 @@ cdef list names_in(X509 *certificate, kinds):
                 :openssl.ASN1_STRING_length(<openssl.ASN1_STRING *>value)]
             name = readable(text)
             if name:
-                found.append(name.lower() if kind == openssl.GEN_DNS else name)
+                texts.append(name.lower() if kind == openssl.GEN_DNS else name)
     openssl.GENERAL_NAMES_free(names)
-    return found
+    return texts
 
 
 cdef str common_name(X509 *certificate):
@@ -190,8 +190,8 @@ cdef bytes name_in(X509 *certificate):
     the certificate has none, or has expired: a session may be resumed after that."""
     if openssl.X509_cmp_current_time(openssl.X509_get0_notAfter(certificate)) <= 0:
         return None
-    name = next((one for one in names_in(certificate, (openssl.GEN_URI,))
-                 if one.startswith("spiffe://")), "") or common_name(certificate)
+    name = next((uri for uri in names_in(certificate, (openssl.GEN_URI,))
+                 if uri.startswith("spiffe://")), "") or common_name(certificate)
     if not name:
         name = next(iter(names_in(certificate, (openssl.GEN_DNS, openssl.GEN_EMAIL))), "")
     return name.encode() if name else None

@@ -106,7 +106,7 @@ cdef class TlsServer(TlsContext):
             raise TlsError("", "client certificates need client_ca, which verifies them")
         self.names_peer = client_certificate != "none"
         self.requires_peer = client_certificate == "required"
-        self.certificates = [(<Loaded>one).about for one in loaded]
+        self.certificates = [(<Loaded>certificate).about for certificate in loaded]
         by_name, first = sets_of(loaded)
         # A session made under other rules for clients must not be resumed here
         scope = hashlib.sha256(b"\0".join((
@@ -155,7 +155,7 @@ cdef class TlsClient(TlsContext):
             use(made.ctx, load(pair))
             openssl.SSL_CTX_set1_client_sigalgs_list(made.ctx, OWN_SIGNATURES)
         if alpn:
-            wire = b"".join(bytes([len(one)]) + one.encode() for one in alpn.split(","))
+            wire = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in alpn.split(","))
             if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):
                 raise MemoryError
         if resumes == "server":
@@ -214,7 +214,7 @@ cdef int set_ciphers(SSL_CTX *ctx, str ciphers) except -1:
 
 cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) except -1:
     cdef Shared shared = Shared()
-    cdef Loaded one
+    cdef Loaded certificate
     openssl.SSL_CTX_set_options(ctx, openssl.SSL_OP_IGNORE_UNEXPECTED_EOF)
     # Without a search for a chain in each handshake, because the files have it; libssl would also
     # verify it
@@ -226,10 +226,10 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     shared.by_name = {}
     shared.ocsp = {}
     shared.keys = keys
-    for one in loaded:
-        use(ctx, one)
-        if one.pair.ocsp:
-            shared.ocsp[<size_t>one.leaf] = one.pair.ocsp
+    for certificate in loaded:
+        use(ctx, certificate)
+        if certificate.pair.ocsp:
+            shared.ocsp[<size_t>certificate.leaf] = certificate.pair.ocsp
     if shared.ocsp:
         openssl.SSL_CTX_set_tlsext_status_cb(ctx, on_status)
         openssl.SSL_CTX_set_tlsext_status_arg(ctx, <void *>shared)
@@ -246,23 +246,23 @@ cdef int set_up_server(SSL_CTX *ctx, bytes scope, TicketKeys keys, list loaded) 
     return 0
 
 
-cdef int use(SSL_CTX *ctx, Loaded one) except -1:
+cdef int use(SSL_CTX *ctx, Loaded certificate) except -1:
     cdef Loaded more
-    if not openssl.SSL_CTX_use_certificate(ctx, one.leaf):
-        raise TlsError(one.pair.name, why("the certificate cannot be used"))
-    if not openssl.SSL_CTX_use_PrivateKey(ctx, one.key):
-        raise TlsError(one.pair.name, why("the key cannot be used"))
-    for more in one.chain:
+    if not openssl.SSL_CTX_use_certificate(ctx, certificate.leaf):
+        raise TlsError(certificate.pair.name, why("the certificate cannot be used"))
+    if not openssl.SSL_CTX_use_PrivateKey(ctx, certificate.key):
+        raise TlsError(certificate.pair.name, why("the key cannot be used"))
+    for more in certificate.chain:
         if not openssl.SSL_CTX_add1_chain_cert(ctx, more.leaf):
-            raise TlsError(one.pair.name, why("the chain cannot be used"))
+            raise TlsError(certificate.pair.name, why("the chain cannot be used"))
     return 0
 
 
 cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint required) except -1:
-    cdef Loaded one
+    cdef Loaded certificate
     trust(ctx, authorities)
-    for one in read_certificates(authorities, "client_ca"):
-        openssl.SSL_CTX_add_client_CA(ctx, one.leaf)
+    for certificate in read_certificates(authorities, "client_ca"):
+        openssl.SSL_CTX_add_client_CA(ctx, certificate.leaf)
     if revoked:
         distrust(ctx, revoked, "client_crl")
     openssl.SSL_CTX_set_verify(
@@ -296,9 +296,9 @@ cdef int distrust(SSL_CTX *ctx, bytes revoked, str option) except -1:
 
 cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
     cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
-    cdef Loaded one
-    for one in read_certificates(authorities, "the file of authorities"):
-        openssl.X509_STORE_add_cert(store, one.leaf)
+    cdef Loaded certificate
+    for certificate in read_certificates(authorities, "the file of authorities"):
+        openssl.X509_STORE_add_cert(store, certificate.leaf)
     # An authority in the file is trusted even if it is not a root
     openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_PARTIAL_CHAIN)
     openssl.ERR_clear_error()               # the same certificate twice
@@ -308,9 +308,9 @@ cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
 cdef tuple sets_of(list loaded):
     """Returns {name: indices of its certificates} and the indices for clients that name no
     server: one certificate for each kind of key, the first that serves the name."""
-    by_name, kinds = {}, [one.key for one in map(about, loaded)]
-    for i, one in enumerate(map(about, loaded)):
-        for host in one.hosts:
+    by_name, kinds = {}, [certificate.key for certificate in map(about, loaded)]
+    for i, certificate in enumerate(map(about, loaded)):
+        for host in certificate.hosts:
             chosen = by_name.setdefault(host, ())
             if kinds[i] not in [kinds[j] for j in chosen]:
                 by_name[host] = (*chosen, i)
@@ -321,8 +321,8 @@ cdef tuple sets_of(list loaded):
     return by_name, first
 
 
-cdef object about(Loaded one):
-    return one.about
+cdef object about(Loaded certificate):
+    return certificate.about
 
 
 # --- callbacks of a handshake

@@ -82,15 +82,15 @@ cdef bint may_give(const Tls *t) noexcept nogil:
 cdef bint give(Socket *s, Tls *t, bint sends) noexcept nogil:
     cdef unsigned char info[LONGEST_INFO]
     cdef size_t n
-    cdef bint given = t.kernel & LAYER or sys_add_layer(s.fd) == 0
-    if given:
+    cdef bint is_accepted = t.kernel & LAYER or sys_add_layer(s.fd) == 0
+    if is_accepted:
         t.kernel |= LAYER
         n = describe(&t.records.keys, sends, info)
-        given = n != 0 and sys_set_keys(s.fd, sends, info, n) == 0
+        is_accepted = n != 0 and sys_set_keys(s.fd, sends, info, n) == 0
         openssl.OPENSSL_cleanse(info, sizeof(info))
     # Refused: no module, or no such cipher; or the peer has ended its stream
-    t.kernel |= NEVER if not given else SENDS if sends else RECEIVES
-    return given
+    t.kernel |= NEVER if not is_accepted else SENDS if sends else RECEIVES
+    return is_accepted
 
 
 cdef size_t describe(const Keys *k, bint sends, unsigned char *out) noexcept nogil:

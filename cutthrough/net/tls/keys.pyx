@@ -138,7 +138,7 @@ cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept n
     cdef unsigned char block[2 * 32 + 2 * 12 + LONGEST_HASH]
     cdef Half *client = &k.tx if k.connects else &k.rx
     cdef Half *server = &k.rx if k.connects else &k.tx
-    cdef int got = 0
+    cdef int filled = 0
     cdef int iv_n
     cdef bint good = openssl.SSL_SESSION_get_master_key(
         session, master, sizeof(master)) == sizeof(master)
@@ -148,11 +148,11 @@ cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept n
     good = (good and openssl.SSL_get_server_random(ssl, seed + 13, 32) == 32
             and openssl.SSL_get_client_random(ssl, seed + 45, 32) == 32
             and hmac(k.hash_n, master, sizeof(master), seed, sizeof(seed), NULL, 0, a))
-    while good and got < 2 * (k.key_n + iv_n):
+    while good and filled < 2 * (k.key_n + iv_n):
         good = (hmac(k.hash_n, master, sizeof(master), a, k.hash_n, seed, sizeof(seed),
-                     block + got)
+                     block + filled)
                 and hmac(k.hash_n, master, sizeof(master), a, k.hash_n, NULL, 0, a))
-        got += k.hash_n
+        filled += k.hash_n
     if good:
         memcpy(client.key, block, k.key_n)
         memcpy(server.key, block + k.key_n, k.key_n)

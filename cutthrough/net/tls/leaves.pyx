@@ -93,15 +93,15 @@ cdef class TlsInterceptor(TlsContext):
         self.minted = 0
         if openssl.LIBSSL_CHAINS_BY_KEY:
             openssl.SSL_CTX_use_certificate(self.ctx, first.certificate)
-        for one in [issuer, *issuer.chain]:
-            self.constrain((<Loaded>one).leaf)
+        for authority in [issuer, *issuer.chain]:
+            self.constrain((<Loaded>authority).leaf)
             # A root is known to whom it is of use. Not add1_chain_cert: that would be the chain
             # of one kind of key, and each connection has a leaf of its own
-            if openssl.X509_self_signed((<Loaded>one).leaf, 0):
+            if openssl.X509_self_signed((<Loaded>authority).leaf, 0):
                 continue
-            openssl.X509_up_ref((<Loaded>one).leaf)
-            if not openssl.SSL_CTX_add_extra_chain_cert(self.ctx, (<Loaded>one).leaf):
-                openssl.X509_free((<Loaded>one).leaf)
+            openssl.X509_up_ref((<Loaded>authority).leaf)
+            if not openssl.SSL_CTX_add_extra_chain_cert(self.ctx, (<Loaded>authority).leaf):
+                openssl.X509_free((<Loaded>authority).leaf)
                 raise TlsError("intercept_ca", why("the chain cannot be used"))
 
     def __dealloc__(self):
@@ -126,15 +126,15 @@ cdef class TlsInterceptor(TlsContext):
         return made
 
     cdef int constrain(self, X509 *authority) except -1:
-        cdef Constraints found = Constraints()
-        found.own = <openssl.NAME_CONSTRAINTS *>openssl.X509_get_ext_d2i(
+        cdef Constraints constraints = Constraints()
+        constraints.own = <openssl.NAME_CONSTRAINTS *>openssl.X509_get_ext_d2i(
             authority, openssl.NID_name_constraints, NULL, NULL)
-        if found.own != NULL:
-            self.constraints.append(found)
+        if constraints.own != NULL:
+            self.constraints.append(constraints)
         return 0
 
     def why_silent(self, bytes name):
-        cdef Constraints one
+        cdef Constraints constraints
         cdef Leaf leaf
         cdef int error
         if time.time() >= self.last_s:
@@ -143,8 +143,8 @@ cdef class TlsInterceptor(TlsContext):
             return ""
         leaf = self.make(name)
         openssl.X509_check_purpose(leaf.certificate, -1, 0)     # finds its extensions
-        for one in self.constraints:
-            error = openssl.NAME_CONSTRAINTS_check(leaf.certificate, one.own)
+        for constraints in self.constraints:
+            error = openssl.NAME_CONSTRAINTS_check(leaf.certificate, constraints.own)
             if error != openssl.X509_V_OK:
                 return (<bytes>openssl.X509_verify_cert_error_string(error)).decode()
         return ""
@@ -254,14 +254,14 @@ cdef int make_key() except -1:
 
 cdef int read_address(bytes name, unsigned char *out) noexcept:
     """The number of its octets; 0: it is a host name."""
-    cdef ASN1_OCTET_STRING *found = openssl.a2i_IPADDRESS(name)
+    cdef ASN1_OCTET_STRING *address = openssl.a2i_IPADDRESS(name)
     cdef int n
-    if found == NULL:
+    if address == NULL:
         openssl.ERR_clear_error()
         return 0
-    n = openssl.ASN1_STRING_length(<openssl.ASN1_STRING *>found)
-    memcpy(out, openssl.ASN1_STRING_get0_data(<openssl.ASN1_STRING *>found), n)
-    openssl.ASN1_OCTET_STRING_free(found)
+    n = openssl.ASN1_STRING_length(<openssl.ASN1_STRING *>address)
+    memcpy(out, openssl.ASN1_STRING_get0_data(<openssl.ASN1_STRING *>address), n)
+    openssl.ASN1_OCTET_STRING_free(address)
     return n
 
 

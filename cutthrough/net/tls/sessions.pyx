@@ -48,18 +48,18 @@ cdef Sessions *sessions_of(Server *servers, const SSL *ssl) noexcept nogil:
     cdef const char *name = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
     cdef size_t n = 0 if name == NULL else strlen(name)
     cdef uint64_t hashed = 14695981039346656037u            # FNV-1a
-    cdef Server *found
+    cdef Server *server
     cdef size_t i
     if n == 0 or n >= NAME_BYTES:
         return NULL
     for i in range(n):
         hashed = (hashed ^ <unsigned char>name[i]) * 1099511628211u
-    found = &servers[(hashed ^ (hashed >> 32)) & (MOST_SERVERS - 1)]
-    if strcmp(found.name, name) != 0:
-        drop_sessions(&found.sessions)
-        found.sessions.refused = False
-        memcpy(found.name, name, n + 1)
-    return &found.sessions
+    server = &servers[(hashed ^ (hashed >> 32)) & (MOST_SERVERS - 1)]
+    if strcmp(server.name, name) != 0:
+        drop_sessions(&server.sessions)
+        server.sessions.refused = False
+        memcpy(server.name, name, n + 1)
+    return &server.sessions
 
 
 cdef void drop_servers(Server *servers) noexcept nogil:

@@ -68,22 +68,22 @@ cdef bint take_over(Tls *t) noexcept nogil:
 
 cdef Agreed *copy_agreed(Tls *t) noexcept nogil:
     """What was agreed, with its texts behind it. NULL: no memory."""
-    cdef Agreed found
+    cdef Agreed agreed
     cdef Agreed *out
     cdef char *text
     cdef size_t name_n
-    describe_ssl(t.ssl, &found)
-    name_n = 0 if found.name == NULL else strlen(found.name) + 1
-    out = <Agreed *>malloc(sizeof(Agreed) + name_n + found.alpn_len)
+    describe_ssl(t.ssl, &agreed)
+    name_n = 0 if agreed.name == NULL else strlen(agreed.name) + 1
+    out = <Agreed *>malloc(sizeof(Agreed) + name_n + agreed.alpn_len)
     if out == NULL:
         return NULL
-    out[0] = found
+    out[0] = agreed
     text = <char *>(out + 1)
     if name_n:
-        memcpy(text, found.name, name_n)
+        memcpy(text, agreed.name, name_n)
         out.name = text
-    if found.alpn_len:
-        memcpy(text + name_n, found.alpn, found.alpn_len)
+    if agreed.alpn_len:
+        memcpy(text + name_n, agreed.alpn, agreed.alpn_len)
         out.alpn = text + name_n
     return out
 
@@ -104,7 +104,7 @@ cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil:
 
 cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil:
     cdef size_t filled = 0, at = 0, have = take_held(t), read = 0, fruitless = 0
-    cdef size_t size, got
+    cdef size_t size, plain_n
     cdef ssize_t more
     cdef int fault
     cdef bint whole = False
@@ -122,10 +122,10 @@ cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept no
         if whole:
             if filled and size > n - filled + overhead(t.records):
                 break                   # it might not fit
-            got = take_record(s, t, at, size, <unsigned char *>buf + filled, n - filled)
+            plain_n = take_record(s, t, at, size, <unsigned char *>buf + filled, n - filled)
             at += size
-            filled += got
-            fruitless = 0 if got else fruitless + size
+            filled += plain_n
+            fruitless = 0 if plain_n else fruitless + size
             if fruitless > MOST_FRUITLESS:
                 t.error = ECONNRESET
         elif t.dry or read > MOST_READ:
@@ -197,17 +197,17 @@ cdef size_t take_record(Socket *s, Tls *t, size_t at, size_t size, unsigned char
     """Opens one record. Returns plain bytes in `buf`."""
     cdef Records *r = t.records
     cdef unsigned char *out = buf if size - HEADER <= room else sealed + at + sealed_at(r)
-    cdef size_t n, got = 0
+    cdef size_t n, plain_n = 0
     cdef Opened opened = open_record(r, sealed + at, size, out, &n)
     if opened == OPENED_DATA:
-        got = min(n, room)
+        plain_n = min(n, room)
         if out != buf:
-            memcpy(buf, out, got)
-        if n > got and not keep_plain(t, out + got, n - got):
+            memcpy(buf, out, plain_n)
+        if n > plain_n and not keep_plain(t, out + plain_n, n - plain_n):
             t.error = ENOMEM
     else:
         obey(s, t, opened)
-    return got
+    return plain_n
 
 
 cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil:

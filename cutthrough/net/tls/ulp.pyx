@@ -107,9 +107,9 @@ cdef ssize_t sys_send_alert(int fd, int level, int alert) noexcept nogil:
 
 
 cdef bint has_sent(int fd) noexcept nogil:
-    cdef pollfd one
-    one.fd, one.events, one.revents = fd, <short>linux.POLLOUT, 0
-    return linux.poll(&one, 1, 0) != 0      # an error of the socket, too: nothing will follow
+    cdef pollfd descriptor
+    descriptor.fd, descriptor.events, descriptor.revents = fd, <short>linux.POLLOUT, 0
+    return linux.poll(&descriptor, 1, 0) != 0  # an error of the socket, too: nothing will follow
 
 
 cdef bint has_buffer(int fd) noexcept nogil:
