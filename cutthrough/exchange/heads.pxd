@@ -14,7 +14,7 @@ cdef class Names:
     cdef uint64_t lengths               # of the names, a bit each; the last: 63 and more
     cdef size_t most_of(self, const char *head, size_t size) noexcept
     cdef char *put(self, const char *head, size_t size, char *to) noexcept
-    cdef int find(self, const char *head, size_t size, Value *found) noexcept
-    cdef char *put_found(self, const char *head, size_t size, const Value *found, int n,
+    cdef int find(self, const char *head, size_t size, Value *values) noexcept
+    cdef char *put_found(self, const char *head, size_t size, const Value *values, int n,
                          char *to) noexcept
     cdef const char *behind(self, const char *at, const char *end) noexcept

@@ -13,7 +13,7 @@ from libc.string cimport memchr, memcpy
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(str text, Py_ssize_t *n) except NULL
-    Py_ssize_t PyUnicode_FindChar(str text, Py_UCS4 one, Py_ssize_t begin, Py_ssize_t end,
+    Py_ssize_t PyUnicode_FindChar(str text, Py_UCS4 character, Py_ssize_t begin, Py_ssize_t end,
                                   int direction) except -2
 
 
@@ -28,12 +28,12 @@ cdef inline uint32_t char_at(str text, Py_ssize_t at) noexcept:
     return PyUnicode_READ_CHAR(text, at)
 
 
-cdef inline uint32_t lower(uint32_t one) noexcept:
-    return one + 32 if 65 <= one <= 90 else one
+cdef inline uint32_t lower(uint32_t character) noexcept:
+    return character + 32 if 65 <= character <= 90 else character
 
 
-cdef inline bint is_blank(uint32_t one) noexcept:
-    return one == 32 or one == 9
+cdef inline bint is_blank(uint32_t character) noexcept:
+    return character == 32 or character == 9
 
 
 cdef Py_ssize_t behind_name(str text, Py_ssize_t at, Py_ssize_t end, str name) except -1:
@@ -66,12 +66,12 @@ def find_list(str head not None, str name not None):
     """The values of all fields of this name (lower case) as one list (RFC 9110 section 5.3);
     "": there is none."""
     cdef Py_ssize_t at = 0
-    cdef list found = []
+    cdef list values = []
     cdef object value = value_behind(head, name, &at)
     while value is not None:
-        found.append(value)
+        values.append(value)
         value = value_behind(head, name, &at)
-    return ", ".join(found)
+    return ", ".join(values)
 
 
 cdef object value_behind(str head, str name, Py_ssize_t *at):
@@ -161,7 +161,7 @@ cdef class Names:
         memcpy(to, kept, end - kept)
         return to + (end - kept)
 
-    cdef int find(self, const char *head, size_t size, Value *found) noexcept:
+    cdef int find(self, const char *head, size_t size, Value *values) noexcept:
         """The first values of fields of these names, MOST_VALUES at most; returns how many."""
         cdef const char *end = head + size
         cdef const char *at = line_behind(head, end)
@@ -174,23 +174,23 @@ cdef class Names:
             if behind != NULL:
                 while next < end and is_blank(next[0]):
                     next = line_behind(next, end)
-                found[n].line, found[n].begin = at - head, behind - head
-                found[n].end = value_end(behind, next) - head
+                values[n].line, values[n].begin = at - head, behind - head
+                values[n].end = value_end(behind, next) - head
                 n += 1
             at = next
         return n
 
-    cdef char *put_found(self, const char *head, size_t size, const Value *found, int n,
+    cdef char *put_found(self, const char *head, size_t size, const Value *values, int n,
                          char *to) noexcept:
         """As `put`, of what `find` has found, if that is all."""
         cdef size_t kept = 0
         cdef int i
         for i in range(n):
-            memcpy(to, head + kept, found[i].begin - kept)
-            to += found[i].begin - kept
+            memcpy(to, head + kept, values[i].begin - kept)
+            to += values[i].begin - kept
             memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
             to += PyBytes_GET_SIZE(self.value)
-            kept = found[i].end
+            kept = values[i].end
         memcpy(to, head + kept, size - kept)
         return to + (size - kept)
 
@@ -233,5 +233,5 @@ cdef inline const char *value_end(const char *begin, const char *next) noexcept:
 
 cdef inline const char *line_behind(const char *at, const char *end) noexcept:
     """Where the next line begins."""
-    cdef const char *found = <const char *>memchr(at, 10, end - at)
-    return end if found == NULL else found + 1
+    cdef const char *newline = <const char *>memchr(at, 10, end - at)
+    return end if newline == NULL else newline + 1

@@ -49,7 +49,7 @@ cdef int parse_client_hello(ClientHello *out, const char *data, size_t n) noexce
 cdef int find_message(Span *out, const uint8_t *p, size_t n) noexcept nogil:
     """Walks over the records. Returns the bytes of all records of the message, and its body in
     `out`; 0: more is needed; -1: this is no ClientHello."""
-    cdef size_t at = 0, got = 0, want = 0, size, here
+    cdef size_t at = 0, filled = 0, want = 0, size, here
     while True:
         if not may_be_record(p + at, n - at) or at + RECORD_HEAD > MOST_HELLO:
             return -1
@@ -60,19 +60,19 @@ cdef int find_message(Span *out, const uint8_t *p, size_t n) noexcept nogil:
         if size == 0 or at + size > MOST_HELLO:
             return -1                   # no empty fragments: RFC 8446 section 5.1
         here = min(size, n - at)
-        want = read_message_head(p + at, here, got, want)
-        if want == 0 or (got + here >= MESSAGE_HEAD and got + size > want):
+        want = read_message_head(p + at, here, filled, want)
+        if want == 0 or (filled + here >= MESSAGE_HEAD and filled + size > want):
             return -1                   # or something else in its last record
-        if got == 0 and size == want:   # the usual case: nothing is copied
+        if filled == 0 and size == want:  # the usual case: nothing is copied
             out.at = p + at + MESSAGE_HEAD
             out.n = want - MESSAGE_HEAD
             return <int>(at + size) if here == size else 0
         if here < size:
             return 0
-        memcpy(joined + got, p + at, size)
-        got += size
+        memcpy(joined + filled, p + at, size)
+        filled += size
         at += size
-        if got == want:
+        if filled == want:
             out.at = <const uint8_t *>joined + MESSAGE_HEAD
             out.n = want - MESSAGE_HEAD
             return <int>at
@@ -84,18 +84,18 @@ cdef inline bint may_be_record(const uint8_t *p, size_t n) noexcept nogil:
         n < 4 or p[3] <= MOST_RECORD >> 8)
 
 
-cdef size_t read_message_head(const uint8_t *p, size_t n, size_t got,
+cdef size_t read_message_head(const uint8_t *p, size_t n, size_t filled,
                               size_t want) noexcept nogil:
-    """If the head itself is in several records, `got` bytes of the message came before, and
+    """If the head itself is in several records, `filled` bytes of the message came before, and
     `want` was returned then. Returns the message's length, or more than MANY if it is not
     known yet; 0: no ClientHello."""
     cdef size_t i
-    if got == 0:
+    if filled == 0:
         want = MANY
         if n and p[0] != CLIENT_HELLO:
             return 0
-    for i in range(max(got, <size_t>1), min(got + n, <size_t>MESSAGE_HEAD)):
-        want = want << 8 | p[i - got]
+    for i in range(max(filled, <size_t>1), min(filled + n, <size_t>MESSAGE_HEAD)):
+        want = want << 8 | p[i - filled]
         if i == MESSAGE_HEAD - 1:
             want = (want & 0xffffff) + MESSAGE_HEAD
             if not MESSAGE_HEAD + FIXED_BYTES <= want <= MOST_HELLO - RECORD_HEAD:

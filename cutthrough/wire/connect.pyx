@@ -47,18 +47,18 @@ cdef inline char *put(char *o, const char *text, size_t n) noexcept nogil:
 
 cdef int read_connect_answer(char *data, size_t n, int *status) noexcept nogil:
     cdef HeadLimits limits
-    cdef int got
+    cdef int length
     cdef int _i
     cdef size_t at = 0
     limits.n_fields = MAX_FIELDS
     for _i in range(MOST_INTERIM + 1):
         limits.line_bytes = limits.head_bytes = <unsigned int>(MOST_CONNECT_ANSWER - at)
-        got = parse_response(&head, data + at, n - at, 0, &limits)
-        if got < 0:
+        length = parse_response(&head, data + at, n - at, 0, &limits)
+        if length < 0:
             return -1
-        if got == 0:
+        if length == 0:
             return 0
-        at += got
+        at += length
         status[0] = head.status
         if head.status == 101:          # no protocol was offered
             return -1

@@ -157,7 +157,7 @@ cdef int64_t read_equal_lengths(const Head *head, const char *buf) noexcept nogi
     cdef const char *end
     cdef const char *member
     cdef size_t n
-    cdef int64_t length = -1, found
+    cdef int64_t length = -1, value
     while left:
         if field.name == F_CONTENT_LENGTH:
             left -= 1
@@ -166,10 +166,10 @@ cdef int64_t read_equal_lengths(const Head *head, const char *buf) noexcept nogi
             if field.value_len == 0 or (end - 1)[0] == c',' or at[0] == c',':
                 return -1
             while next_member(&at, end, &member, &n):
-                found = parse_length(member, n)
-                if found < 0 or (length >= 0 and found != length):
+                value = parse_length(member, n)
+                if value < 0 or (length >= 0 and value != length):
                     return -1
-                length = found
+                length = value
         field += 1
     return length
 

@@ -39,7 +39,7 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     cdef const char *p = buf
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
-    cdef int got
+    cdef int length
     if seen and not can_change_answer(buf, n, seen, most, False):
         return 0
     head.method = M_OTHER
@@ -52,15 +52,15 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     if p >= end:
         return 0 if n < most else -HEAD_TOO_LARGE
     line_end = p + limits.line_bytes + 2
-    got = parse_request_line(head, buf, p, min(line_end, end))
-    if got == 0 and line_end <= end:
+    length = parse_request_line(head, buf, p, min(line_end, end))
+    if length == 0 and line_end <= end:
         return -URI_TOO_LONG
-    if got > 0:
-        got = parse_fields(
-            head, <char *>buf, buf + got, end, limits, False, BAD_REQUEST, HEAD_TOO_LARGE)
-    if got == 0 and n >= most:
+    if length > 0:
+        length = parse_fields(
+            head, <char *>buf, buf + length, end, limits, False, BAD_REQUEST, HEAD_TOO_LARGE)
+    if length == 0 and n >= most:
         return -HEAD_TOO_LARGE
-    return got
+    return length
 
 
 cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
@@ -69,7 +69,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     cdef const char *p = buf
     cdef const char *end = buf + min(n, most)
     cdef const char *line_end
-    cdef int got
+    cdef int length
     if seen and not can_change_answer(buf, n, seen, most, True):
         return 0
     head.lenient = False
@@ -82,15 +82,15 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
         head.lenient = True
         p += 1
     line_end = p + limits.line_bytes + 2
-    got = parse_status_line(head, buf, p, min(line_end, end)) if p < end else 0
-    if got == 0 and line_end <= end:
+    length = parse_status_line(head, buf, p, min(line_end, end)) if p < end else 0
+    if length == 0 and line_end <= end:
         return -RESPONSE_HEAD_TOO_LARGE
-    if got > 0:
-        got = parse_fields(head, buf, buf + got, end, limits, True, BAD_RESPONSE,
+    if length > 0:
+        length = parse_fields(head, buf, buf + length, end, limits, True, BAD_RESPONSE,
                            RESPONSE_HEAD_TOO_LARGE)
-    if got == 0 and n >= most:
+    if length == 0 and n >= most:
         return -RESPONSE_HEAD_TOO_LARGE
-    return got
+    return length
 
 
 # Can the bytes after `seen` change the answer "more"? Inside a field line only an invalid
@@ -253,7 +253,7 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
     cdef uint32_t name_len
     cdef const char *line
     cdef Field *field
-    cdef int name, got
+    cdef int name, offset
     head.fields_start = p - buf
     memset(head.first, 0, sizeof(head.first))
     memset(head.count, 0, sizeof(head.count))
@@ -274,10 +274,10 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
                 head.n_fields = n
                 head.length = p + 1 - buf
                 return head.length
-            got = unfold(&head.fields[n - 1], buf, p, end)
-            if got <= 0:
-                return -bad if got else 0
-            p = buf + got
+            offset = unfold(&head.fields[n - 1], buf, p, end)
+            if offset <= 0:
+                return -bad if offset else 0
+            p = buf + offset
             continue
         if n == most:
             return -too_large
@@ -308,10 +308,10 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
         p += 1
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
             p += 1
-        got = parse_value(field, buf, p, p, end, lenient)
-        if got <= 0:
-            return -bad if got else 0
-        p = buf + got
+        offset = parse_value(field, buf, p, p, end, lenient)
+        if offset <= 0:
+            return -bad if offset else 0
+        p = buf + offset
         if lenient and (p - 2)[0] != c'\r':
             head.lenient = True
         n += 1

@@ -75,16 +75,16 @@ cdef Pattern[N_OF_ORIGINS] of_origins = [
 
 cdef Protocol read_client_opening(ClientHello *hello, const char *data,
                                   size_t n) noexcept nogil:
-    cdef int got
+    cdef int length
     if n and data[0] == TLS_HANDSHAKE:
-        got = parse_client_hello(hello, data, n)
-        return TLS if got > 0 else UNDECIDED if got == 0 else UNKNOWN
+        length = parse_client_hello(hello, data, n)
+        return TLS if length > 0 else UNDECIDED if length == 0 else UNKNOWN
     return look_up(of_clients, N_OF_CLIENTS, data, n)
 
 
 cdef Protocol read_origin_opening(const char *data, size_t n) noexcept nogil:
-    cdef Protocol found = look_up(of_origins, N_OF_ORIGINS, data, n)
-    return read_banner(data, n) if found == SMTP else found
+    cdef Protocol protocol = look_up(of_origins, N_OF_ORIGINS, data, n)
+    return read_banner(data, n) if protocol == SMTP else protocol
 
 
 cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil:
@@ -94,7 +94,7 @@ cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil:
     cdef const char *end
     cdef size_t first = 0
     cdef size_t at
-    cdef Protocol found
+    cdef Protocol protocol
     while first < n and is_blank(data[first]):      # some skip more than RFC 9112 section 2.2 says
         first += 1
     at = first
@@ -105,14 +105,14 @@ cdef Protocol read_inner_opening(const char *data, size_t n) noexcept nogil:
     end = <const char *>memchr(data + first, c'\n', n - first)
     if names_http(data + first, (data + n if end == NULL else end) - data - first):
         return HTTP
-    found = look_up(of_clients, N_OF_CLIENTS, data + first, n - first)
+    protocol = look_up(of_clients, N_OF_CLIENTS, data + first, n - first)
     if at == first or not (is_blank(data[at]) or c'!' <= data[at] <= c'~'):
-        return found if data[first] == c'<' else UNKNOWN
+        return protocol if data[first] == c'<' else UNKNOWN
     if is_blank(data[at]) and is_method(data + first, at - first):
         return HTTP
     if end == NULL:
         return UNDECIDED if n < MOST_LINE else HTTP
-    return UNKNOWN if found == UNDECIDED else found
+    return UNKNOWN if protocol == UNDECIDED else protocol
 
 
 cdef bint names_http(const char *line, size_t n) noexcept nogil:

@@ -46,39 +46,39 @@ cdef size_t say(Step step, const Errand *e, char *out, size_t cap) noexcept nogi
 
 
 cdef int hear(Step *step, const Errand *e, char *data, size_t n, int *code) noexcept nogil:
-    cdef int got
+    cdef int length
     code[0] = 0
     if step[0] == SAY_CONNECT:
-        got = read_connect_answer(data, n, code)
-        step[0] = SAY_CONNECT if got <= 0 else SAY_NOTHING
-        if got > 0 and code[0] >= 300:
+        length = read_connect_answer(data, n, code)
+        step[0] = SAY_CONNECT if length <= 0 else SAY_NOTHING
+        if length > 0 and code[0] >= 300:
             # tinyproxy answers 407 if there are no credentials, and 401 if they are wrong
             return -PARENT_AUTH if code[0] in (401, 407) else -PARENT_REFUSED
     elif step[0] == SAY_GREETING:
-        got = read_socks5_method(data, n, code)
-        if got > 0:
+        length = read_socks5_method(data, n, code)
+        if length > 0:
             if code[0] == SOCKS_NO_METHOD:
                 return -PARENT_AUTH
             if code[0] != SOCKS_NO_LOGIN and not (code[0] == SOCKS_LOGIN and e.has_login):
                 return -BAD_PARENT      # a method that was not offered
             step[0] = SAY_SOCKS5 if code[0] == SOCKS_NO_LOGIN else SAY_LOGIN
     elif step[0] == SAY_LOGIN:
-        got = read_socks5_login(data, n, code)
-        if got > 0 and code[0]:
+        length = read_socks5_login(data, n, code)
+        if length > 0 and code[0]:
             return -PARENT_AUTH
-        step[0] = SAY_LOGIN if got <= 0 else SAY_SOCKS5
+        step[0] = SAY_LOGIN if length <= 0 else SAY_SOCKS5
     elif step[0] == SAY_SOCKS5:
-        got = read_socks5_reply(data, n, code)
-        if got > 0 and code[0]:
+        length = read_socks5_reply(data, n, code)
+        if length > 0 and code[0]:
             return -PARENT_REFUSED
-        step[0] = SAY_SOCKS5 if got <= 0 else SAY_NOTHING
+        step[0] = SAY_SOCKS5 if length <= 0 else SAY_NOTHING
     else:
-        got = read_socks4_reply(data, n, code)
-        if got > 0 and code[0]:
+        length = read_socks4_reply(data, n, code)
+        if length > 0 and code[0]:
             return -PARENT_AUTH if code[0] == NO_IDENT or code[0] == OTHER_IDENT else (
                 -PARENT_REFUSED)
-        step[0] = SAY_SOCKS4 if got <= 0 else SAY_NOTHING
-    return -BAD_PARENT if got < 0 else got
+        step[0] = SAY_SOCKS4 if length <= 0 else SAY_NOTHING
+    return -BAD_PARENT if length < 0 else length
 
 
 cdef bint is_decision(int protocol, int code) noexcept nogil:

@@ -97,7 +97,7 @@ cdef void read_path(Path *path) noexcept nogil:
 cdef int survey(const char *text, size_t n) noexcept nogil:
     cdef size_t i = 1
     cdef size_t length = 0, dots = 0    # of the segment, decoded, without its parameters
-    cdef int found = 0
+    cdef int traits = 0
     cdef int escape = 0                 # 1: behind a decoded "%"; 2: behind "%" and a digit
     cdef uint8_t c, before = 0
     cdef bint has_parameters = False
@@ -113,7 +113,7 @@ cdef int survey(const char *text, size_t n) noexcept nogil:
             if (length == 0 and i < n) or (length <= 2 and length and length == dots):
                 return UNCLEAR
             if i == n:
-                return UNCLEAR if semicolons == 3 else found
+                return UNCLEAR if semicolons == 3 else traits
             length = dots = escape = before = 0
             has_parameters = False
             i += 1
@@ -129,11 +129,11 @@ cdef int survey(const char *text, size_t n) noexcept nogil:
             if c == c';':
                 semicolons |= 2
             if path_is(c, PC_PCHAR):
-                found |= DECODED
+                traits |= DECODED
             elif c < 0x20 or c == 0x7f or c == c'/' or c == c'\\' or is_overlong(before, c):
                 return UNCLEAR
             if text[i] >= c'a' or text[i + 1] >= c'a':
-                found |= SPELT
+                traits |= SPELT
             i += 2
             if c == c'%':
                 escape = 1
@@ -143,13 +143,13 @@ cdef int survey(const char *text, size_t n) noexcept nogil:
         elif c <= 0x20 or c >= 0x7f or c == c'\\':
             return UNCLEAR
         elif not path_is(c, PC_PCHAR):
-            found |= SPELT
+            traits |= SPELT
         if escape:
             escape = escape + 1 if is_class(<char>c, CC_HEX) else 0
             if escape == 3:
                 return UNCLEAR
         if c == c';':
-            found |= BARE
+            traits |= BARE
             has_parameters = True
         if not has_parameters:
             length += 1

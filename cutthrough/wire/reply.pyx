@@ -107,7 +107,7 @@ cdef bytes reply_with_text(int status, str label, str text, bint close, bint bod
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + (content if body else b"")
 
 
-PHRASES = {int(one): one.phrase for one in HTTPStatus}
+PHRASES = {int(status): status.phrase for status in HTTPStatus}
 TOKENS = {row.label: row.token for row in TABLE}
 
 

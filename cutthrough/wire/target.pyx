@@ -102,9 +102,9 @@ def read_authority(source, default_port=0):
     cdef Target target
     cdef size_t n
     cdef const char *text = text_of(source, &n)
-    cdef int got = parse_authority(&target, text, n, default_port)
-    if got < 0:
-        return label_of(-got).decode()
+    cdef int length = parse_authority(&target, text, n, default_port)
+    if length < 0:
+        return label_of(-length).decode()
     return describe(&target, default_port)
 
 
@@ -117,9 +117,9 @@ def read_request_target(source):
     cdef const char *buf = text_of(source, &n)
     if parse_request(&head, buf, n, 0, &limits) <= 0:
         raise ValueError("not a whole, valid request head")
-    cdef int got = read_target(&target, &head, buf, False)
-    if got < 0:
-        return label_of(-got).decode()
+    cdef int length = read_target(&target, &head, buf, False)
+    if length < 0:
+        return label_of(-length).decode()
     return describe(&target, 80) | {
         "form": ("origin", "absolute", "authority", "asterisk", "secure")[target.form],
         "path": buf[target.path:target.path + target.path_len]}
