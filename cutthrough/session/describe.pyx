@@ -30,11 +30,11 @@ _tunnel, _request, _idle = KINDS
 def clients(Context context):
     """Every client of the worker, newest first; quick, for many of them."""
     cdef Client client = <Client>context.newest
-    found = []
+    connections = []
     while client is not None:
-        found.append(client)
+        connections.append(client)
         client = client.older
-    return found
+    return connections
 
 
 def describe(Client client, int worker):

@@ -51,13 +51,13 @@ from cutthrough.wire.openings cimport opening_of, parts_of
 def tunnels(Context context):
     """The tunnels that can be handed over, oldest first."""
     cdef Client client = <Client>context.newest
-    found = []
+    clients = []
     while client is not None:
         if is_movable(client):
-            found.append(client)
+            clients.append(client)
         client = client.older
-    found.reverse()
-    return found
+    clients.reverse()
+    return clients
 
 
 cdef bint is_movable(Client c) noexcept:

@@ -51,10 +51,10 @@ cdef int read_request(Client c, bytes request) except -1:
     return 0
 
 
-cdef int read_address(Address *address, given) except -1:
+cdef int read_address(Address *address, parts) except -1:
     cdef bytes packed
     cdef uint8_t family
-    family, packed, port = given
+    family, packed, port = parts
     if len(packed) != (4 if family == 4 else 16):
         raise ValueError("an address of another length")
     address.family = family

@@ -288,25 +288,25 @@ cdef int follow_address(Client c) except -1:
 cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
     """Index of the first address that may be reached, -1: none; in *other that of the first one
     of the other family whose rule names the same way. SOCKS4 has IPv4 only."""
-    cdef int i, found = -1
+    cdef int i, index = -1
     cdef int family = 0
     cdef Way way = None
     other[0] = -1
     for i in range(addresses.n):
         if family != addresses.items[i].family and other[0] < 0 and (
                 may_reach(c, &addresses.items[i])):
-            if found < 0:
-                found = i
+            if index < 0:
+                index = i
                 family = addresses.items[i].family
                 way = way_of(c)
             elif way is way_of(c):
                 other[0] = i
     if other[0] >= 0 and family == 6 and c.passage is not None and (
             c.passage.parent is not None and c.passage.parent.protocol == BY_SOCKS4):
-        found, other[0] = other[0], found
-    if found >= 0:
-        may_reach(c, &addresses.items[found])   # not the last one judged: sets its rule
-    return found
+        index, other[0] = other[0], index
+    if index >= 0:
+        may_reach(c, &addresses.items[index])   # not the last one judged: sets its rule
+    return index
 
 
 cdef int admit_late(Client c, const Address *addresses, int n) except -1:

@@ -79,13 +79,13 @@ cdef int authenticate_nobody(Client c) except -1:
     return OK
 
 
-cdef int check_credentials(Client c, const char *given, size_t n) except -1:
+cdef int check_credentials(Client c, const char *header, size_t n) except -1:
     global pending
     cdef int verdict
     c.account = c.snapshot.users.authenticate(
-        given, n, c.stamps.start_us + c.stamps.mark_us, &verdict)
+        header, n, c.stamps.start_us + c.stamps.mark_us, &verdict)
     if verdict == PENDING:
-        value = given[:n]
+        value = header[:n]
         set_tried(c, name_of(c, value))
         if c.context.verifier is not None:
             pending = value

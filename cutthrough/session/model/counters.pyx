@@ -52,7 +52,7 @@ GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", 
 # Words of a parent's row; its state is 0 if no configuration in force has it
 PARENT_GAUGES = ("state", "retry_ms", "setup_us", "standby", "open")
 PARENT_TOTALS = ("requests", "connects", "connects_us", "checks ok", "checks failed",
-                 "standby used", "standby lost", *(f"lost {one}" for one in LOSSES))
+                 "standby used", "standby lost", *(f"lost {reason}" for reason in LOSSES))
 PARENT_STATES = ("", "up", "open", "down")
 
 cdef enum:
@@ -223,25 +223,25 @@ def read_page(memory):
     if view.shape[0] < PAGE_BYTES:
         raise ValueError("a counters page has %d bytes" % PAGE_BYTES)
     words = <const int64_t *>&view[0]
-    found = {}
+    counts = {}
     for i in range(n_fields):
         if words[i] or not first_reply <= i < first_reply + N_METHODS * N_CODES:
-            found[FIELDS[i]] = words[i]
+            counts[FIELDS[i]] = words[i]
     for n in range(N_LISTENERS):
         listener = &(<const Counters *>words).listeners[n]
         if listener.name[0]:
             name = <const char *>listener.name
-            found["accepted:" + name.decode("utf-8", "replace")] = listener.accepted
+            counts["accepted:" + name.decode("utf-8", "replace")] = listener.accepted
     for n in range(N_PARENTS):
         row = &parents_of(<const Counters *>words)[n]
         if row.name[0]:
             name = <const char *>row.name
             key = f"parent:{name.decode()} "
-            found |= {key + PARENT_GAUGES[k]: row.gauges[k]
+            counts |= {key + PARENT_GAUGES[k]: row.gauges[k]
                       for k in range(<int>N_PARENT_GAUGES)}
-            found |= {key + PARENT_TOTALS[k]: row.totals[k]
+            counts |= {key + PARENT_TOTALS[k]: row.totals[k]
                       for k in range(<int>N_PARENT_TOTALS)}
-    return found
+    return counts
 
 
 cdef void observe(Histogram *histogram, int64_t us) noexcept nogil:

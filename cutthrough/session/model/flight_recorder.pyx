@@ -84,20 +84,20 @@ cdef object told(FlightRecorder r, void *connection):
     cdef uint64_t i
     cdef Event *event
     cdef bint whole = False
-    cdef list found = []
+    cdef list events = []
     if r.events == NULL:
-        return found, False
+        return events, False
     for i in range(1, kept + 1):
         event = &r.events[(r.next - i) & r.mask]
         if event.who == who:
-            found.append((event.what >> 16, event.what >> 8 & 255, event.what & 255,
+            events.append((event.what >> 16, event.what >> 8 & 255, event.what & 255,
                           event.value))
             whole = (event.what >> 8 & 255) == <uint64_t>E_ACCEPTED
-            if whole or len(found) == MOST_TOLD or (
+            if whole or len(events) == MOST_TOLD or (
                     (event.what >> 8 & 255) == <uint64_t>E_TAKEN):
                 break
-    found.reverse()
-    return [_describe(one, found[0][0]) for one in found], whole
+    events.reverse()
+    return [_describe(fields, events[0][0]) for fields in events], whole
 
 
 def _describe(event, since_us):

@@ -189,5 +189,5 @@ cdef bint is_clean(Stream stream) noexcept:
 
 cdef bint is_silent(Stream stream) noexcept:
     """No byte, no end and no error is waiting in the kernel."""
-    cdef char one
-    return try_recv(&stream.sock, &one, 1) == -EAGAIN
+    cdef char octet
+    return try_recv(&stream.sock, &octet, 1) == -EAGAIN

@@ -242,15 +242,15 @@ cdef class Places:
         party.newest = place
 
     cdef void _unlink(self, uint32_t place) noexcept:
-        cdef Place *one = &self.places[place]
-        if one.older:
-            self.places[one.older].newer = one.newer
+        cdef Place *entry = &self.places[place]
+        if entry.older:
+            self.places[entry.older].newer = entry.newer
         else:
-            one.party.oldest = one.newer
-        if one.newer:
-            self.places[one.newer].older = one.older
+            entry.party.oldest = entry.newer
+        if entry.newer:
+            self.places[entry.newer].older = entry.older
         else:
-            one.party.newest = one.older
+            entry.party.newest = entry.older
 
 
 cdef void begin_anew(Places self) noexcept:

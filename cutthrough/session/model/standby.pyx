@@ -179,7 +179,7 @@ cdef class Standby(StreamOwner):
 cdef bint is_silent(Stream stream) noexcept:
     """No byte, no end and no error has arrived, in the kernel either. Takes what belongs to
     TLS alone."""
-    cdef char one
+    cdef char octet
     if stream.sock.ready & (PEER_DONE | BROKEN):
         return False
-    return try_recv(&stream.sock, &one, 1) == -EAGAIN
+    return try_recv(&stream.sock, &octet, 1) == -EAGAIN

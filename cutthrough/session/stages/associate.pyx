@@ -286,16 +286,16 @@ cdef class Association(DatagramOwner):
 
     cdef Datagrams socket_for(self, int family):
         cdef Address anywhere
-        cdef Datagrams found = self.v4 if family == 4 else self.v6
-        if found is None:
+        cdef Datagrams datagrams = self.v4 if family == 4 else self.v6
+        if datagrams is None:
             memset(&anywhere, 0, sizeof(anywhere))
             anywhere.family = <uint8_t>family
-            found = open_datagrams(self.client.poller, self, &anywhere)
+            datagrams = open_datagrams(self.client.poller, self, &anywhere)
             if family == 4:
-                self.v4 = found
+                self.v4 = datagrams
             else:
-                self.v6 = found
-        return found
+                self.v6 = datagrams
+        return datagrams
 
     cdef void remember(self, const Address *peer) noexcept:
         cdef int i, oldest = 0

@@ -109,8 +109,8 @@ cdef int read_user(void *state, const char *data, size_t n, size_t *used) noexce
 
 
 cdef bint check_user(Client c, const void *state, Reply *reply) except -1:
-    cdef const SocksPassword *given = <const SocksPassword *>state
-    cdef bytes name = given.name[:given.name_len]
+    cdef const SocksPassword *password = <const SocksPassword *>state
+    cdef bytes name = password.name[:password.name_len]
     cdef bytes value
     cdef int outcome
     c.request.hint = OF_PASSWORD
@@ -126,7 +126,7 @@ cdef bint check_user(Client c, const void *state, Reply *reply) except -1:
         set_tried(c, name[:MOST_TRIED])
         return refuse(c, AUTH_FAILED)
     value = b"Basic " + b2a_base64(
-        name + b":" + given.secret[:given.secret_len], newline=False)
+        name + b":" + password.secret[:password.secret_len], newline=False)
     outcome = check_credentials(c, value, len(value))
     if outcome != OK:
         return refuse(c, outcome)

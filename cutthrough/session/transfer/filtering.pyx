@@ -115,16 +115,16 @@ cdef class Filtering:
         replay does."""
         cdef Client c = self.client
         cdef int outcome = OUTCOMES[label]
-        cdef bint close, told
+        cdef bint close, is_explained
         cdef bytes reply
         if c is None:
             return
         try:
             c.poller.take_time()
-            told = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
-            c.decision = Decision(False, reason=text if not told else (
+            is_explained = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
+            c.decision = Decision(False, reason=text if not is_explained else (
                 text.encode("ascii", "replace").decode()[:MOST_REASON]))
-            if c.request.status or not (told or outcome == FILTER_REFUSED):
+            if c.request.status or not (is_explained or outcome == FILTER_REFUSED):
                 c.refuse(outcome)
                 return
             close = is_last(c)

@@ -31,14 +31,14 @@ cdef enum:
 
 
 cdef int read_inside(void *state, const char *data, size_t n, size_t *used) noexcept nogil:
-    cdef Protocol found = read_inner_opening(data, n)
-    (<Protocol *>state)[0] = found
-    return found != UNDECIDED
+    cdef Protocol protocol = read_inner_opening(data, n)
+    (<Protocol *>state)[0] = protocol
+    return protocol != UNDECIDED
 
 
 cdef bint take_inside(Client c, const void *state, Reply *reply) except -1:
-    cdef Protocol found = (<const Protocol *>state)[0]
-    return True if found == HTTP else begin_tunnel(c, found)
+    cdef Protocol protocol = (<const Protocol *>state)[0]
+    return True if protocol == HTTP else begin_tunnel(c, protocol)
 
 
 cdef int look_inside(Client c) except -1:
@@ -56,22 +56,22 @@ cdef int look_inside(Client c) except -1:
 cdef bint begin_by_greeting(Client c, Stream stream) except -1:
     cdef char[MOST_GREETING] data
     cdef ssize_t n
-    cdef Protocol found
+    cdef Protocol protocol
     if not c.stages & STAGE_TRANSPARENT or not stream.sock.ready & CAN_READ:
         return False
     n = try_peek(&stream.sock, data, MOST_GREETING)
-    found = HTTP if n <= 0 else read_origin_opening(data, n)
-    if found == HTTP:                           # a 408 perhaps, to whom sends nothing
+    protocol = HTTP if n <= 0 else read_origin_opening(data, n)
+    if protocol == HTTP:                        # a 408 perhaps, to whom sends nothing
         return False
     c.stages = 0
     if c.stamps.start_us == 0:
         c.begin()
-    if begin_tunnel(c, UNKNOWN if found == UNDECIDED else found):
+    if begin_tunnel(c, UNKNOWN if protocol == UNDECIDED else protocol):
         c.resume(PHASE_JUDGE)
     return True
 
 
-cdef bint begin_tunnel(Client c, Protocol found) except -1:
+cdef bint begin_tunnel(Client c, Protocol protocol) except -1:
     """Its user and its destination are the CONNECT's. False: it has been refused."""
     cdef int outcome
     c.request.method = M_TUNNEL
@@ -79,7 +79,7 @@ cdef bint begin_tunnel(Client c, Protocol found) except -1:
     c.snapshot = c.context.snapshot
     c.stamps.head_us = end_brief_phase(&c.stamps)
     pin_tunnel(c)
-    c.early.opening.inside = found
+    c.early.opening.inside = protocol
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_request(c, NULL, NULL)
     outcome = take_outer_user(c, <Inside>c.entrance)

@@ -112,19 +112,19 @@ cdef int secure_origin(Client c) except -1:
 
 
 cdef int go_on_securing(Client c) except -1:
-    cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    cdef int result = transport_of(&c.origin.sock).handshake(&c.origin.sock)
     cdef Agreed agreed
     cdef int outcome
-    if got == HANDSHAKE_MORE:
+    if result == HANDSHAKE_MORE:
         return 0
-    if got == -HANDSHAKE_DENIED:
+    if result == -HANDSHAKE_DENIED:
         return fail_certificate(c)
-    if got != HANDSHAKE_DONE:
+    if result != HANDSHAKE_DONE:
         outcome = outcome_of_alert(
-            c, WANTS_CERTIFICATE if got == -HANDSHAKE_WANTING else
-            REFUSES_CERTIFICATE if got == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS)
+            c, WANTS_CERTIFICATE if result == -HANDSHAKE_WANTING else
+            REFUSES_CERTIFICATE if result == -HANDSHAKE_REJECTED else 0, ORIGIN_TLS)
         return fail_handshake(c) if outcome == ORIGIN_TLS and (
-            got != -HANDSHAKE_CLOSED and got != -HANDSHAKE_RESET) else fail(c, outcome)
+            result != -HANDSHAKE_CLOSED and result != -HANDSHAKE_RESET) else fail(c, outcome)
     c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
@@ -222,11 +222,11 @@ cdef int enter(Client c) except -1:
 cdef Stream take_spare(Client c):
     cdef Inside inside = <Inside>c.entrance
     cdef Stream stream = inside.spare
-    cdef char one
+    cdef char octet
     if stream is None:
         return None
     if stream.sock.ready & (PEER_DONE | BROKEN) and not (       # a greeting may be before its end
-            c.request.is_tunnel and try_peek(&stream.sock, &one, 1) > 0):
+            c.request.is_tunnel and try_peek(&stream.sock, &octet, 1) > 0):
         inside.leave()
         return None
     if is_stream(&stream.sock) and needs_connection(c):
@@ -239,10 +239,10 @@ cdef Stream take_spare(Client c):
 
 cdef int on_spare(Client c) except -1:
     cdef Stream stream = (<Inside>c.entrance).spare
-    cdef char one
+    cdef char octet
     if stream is None or begin_by_greeting(c, stream):
         return 0
-    if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &one, 1) == -linux.EAGAIN) and (
+    if (not stream.sock.ready & CAN_READ or try_peek(&stream.sock, &octet, 1) == -linux.EAGAIN) and (
             not stream.sock.ready & (PEER_DONE | BROKEN)):
         return 0                        # tickets, which a look at a greeting may have read
     return (<Inside>c.entrance).leave()

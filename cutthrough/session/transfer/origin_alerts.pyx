@@ -13,18 +13,18 @@ from cutthrough.outcome cimport ORIGIN_REFUSES_CERTIFICATE, ORIGIN_WANTS_CERTIFI
 
 log = logging.getLogger("cutthrough")
 
-cdef long told = 0
+cdef long n_alerts = 0
 
 
 cdef int outcome_of_alert(Client c, int error, int otherwise) except -1:
-    global told
+    global n_alerts
     if error != WANTS_CERTIFICATE and error != REFUSES_CERTIFICATE:
         return otherwise
     from cutthrough.net.tls import transport as tls              # here: it needs libssl
 
-    told += 1
-    if told & (told - 1) == 0:                  # 1, 2, 4, 8 …: never a flood
+    n_alerts += 1
+    if n_alerts & (n_alerts - 1) == 0:          # 1, 2, 4, 8 …: never a flood
         log.warning("origin %s: %s: alert %s (%d times so far)", c.key[:len(c.key) - 2].decode(),
                     "it wants a client certificate" if error == WANTS_CERTIFICATE
-                    else "it does not accept our client certificate", tls.why_refused(), told)
+                    else "it does not accept our client certificate", tls.why_refused(), n_alerts)
     return ORIGIN_WANTS_CERTIFICATE if error == WANTS_CERTIFICATE else ORIGIN_REFUSES_CERTIFICATE

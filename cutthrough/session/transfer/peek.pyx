@@ -60,7 +60,7 @@ cdef ClientHello hello          # used within one call of peek
 
 
 cdef int peek(Client c) except -1:
-    cdef Protocol found = UNDECIDED
+    cdef Protocol protocol = UNDECIDED
     cdef char *data = scratch()
     cdef bint ended = False, origin_ended = False, was_reset = False
     cdef ssize_t n
@@ -72,19 +72,19 @@ cdef int peek(Client c) except -1:
     if n < 0:
         return c.abort(CLIENT_RESET, True)
     if n:
-        found = read_client_opening(&hello, data, n)
-    if found == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
-        found = look_at_origin(c, data + MOST_HELLO, &origin_ended, &was_reset)
-    if found == UNDECIDED and ended:
-        found = UNKNOWN if n else SILENT
-    if found == UNDECIDED and origin_ended:
+        protocol = read_client_opening(&hello, data, n)
+    if protocol == UNDECIDED and (n == 0 or data[0] != TLS_HANDSHAKE):
+        protocol = look_at_origin(c, data + MOST_HELLO, &origin_ended, &was_reset)
+    if protocol == UNDECIDED and ended:
+        protocol = UNKNOWN if n else SILENT
+    if protocol == UNDECIDED and origin_ended:
         if c.request.needs_opening:     # what comes from now on would not be judged
             was_reset |= (c.origin.sock.ready & BROKEN) != 0
             return c.abort(ORIGIN_RESET if was_reset else OK, was_reset)
-        found = UNKNOWN if n else SILENT
-    if found == UNDECIDED:
+        protocol = UNKNOWN if n else SILENT
+    if protocol == UNDECIDED:
         return 0                        # an event reports more bytes, or the deadline comes
-    if not begin_tunnel(c, found, n > 0 and data[0] == TLS_HANDSHAKE):
+    if not begin_tunnel(c, protocol, n > 0 and data[0] == TLS_HANDSHAKE):
         return 0
     # The kernel reports a reset once, and the look has met it
     return deliver(c, ORIGIN_RESET, TO_CLIENT) if was_reset else open_tunnel(c)
@@ -102,24 +102,24 @@ cdef int end_peek(Client c) except -1:
 cdef ssize_t look_at_client(Client c, char *data, bint *ended) noexcept:
     """Copies the client's first bytes to `data`. Returns how many, -errno, or NO_ROOM."""
     cdef size_t n = 0
-    cdef ssize_t got
+    cdef ssize_t count
     if c.input != NULL:
         n = min(c.input.end - c.input.start, <size_t>MOST_HELLO)
         memcpy(data, bytes_of(c.input) + c.input.start, n)
     if n == MOST_HELLO or not c.sock.ready & CAN_READ:
         return n
     if can_peek(&c.sock):
-        got = try_peek(&c.sock, data + n, MOST_HELLO - n)
+        count = try_peek(&c.sock, data + n, MOST_HELLO - n)
         ended[0] = c.sock.ready & (PEER_DONE | BROKEN)      # nothing comes behind these
     else:
-        got = try_recv(&c.sock, data + n, MOST_HELLO - n)
-        if got > 0 and not c.keep_input(data + n, got):
+        count = try_recv(&c.sock, data + n, MOST_HELLO - n)
+        if count > 0 and not c.keep_input(data + n, count):
             return NO_ROOM
-    if got == 0:
+    if count == 0:
         ended[0] = True
-    if got == -linux.EAGAIN:
+    if count == -linux.EAGAIN:
         return n
-    return got if got < 0 else <ssize_t>(n + got)
+    return count if count < 0 else <ssize_t>(n + count)
 
 
 cdef Protocol look_at_origin(Client c, char *data, bint *ended, bint *was_reset) noexcept:
@@ -145,7 +145,7 @@ cdef bint push_reply(Client c) noexcept:
     return not c.sock.ready & BROKEN
 
 
-cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
+cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1:
     """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
     byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
     cdef bint judged = c.request.needs_opening
@@ -153,15 +153,15 @@ cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
     cdef int fate = 0
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
-    c.early.opening = make_opening(found, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
-    c.context.counters.protocols[<int>found] += 1
-    note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, found, 0)
+    c.early.opening = make_opening(protocol, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
+    c.context.counters.protocols[<int>protocol] += 1
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, protocol, 0)
     outcome = judge_opening(c) if judged else OK
     if outcome == OK and is_cut_meanwhile(c):
         outcome = DESTINATION_DENIED
     if outcome == OK and judged:
         outcome = admit_again(c)
-    if judged and found == TLS:
+    if judged and protocol == TLS:
         fate = c.snapshot.acl.tls_of(c.request.rule)
     if outcome == OK and fate == TLS_IS_REFUSED:
         outcome = TLS_REFUSED
@@ -172,7 +172,7 @@ cdef bint begin_tunnel(Client c, Protocol found, bint is_handshake) except -1:
             is_played_inside(c, fate)):
         outcome = RECORDING_MISSED
     if outcome != OK:
-        refuse_opening(c, outcome, ACCESS_DENIED if found == TLS else
+        refuse_opening(c, outcome, ACCESS_DENIED if protocol == TLS else
                        DECODE_ERROR if is_handshake else NO_ALERT)
         return False
     if opens:

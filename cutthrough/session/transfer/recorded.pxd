@@ -23,7 +23,7 @@ cdef class Answers:
     cdef Py_ssize_t size        # bytes of `newer`, without what is shared
     cdef public bint by_fields  # they count: a key has the whole head
     cdef Answer find(self, bytes key)
-    cdef int put(self, bytes key, Answer one) except -1
+    cdef int put(self, bytes key, Answer answer) except -1
 
 cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""

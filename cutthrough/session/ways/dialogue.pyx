@@ -70,19 +70,19 @@ cdef int begin_leg(Client c) except -2:
 
 cdef int shake(Client c) except -2:
     """One attempt at the TLS handshake. An Outcome, or STILL_TALKING."""
-    cdef int got = transport_of(&c.origin.sock).handshake(&c.origin.sock)
+    cdef int result = transport_of(&c.origin.sock).handshake(&c.origin.sock)
     cdef Agreed agreed
-    if got == HANDSHAKE_MORE:
+    if result == HANDSHAKE_MORE:
         return STILL_TALKING
-    if got == HANDSHAKE_DONE:
+    if result == HANDSHAKE_DONE:
         c.passage.tls_us += <uint32_t>max(<int64_t>1, clock_us() - c.passage.shaking_us)
         agreed.resumed = False
         transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
         note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
         return OK
-    if got == -HANDSHAKE_DENIED:
+    if result == -HANDSHAKE_DENIED:
         return PARENT_CERTIFICATE
-    return PARENT_CLOSED if got == -HANDSHAKE_CLOSED or got == -HANDSHAKE_RESET else (
+    return PARENT_CLOSED if result == -HANDSHAKE_CLOSED or result == -HANDSHAKE_RESET else (
         PARENT_HANDSHAKE)
 
 

@@ -59,29 +59,29 @@ cdef bytes key_of(str authority):
 cdef int open_local(Client c, function) except -1:
     cdef Stream stream = Stream.__new__(Stream)
     try:
-        near, far = socket.socketpair()
+        near, remote = socket.socketpair()
     except OSError as refusal:              # no descriptor, or no memory
         return refusal.errno
     near.setblocking(False)
-    far.setblocking(False)
+    remote.setblocking(False)
     stream.sock.fd = near.detach()
     stream.sock.ready = CAN_WRITE
     try:
         c.poller.add(stream)
     except OSError as refusal:              # no memory, or no watch left for this user
         sys_close(&stream.sock)
-        far.close()
+        remote.close()
         return refusal.errno
     stream.owner = c
     c.origin = stream
     try:
-        function(far)
+        function(remote)
         return 0
     except OSError as refusal:
         failed = refusal.errno or errno.EIO
     except Exception:
         log.exception("a local origin failed")
         failed = errno.EIO
-    far.close()
+    remote.close()
     c.close_origin(False)
     return failed

@@ -249,9 +249,9 @@ cdef int dial_first(Client c) except -1:
         return dial_addresses(c, one_address(
             4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
     host = parent.address.host[:parent.address.host_len]
-    found = c.context.resolver.cached(host)
-    if found is not None:
-        return dial_found(c, found)
+    addresses = c.context.resolver.cached(host)
+    if addresses is not None:
+        return dial_found(c, addresses)
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_parent_resolved, c, c.request_id), asker_of(c),
                                c.request_id)

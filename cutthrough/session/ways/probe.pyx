@@ -87,9 +87,9 @@ cdef class Probe(Client):
             return self.dial_first(one_address(
                 4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
         host = parent.address.host[:parent.address.host_len]
-        found = context.resolver.cached(host)
-        if found is not None:
-            return self.take_found(found)
+        addresses = context.resolver.cached(host)
+        if addresses is not None:
+            return self.take_found(addresses)
         context.resolver.resolve(host, partial(on_resolved, self))
         return 0
 
@@ -151,12 +151,12 @@ cdef class Probe(Client):
     cdef int shake(self) except -1:
         """One attempt at the TLS handshake with the target."""
         cdef Socket *sock = &self.origin.sock
-        cdef int got = transport_of(sock).handshake(sock)
-        if got == HANDSHAKE_MORE:
+        cdef int result = transport_of(sock).handshake(sock)
+        if result == HANDSHAKE_MORE:
             return 0
-        if got == HANDSHAKE_DONE:
+        if result == HANDSHAKE_DONE:
             return self.finish(OK)
-        return self.finish(TLS_CERTIFICATE if got == -HANDSHAKE_DENIED else TLS_FAILED)
+        return self.finish(TLS_CERTIFICATE if result == -HANDSHAKE_DENIED else TLS_FAILED)
 
     cdef int finish(self, int outcome) except -1:
         done = self.done
