@@ -87,23 +87,23 @@ def _bind(address: Address, *, shared: bool) -> socket.socket:
     # Numeric: it turns the zone of fe80::1%eth0 into a number, without a resolver.
     family, kind, protocol, _, where = socket.getaddrinfo(
         *address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
-    made = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+    sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
     try:
         # A restart must not wait for closed connections in TIME_WAIT.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             # [::] and 0.0.0.0 are two listeners, regardless of net.ipv6.bindv6only,
             # and no client appears as ::ffff:a.b.c.d.
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         # Here, because accepted sockets inherit it on Linux: no system call for each.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.bind(where)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.bind(where)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def bound_address(sock: socket.socket) -> Address:

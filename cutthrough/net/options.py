@@ -43,10 +43,10 @@ class SocketOption(NamedTuple):
 def read_options(group: Sequence[socket.socket]) -> list[SocketOption]:
     """Reads back the options of the sockets that listen on one address."""
     options = [SocketOption("backlog", BACKLOG, _each(map(read_bound, group)))]
-    for name, level, number, asked in LISTENER:
+    for name, level, number, value in LISTENER:
         if level != socket.IPPROTO_IPV6 or group[0].family == socket.AF_INET6:
             values = _each(sock.getsockopt(level, number) for sock in group)
-            options.append(SocketOption(name, asked, values))
+            options.append(SocketOption(name, value, values))
     return options
 
 

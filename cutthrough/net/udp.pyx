@@ -127,28 +127,28 @@ cdef const sock_extended_err *error_in(msghdr *message) noexcept:
 
 
 cdef Datagrams open_datagrams(Poller poller, DatagramOwner owner, const Address *at):
-    cdef Datagrams made = Datagrams.__new__(Datagrams)
+    cdef Datagrams datagrams = Datagrams.__new__(Datagrams)
     cdef sockaddr_storage name
     cdef socklen_t n = to_sockaddr(at, &name)
     cdef int on = 1
-    made.owner = owner
-    made.sock.fd = linux.socket(
+    datagrams.owner = owner
+    datagrams.sock.fd = linux.socket(
         name.ss_family, linux.SOCK_DGRAM | linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC, 0)
-    if made.sock.fd < 0:
+    if datagrams.sock.fd < 0:
         raise OSError(errno, os.strerror(errno))
-    linux.setsockopt(made.sock.fd, IPPROTO_IPV6 if at.family == 6 else IPPROTO_IP,
+    linux.setsockopt(datagrams.sock.fd, IPPROTO_IPV6 if at.family == 6 else IPPROTO_IP,
                      IPV6_RECVERR if at.family == 6 else IP_RECVERR, &on, sizeof(on))
-    if linux.bind(made.sock.fd, <sockaddr *>&name, n) < 0:
+    if linux.bind(datagrams.sock.fd, <sockaddr *>&name, n) < 0:
         error = errno
-        linux.close(made.sock.fd)
+        linux.close(datagrams.sock.fd)
         raise OSError(error, os.strerror(error))
     n = sizeof(name)
-    linux.getsockname(made.sock.fd, <sockaddr *>&name, &n)
-    from_sockaddr(&name, &made.bound)
+    linux.getsockname(datagrams.sock.fd, <sockaddr *>&name, &n)
+    from_sockaddr(&name, &datagrams.bound)
     try:
-        poller.add_level(made)
+        poller.add_level(datagrams)
     except OSError:
-        linux.close(made.sock.fd)
-        made.sock.fd = -1
+        linux.close(datagrams.sock.fd)
+        datagrams.sock.fd = -1
         raise
-    return made
+    return datagrams

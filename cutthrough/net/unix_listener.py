@@ -23,21 +23,21 @@ def open_unix(path: str, mode: int, owner: str) -> socket.socket:
     Raises OSError: EADDRINUSE if a program listens there, or if the path is no socket.
     """
     _remove_stale(path)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # bind(2) gives the file the socket's own mode, less the umask: until
         # `set_access` nobody has more rights than the mode gives
-        os.fchmod(made.fileno(), mode)
-        made.bind(path)
+        os.fchmod(sock.fileno(), mode)
+        sock.bind(path)
         try:
             set_access(path, mode, owner)
         except BaseException:
             os.unlink(path)
             raise
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def set_access(path: str, mode: int, owner: str) -> None:

@@ -84,7 +84,7 @@ class _Channel:
 
     def __init__(self, dns: aiodns.DNSResolver) -> None:
         self.dns = dns
-        self.asked = 0
+        self.n_queries = 0
         self.waited_for = 0
         # Questions are here if no caller waits, because c-ares cannot drop a single one
         self.lost: set[_Question] = set()
@@ -204,7 +204,7 @@ class Resolver(Cache):
             question.patience = self._loop.call_later(STALE_AFTER, self._stand_in, host)
         try:
             channel = question.channel = self._channel_of(question.turn)
-            channel.asked += 1
+            channel.n_queries += 1
             channel.waited_for += 1
             channel.dns.getaddrinfo(
                 host.decode(), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
@@ -215,7 +215,7 @@ class Resolver(Cache):
 
     def _channel_of(self, turn: int) -> _Channel:
         channel = self._channels[turn]
-        if channel is not None and channel.asked >= self._most_asked:
+        if channel is not None and channel.n_queries >= self._most_asked:
             self._retire(channel)
             channel = None
         if channel is None:

@@ -98,7 +98,7 @@ cdef class TlsServer(TlsContext):
         joined by colons, of either version; "": our choice. `client_ca`, `client_crl`: PEM.
         `client_certificate`: none, optional or required. `keys`: of tickets; None: no session
         can be resumed. `http2`: is preferred to HTTP/1.1. Raises TlsError."""
-        cdef Made made
+        cdef Made context
         loaded = [load(pair) for pair in pairs]
         if not loaded:
             raise TlsError("", "a TLS listener needs a certificate")
@@ -113,20 +113,20 @@ cdef class TlsServer(TlsContext):
             client_certificate.encode(), client_ca, client_crl))).digest()
         contexts = {}
         for chosen in {first, *by_name.values()}:
-            made = Made()
-            made.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
-            set_up_server(made.ctx, scope, keys, [loaded[i] for i in chosen])
+            context = Made()
+            context.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
+            set_up_server(context.ctx, scope, keys, [loaded[i] for i in chosen])
             if http2:
-                openssl.SSL_CTX_set_alpn_select_cb(made.ctx, on_alpn, <void *>HTTP_2_OR_11)
+                openssl.SSL_CTX_set_alpn_select_cb(context.ctx, on_alpn, <void *>HTTP_2_OR_11)
             if self.names_peer:
-                verify_clients(made.ctx, client_ca, client_crl, self.requires_peer)
-            contexts[chosen] = made
-        made = contexts.pop(first)
-        (<Shared>openssl.SSL_CTX_get_ex_data(made.ctx, shared_index)).by_name = {
+                verify_clients(context.ctx, client_ca, client_crl, self.requires_peer)
+            contexts[chosen] = context
+        context = contexts.pop(first)
+        (<Shared>openssl.SSL_CTX_get_ex_data(context.ctx, shared_index)).by_name = {
             name: contexts.get(chosen) for name, chosen in by_name.items()}
-        openssl.SSL_CTX_set_tlsext_servername_callback(made.ctx, on_server_name)
-        openssl.SSL_CTX_up_ref(made.ctx)
-        self.ctx = made.ctx
+        openssl.SSL_CTX_set_tlsext_servername_callback(context.ctx, on_server_name)
+        openssl.SSL_CTX_up_ref(context.ctx)
+        self.ctx = context.ctx
 
 
 cdef class TlsClient(TlsContext):
@@ -140,32 +140,32 @@ cdef class TlsClient(TlsContext):
         "server": all connections lead to one server, by one name; "name": to many; "": none.
         Raises TlsError."""
         cdef bytes wire
-        cdef Made made = Made()
-        made.ctx = new_context(
+        cdef Made context = Made()
+        context.ctx = new_context(
             openssl.TLS_client_method(), min_version, "", library_of_clients())
         openssl.SSL_CTX_set_verify(
-            made.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
+            context.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
         if ca:
-            trust(made.ctx, ca)
-        elif not openssl.SSL_CTX_set_default_verify_paths(made.ctx):
+            trust(context.ctx, ca)
+        elif not openssl.SSL_CTX_set_default_verify_paths(context.ctx):
             raise TlsError("", why("the system's authorities cannot be read"))
         if crl:
-            distrust(made.ctx, crl, "origin_crl")
+            distrust(context.ctx, crl, "origin_crl")
         if pair is not None:
-            use(made.ctx, load(pair))
-            openssl.SSL_CTX_set1_client_sigalgs_list(made.ctx, OWN_SIGNATURES)
+            use(context.ctx, load(pair))
+            openssl.SSL_CTX_set1_client_sigalgs_list(context.ctx, OWN_SIGNATURES)
         if alpn:
             wire = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in alpn.split(","))
-            if openssl.SSL_CTX_set_alpn_protos(made.ctx, wire, <unsigned int>len(wire)):
+            if openssl.SSL_CTX_set_alpn_protos(context.ctx, wire, <unsigned int>len(wire)):
                 raise MemoryError
         if resumes == "server":
-            keep_sessions(made.ctx, &self.sessions)
+            keep_sessions(context.ctx, &self.sessions)
         elif resumes:
-            self.servers = keep_by_name(made.ctx)
+            self.servers = keep_by_name(context.ctx)
             if self.servers == NULL:
                 raise MemoryError
-        openssl.SSL_CTX_up_ref(made.ctx)
-        self.ctx = made.ctx
+        openssl.SSL_CTX_up_ref(context.ctx)
+        self.ctx = context.ctx
         self.certificates = []
 
 
@@ -339,11 +339,11 @@ cdef int on_server_name(SSL *ssl, int *alert, void *arg) noexcept with gil:
     cdef Shared shared = <Shared>arg
     if text != NULL:
         name = text.lower()
-        made = shared.by_name.get(name.decode("latin-1"), shared)
-        if made is shared:
-            made = shared.by_name.get("*." + name.partition(b".")[2].decode("latin-1"))
-        if made is not None:
-            openssl.SSL_set_SSL_CTX(ssl, (<Made>made).ctx)
+        context = shared.by_name.get(name.decode("latin-1"), shared)
+        if context is shared:
+            context = shared.by_name.get("*." + name.partition(b".")[2].decode("latin-1"))
+        if context is not None:
+            openssl.SSL_set_SSL_CTX(ssl, (<Made>context).ctx)
     return openssl.SSL_TLSEXT_ERR_OK
 
 

@@ -8,7 +8,7 @@ cdef class TlsInterceptor(TlsContext):
     cdef X509 *issuer
     cdef EVP_PKEY *issuer_key
     cdef list constraints       # on names: of the authority, and of those above it
-    cdef dict made              # name -> Leaf, the oldest first
+    cdef dict leaves            # name -> Leaf, the oldest first
     cdef Py_ssize_t most
     cdef void *extensions[5]    # those that all leaves have in common
     cdef long first_s, last_s   # the authority's time, in seconds of the epoch

@@ -74,7 +74,7 @@ cdef class TlsInterceptor(TlsContext):
         self.issuer, self.issuer_key = issuer.leaf, issuer.key
         self.first_s = seconds_of(openssl.X509_get0_notBefore(self.issuer))
         self.last_s = seconds_of(openssl.X509_get0_notAfter(self.issuer))
-        self.made = {}
+        self.leaves = {}
         self.constraints = []
         self.most = most
         self.makes_leaves = True
@@ -114,16 +114,16 @@ cdef class TlsInterceptor(TlsContext):
     cdef void *extension(self, int kind, const char *text) except NULL:
         cdef X509V3_CTX about
         cdef X509 *subject = openssl.X509_new()
-        cdef X509_EXTENSION *made
+        cdef X509_EXTENSION *extension
         if subject == NULL:
             raise MemoryError
         openssl.X509_set_pubkey(subject, public_key)
         openssl.X509V3_set_ctx(&about, self.issuer, subject, NULL, NULL, 0)
-        made = openssl.X509V3_EXT_conf_nid(NULL, &about, kind, text)
+        extension = openssl.X509V3_EXT_conf_nid(NULL, &about, kind, text)
         openssl.X509_free(subject)
-        if made == NULL:
+        if extension == NULL:
             raise TlsError("intercept_ca", why("cannot be used"))
-        return made
+        return extension
 
     cdef int constrain(self, X509 *authority) except -1:
         cdef Constraints constraints = Constraints()
@@ -139,7 +139,7 @@ cdef class TlsInterceptor(TlsContext):
         cdef int error
         if time.time() >= self.last_s:
             return "the authority has expired"
-        if not self.constraints or name in self.made:
+        if not self.constraints or name in self.leaves:
             return ""
         leaf = self.make(name)
         openssl.X509_check_purpose(leaf.certificate, -1, 0)     # finds its extensions
@@ -150,14 +150,14 @@ cdef class TlsInterceptor(TlsContext):
         return ""
 
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1:
-        cdef Leaf leaf = self.made.get(name)
+        cdef Leaf leaf = self.leaves.get(name)
         # A clock that was set back makes it too young: it may not be valid yet
         if leaf is None or not 0 <= time.time() - leaf.made_s <= FRESH_S:
             leaf = self.make(name)
-            self.made.pop(name, None)
-            while len(self.made) >= self.most:
-                del self.made[next(iter(self.made))]
-            self.made[name] = leaf
+            self.leaves.pop(name, None)
+            while len(self.leaves) >= self.most:
+                del self.leaves[next(iter(self.leaves))]
+            self.leaves[name] = leaf
         else:
             self.found += 1
         return (openssl.SSL_use_certificate(ssl, leaf.certificate) == 1
@@ -213,7 +213,7 @@ cdef class TlsInterceptor(TlsContext):
 
     @property
     def kept(self):
-        return len(self.made)
+        return len(self.leaves)
 
 
 cdef int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
@@ -270,7 +270,7 @@ cdef int add_name(X509 *x, bytes name, const unsigned char *address, int n,
     """The subject's alternative name: an address of `n` octets, or the host if that is 0."""
     cdef unsigned char der[MOST_NAME + 8]
     cdef ASN1_OCTET_STRING *value = openssl.ASN1_OCTET_STRING_new()
-    cdef X509_EXTENSION *made
+    cdef X509_EXTENSION *extension
     cdef int length = n if n else <int>len(name)
     cdef int at = 0
     if length > MOST_NAME or value == NULL:
@@ -285,13 +285,13 @@ cdef int add_name(X509 *x, bytes name, const unsigned char *address, int n,
     else:
         memcpy(der + at, <const char *>name, length)
     openssl.ASN1_OCTET_STRING_set(value, der, at + length)
-    made = openssl.X509_EXTENSION_create_by_NID(
+    extension = openssl.X509_EXTENSION_create_by_NID(
         NULL, openssl.NID_subject_alt_name, critical, value)
     openssl.ASN1_OCTET_STRING_free(value)
-    if made == NULL:
+    if extension == NULL:
         raise MemoryError
-    openssl.X509_add_ext(x, made, -1)
-    openssl.X509_EXTENSION_free(made)
+    openssl.X509_add_ext(x, extension, -1)
+    openssl.X509_EXTENSION_free(extension)
     return 0
 
 

@@ -41,7 +41,7 @@ SIGNATURES = {
 AUTHENTICATED = {openssl.NID_auth_rsa, openssl.NID_auth_ecdsa, openssl.NID_auth_any}
 EXCHANGED = {openssl.NID_kx_ecdhe, openssl.NID_kx_dhe, openssl.NID_kx_rsa, openssl.NID_kx_any}
 
-cdef dict kept = {}             # offer -> Names
+cdef dict names_by_offer = {}   # offer -> Names
 
 
 cdef class Names:
@@ -60,12 +60,12 @@ def offer_as(int fd, bytes offer):
     t = tls_of(&s)
     if t == NULL or t.ssl == NULL:
         raise OSError(ENOTCONN, "no TLS")
-    names = kept.get(offer)
+    names = names_by_offer.get(offer)
     if names is None:
         names = names_of(t.ssl, offer)
-        if len(kept) >= MOST_KEPT:
-            del kept[next(iter(kept))]
-        kept[offer] = names
+        if len(names_by_offer) >= MOST_KEPT:
+            del names_by_offer[next(iter(names_by_offer))]
+        names_by_offer[offer] = names
     apply(t.ssl, names)
     openssl.SSL_set_session(t.ssl, NULL)        # made with ciphers that may not be among these
     t.offered = False

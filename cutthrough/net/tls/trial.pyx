@@ -71,24 +71,24 @@ def try_all():
 
 cdef TlsContext make_context(bint serves):
     """Its certificate is for this trial: nobody verifies it."""
-    cdef TlsContext made = TlsContext.__new__(TlsContext)
+    cdef TlsContext context = TlsContext.__new__(TlsContext)
     cdef X509 *certificate
     cdef EVP_PKEY *key
-    made.ctx = new_context(
+    context.ctx = new_context(
         openssl.TLS_server_method() if serves else openssl.TLS_client_method(), "1.2", "")
     if not serves:
-        return made
+        return context
     certificate, key = openssl.X509_new(), openssl.EVP_EC_gen(b"P-256")
     openssl.X509_set_version(certificate, 2)
     openssl.ASN1_TIME_set(openssl.X509_getm_notBefore(certificate), <long>time.time() - 86400)
     openssl.ASN1_TIME_set(openssl.X509_getm_notAfter(certificate), <long>time.time() + 86400)
     openssl.X509_set_pubkey(certificate, key)
     openssl.X509_sign(certificate, key, openssl.EVP_sha256())
-    openssl.SSL_CTX_use_certificate(made.ctx, certificate)
-    openssl.SSL_CTX_use_PrivateKey(made.ctx, key)
+    openssl.SSL_CTX_use_certificate(context.ctx, certificate)
+    openssl.SSL_CTX_use_PrivateKey(context.ctx, key)
     openssl.X509_free(certificate)
     openssl.EVP_PKEY_free(key)
-    return made
+    return context
 
 
 cdef bint try_suite(list numbers, bint is_13, bytes suite, bint connects) except -1:
