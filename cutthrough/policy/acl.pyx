@@ -359,7 +359,7 @@ cdef class Acl:
         target, in bytes; None: not known.
 
         Raises ValueError for an invalid host or address."""
-        cdef Path asked
+        cdef Path target_path
         cdef Question q
         cdef Verdict v
         cdef Target target
@@ -384,10 +384,10 @@ cdef class Acl:
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
         q.has_opening = q.method == M_CONNECT
-        q.path = NULL if q.has_opening or path == b"*" else &asked
-        set_path(&asked, NULL, 0)
+        q.path = NULL if q.has_opening or path == b"*" else &target_path
+        set_path(&target_path, NULL, 0)
         if path is not None:
-            set_path(&asked, path, len(path))
+            set_path(&target_path, path, len(path))
         q.address = NULL
         if not q.is_name:
             address = target.host[:target.host_len].decode()

@@ -10,7 +10,7 @@ cdef class Decision:
     cdef int64_t until_ms           # when the cached decision expires
 
 cdef class DecisionCache:
-    cdef dict kept                  # (user, canonical host and port) -> Decision
+    cdef dict decisions             # (user, canonical host and port) -> Decision
     cdef int bound
     cdef readonly unsigned long hits
 

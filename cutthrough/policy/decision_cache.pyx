@@ -48,11 +48,11 @@ cdef class DecisionCache:
 
     def __init__(self, bound=10000):
         """Keeps at most `bound` decisions; a new one then replaces the oldest."""
-        self.kept = {}
+        self.decisions = {}
         self.bound = bound
 
     cdef Decision find(self, bytes user, bytes key, int64_t now_ms):
-        cdef Decision decision = <Decision>self.kept.get((user, key))
+        cdef Decision decision = <Decision>self.decisions.get((user, key))
         if decision is None or decision.until_ms <= now_ms:
             return None
         self.hits += 1
@@ -60,21 +60,21 @@ cdef class DecisionCache:
 
     def keep(self, bytes user, bytes key, Decision decision not None, int64_t now_ms):
         """Keeps a decision for its time to live."""
-        cdef Decision kept
-        self.kept.pop((user, key), None)
+        cdef Decision copy
+        self.decisions.pop((user, key), None)
         if decision.ttl <= 0 or self.bound <= 0:
             return
-        while len(self.kept) >= self.bound:
-            del self.kept[next(iter(self.kept))]
+        while len(self.decisions) >= self.bound:
+            del self.decisions[next(iter(self.decisions))]
         # A copy, because a hook may return the same object for ever
-        kept = Decision(bool(decision.allow), decision.reason, decision.ttl,
+        copy = Decision(bool(decision.allow), decision.reason, decision.ttl,
                         decision.limits)
-        kept.until_ms = now_ms + <int64_t>(kept.ttl * 1000)
-        self.kept[user, key] = kept
+        copy.until_ms = now_ms + <int64_t>(copy.ttl * 1000)
+        self.decisions[user, key] = copy
 
     def get(self, bytes user, bytes key, int64_t now_ms):
         """The decision in force, or None."""
         return self.find(user, key, now_ms)
 
     def __len__(self):
-        return len(self.kept)
+        return len(self.decisions)

@@ -55,40 +55,40 @@ cdef class FingerprintSets:
         return number
 
     cdef int add(self, tuple patterns) except -1:
-        cdef Set made
+        cdef Set ja4_set
         cdef Set *sets
         cdef size_t i
         cdef bytes key
         keys = sorted({key_of(text) for text in patterns})
-        made.n = <uint32_t>len(keys)
-        made.masks = 0
+        ja4_set.n = <uint32_t>len(keys)
+        ja4_set.masks = 0
         for text in patterns:
-            made.masks |= <uint8_t>(1 << <int>mask_of(text))
+            ja4_set.masks |= <uint8_t>(1 << <int>mask_of(text))
         sets = <Set *>realloc(self.sets, (self.n + 1) * sizeof(Set))
         if sets == NULL:
             raise MemoryError
         self.sets = sets
-        made.keys = <char *>malloc(len(keys) * JA4_BYTES + 1)
-        if made.keys == NULL:
+        ja4_set.keys = <char *>malloc(len(keys) * JA4_BYTES + 1)
+        if ja4_set.keys == NULL:
             raise MemoryError
         for i, key in enumerate(keys):
-            memcpy(made.keys + i * JA4_BYTES, <const char *>key, JA4_BYTES)
-        self.sets[self.n] = made
+            memcpy(ja4_set.keys + i * JA4_BYTES, <const char *>key, JA4_BYTES)
+        self.sets[self.n] = ja4_set
         self.n += 1
         return 0
 
     cdef bint contains(self, uint32_t number, const char *ja4) noexcept nogil:
-        cdef const Set *patterns = &self.sets[number]
+        cdef const Set *ja4_set = &self.sets[number]
         cdef char[JA4_BYTES] key
         cdef int mask, part
         for mask in range(COMBINATIONS):
-            if not patterns.masks >> mask & 1:
+            if not ja4_set.masks >> mask & 1:
                 continue
             memcpy(key, ja4, JA4_BYTES)
             for part in range(3):
                 if mask >> part & 1:
                     memset(key + begins[part], c"*", lengths[part])
-            if bsearch(key, patterns.keys, patterns.n, JA4_BYTES, compare) != NULL:
+            if bsearch(key, ja4_set.keys, ja4_set.n, JA4_BYTES, compare) != NULL:
                 return True
         return False
 

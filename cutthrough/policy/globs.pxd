@@ -17,7 +17,7 @@ cdef class GlobSets:
     cdef readonly uint32_t n
     cdef readonly size_t bytes
     cdef dict numbers
-    cdef list kept          # the compiled texts
+    cdef list texts         # the compiled texts
     cdef int add(self, tuple globs) except -1
     # The number of this set of globs, a new number for a new set.
     cdef uint32_t number(self, tuple globs) except? 0

@@ -87,7 +87,7 @@ cdef class GlobSets:
 
     def __cinit__(self):
         self.numbers = {(): 0}
-        self.kept = []
+        self.texts = []
         self.n = 1
         self.sets = <GlobSet *>malloc(sizeof(GlobSet))
         if self.sets == NULL:
@@ -110,23 +110,23 @@ cdef class GlobSets:
 
     cdef int add(self, tuple globs) except -1:
         cdef GlobSet *sets = <GlobSet *>realloc(self.sets, (self.n + 1) * sizeof(GlobSet))
-        cdef GlobSet *made
+        cdef GlobSet *glob_set
         cdef bytes compiled
         cdef size_t i
         if sets == NULL:
             raise MemoryError
         self.sets = sets
-        made = &sets[self.n]
-        made.n = <uint32_t>len(globs)
-        made.globs = <Glob *>malloc(len(globs) * sizeof(Glob) + 1)
-        if made.globs == NULL:
+        glob_set = &sets[self.n]
+        glob_set.n = <uint32_t>len(globs)
+        glob_set.globs = <Glob *>malloc(len(globs) * sizeof(Glob) + 1)
+        if glob_set.globs == NULL:
             raise MemoryError
         self.n += 1
         for i, glob in enumerate(globs):
             compiled = compile_glob(glob)
-            self.kept.append(compiled)
-            made.globs[i].text = compiled
-            made.globs[i].n = len(compiled)
+            self.texts.append(compiled)
+            glob_set.globs[i].text = compiled
+            glob_set.globs[i].n = len(compiled)
             self.bytes += sizeof(Glob) + len(compiled)
         return 0
 

@@ -330,17 +330,17 @@ cdef class Ways:
         the route of requests whose rule names none. `routes`: the names in rules, in the order
         of Acl.routes. `registry`: the worker's. `tls`: of each parent over TLS, by name, the
         number of its context and a digest of what that was made of; None: of a dry run."""
-        cdef dict made = {}
+        cdef dict instances = {}
         direct = Parent(Direct, None, None)
         for name in parents:
-            make_parent(name, parents, made, registry, tls or {})
-        self.parents = tuple(made.values())
+            make_parent(name, parents, instances, registry, tls or {})
+        self.parents = tuple(instances.values())
         self.by_name = {DIRECT: None}
-        for name, parent in made.items():
+        for name, parent in instances.items():
             self.by_name[name] = Way(name, (parent,))
         for name, group in groups.items():
             self.by_name[name] = Way(
-                name, [made.get(member, direct) for member in group.parents], group.choose,
+                name, [instances.get(member, direct) for member in group.parents], group.choose,
                 group.weights, group.tolerance)
         self.default = self.by_name[default or DIRECT]
         self.by_route = (self.default, *[self.by_name[name] for name in routes])
@@ -353,18 +353,18 @@ class Direct:
     name = DIRECT
 
 
-cdef Parent make_parent(str name, parents, dict made, Registry registry, dict tls):
+cdef Parent make_parent(str name, parents, dict instances, Registry registry, dict tls):
     cdef Parent via = None
     cdef int number
-    if name in made:
-        return made[name]
+    if name in instances:
+        return instances[name]
     source = parents[name]
     if source.via:
-        via = make_parent(source.via, parents, made, registry, tls)
+        via = make_parent(source.via, parents, instances, registry, tls)
     number, _ = tls.get(name, (-1, b""))
-    made[name] = Parent(
+    instances[name] = Parent(
         source, via, registry.find(name, identity_of(name, parents, tls)), number)
-    return made[name]
+    return instances[name]
 
 
 cdef str identity_of(str name, parents, dict tls):

@@ -25,4 +25,4 @@ cdef class TlvSets:
     # The number of Rule.tlvs, a new number for new demands.
     cdef uint32_t number(self, tuple tlvs) except? 0
     # `kept`: from keep_tlvs; NULL: none.
-    cdef bint are_met(self, uint32_t number, const char *kept, size_t n) noexcept nogil
+    cdef bint are_met(self, uint32_t number, const char *records, size_t n) noexcept nogil

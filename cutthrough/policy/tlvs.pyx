@@ -91,7 +91,7 @@ cdef class TlvSets:
                 wanted[i].values[j] = Value(value, len(value))
         return 0
 
-    cdef bint are_met(self, uint32_t number, const char *kept, size_t n) noexcept nogil:
+    cdef bint are_met(self, uint32_t number, const char *records, size_t n) noexcept nogil:
         cdef const Set *demands = &self.sets[number]
         cdef const Wanted *wanted
         cdef const char *value
@@ -99,7 +99,7 @@ cdef class TlvSets:
         cdef uint32_t i
         for i in range(demands.n):
             wanted = &demands.wanted[i]
-            value = find_kept(kept, n, wanted.tlv, &length)
+            value = find_kept(records, n, wanted.tlv, &length)
             if value == NULL or not (
                     contains_host(wanted, value, length) if wanted.tlv == TLV_AUTHORITY
                     else contains(wanted, value, length)):

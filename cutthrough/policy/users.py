@@ -168,9 +168,9 @@ def check_hash(hash: str, secret: bytes) -> bool:
     if name == "apr1":
         from passlib.handlers.md5_crypt import apr_md5_crypt
         return bool(apr_md5_crypt.verify(secret, hash))
-    made = _crypt(secret, hash)
-    if made is not None:
-        return hmac.compare_digest(made, hash.encode())
+    hashed = _crypt(secret, hash)
+    if hashed is not None:
+        return hmac.compare_digest(hashed, hash.encode())
     from passlib.handlers import sha2_crypt
     handler = sha2_crypt.sha256_crypt if name == "sha256" else sha2_crypt.sha512_crypt
     return bool(handler.verify(secret, hash))
@@ -207,8 +207,8 @@ def _crypt(secret: bytes, setting: str) -> bytes | None:
         return None
     import ctypes
     room = ctypes.create_string_buffer(1 << 18)     # struct crypt_data; 131 232 or less
-    made: bytes | None = library.crypt_r(secret, setting.encode(), room)
-    return made if made is not None and not made.startswith(b"*") else None
+    hashed: bytes | None = library.crypt_r(secret, setting.encode(), room)
+    return hashed if hashed is not None and not hashed.startswith(b"*") else None
 
 
 def make_dummy(hash: str) -> str:
@@ -218,8 +218,8 @@ def make_dummy(hash: str) -> str:
     """
     digest = 31 if hash.startswith("$2") else len(hash.rpartition("$")[2])
     letters = string.ascii_letters + string.digits
-    made = "".join(secrets.choice(letters) for _ in range(digest - 1))
-    return hash[:-digest] + made + hash[-1]     # the last character has padding bits
+    characters = "".join(secrets.choice(letters) for _ in range(digest - 1))
+    return hash[:-digest] + characters + hash[-1]  # the last character has padding bits
 
 
 def make_hash(secret: bytes, algorithm: str) -> str:
@@ -236,9 +236,9 @@ def make_hash(secret: bytes, algorithm: str) -> str:
         return PasswordHasher().hash(secret)        # RFC 9106 section 4, low memory
     if algorithm == "sha512":
         salt = "".join(secrets.choice(string.ascii_letters) for _ in range(16))
-        made = _crypt(secret, f"$6$rounds={_NEW_ROUNDS}${salt}")
-        if made is not None:
-            return made.decode()
+        hashed = _crypt(secret, f"$6$rounds={_NEW_ROUNDS}${salt}")
+        if hashed is not None:
+            return hashed.decode()
         from passlib.handlers.sha2_crypt import sha512_crypt
         using = sha512_crypt.using(     # type: ignore[no-untyped-call]
             rounds=_NEW_ROUNDS, salt=salt)

@@ -45,11 +45,11 @@ def pinned_cpus(config: Config) -> tuple[int, ...]:
 
 def cores_first(cpus: tuple[int, ...]) -> tuple[int, ...]:
     """Orders the CPUs so that second threads of a core come as late as possible."""
-    seen: dict[str, int] = {}
+    last_turns: dict[str, int] = {}
     turns = {}
     for cpu in cpus:
         core = siblings(cpu)
-        turns[cpu] = seen[core] = seen.get(core, -1) + 1
+        turns[cpu] = last_turns[core] = last_turns.get(core, -1) + 1
     return tuple(sorted(cpus, key=lambda cpu: (turns[cpu], cpu)))
 
 

@@ -107,7 +107,7 @@ cdef int64_t sleep_us(long us) noexcept nogil:
 
 cdef void on_breath(int number) noexcept nogil:
     global wanted_us, _breaths, _rests
-    cdef int kept = linux.errno
+    cdef int saved_errno = linux.errno
     cdef int64_t now_us = read_us(linux.CLOCK_MONOTONIC)
     cdef int64_t had_us = read_us(CLOCK_PROCESS_CPUTIME_ID) - spent_us
     cdef int64_t back_us
@@ -123,7 +123,7 @@ cdef void on_breath(int number) noexcept nogil:
         wanted_us = back_us + WANTED_US
     if _is_on:                          # off if `stop` has run but its setitimer has not
         begin_breath(back_us)
-    set_errno(kept)
+    set_errno(saved_errno)
 
 
 def start():

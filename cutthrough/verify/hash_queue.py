@@ -122,8 +122,8 @@ class HashQueue:
         """Removes and returns a flight to make room for one of `rank`: one without a
         waiting request, else the oldest of the worst rank below `rank`; or None."""
         for worse in reversed(Rank):
-            asked = self._by_request[worse]
-            while asked and self._is_abandoned(oldest := next(iter(asked)), now):
+            flights = self._by_request[worse]
+            while flights and self._is_abandoned(oldest := next(iter(flights)), now):
                 self._abandon(oldest)
         flight = next(iter(self._abandoned), None)
         for worse in reversed(Rank):
