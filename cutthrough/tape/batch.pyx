@@ -33,10 +33,10 @@ cdef class Batch:
     @staticmethod
     def of(rows, int width):
         """A batch of these tuples. Raises ValueError."""
-        cdef Batch made = Batch(width)
+        cdef Batch batch = Batch(width)
         for row in rows:
-            made.append(row)
-        return made
+            batch.append(row)
+        return batch
 
     def append(self, tuple row not None):
         """Adds a row. Raises ValueError if that cannot be a row, and then adds nothing."""
@@ -187,7 +187,7 @@ cdef class Batch:
 
 
 cdef void *grown(void *block, size_t size) except NULL:
-    cdef void *made = realloc(block, size)
-    if made == NULL:
+    cdef void *memory = realloc(block, size)
+    if memory == NULL:
         raise MemoryError
-    return made
+    return memory

@@ -242,7 +242,7 @@ cdef class Capture(Observer):
 
     cdef bytes write(self, EndRecord *end, Client client, bint is_open):
         """Into the ring, and returns None; if the exchange goes on, returns the END alone."""
-        cdef bytes made = None
+        cdef bytes record = None
         cdef Producer *ring = &self.ring.producer
         cdef const char *texts[N_TEXTS]
         cdef char[ADDRESS_TEXT] client_text
@@ -283,8 +283,8 @@ cdef class Capture(Observer):
         for i in range(<int>N_TEXTS):
             n += end.lengths[i]
         if is_open:
-            made = PyBytes_FromStringAndSize(NULL, n)
-            at = PyBytes_AS_STRING(made)
+            record = PyBytes_FromStringAndSize(NULL, n)
+            at = PyBytes_AS_STRING(record)
         else:
             at = reserve_or_hold(ring, n) if end.flags & IS_RECORDED else reserve(ring, n)
         if at == NULL:
@@ -297,7 +297,7 @@ cdef class Capture(Observer):
                 memcpy(at, texts[i], end.lengths[i])
                 at += end.lengths[i]
         if is_open:
-            return made
+            return record
         ring.header.exchanges += 1
         publish(ring, END, <uint16_t>worker_of_id(client, self.worker), client.request_id, n)
         if ring.first != NULL and client.context.room is not None:

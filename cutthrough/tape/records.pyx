@@ -118,11 +118,11 @@ cdef class Assembly:
             key = last[1], last[2]
             records = [record for record in records
                        if type(record) is Whole or (record[1], record[2]) != key]
-        made = self.rows(records)
+        batch = self.rows(records)
         if key is not None:
             self._size -= (<OpenExchange>self._open.pop(key, _NOTHING)).size
         self.failures.count("it ended two writers")
-        return made
+        return batch
 
     cdef int _part(self, tuple record) except -1:
         cdef dict opened = self._open

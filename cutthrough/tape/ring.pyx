@@ -318,7 +318,7 @@ cdef class Ring:
         """The exchange whose records begin there, if its END is among the next. `left`: bytes
         from there on that are filled, without a gap."""
         cdef const Record *record = first
-        cdef Whole made
+        cdef Whole whole
         cdef int _
         if self.open and (first.worker, first.request) in self.open:
             return None                         # it has begun before
@@ -328,9 +328,9 @@ cdef class Ring:
                     record.kind == PADDING or not is_same(first, record)):
                 return None
             if record.kind == END:
-                made = Whole.__new__(Whole)
-                made.first, made.end, made.ring = first, record, self
-                return made
+                whole = Whole.__new__(Whole)
+                whole.first, whole.end, whole.ring = first, record, self
+                return whole
             left -= record.size
             record = behind(record)
         return None

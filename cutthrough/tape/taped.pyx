@@ -84,25 +84,25 @@ cdef class Taped:
 
 
 cdef Taped taped_of(const EndRecord *end, object owner, OpenExchange parts):
-    cdef Taped made = Taped.__new__(Taped)
+    cdef Taped taped = Taped.__new__(Taped)
     cdef Text heads
     heads.data, heads.n = NULL, 0
     if parts.heads is not None:
         heads = text_of(parts.heads)
-    made.owners = owner, parts.heads
-    fill_in(made, end, heads)
-    made.up = b"".join(parts.up) if parts.up is not None else b""
-    made.pieces, made.timed = parts.pieces or [], parts.timed or []
+    taped.owners = owner, parts.heads
+    fill_in(taped, end, heads)
+    taped.up = b"".join(parts.up) if parts.up is not None else b""
+    taped.pieces, taped.timed = parts.pieces or [], parts.timed or []
     # An answer that begins before the request's end has a place for each piece
     if parts.head_asked < end.body_up and end.body_up != UINT64_MAX:
-        made.head_asked, made.asked = parts.head_asked, parts.asked or []
-    return made
+        taped.head_asked, taped.asked = parts.head_asked, parts.asked or []
+    return taped
 
 
 cdef Taped taped_in(Whole whole):
     cdef const EndRecord *end = <const EndRecord *>payload_of(whole.end)
     cdef const Record *record = whole.first
-    cdef Taped made
+    cdef Taped taped
     cdef Text heads
     cdef list up = None
     cdef uint64_t n_up = 0
@@ -122,33 +122,33 @@ cdef Taped taped_in(Whole whole):
         record = behind(record)
     if record != whole.end:
         return None
-    made = Taped.__new__(Taped)
-    made.owners = (whole,)
-    fill_in(made, end, heads)
-    made.up = b"".join(up) if up is not None else b""
-    made.pieces = []
-    made.first, made.end = whole.first, whole.end
-    return made
+    taped = Taped.__new__(Taped)
+    taped.owners = (whole,)
+    fill_in(taped, end, heads)
+    taped.up = b"".join(up) if up is not None else b""
+    taped.pieces = []
+    taped.first, taped.end = whole.first, whole.end
+    return taped
 
 
-cdef int fill_in(Taped made, const EndRecord *end, Text heads) except -1:
+cdef int fill_in(Taped taped, const EndRecord *end, Text heads) except -1:
     cdef Text[N_TEXTS] texts
     cdef Text up
     texts_of(end, texts)
-    made.user_text, made.host_text = texts[<int>end_record.T_USER], texts[<int>end_record.T_HOST]
-    made.up_text = texts[<int>end_record.T_HEAD]
-    made.down_text.data, made.down_text.n = "", 0
+    taped.user_text, taped.host_text = texts[<int>end_record.T_USER], texts[<int>end_record.T_HOST]
+    taped.up_text = texts[<int>end_record.T_HEAD]
+    taped.down_text.data, taped.down_text.n = "", 0
     if heads.data != NULL:
-        split_heads(heads, &up, &made.down_text)
-        if up.n and not made.up_text.n:
-            made.up_text = up
-    made.reason, made.port = _REASONS[end.outcome], end.port
-    made.up_bytes, made.down_bytes = end.body_up, end.body_down
-    made.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
-    made.up_chunked = end.flags & end_record.UP_CHUNKED != 0
-    made.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
-    made.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
-    made.is_unanswered = end.status == 0
-    made.begun_us, made.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
-    made.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
+        split_heads(heads, &up, &taped.down_text)
+        if up.n and not taped.up_text.n:
+            taped.up_text = up
+    taped.reason, taped.port = _REASONS[end.outcome], end.port
+    taped.up_bytes, taped.down_bytes = end.body_up, end.body_down
+    taped.is_intercepted = end.flags & end_record.IS_INTERCEPTED != 0
+    taped.up_chunked = end.flags & end_record.UP_CHUNKED != 0
+    taped.down_chunked = end.flags & end_record.DOWN_CHUNKED != 0
+    taped.was_cut = end.flags & (end_record.UP_CUT | end_record.DOWN_CUT) != 0
+    taped.is_unanswered = end.status == 0
+    taped.begun_us, taped.head_at_us = end.end_us - end.total_us, end.end_us - end.receive_us
+    taped.wait_us = max(<int64_t>0, end.first_byte_us - end.send_us)
     return 0

@@ -26,9 +26,9 @@ cdef inline int texts_of(const EndRecord *end, Text *texts) noexcept:
 
 cdef inline Text text_of(bytes text) noexcept:
     """It lives as long as `text`."""
-    cdef Text made
-    made.data, made.n = PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
-    return made
+    cdef Text view
+    view.data, view.n = PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+    return view
 
 
 cdef inline int split_heads(Text heads, Text *up, Text *down) except -1:
@@ -55,11 +55,11 @@ cdef inline str latin1_of(Text text):
 
 cdef inline Text utf8_of(str text) except *:
     """It lives as long as `text`."""
-    cdef Text made
+    cdef Text view
     cdef Py_ssize_t n = 0
-    made.data = PyUnicode_AsUTF8AndSize(text, &n)
-    made.n = n
-    return made
+    view.data = PyUnicode_AsUTF8AndSize(text, &n)
+    view.n = n
+    return view
 
 
 cdef inline bint may_have_user(Text text) noexcept:
@@ -78,8 +78,8 @@ cdef inline bint may_have_user(Text text) noexcept:
 
 
 cdef inline bint is_ascii(const char *data, size_t n) noexcept:
-    cdef uint8_t seen = 0
+    cdef uint8_t bits = 0
     cdef size_t i
     for i in range(n):
-        seen |= <uint8_t>data[i]
-    return seen < 128
+        bits |= <uint8_t>data[i]
+    return bits < 128

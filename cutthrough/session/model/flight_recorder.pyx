@@ -80,14 +80,14 @@ cdef object told(FlightRecorder r, void *connection):
     """The events of a connection, oldest first: dicts with `ms` since the first of them; and
     whether the first is its beginning."""
     cdef uint32_t who = name_of(connection)
-    cdef uint64_t kept = min(r.next, r.mask + 1)
+    cdef uint64_t n_events = min(r.next, r.mask + 1)
     cdef uint64_t i
     cdef Event *event
     cdef bint whole = False
     cdef list events = []
     if r.events == NULL:
         return events, False
-    for i in range(1, kept + 1):
+    for i in range(1, n_events + 1):
         event = &r.events[(r.next - i) & r.mask]
         if event.who == who:
             events.append((event.what >> 16, event.what >> 8 & 255, event.what & 255,

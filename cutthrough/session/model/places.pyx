@@ -188,10 +188,10 @@ cdef class Places:
         cdef Party **chain
         cdef Party *party
         cdef uint32_t i, n_old = self.n_chains
-        cdef Party **made = <Party **>calloc(n_chains, sizeof(Party *))
-        if made == NULL:
+        cdef Party **chains = <Party **>calloc(n_chains, sizeof(Party *))
+        if chains == NULL:
             return
-        self.chains = made
+        self.chains = chains
         self.n_chains = n_chains
         for i in range(n_old):
             while old[i] != NULL:

@@ -67,7 +67,7 @@ cdef Target target
 
 
 cdef int associate(Client c) except -1:
-    cdef Association made
+    cdef Association association
     cdef char[MOST_SOCKS_REPLY] reply
     cdef sockaddr_storage name
     cdef Address here
@@ -79,28 +79,28 @@ cdef int associate(Client c) except -1:
     if c.snapshot.hook is not None or not read_own_name(&c.sock, &name) or (
             not from_sockaddr(&name, &here)):
         return c.refuse(UNSUPPORTED_COMMAND)
-    made = Association.__new__(Association)
-    made.asker = asker_of(c)
-    label = c.context.association_places.take(made.asker)
+    association = Association.__new__(Association)
+    association.asker = asker_of(c)
+    label = c.context.association_places.take(association.asker)
     if label:
         return c.refuse(OVERLOADED if label == ALL_TAKEN else USER_LIMIT)
     here.port = 0
     try:
-        made.client_side = open_datagrams(c.poller, made, &here)
+        association.client_side = open_datagrams(c.poller, association, &here)
     except OSError:                         # no descriptor, no port, no memory
-        c.context.association_places.give(made.asker)
+        c.context.association_places.give(association.asker)
         return c.refuse(OVERLOADED)
-    made.client = c
-    made.caller = c.address
-    made.caller.port = 0
-    made.waiting = set()
-    c.context.associations[c.request_id] = made
+    association.client = c
+    association.caller = c.address
+    association.caller.port = 0
+    association.waiting = set()
+    c.context.associations[c.request_id] = association
     give_block(&c.input)                    # what follows the request means nothing
     leave_place(c)
     c.request.status = 200
     c._set_state(DATAGRAMS)
     n = build_socks5_reply(reply, SOCKS_GRANTED, here.family, here.bytes,
-                           made.client_side.bound.port)
+                           association.client_side.bound.port)
     if try_send(&c.sock, reply, n) != n:
         return c.abort(CLIENT_RESET, False)
     return watch_association(c)

@@ -47,7 +47,7 @@ cdef enum:
 
 cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Relay *relay = &c.relay
-    cdef Block *kept = relay.down.kept      # rest of a 101 head that was not taken whole
+    cdef Block *rest = relay.down.kept      # rest of a 101 head that was not taken whole
     cdef bint sent = True
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
@@ -55,7 +55,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
-    relay.down.kept = kept
+    relay.down.kept = rest
     relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
@@ -96,22 +96,22 @@ cdef void shorten_head(Client c) noexcept:
     """At rest a tunnel owns no memory but its object, and an upgrade's its method and path:
     for the log, and for rules that a reload brings."""
     cdef Request *r = &c.request
-    cdef Block *kept = NULL
+    cdef Block *copy = NULL
     cdef const char *head
     cdef size_t n
     if r.path_len:
         head = bytes_of(c.head)
         n = <const char *>memchr(head, b" ", c.head.end) - head + 1
-        kept = take_block(n + r.path_len, OF_RELAYS)
-        if kept != NULL:
-            memcpy(bytes_of(kept), head, n)
-            memcpy(bytes_of(kept) + n, head + r.path_at, r.path_len)
-            kept.end = <uint32_t>(n + r.path_len)
+        copy = take_block(n + r.path_len, OF_RELAYS)
+        if copy != NULL:
+            memcpy(bytes_of(copy), head, n)
+            memcpy(bytes_of(copy) + n, head + r.path_at, r.path_len)
+            copy.end = <uint32_t>(n + r.path_len)
             r.path_at = <uint16_t>n
         else:
             r.path_len = 0
     give_block(&c.head)
-    c.head = kept
+    c.head = copy
 
 
 cdef int run_tunnel(Client c) except -1:
