@@ -91,21 +91,21 @@ cdef object value_behind(str head, str name, Py_ssize_t *at):
 def as_http2(str head not None):
     """A head of HTTP/2 that was read or is sent as one of HTTP/1.1: with its own version, and
     without the fields that stood for its frames."""
-    cdef list lines = head.split("\r\n"), kept
+    cdef list lines = head.split("\r\n"), output
     cdef str line, first = lines[0]
     cdef Py_ssize_t n = len(lines)
     if first.startswith("HTTP/1."):
-        kept = ["HTTP/2" + first[8:].rstrip()]
+        output = ["HTTP/2" + first[8:].rstrip()]
         if n > 4 and lines[n - 4:] == ENDED:    # in HTTP/2 names are in lower case: it is ours
             del lines[n - 4]
     elif first.endswith((" HTTP/1.1", " HTTP/1.0")):
-        kept = [first[:len(first) - 3] + "2"]
+        output = [first[:len(first) - 3] + "2"]
     else:
         return head
     for line in lines[1:]:
         if line.partition(":")[0].rstrip().lower() not in OF_CONNECTION:
-            kept.append(line)
-    return "\r\n".join(kept)
+            output.append(line)
+    return "\r\n".join(output)
 
 
 cdef class Names:
@@ -123,10 +123,10 @@ cdef class Names:
         continue such a field (RFC 9112 section 5.2) go with it. Raises UnicodeEncodeError."""
         cdef Py_ssize_t size = 0
         cdef const char *text = PyUnicode_AsUTF8AndSize(head, &size)
-        cdef bytearray made = bytearray(self.most_of(text, size))
-        cdef char *end = self.put(text, size, PyByteArray_AS_STRING(made))
+        cdef bytearray buffer = bytearray(self.most_of(text, size))
+        cdef char *end = self.put(text, size, PyByteArray_AS_STRING(buffer))
         return PyUnicode_DecodeUTF8(
-            PyByteArray_AS_STRING(made), end - PyByteArray_AS_STRING(made), NULL)
+            PyByteArray_AS_STRING(buffer), end - PyByteArray_AS_STRING(buffer), NULL)
 
     cdef size_t most_of(self, const char *head, size_t size) noexcept:
         """Bytes that `put` writes at most."""
@@ -141,7 +141,7 @@ cdef class Names:
 
     cdef char *put(self, const char *head, size_t size, char *to) noexcept:
         """Copies the head, and replaces; returns the end of what was written."""
-        cdef const char *kept = head
+        cdef const char *rest = head
         cdef const char *end = head + size
         cdef const char *at = line_behind(head, end)
         cdef const char *next
@@ -152,14 +152,14 @@ cdef class Names:
             if behind != NULL:
                 while next < end and is_blank(next[0]):
                     next = line_behind(next, end)
-                memcpy(to, kept, behind - kept)
-                to += behind - kept
+                memcpy(to, rest, behind - rest)
+                to += behind - rest
                 memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
                 to += PyBytes_GET_SIZE(self.value)
-                kept = value_end(behind, next)
+                rest = value_end(behind, next)
             at = next
-        memcpy(to, kept, end - kept)
-        return to + (end - kept)
+        memcpy(to, rest, end - rest)
+        return to + (end - rest)
 
     cdef int find(self, const char *head, size_t size, Value *values) noexcept:
         """The first values of fields of these names, MOST_VALUES at most; returns how many."""
@@ -183,16 +183,16 @@ cdef class Names:
     cdef char *put_found(self, const char *head, size_t size, const Value *values, int n,
                          char *to) noexcept:
         """As `put`, of what `find` has found, if that is all."""
-        cdef size_t kept = 0
+        cdef size_t rest = 0
         cdef int i
         for i in range(n):
-            memcpy(to, head + kept, values[i].begin - kept)
-            to += values[i].begin - kept
+            memcpy(to, head + rest, values[i].begin - rest)
+            to += values[i].begin - rest
             memcpy(to, PyBytes_AS_STRING(self.value), PyBytes_GET_SIZE(self.value))
             to += PyBytes_GET_SIZE(self.value)
-            kept = values[i].end
-        memcpy(to, head + kept, size - kept)
-        return to + (size - kept)
+            rest = values[i].end
+        memcpy(to, head + rest, size - rest)
+        return to + (size - rest)
 
     cdef const char *behind(self, const char *at, const char *end) noexcept:
         """Where the value begins, if the line is a field of one of the names; or NULL. White

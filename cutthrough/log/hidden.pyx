@@ -27,10 +27,10 @@ def hide_keys(names):
 
 def hidden(bytes text not None):
     """The text as a line has it."""
-    cdef bytearray made = bytearray(len(text) * 12 + 64)
-    cdef char *begin = made
-    cdef char *end = put_hidden(begin, text, len(text), Q_URL, begin + len(made) - 16)
-    return bytes(made[:end - begin])
+    cdef bytearray buffer = bytearray(len(text) * 12 + 64)
+    cdef char *begin = buffer
+    cdef char *end = put_hidden(begin, text, len(text), Q_URL, begin + len(buffer) - 16)
+    return bytes(buffer[:end - begin])
 
 
 cdef char *put_hidden(char *p, const char *data, size_t n, Quote quote, const char *last

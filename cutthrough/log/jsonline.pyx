@@ -187,13 +187,13 @@ cdef bytes tlv_of(Client c, int tlv):
 
 cdef char *put_tlvs(char *p, bytes tlvs, const char *last) noexcept:
     """Writes the TLVs of a PROXY header by their names."""
-    cdef const char *kept = tlvs
+    cdef const char *records = tlvs
     cdef const char *value
     cdef size_t n
     cdef int i
     p = put_text(p, b',"proxy_tlvs":{')
     for i in range(<int>N_TLVS):
-        value = find_kept(kept, len(tlvs), i, &n)
+        value = find_kept(records, len(tlvs), i, &n)
         if value != NULL and p + 32 < last:
             p = put_text(put_text(put_text(p, b'"'), name_of_tlv(i)), b'":"')
             p = put_escaped(p, value, n, Q_JSON, last - 8, True)

@@ -148,7 +148,7 @@ cdef bint read_extensions(ClientHello *out) noexcept nogil:
     cdef const uint8_t *p = out.extensions.at
     cdef const uint8_t *end = p + out.extensions.n
     cdef Span value
-    cdef unsigned long long seen = 0
+    cdef unsigned long long kinds = 0
     cdef int kind
     while p < end:
         if end - p < 4:
@@ -160,9 +160,9 @@ cdef bint read_extensions(ClientHello *out) noexcept nogil:
         # At most one of each type (RFC 8446 section 4.2). All types that are read here are
         # below 64, but one, whose value is not read.
         if kind < 64:
-            if seen >> kind & 1:
+            if kinds >> kind & 1:
                 return False
-            seen |= 1ULL << kind
+            kinds |= 1ULL << kind
         if not read_extension(out, kind, value.at, value.n):
             return False
     return True

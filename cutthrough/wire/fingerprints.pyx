@@ -36,7 +36,7 @@ cdef struct Kept:               # a list and its hash
 
 cdef char[MOST_TEXT] text       # the hash's input
 cdef uint16_t[MOST_NUMBERS] numbers         # the list in hand
-cdef Kept[2 * N_PAIRS] kept     # pairs by place_of, the newer list first
+cdef Kept[2 * N_PAIRS] pairs    # pairs by place_of, the newer list first
 cdef const char *HEX = b"0123456789abcdef"
 
 
@@ -128,7 +128,7 @@ cdef int put_hash(char *out, int n_sorted, int n) except -1:
         memset(out, c'0', HASH_DIGITS)
         return 0
     if n <= MOST_KEPT:
-        pair = &kept[2 * place_of(n)]
+        pair = &pairs[2 * place_of(n)]
         for i in range(2):
             if pair[i].n == n and pair[i].n_sorted == n_sorted and (
                     memcmp(pair[i].numbers, numbers, n * sizeof(uint16_t)) == 0):

@@ -36,7 +36,7 @@ cdef int parse_proxy_header(ProxyHeader *out, const char *data, size_t n) noexce
 # number of octets.
 cdef size_t keep_tlvs(char *out, const ProxyHeader *header) noexcept nogil
 # The value of the kept TLV; NULL: there is none.
-cdef const char *find_kept(const char *kept, size_t n, int tlv, size_t *length) noexcept nogil
+cdef const char *find_kept(const char *records, size_t n, int tlv, size_t *length) noexcept nogil
 cdef const char *name_of_tlv(int tlv) noexcept nogil
 # Writes a header of version 1 or 2, without TLVs, that names the client and the address it
 # connected to; family 0: it names no client. If their families differ, IPv4 is written as

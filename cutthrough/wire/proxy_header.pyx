@@ -275,9 +275,9 @@ cdef size_t keep_tlvs(char *out, const ProxyHeader *header) noexcept nogil:
     return keep_each(out, 0, <const uint8_t *>header.tlvs, header.tlvs_len, AT_TOP)
 
 
-cdef size_t keep_each(char *out, size_t kept, const uint8_t *p, size_t n,
+cdef size_t keep_each(char *out, size_t size, const uint8_t *p, size_t n,
                       Level level) noexcept nogil:
-    """Keeps those of the `n` octets, behind the `kept` ones. Returns how many octets are kept."""
+    """Keeps those of the `n` octets, behind `size` octets of `out`. Returns the new size."""
     cdef size_t length
     cdef int kind
     while n >= TLV_HEAD_BYTES:
@@ -286,17 +286,17 @@ cdef size_t keep_each(char *out, size_t kept, const uint8_t *p, size_t n,
         p += TLV_HEAD_BYTES
         n -= TLV_HEAD_BYTES
         if n < length:                      # within TYPE_SSL, whose value nothing has checked
-            return kept
+            return size
         if level == AT_TOP and kind == TYPE_SSL and length >= SSL_HEAD_BYTES:
-            kept = keep_each(out, kept, p + SSL_HEAD_BYTES, length - SSL_HEAD_BYTES,
+            size = keep_each(out, size, p + SSL_HEAD_BYTES, length - SSL_HEAD_BYTES,
                              IN_VERIFIED if is_verified(p) else IN_SSL)
         elif level == AT_TOP and kind == TYPE_AWS and length and p[0] == AWS_VPCE:
-            kept = keep(out, kept, TLV_AWS_VPCE, p + 1, length - 1)
+            size = keep(out, size, TLV_AWS_VPCE, p + 1, length - 1)
         else:
-            kept = keep(out, kept, tlv_of(kind, level), p, length)
+            size = keep(out, size, tlv_of(kind, level), p, length)
         p += length
         n -= length
-    return kept
+    return size
 
 
 cdef bint is_verified(const uint8_t *p) noexcept nogil:
@@ -317,26 +317,26 @@ cdef int tlv_of(int kind, Level level) noexcept nogil:
             TLV_TLS_CN if kind == TYPE_SSL_CN and level == IN_VERIFIED else N_TLVS)
 
 
-cdef size_t keep(char *out, size_t kept, int tlv, const uint8_t *value,
+cdef size_t keep(char *out, size_t size, int tlv, const uint8_t *value,
                  size_t n) noexcept nogil:
     cdef size_t length
     if tlv == N_TLVS or n == 0 or n > MOST_VALUE or (
-            find_kept(out, kept, tlv, &length) != NULL):
-        return kept
-    out[kept] = <char>tlv
-    out[kept + 1] = <char>n
-    memcpy(out + kept + 2, value, n)
-    return kept + 2 + n
+            find_kept(out, size, tlv, &length) != NULL):
+        return size
+    out[size] = <char>tlv
+    out[size + 1] = <char>n
+    memcpy(out + size + 2, value, n)
+    return size + 2 + n
 
 
-cdef const char *find_kept(const char *kept, size_t n, int tlv, size_t *length) noexcept nogil:
+cdef const char *find_kept(const char *records, size_t n, int tlv, size_t *length) noexcept nogil:
     cdef size_t at = 0
     while at + 2 <= n:
-        length[0] = <uint8_t>kept[at + 1]
+        length[0] = <uint8_t>records[at + 1]
         if at + 2 + length[0] > n:          # never of keep_tlvs; a record may say anything
             return NULL
-        if kept[at] == tlv:
-            return kept + at + 2
+        if records[at] == tlv:
+            return records + at + 2
         at += 2 + length[0]
     return NULL
 

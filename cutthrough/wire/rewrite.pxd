@@ -45,4 +45,4 @@ cdef bint offers_upgrade(const Head *head, const char *buf) noexcept nogil
 # Does this 101 switch to what `request`, whose head is in `asked`, offered (R4)? Each of its
 # protocols must be an offer. Without any it means the only offer, as some servers do.
 cdef bint is_offered(const Head *head, const char *buf, const Head *request,
-                     const char *asked) noexcept nogil
+                     const char *request_buf) noexcept nogil

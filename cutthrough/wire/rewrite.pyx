@@ -309,29 +309,29 @@ cdef char *put_canonical(char *o, const char *buf, const Field *field) noexcept 
 
 
 cdef bint is_offered(const Head *head, const char *buf, const Head *request,
-                     const char *asked) noexcept nogil:
+                     const char *request_buf) noexcept nogil:
     cdef uint32_t at = 0
     cdef uint32_t offers = 0
     cdef const char *member
     cdef size_t n
     if head.count[F_UPGRADE] == 0:
-        while next_offer(request, asked, &at, &member, &n):
+        while next_offer(request, request_buf, &at, &member, &n):
             offers += 1
         return offers == 1
     while next_protocol(head, buf, &at, &member, &n):
         offers += 1
-        if not has_protocol(request, asked, member, n):
+        if not has_protocol(request, request_buf, member, n):
             return False
     return offers != 0
 
 
 # Protocol names are compared in any case, as browsers do.
-cdef bint has_protocol(const Head *request, const char *asked, const char *name,
+cdef bint has_protocol(const Head *request, const char *request_buf, const char *name,
                        size_t n) noexcept nogil:
     cdef uint32_t at = 0
     cdef const char *member
     cdef size_t m
-    while next_offer(request, asked, &at, &member, &m):
+    while next_offer(request, request_buf, &at, &member, &m):
         if m == n and is_same(member, name, n):
             return True
     return False
