@@ -344,7 +344,7 @@ cdef class Ways:
                 group.weights, group.tolerance)
         self.default = self.by_name[default or DIRECT]
         self.by_route = (self.default, *[self.by_name[name] for name in routes])
-        self.pass_credentials = any([parent.pass_credentials for parent in parents.values()])
+        self.pass_credentials = any([settings.pass_credentials for settings in parents.values()])
 
 
 class Direct:

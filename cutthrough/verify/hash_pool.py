@@ -152,7 +152,7 @@ class HelperPool:
             self._loop.call_soon(self._on_end, helper)
 
     def _take(self) -> Helper | None:
-        self._ended = [helper for helper in self._ended if helper.poll() is None]
+        self._ended = [process for process in self._ended if process.poll() is None]
         for helper in self._helpers:
             if helper.done is None:
                 return helper
