@@ -263,9 +263,8 @@ def strike(attack: Attack, spec: dict[str, Any], program: Program,
     """Run the attack for this long; return the attackers' reports."""
     if not attack.attacker:
         return operate(program, seconds)
-    # An attacker has machines of its own: what it computes here delays no regular
-    command = ["nice", "-n", "19", sys.executable, "-m", "bench.attackers",
-               attack.attacker, json.dumps(spec | attack.more), str(seconds)]  # fmt: skip
+    command = [sys.executable, "-m", "bench.attackers", attack.attacker,
+               json.dumps(spec | attack.more), str(seconds)]  # fmt: skip
     child = spawn(command, stdout=subprocess.PIPE, cwd=TREE)
     try:
         said, _ = child.communicate(timeout=seconds + 60)
