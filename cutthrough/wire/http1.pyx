@@ -87,7 +87,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
         return -RESPONSE_HEAD_TOO_LARGE
     if length > 0:
         length = parse_fields(head, buf, buf + length, end, limits, True, BAD_RESPONSE,
-                           RESPONSE_HEAD_TOO_LARGE)
+                              RESPONSE_HEAD_TOO_LARGE)
     if length == 0 and n >= most:
         return -RESPONSE_HEAD_TOO_LARGE
     return length

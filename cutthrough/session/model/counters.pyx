@@ -238,9 +238,9 @@ def read_page(memory):
             name = <const char *>row.name
             key = f"parent:{name.decode()} "
             counts |= {key + PARENT_GAUGES[k]: row.gauges[k]
-                      for k in range(<int>N_PARENT_GAUGES)}
+                       for k in range(<int>N_PARENT_GAUGES)}
             counts |= {key + PARENT_TOTALS[k]: row.totals[k]
-                      for k in range(<int>N_PARENT_TOTALS)}
+                       for k in range(<int>N_PARENT_TOTALS)}
     return counts
 
 
