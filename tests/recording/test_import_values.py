@@ -45,6 +45,27 @@ def test_base64_is_read_in_every_form(more):
     assert body_of(**more) == (BINARY, [])
 
 
+PAGE = '<meta charset="gbk">\u4e2d\u6587'
+PUNYCODE = PAGE.replace("gbk", "punycode")
+HTML = [{"name": "Content-Type", "value": "text/html"}]
+
+
+@pytest.mark.parametrize(("headers", "text", "size", "octets"), [
+    (IMAGE, "\0\u00ff", 2, b"\0\xff"),          # mitmproxy writes binary content so
+    (IMAGE, "\0\u00ff", 3, b"\0\xc3\xbf"),
+    (IMAGE, "\0\u4e2d", 2, b"\0\xe4\xb8\xad"),
+    (HTML, PAGE, 24, PAGE.encode("gbk")),
+    (HTML, PAGE, 22, PAGE.encode()),              # its characters
+    (HTML, PUNYCODE, 24, PUNYCODE.encode()),
+    ([{"name": "Content-Type", "value": "text/html; charset=utf-8"}], PAGE, 24,
+     PAGE.encode())])
+def test_the_size_says_by_which_charset_a_program_has_decoded(
+        headers, text, size, octets) -> None:
+    (recording,), _ = imported(entry(1, response={
+        "headers": headers, "content": {"size": size, "text": text}}))
+    assert recording.response.body == octets
+
+
 def test_text_that_is_called_base64_is_text():
     body, (named,) = body_of(text="hello, world!", encoding="base64")
     assert body == b"hello, world!" and isinstance(named, Altered)

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from cutthrough.exchange.content import as_text
+from cutthrough.exchange.content import CODECS, as_text, is_text
 from cutthrough.exchange.flow import Fields, find
 from cutthrough.exchange.formats.har_values import Notes
 from cutthrough.exchange.formats.imported import Body, NotImported
@@ -25,6 +25,9 @@ Number = Annotated[float, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _ENCODED = re.compile(r"(?:[\w*.+~!'()-]|%[0-9A-Fa-f]{2})*", re.A)
+# The charset that a page names itself, where browsers look for it
+_META = re.compile(r"<meta[^>]{0,200}charset *= *[\"']?([\w.:-]{1,40})", re.I)
+_MOST_META = 1024
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
 
@@ -79,7 +82,25 @@ def read_post(post: Post, fields: Fields, size: int | None) -> tuple[Body, str]:
         return data, post.state or ""
     if text is None and size:
         return None, post.state or ""
-    return text or "", post.state or ""
+    kind = find(fields, "content-type") or post.mime_type or ""
+    return octets_of_size(text or "", size, kind), post.state or ""
+
+
+def octets_of_size(text: str, size: float | None, kind: str) -> Body:
+    """The octets, if a program has decoded them by a charset without a name in the
+    entry: binary content by Latin-1, a page by its own `meta`. They count only if the
+    entry's size is theirs. Else the text."""
+    if not size or not kind or text.isascii():
+        return text
+    codec = "latin-1"
+    if is_text(kind):
+        meta = None if "charset" in kind.lower() else _META.search(text[:_MOST_META])
+        codec = CODECS.get(meta[1].lower(), "utf-8") if meta else "utf-8"
+    try:
+        data = text.encode(codec)
+    except UnicodeEncodeError:
+        return text
+    return data if codec != "utf-8" and len(data) == size else text
 
 
 def join_params(post: Post, fields: Fields) -> tuple[Body, str]:
@@ -125,8 +146,9 @@ def read_content(content: Content, fields: Fields, notes: Notes, *, ours: bool
     """The body of a response; None: absent. As at capture, bytes become text if their
     type is one of text. Raises NotImported."""
     text = text_of(content.text, "content.text")
+    kind = find(fields, "content-type") or content.mime_type or ""
     if text is None or not content.encoding:
-        return text
+        return text and octets_of_size(text, content.size, kind)
     if content.encoding.lower() != "base64":
         raise NotImported(f"the encoding {content.encoding!r:.40} is not known")
     data = decode(text)
@@ -135,6 +157,5 @@ def read_content(content: Content, fields: Fields, notes: Notes, *, ours: bool
         return text
     if ours:
         return data
-    kind = find(fields, "content-type") or content.mime_type or ""
     decoded = as_text(data, kind, whole=True)
     return data if decoded is None else decoded
