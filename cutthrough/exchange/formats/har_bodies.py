@@ -148,7 +148,7 @@ def read_content(content: Content, fields: Fields, notes: Notes, *, ours: bool
     text = text_of(content.text, "content.text")
     kind = find(fields, "content-type") or content.mime_type or ""
     if text is None or not content.encoding:
-        return text and octets_of_size(text, content.size, kind)
+        return octets_of_size(text, content.size, kind) if text and not ours else text
     if content.encoding.lower() != "base64":
         raise NotImported(f"the encoding {content.encoding!r:.40} is not known")
     data = decode(text)
