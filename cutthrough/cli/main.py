@@ -1,8 +1,8 @@
 """The command line: `cutthrough serve | check | config | explain …`.
 
-Exit status: 0 after a clean stop, 2 for a configuration that cannot be used, 1 for
-anything else (`explain`: a refusal or a change; `doctor`: a failed check). Errors are
-printed on standard error, one line each.
+Exit status: 0 after a clean stop, 2 if the configuration cannot be used, else 1
+(`explain`: if a request is refused or a verdict changes; `doctor`: if a check fails).
+Errors are printed on standard error, one line each.
 """
 
 import argparse
@@ -34,8 +34,8 @@ class Sources:
     """The sources of this command line's options; each reload reads them again.
 
     `origin` is the default of that option. `listen` has the addresses that the service
-    manager has opened; they replace the option, and rows of `listeners` describe those
-    of the same address.
+    manager has opened: they replace the option. If a row of `listeners` has the same
+    address, it describes the listener.
     """
 
     def __init__(self, args: argparse.Namespace, origin: str = "") -> None:
@@ -117,8 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def shown_errors() -> Iterator[None]:
-    """Within, what is said on standard error is visible (R83): paths, replies and names
-    in messages may come from strangers."""
+    """Within, messages on standard error are made visible (R83), because their paths,
+    replies and names may come from strangers."""
     before = sys.stderr
     shown: Any = Shown(before)
     sys.stderr = shown
@@ -159,10 +159,10 @@ def tell_unbuilt(error: ModuleNotFoundError) -> int:
 
 
 def fill_standard() -> None:
-    """Opens /dev/null for each of 0, 1 and 2 that the parent process has closed.
+    """Opens /dev/null for each of 0, 1 and 2 if the parent process has closed it.
 
-    A socket or the workers' counters would get its number, and messages would go to
-    them.
+    Otherwise a socket or the workers' counters would get its number, and messages would
+    go to them.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)

@@ -5,9 +5,9 @@
            resume ──────────^        ├────────> PARKED: it waits in a state, or has its answer
                                      └────────> an Outcome: it is refused
 
-A phase that parks names who resumes the request, and at which phase. Events of a state come from
-the table of handlers in `session`. A request may come to a phase again: for another destination,
-because its rule is known only by its address, or because a connection to the origin failed.
+If a phase parks, its row has the phase after the wait, and the cause of it. Events of a state
+come from the table of handlers in `session`. A request comes to a phase again if it gets another
+destination, if its rule is known only by its address, or if a connection to the origin failed.
 """
 
 from cutthrough.outcome cimport OK
@@ -41,7 +41,8 @@ cdef int run_phases(Client c, int first) except -1:
 
 
 cdef int phase(int number, phase_t function, waits, resumed) except -1:
-    """`waits`: states in which the request may wait; `resumed`: who resumes it, and where."""
+    """`waits`: the states of a request that is parked; `resumed`: the phase after the wait, and
+    its cause."""
     PHASES[number] = function
     return 0
 

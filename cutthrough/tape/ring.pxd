@@ -16,22 +16,22 @@ cdef struct Header:
     uint64_t dropped            # ends that found no room
     uint64_t parts              # heads and pieces of bodies that found no room
     uint64_t gap[4]
-    uint64_t tail               # the consumer's: bytes that it needs no more
+    uint64_t tail               # the consumer's: bytes before it are free
     uint64_t sleeps             # 1: it waits to be woken
     uint64_t sleeps_to          # … when `head` has come so far
     uint64_t unwritten          # exchanges that it could not write
-    uint64_t forgotten          # exchanges whose parts it had no memory for
-    uint64_t fails              # 1: it cannot write what is recorded
-    uint64_t turn               # the end of what it reads in this turn
+    uint64_t forgotten          # exchanges left out because their parts had no memory
+    uint64_t fails              # 1: it cannot write recordings
+    uint64_t turn               # the end of this turn's bytes
     uint64_t size               # bytes of records, a power of two; 0: the most
     uint64_t name               # random, so that a store knows the ring again; 0: it has none
     uint64_t failed             # exchanges that could not be handled, and were left out
-    uint64_t in_hand            # the end of what is read and not released; odd: one exchange; or 0
+    uint64_t in_hand            # the end of bytes read and not released; odd: one exchange; or 0
     uint64_t suspect            # such an end at which a consumer has died …
     uint64_t deaths             # … and how many have, one after the other
     uint64_t pending            # exchanges that were released, and wait in its memory for a store
-    uint64_t handed             # up to there its memory has had what is recorded, and counts it
-    uint64_t beats              # turns of its loop: one that hangs makes none
+    uint64_t handed             # up to there its memory has had all recordings, and counts them
+    uint64_t beats              # turns of its loop; unchanged if it hangs
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin
@@ -78,8 +78,8 @@ cdef struct Producer:
 # Room for a record with `n` bytes of payload, which begin at the returned pointer; NULL: none.
 # Nothing is visible to the consumer before `publish`.
 cdef char *reserve(Producer *ring, size_t n) noexcept nogil
-# As reserve, of an exchange none of whose records may be lost: what has no room waits for it in
-# memory of the worker, at most `most_held` bytes. All its records are reserved so.
+# As reserve, if no record of the exchange may be lost: when the ring has no room, records wait in
+# the worker's memory, at most `most_held` bytes. All records of the exchange are reserved so.
 cdef char *reserve_or_hold(Producer *ring, size_t n) noexcept nogil
 # Moves records that wait into the ring, as far as it has room.
 cdef void settle(Producer *ring) noexcept nogil
@@ -112,7 +112,7 @@ cdef class Ring:
     cdef uint64_t read_to       # the consumer's: the next record to read
     cdef set open               # exchanges of which it has read records, and no END
     cdef uint64_t again          # where the last turn of a killed consumer ended; 0: done with
-    cdef readonly bint is_again  # what was read last is that turn, or a part of it
+    cdef readonly bint is_again  # the last read was that turn, or a part of it
     cdef bint has_begun          # the consumer has read
     cdef uint64_t alone_to       # up to there each exchange is read alone: one ended a consumer
     cdef readonly bint reads_alone    # the next `read` ends with an exchange

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Where a request goes: the same fields, whatever protocol named it (R41).
 
-Most connections at rest have a destination that others have too: the last keys are kept, so that
-equal ones are one object, 50 octets and more. A place in the table is as good as any other.
+The last keys are kept, because connections at rest often share a destination, and a key has 50
+octets and more. If two destinations have one place in the table, the later key takes it.
 """
 
 from libc.stdint cimport uint32_t

@@ -17,11 +17,11 @@ cdef enum Phase:
     PHASE_CONNECT
     PHASE_SEND
     N_PHASES
-    # The first of those that look for a way to the origin
+    # The first phase on the way to the origin
     PHASE_WAY = PHASE_REPLAY
 
-# What a phase returns beside OK, after which the next one comes, and an Outcome, which refuses
-# the request: the request waits in a state and is resumed, or it has an answer.
+# A phase returns OK if the next phase follows, an Outcome if the request is refused, and this if
+# the request waits in a state or has its answer.
 cdef enum:
     PARKED = -2
 
