@@ -50,11 +50,12 @@ def run(paths: list[Path], most: int) -> int:
         context = ssl.create_default_context(cafile=str(ca))
         # The transport, because a client follows redirections and keeps cookies
         with httpx.HTTPTransport(proxy=httpx.Proxy(proxy), verify=context) as client:
-            for one in chosen:
-                found = difference(client, one)
-                outcomes[found or "equal"] += 1
-                if found not in ("", "a placeholder"):
-                    print(f"    {one.request.method} {one.request.url:.100}: {found}")
+            for recording in chosen:
+                reason = difference(client, recording)
+                outcomes[reason or "equal"] += 1
+                if reason not in ("", "a placeholder"):
+                    request = recording.request
+                    print(f"    {request.method} {request.url:.100}: {reason}")
     print(f"replayed: {len(chosen)} of {len(files)} files:",
           ", ".join(f"{n} {what}" for what, n in outcomes.most_common()))
     return int(outcomes["equal"] + outcomes["a placeholder"] < len(chosen))
@@ -67,25 +68,27 @@ def choose(paths: list[Path], most: int) -> tuple[list[Recording], list[Path]]:
     files: list[Path] = []
     for path in paths:
         with contextlib.suppress(NotImported, OSError):
-            items = [one for one in read_recordings(path).items
-                     if isinstance(one, Recording)]
+            items = [recording for recording in read_recordings(path).items
+                     if isinstance(recording, Recording)]
             if not items:
                 continue
             files.append(path)
-            for one in items:
-                key = (one.request.method, one.request.url, one.request.body)
-                if key not in seen and is_plain(one) and len(chosen) < most:
-                    chosen.append(one)
+            for recording in items:
+                request = recording.request
+                key = (request.method, request.url, request.body)
+                if key not in seen and is_plain(recording) and len(chosen) < most:
+                    chosen.append(recording)
                 seen.add(key)
         if len(chosen) == most:
             break
     return chosen, files
 
 
-def is_plain(one: Recording) -> bool:
+def is_plain(recording: Recording) -> bool:
     """Whether httpx can ask for it, and gets it without a condition."""
-    return one.response.status >= 200 and one.response.status not in (206, 304) and (
-        not one.patterns and one.request.authority != "")
+    status = recording.response.status
+    return status >= 200 and status not in (206, 304) and (
+        not recording.patterns and recording.request.authority != "")
 
 
 @contextlib.contextmanager
@@ -119,14 +122,14 @@ def serving(directory: Path, files: list[Path]) -> Iterator[tuple[str, Path]]:
         process.wait(30)
 
 
-def difference(client: httpx.HTTPTransport, one: Recording) -> str:
+def difference(client: httpx.HTTPTransport, recording: Recording) -> str:
     """"": none."""
-    asked = one.request
-    fields = [(name, value) for name, value in asked.fields
+    request = recording.request
+    fields = [(name, value) for name, value in request.fields
               if name.lower() not in ("content-length", "transfer-encoding")]
     try:
         response = client.handle_request(httpx.Request(
-            asked.method, asked.url, content=asked.body or None, headers=[
+            request.method, request.url, content=request.body or None, headers=[
                 (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
                 for name, value in fields],
             extensions={"timeout": dict.fromkeys(
@@ -135,11 +138,11 @@ def difference(client: httpx.HTTPTransport, one: Recording) -> str:
         response.close()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return f"{type(error).__name__}: {error}"[:80]
-    if response.status_code != one.response.status:
-        return f"status {response.status_code}, not {one.response.status}"
-    theirs = comparable(one.response.fields)
+    if response.status_code != recording.response.status:
+        return f"status {response.status_code}, not {recording.response.status}"
+    theirs = comparable(recording.response.fields)
     ours = comparable(response.headers.multi_items())
-    whole = one.response.body if asked.method != "HEAD" else b""
+    whole = recording.response.body if request.method != "HEAD" else b""
     if body == whole and ours == theirs:
         return ""
     if like(body, whole) and all(any(
@@ -160,8 +163,8 @@ def like(ours: bytes, theirs: bytes) -> bool:
     parts = _PLACEHOLDER.split(ours)
     at = 0
     for part in parts:
-        found = theirs.find(part, at)
-        if found < 0:
+        index = theirs.find(part, at)
+        if index < 0:
             return False
-        at = found + len(part)
+        at = index + len(part)
     return True

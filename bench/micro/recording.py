@@ -1,4 +1,4 @@
-"""What it costs to find one of 100 000 recordings: `bench micro recording`.
+"""The time to find one of 100 000 recordings: `bench micro recording`.
 
 All are of one host and path, the worst case for an index. The queries are asked in
 random order, so that what they touch is not in the cache.
@@ -58,22 +58,22 @@ def _filled(name: str) -> tuple[Matcher, list[Request]]:
     for number in range(COUNT):
         matcher.add(Recording(number=number + 1, request=make(number), response=answer))
     draw = random.Random(1)
-    asked = [make(draw.randrange(COUNT), more) for _ in range(ASKED)]
-    assert all(isinstance(matcher.match(one), Match) for one in asked)
-    return matcher, asked
+    requests = [make(draw.randrange(COUNT), more) for _ in range(ASKED)]
+    assert all(isinstance(matcher.match(request), Match) for request in requests)
+    return matcher, requests
 
 
 def clock(name: str, n: int) -> float:
-    matcher, asked = _filled(name)
+    matcher, requests = _filled(name)
     match = matcher.match
     taken, left = 0.0, n
     while left > 0:
-        some = asked[:left]
+        batch = requests[:left]
         begun = time.perf_counter()
-        for one in some:
-            match(one)
+        for request in batch:
+            match(request)
         taken += time.perf_counter() - begun
-        left -= len(some)
+        left -= len(batch)
     return taken
 
 

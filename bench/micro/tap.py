@@ -1,4 +1,4 @@
-"""What a worker pays for the capture of an exchange's heads: `bench micro tap`.
+"""A worker's time to capture an exchange's heads: `bench micro tap`.
 
 The taps write into a ring as in a worker; the writer's process is not part of it. See
 bench/micro/capture.py for that.

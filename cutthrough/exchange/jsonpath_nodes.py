@@ -1,5 +1,5 @@
-"""What a JSONPath selects and compares, as closures over nodes, in counted steps: see
-jsonpath."""
+"""Selections and comparisons of a JSONPath (see jsonpath), as closures over nodes, in
+counted steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

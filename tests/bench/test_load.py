@@ -119,7 +119,7 @@ def test_a_pause_is_felt_by_every_request_that_was_due_in_it() -> None:
             answered += 1
             if answered == 50 and not paused.is_set():
                 paused.set()
-                time.sleep(0.3)  # measured
+                time.sleep(0.3)  # the pause that the load has to report
             peer.sendall(HEAD + BODY)
 
     with serving(pause_once) as port:

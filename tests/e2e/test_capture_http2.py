@@ -214,7 +214,7 @@ def test_handshakes_are_phases_of_their_own(start, make_origin, dial, database):
     secured = over_tls(answer(CLOSING))
 
     def late(conn: Connection) -> None:
-        time.sleep(DELAY_S)             # of the origin: this is measured
+        time.sleep(DELAY_S)             # the delay that the capture has to show
         secured(conn)
 
     proxy, origin = start("head"), make_origin(late)

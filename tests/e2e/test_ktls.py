@@ -235,7 +235,7 @@ def test_a_slow_client_gets_all_bytes_and_the_end(serve, reach, make_origin, how
             break                       # a close_notify: a FIN alone raises
         got.update(data)
         if n < 300:
-            time.sleep(0.003)           # the reader is slow here
+            time.sleep(0.003)           # a slow reader: its pace is the case
     assert got.digest() == hashlib.sha256(body).digest()
     assert counted("TlsTxSw") == sent + 1
     client.close()

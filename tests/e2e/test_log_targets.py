@@ -163,7 +163,7 @@ def test_a_log_that_lags_costs_no_time(
     proxy = start_proxy("--access-log", f"syslog@{taker.target}")
     get_many(proxy, dial, make_origin().url(), 600)      # more than are queued
     before = sum(proxy.worker.cpu_times()[:2])
-    time.sleep(1)                            # the test is about the cost of this time
+    time.sleep(1)                            # the second whose CPU time is compared
     assert sum(proxy.worker.cpu_times()[:2]) - before < 0.2
 
 
