@@ -8,7 +8,8 @@ import pytest
 
 from cutthrough.capture.importing import import_file
 from cutthrough.cli.main import main
-from cutthrough.exchange.formats.imported import NotImported
+from cutthrough.exchange.formats.imported import NotImported, make_redactor
+from cutthrough.exchange.formats.reader import read
 from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, state
@@ -35,7 +36,7 @@ def test_the_name_of_a_file_says_nothing(tmp_path, program, name, wrap):
     path.write_bytes(WRAPPED[wrap](FILES[program]))
     contents = read_recordings(path)
     assert contents.program == program
-    assert not any(isinstance(one, NotImported) for one in contents.items)
+    assert not any(isinstance(item, NotImported) for item in contents.items)
 
 
 @pytest.mark.parametrize("data", [
@@ -56,6 +57,17 @@ def test_a_file_that_is_none_of_them_is_refused(tmp_path, data):
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(NotImported):
         list(read_recordings(tmp_path / "a").items)
+
+
+@pytest.mark.parametrize("data", [
+    b"3.14\n", b"24", b"2026-11-28 start\n", b"0\x82\x02", b"05:abc", b"5", b"5;x"])
+def test_a_digit_alone_is_no_dump(tmp_path, data):
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(NotImported, match="is no HTTP Archive, dump of mitmproxy"):
+        read_recordings(tmp_path / "a")
+    with (tmp_path / "a").open("rb") as file, pytest.raises(NotImported,
+                                                            match="neither"):
+        list(read(file, make_redactor(keep_credentials=False)))
 
 
 def run(tmp_path, *files):

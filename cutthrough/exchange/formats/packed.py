@@ -11,24 +11,22 @@ from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.formats.tnetstring import Readable
 
 PIECE = 64 << 10
-_BLANKS = (b" ", b"\t", b"\r", b"\n")
+# Bytes that tell the program of a file: the length in front of a dump, or a mark
+FRONT = 12
+_BLANKS = b" \t\r\n"
 _GZIP = b"\x1f\x8b"
 
 
 def unpacked(file: Readable) -> tuple[Readable, bytes]:
-    """The content from its first byte that is no blank, and this byte; b"": there is
-    none."""
+    """The content from its first byte that is no blank, and FRONT bytes of it, or
+    fewer if it has no more."""
     front = file.read(2)
     if front == _GZIP or is_zlib(front):
         file, front = Inflated(Pushed(front, file)), b""
-    start = b""
-    while not start:
-        byte, front = front[:1], front[1:]
-        byte = byte or file.read(1)
-        if not byte:
-            break
-        start = b"" if byte in _BLANKS else byte
-    return Pushed(start + front, file), start
+    while not (front := front.lstrip(_BLANKS)) and (byte := file.read(1)):
+        front = byte
+    front += file.read(FRONT - len(front)) if front else b""
+    return Pushed(front, file), front
 
 
 def is_zlib(front: bytes) -> bool:

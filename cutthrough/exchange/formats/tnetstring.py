@@ -32,6 +32,11 @@ class TnetstringError(ValueError):
     """The data is no typed netstring, or beyond a bound."""
 
 
+def begins_with_item(front: bytes) -> bool:
+    """`front`: a file's first twelve bytes."""
+    return _LENGTH.match(front) is not None
+
+
 def read_item(file: Readable) -> Any:
     """The next item of a file; EOFError: there is none. An item beyond MOST_BYTES is
     skipped and given as None. Raises TnetstringError."""

@@ -18,6 +18,7 @@ from cutthrough.exchange.formats.har_reader import read_log
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.formats.packed import unpacked
 from cutthrough.exchange.formats.reader import read_whole
+from cutthrough.exchange.formats.tnetstring import begins_with_item
 from cutthrough.recording.formats.exchanges import read_exchanges, recordings_of
 from cutthrough.recording.formats.foreign import MOST_FILE
 from cutthrough.recording.formats.hoverfly import read_pairs
@@ -47,13 +48,13 @@ def read_recordings(path: Path) -> Contents:
     """The recordings of a file in order, or the reason if one cannot be read. Raises
     NotImported if it is of no known form, and OSError."""
     with path.open("rb") as raw:
-        file, start = unpacked(raw)
-        if start.isdigit():
+        file, front = unpacked(raw)
+        if begins_with_item(front):
             return Contents("mitmproxy", list(read_exchanges(file)))
         data = read_whole(file)
-    if not start:
+    if not front:
         raise NotImported("is empty")
-    if is_json(data, start):
+    if is_json(data, front[:1]):
         try:
             document = read_file(data, constants=True)
         except (ValueError, RecursionError) as error:
