@@ -156,6 +156,7 @@ cdef class Poller:
         cdef int left = BATCH - n
         cdef Endpoint endpoint
         cdef list again = None
+        self.content_left = MOST_CONTENT
         if self.again:                      # calls added from here on wait for the next turn
             again, self.again = self.again, []
         self._handle(n)
@@ -166,6 +167,7 @@ cdef class Poller:
             left -= n
             self._handle(n)
         if again is not None:
+            self.content_left = MOST_CONTENT    # else events could take all of it for ever
             for endpoint in again:
                 endpoint.listed = False
                 wake(self, endpoint)

@@ -9,8 +9,8 @@ time. The process ends with its worker: in the middle of a hash the kernel kills
 This is a process, not a thread, because a thread that loses its core to the event loop
 may hold the interpreter's lock meanwhile, and the loop then waits for the lock. The
 process preempts no other when it wakes up (SCHED_BATCH), has a higher niceness than the
-worker, and computes in slices of 0.5 ms (`verify.duty_cycle`), so that other work waits
-for the core no longer than one slice. The figures are in
+worker, and computes in slices of 0.5 ms (`process.duty_cycle`), so that other work
+waits for the core no longer than one slice. The figures are in
 docs/decisions/0007-hashes-in-processes.md.
 """
 
@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG = 1
 
 def serve(sock: socket.socket) -> None:
     """Answers questions until the worker closes its end."""
-    from cutthrough.verify import duty_cycle
+    from cutthrough.process import duty_cycle
 
     with contextlib.suppress(ConnectionError):
         while packet := sock.recv(MOST_BYTES):

@@ -3,6 +3,7 @@
 FILTERS = """
     import asyncio
     import sys
+    import time
 
     class Nothing:
         async def on_request_head(self, flow):
@@ -121,4 +122,24 @@ FILTERS = """
             async for piece in pieces:
                 await asyncio.sleep(0.05)
                 yield piece
+
+    class Turns:
+        taken = most = 0
+        counts = False
+
+        def turn(self):
+            self.most, self.taken = max(self.most, self.taken), 0
+            asyncio.get_running_loop().call_soon(self.turn)
+
+        async def on_request_body(self, flow, pieces):
+            async for piece in pieces:
+                if not self.counts:
+                    self.counts = True
+                    self.turn()
+                    time.sleep(0.5)         # all clients have sent by then
+                self.taken += len(piece)
+            yield b""
+
+        async def on_response_head(self, flow):
+            flow.response.headers["X-Most"] = str(max(self.most, self.taken))
 """

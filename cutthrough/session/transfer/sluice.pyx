@@ -170,6 +170,9 @@ cdef int draw(Sluice s) except -1:
             outcome = give_input(s, data)
         elif not s.pump.source.ready & CAN_READ or s.pump.allowance <= 0:
             return OK
+        elif c.poller.content_left <= 0:
+            c.poller.call_again(c)
+            return OK
         else:
             want = COPY_BYTES if s.left < 0 else <size_t>min(s.left, <int64_t>COPY_BYTES)
             n = try_recv(s.pump.source, data, want)
@@ -208,6 +211,7 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
         out_len = <size_t>used
         s.left -= used
         s.ended = s.left == 0
+    c.poller.content_left -= n
     if out_len:
         s.pieces.append(data[:out_len])
         s.held += out_len

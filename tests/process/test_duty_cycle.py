@@ -11,7 +11,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from cutthrough.verify import duty_cycle
+from cutthrough.process import duty_cycle
 
 HASH = bcrypt.hashpw(b"one", bcrypt.gensalt(9))         # 30 ms
 
