@@ -20,6 +20,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
+from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Function, lend_function
 from cutthrough.generation.interception import check_interception, read_interception
 from cutthrough.generation.policy_files import load_policy
@@ -83,10 +84,10 @@ class Embedded:
                     set_transparent(sock, one.transparent == "tproxy")
                 if path := path_of(one.address):
                     self._files[path] = inode_of(path)
-            self._worker = Worker(self.config, slot=0, listeners=self._listeners,
-                                  policy=policy, tls=read_tls_files(self.config),
-                                  parent_files=read_parent_files(self.config),
-                                  interception=interception)
+            generation = Generation(
+                1, self.config, policy, tls=read_tls_files(self.config),
+                parent_files=read_parent_files(self.config), interception=interception)
+            self._worker = Worker(generation, slot=0, listeners=self._listeners)
             await self._worker.start()
         except BaseException:
             self._close_listeners()

@@ -7,40 +7,16 @@ is returned to the system.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
-from cutthrough.generation.hook import Tally
+from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers
 from cutthrough.net.dns.resolver import Resolver
 from cutthrough.session.model.counters import Page
-from cutthrough.session.model.idle_pool import IdlePool
+from cutthrough.tape.ring import Ring
+from cutthrough.worker.parts import Parts
 
 EVERY_S = 1.0
-
-
-class Log(Protocol):
-    @property
-    def dropped(self) -> int: ...
-
-
-class Hashes(Protocol):
-    hashes: int
-
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def held(self) -> int: ...
-    @property
-    def evicted(self) -> int: ...
-
-
-class Recorded(Protocol):
-    """See worker.recordings."""
-
-    @property
-    def waiting(self) -> int: ...
-    def counts(self) -> Mapping[str, int]: ...
 
 
 def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
@@ -48,37 +24,26 @@ def _handshakes(tls: Mapping[str, int]) -> dict[str, int]:
     return {f"tls:{kind}": tls.get(kind, 0) for kind in ("full", "resumed")}
 
 
-def _captured(counts: Mapping[str, int]) -> dict[str, int]:
+def _captured(ring: Ring | None) -> dict[str, int]:
     """These belong to the ring, which earlier workers used too."""
-    return {f"capture:{result}": count for result, count in counts.items()}
+    if ring is None:
+        return {}
+    return {f"capture:{result}": count for result, count in ring.counts().items()}
 
 
 class Gauges:
     """Writes every second until `stop`, which writes a last time."""
 
-    def __init__(self, page: Page, resolver: Resolver, idle_pool: IdlePool,
-                 verifier: Hashes, log: Log | None, hooks: Tally,
-                 tls: Callable[[], Mapping[str, int]] = dict,
-                 write_parents: Callable[[], None] = lambda: None,
-                 captured: Callable[[], Mapping[str, int]] = dict,
-                 leaves: Callable[[], Mapping[str, int]] = dict,
-                 recordings: Recorded | None = None) -> None:
-        """`tls`: see TlsListeners.stats; `write_parents`: ParentRows.write;
-        `captured`: Ring.counts; `leaves`: TlsInterception.stats."""
+    def __init__(self, page: Page, parts: Parts, resolver: Resolver,
+                 log: AccessLog | None, ring: Ring | None) -> None:
         self._page = page
+        self._parts = parts
         self._resolver = resolver
-        self._idle_pool = idle_pool
-        self._verifier = verifier
         self._log = log
-        self._hooks = hooks
-        self._tls = tls
-        self._write_parents = write_parents
-        self._captured = captured
-        self._leaves = leaves
-        self._recordings = recordings
+        self._ring = ring
         # Blocks belong to the process: earlier counts are not this worker's
-        self._written = (self._read_blocks() | _handshakes(self._tls())
-                         | _captured(captured()))
+        self._written = (self._read_blocks() | _handshakes(parts.tls.stats())
+                         | _captured(ring))
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -98,30 +63,29 @@ class Gauges:
         self._schedule()
 
     def write(self) -> None:
-        self._write_parents()
+        parts = self._parts
+        parts.rows.write()
         dns = self._resolver.stats()
         self._page.set("dns_entries", dns["entries"])
         self._page.set("dns_open", dns["open"])
-        hooks = self._hooks.stats()
+        hooks = parts.tally.stats()
         self._page.set("hook_open", hooks["open"])
-        breakpoints = self._hooks.breakpoints
+        filters, breakpoints = parts.tally.filters, parts.tally.breakpoints
         self._page.set("breakpoint_holds", len(breakpoints.held))
-        if self._recordings is not None:
-            self._page.set("recording_waiting", self._recordings.waiting)
-        self._page.set("upstream_idle", self._idle_pool.idle)
-        self._page.set("auth_queue", self._verifier.waiting)
-        self._page.set("auth_held", self._verifier.held)
-        tls = self._tls()
+        self._page.set("recording_waiting", parts.recordings.waiting)
+        self._page.set("upstream_idle", parts.idle_pool.idle)
+        self._page.set("auth_queue", parts.verifier.waiting)
+        self._page.set("auth_held", parts.verifier.held)
+        tls = parts.tls.stats()
         self._page.set("tls_open", tls.get("open", 0))
         self._page.set("tls_under_way", tls.get("under_way", 0))
         totals = {
             **_handshakes(tls),
-            **_captured(self._captured()),
-            **{f"leaf:{how}": n for how, n in self._leaves().items()},
-            **({} if self._recordings is None else {
-                f"recording:{how}": n for how, n in self._recordings.counts().items()}),
-            "auth_hashes": self._verifier.hashes,
-            "auth_evicted": self._verifier.evicted,
+            **_captured(self._ring),
+            **{f"leaf:{how}": n for how, n in parts.interception.stats().items()},
+            **{f"recording:{how}": n for how, n in parts.recordings.counts().items()},
+            "auth_hashes": parts.verifier.hashes,
+            "auth_evicted": parts.verifier.evicted,
             "dns_answered": dns["answered"],
             "dns_not_found": dns["dns_not_found"],
             "dns_failed": dns["dns_error"] + dns["dns_timeout"],
@@ -134,9 +98,9 @@ class Gauges:
             "hook_failed": hooks["failed"],
             "hook_dropped": hooks["dropped"],
             "hook_refused": hooks["refused"],
-            "filter_calls": self._hooks.filters.calls,
-            "filter_failed": self._hooks.filters.faults,
-            "filter_overran": self._hooks.filters.overruns,
+            "filter_calls": filters.calls,
+            "filter_failed": filters.faults,
+            "filter_overran": filters.overruns,
             **{f"breakpoint:{how}": n for how, n in breakpoints.counts.items()},
             "log_dropped": self._log.dropped if self._log is not None else 0,
             **self._read_blocks(),

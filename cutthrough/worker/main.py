@@ -244,7 +244,7 @@ def make_worker(hello: Hello, generation: Generation,
     from cutthrough.session.model.counters import PAGE_BYTES
     from cutthrough.tape.ring import RING_BYTES, Ring
     from cutthrough.tape.ring_room import size_for
-    from cutthrough.worker.worker import Worker
+    from cutthrough.worker.worker import Pages, Worker
 
     memory = mmap.mmap(hello.counters, PAGE_BYTES, offset=hello.page * PAGE_BYTES)
     os.close(hello.counters)                 # the mapping stays
@@ -257,14 +257,10 @@ def make_worker(hello: Hello, generation: Generation,
     os.close(hello.rings)
     keys = TicketKeys(mmap.mmap(hello.tickets, 0))
     os.close(hello.tickets)
-    return Worker(generation.config, generation.policy, number=generation.number,
-                  own=generation.own, slot=hello.slot, listeners=listeners,
-                  numbers=hello.numbers,
-                  counters=memoryview(memory), ledger=ledger, known=known,
-                  tls=generation.tls, parent_files=generation.parent_files,
-                  interception=generation.interception,
-                  ticket_keys=keys, checks=ChecksPage(hello.checks), ring=ring,
-                  helpers=True,
+    pages = Pages(memoryview(memory), ledger, known, keys, ChecksPage(hello.checks),
+                  ring)
+    return Worker(generation, pages, slot=hello.slot, listeners=listeners,
+                  numbers=hello.numbers, helpers=True,
                   must_log=False)            # the supervisor checked it at the start
 
 

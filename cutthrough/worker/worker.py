@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from cutthrough.config.config import Config
@@ -17,8 +18,6 @@ from cutthrough.config.values import show_address
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
-from cutthrough.generation.interception import InterceptionFiles
-from cutthrough.generation.tls_files import ParentFiles, TlsFiles
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
@@ -30,7 +29,6 @@ from cutthrough.net.tls.ticket_keys import TicketKeys
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.snapshot import HostAddresses
-from cutthrough.policy.source import Policy
 from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import SessionSink, close_all, close_idle
@@ -88,59 +86,53 @@ class TunnelTaker(Protocol):
     def on_readable(self) -> None: ...
 
 
-class Worker:
-    """Serves `listeners` by `config` and `policy`, generation `number`; `own`: see
-    Generation. `numbers`: of each socket, its number in `config.all_listeners`; ():
-    they are in that order.
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """A worker's views of the memory that processes share; by default its own.
 
-    `counters` is PAGE_BYTES bytes of writable memory, which other processes may read
-    meanwhile. `ledger` and `known` are its views of the pages that all workers share,
-    of limits and of verified credentials; None: it shares neither. `tls`,
-    `parent_files` and `interception`: see Generation. `ticket_keys` and `checks`: of
-    all workers; None: of its own. `ring`: for captured requests; None: nothing is
-    captured. `helpers`: it may start processes, for hashes and content. `must_log`: it
-    does not start without its access log; else the log is opened as soon as it can be.
+    `counters`: PAGE_BYTES bytes, writable; None: no other process reads them. `ledger`:
+    of limits; `known`: of verified credentials. `ring`: for captured requests; None:
+    nothing is captured.
+    """
+
+    counters: memoryview | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    known: Known = field(default_factory=Known)
+    ticket_keys: TicketKeys | None = None
+    checks: ChecksPage = field(default_factory=ChecksPage)
+    ring: Ring | None = None
+
+
+class Worker:
+    """Serves `listeners` by `generation`. `numbers`: of each socket, its number in
+    `config.all_listeners`; (): they are in that order.
+
+    `pages`: None: it shares none. `helpers`: it may start processes, for hashes and
+    content. `must_log`: it does not start without its access log; else the log is
+    opened as soon as it can be.
     """
 
     def __init__(
         self,
-        config: Config,
-        policy: Policy | None = None,
+        generation: Generation,
+        pages: Pages | None = None,
         *,
-        number: int = 1,
-        own: tuple[tuple[str, int], ...] = (),
         slot: int,
         listeners: Sequence[socket.socket],
         numbers: Sequence[int] = (),
-        counters: memoryview | None = None,
-        ledger: Ledger | None = None,
-        known: Known | None = None,
-        tls: tuple[TlsFiles, ...] = (),
-        parent_files: tuple[ParentFiles, ...] = (),
-        interception: InterceptionFiles | None = None,
-        ticket_keys: TicketKeys | None = None,
-        checks: ChecksPage | None = None,
-        ring: Ring | None = None,
         helpers: bool = False,
         must_log: bool = True,
     ) -> None:
-        self.generation = Generation(
-            number, config, policy or Policy(), own, tls, parent_files,
-            interception=interception)
-        self._ticket_keys = ticket_keys or (TicketKeys() if tls else None)
+        self.generation = generation
+        self._pages = pages = pages or Pages()
         self.slot = slot
         self._listeners = listeners
         self._numbers = numbers or range(len(listeners))
-        self._own = config.all_listeners
+        self._own = generation.config.all_listeners
         # Addresses that are no destinations (R20); a path is none anyway
         self._bound = [sock.getsockname()[:2] for sock in listeners
                        if sock.family != socket.AF_UNIX]
-        self._counters = counters
-        self._ledger = Ledger() if ledger is None else ledger
-        self._known = Known() if known is None else known
-        self._checks_page = checks or ChecksPage()
-        self._ring = ring
-        self._capture = Capture(ring, slot) if ring is not None else None
+        self._capture = Capture(pages.ring, slot) if pages.ring is not None else None
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
@@ -166,10 +158,10 @@ class Worker:
     def open(self) -> None:
         """Makes everything, and accepts nothing yet. Raises OSError if the access log
         cannot be opened, and ValueError if the generation cannot be compiled."""
-        config = self.config
+        config, pages = self.config, self._pages
         loop = asyncio.get_running_loop()
         self.poller = Poller()
-        self.page = Page(self._counters)
+        self.page = Page(pages.counters)
         if config.access_log != "off":
             self.log = AccessLog(
                 loop, config.access_log, config.access_log_format, self.slot,
@@ -182,7 +174,7 @@ class Worker:
             loop,
             make_hashers(loop, config.auth_threads),
             config.auth_queue,
-            self._known,
+            pages.known,
             observe=self.page.observe_auth,
         )
         self.idle_pool = IdlePool(
@@ -207,17 +199,18 @@ class Worker:
         self._carriers = self.context.carriers = Carriers()
         self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
-            self.context, os.getppid() if self._helpers else 0, self._ring, self.gate,
+            self.context, os.getppid() if self._helpers else 0, pages.ring, self.gate,
             self.slot)
         self._hosts = HostAddresses(own_hosts())
         self.tally = Tally(self.gate.memory)
         self.context.pacs = [None] * len(self._own)
-        checks = ParentChecks(self.context, self._checks_page)
+        keys = pages.ticket_keys or (TicketKeys() if self.generation.tls else None)
+        checks = ParentChecks(self.context, pages.checks)
         self.parts = Parts(
             listeners=self._own, bound=self._bound, context=self.context,
-            hosts=self._hosts, known=self._known, ledger=self._ledger,
+            hosts=self._hosts, known=pages.known, ledger=pages.ledger,
             idle_pool=self.idle_pool, carriers=self._carriers, verifier=self.verifier,
-            tls=TlsListeners(self._own, self._ticket_keys),
+            tls=TlsListeners(self._own, keys),
             interception=TlsInterception(), tls_parents=TlsParents(),
             rows=ParentRows(self.page, self.context.parents, checks.results),
             checks=checks, standby=ParentStandby(self.context, self.poller),
@@ -233,13 +226,10 @@ class Worker:
         self._acceptors = [
             Acceptor(self.poller, sock, self._make_sink(sock, n))
             for sock, n in zip(self._listeners, self._numbers, strict=True)]
-        parts = self.parts
         self._interfaces = Interfaces(
             asyncio.get_running_loop(), self._hosts.set, own_hosts)
-        self._gauges = Gauges(self.page, self.resolver, self.idle_pool, self.verifier,
-                          self.log, self.tally, parts.tls.stats, parts.rows.write,
-                          self._ring.counts if self._ring is not None else dict,
-                          parts.interception.stats, self.recordings)
+        self._gauges = Gauges(
+            self.page, self.parts, self.resolver, self.log, self._pages.ring)
         self._running = True
         self._recheck()
 
@@ -394,6 +384,6 @@ class Worker:
             "pipes": pipes.stats()["in_use"],
             "timers": self.poller.timers - self.idle_pool.idle - self.parts.standby.held
             - self._carriers.held,
-            "limits": self._ledger.held(),
+            "limits": self.parts.ledger.held(),
             "heads": self.log.remembered if self.log is not None else 0,
         }

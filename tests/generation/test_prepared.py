@@ -31,7 +31,7 @@ from cutthrough.worker import (
     tls_listeners,
 )
 from cutthrough.worker import tls_parents as parents
-from cutthrough.worker.worker import Worker
+from cutthrough.worker.worker import Pages, Worker
 from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER, build_request
 
@@ -129,10 +129,8 @@ async def running(files: Path) -> Any:
     first = make(files, 1)
     sockets = [*listen(("127.0.0.1", 0)), *listen(("127.0.0.2", 0))]
     reads, wakes = os.pipe2(os.O_NONBLOCK)
-    worker = Worker(
-        first.config, first.policy, slot=0, listeners=sockets, tls=first.tls,
-        parent_files=first.parent_files, interception=first.interception,
-        ring=Ring(mmap.mmap(-1, RING_BYTES), wakes, size_for(1)))
+    ring = Ring(mmap.mmap(-1, RING_BYTES), wakes, size_for(1))
+    worker = Worker(first, Pages(ring=ring), slot=0, listeners=sockets)
     await worker.start()
     try:
         yield worker

@@ -41,7 +41,7 @@ def test_tunnels_move_and_are_counted_once(run):
         await workers.move()
         assert workers.told[0] == (n, 0)
         assert workers.sum() == before
-        assert workers.old._ledger.held() == 0
+        assert workers.old.parts.ledger.held() == 0
         assert (workers.old.context.live, workers.new.context.live) == (0, n)
         for client in clients:
             await talk(client)
@@ -62,12 +62,12 @@ def test_tunnels_move_and_are_counted_once(run):
 
 def test_a_program_that_has_its_own_page_counts_them_there(run):
     async def main(workers: Pair, origin: Origin) -> None:
-        workers.new._ledger = workers.new.parts.ledger = Ledger()
+        workers.new.parts.ledger = Ledger()
         workers.new.swap(workers.new.generation)
         await workers.open(origin, 3)
         await workers.move(holder=-1)
         assert workers.sum() == (0, 0, 0)
-        read = workers.new._ledger.read()
+        read = workers.new.parts.ledger.read()
         assert (read["connections"], read["of_clients"], read["of_users"]) == (3, 3, 6)
 
     run(main)
@@ -174,10 +174,10 @@ def test_a_taker_that_dies_leaves_what_it_did_not_take(run, reaped):
         theirs.send(msgspec.msgpack.encode(
             Answer([message.number for message, _ in taken], [])))
         if reaped == "before":
-            workers.old._ledger.reap(1)
+            workers.old.parts.ledger.reap(1)
         theirs.close()
         await until(lambda: workers.told)
-        workers.old._ledger.reap(1)
+        workers.old.parts.ledger.reap(1)
         assert workers.told == [(3, 5)]
         assert workers.sum() == (5, 5, 10)
         assert workers.old.context.live == 5
@@ -201,7 +201,7 @@ def test_what_a_taker_refuses_stays(run):
         await workers.move()
         assert workers.told == [(0, 3)]
         assert workers.sum() == (3, 3, 6)
-        assert workers.new._ledger.held() == 0
+        assert workers.new.parts.ledger.held() == 0
         for client in clients:
             await talk(client)
 
@@ -222,7 +222,7 @@ def test_a_giver_that_dies_leaves_what_it_has_sent(run):
         for parcel in parcels:               # its end closes all of its descriptors
             parcel.forget()
         workers.old.stop()
-        workers.old._ledger.reap(0)
+        workers.old.parts.ledger.reap(0)
         assert workers.sum() == (2, 2, 4)
         workers.take(theirs)
         await until(lambda: workers.sum() == (1, 1, 2))
@@ -344,7 +344,7 @@ def test_nobody_waits_for_a_taker_that_hangs(run, end):
         await until(lambda: workers.old.in_transit == workers.old.context.live == 0)
         for _, fds in frozen:
             drop(fds)
-        workers.old._ledger.reap(1)
+        workers.old.parts.ledger.reap(1)
         held = n - WINDOW + left
         assert workers.sum() == (held, held, 2 * held)
         for client in clients[WINDOW - left:]:
@@ -440,7 +440,7 @@ def test_what_is_refused_after_the_giver_s_end_is_held_by_nobody(run):
         workers.new.context.start_draining()
         giver.close()
         await until(lambda: theirs.fileno() < 0)
-        assert workers.new._ledger.held() == 0
+        assert workers.new.parts.ledger.held() == 0
         assert workers.sum() == (0, 0, 0)
 
     run(main)

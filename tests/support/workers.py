@@ -4,14 +4,17 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+import msgspec
+
 from cutthrough.config.config import Config
 from cutthrough.config.settings import from_options
+from cutthrough.generation.generation import Generation
 from cutthrough.net.listener import listen
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.shared_table import create
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.worker.handover import Giver, Taker
-from cutthrough.worker.worker import Worker
+from cutthrough.worker.worker import Pages, Worker
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
 from tests.support.origin import Origin
@@ -35,12 +38,14 @@ class Pair:
             max_connections_total=100, max_connections_per_client=100, **options)
         self.listeners = listen(("127.0.0.1", 0))
         self.page = create(3)
-        self.old = Worker(self.config, policy, slot=0, listeners=self.listeners,
-                          ledger=Ledger(self.page, 0))
-        self.new = Worker(self.config, newer or policy, slot=0, listeners=[],
-                          ledger=Ledger(self.page, 1))
-        self.third = Worker(self.config, newer or policy, slot=0, listeners=[],
-                            ledger=Ledger(self.page, 2))
+        first = Generation(1, self.config, policy or Policy())
+        second = msgspec.structs.replace(first, policy=newer or first.policy)
+        self.old = Worker(first, Pages(ledger=Ledger(self.page, 0)), slot=0,
+                          listeners=self.listeners)
+        self.new = Worker(second, Pages(ledger=Ledger(self.page, 1)), slot=0,
+                          listeners=[])
+        self.third = Worker(second, Pages(ledger=Ledger(self.page, 2)), slot=0,
+                            listeners=[])
         self.workers = (self.old, self.new, self.third)
         self.told: list[tuple[int, int]] = []
         self.pauses: list[int] = []
@@ -88,7 +93,7 @@ class Pair:
         await until(lambda: self.told and not self.old.in_transit)
 
     def sum(self) -> tuple[int, int, int]:
-        read = self.old._ledger.read()
+        read = self.old.parts.ledger.read()
         assert read["underflows"] == 0
         return read["connections"], read["of_clients"], read["of_users"]
 
