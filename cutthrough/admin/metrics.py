@@ -7,6 +7,8 @@ Labels come from the proxy's own tables and configuration, never from the wire (
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import psutil
 from prometheus_client.core import (
@@ -29,9 +31,6 @@ from cutthrough.wire.openings import PROTOCOLS
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Mapping[str, int]
-NO_RELOADS = {"ok": 0, "refused": 0, "late": 0}
-NO_DEATHS: Mapping[int, int] = {}
-NO_CERTIFICATES: Mapping[str, int] = {}
 
 #: The fates of exchanges that rules capture.
 CAPTURE_RESULTS = ("captured", "dropped", "partial", "unwritten", "failed")
@@ -41,36 +40,44 @@ SHED = {"connections": AT_REST, "client": AT_REST, "memory": ("head",),
         "descriptors": (*AT_REST, "pooled"), "handshakes": ("head",)}
 
 
+class Configuration(NamedTuple):
+    """The generation in force in all workers, and since when, in seconds of the epoch;
+    requested reloads by result, and whether the last one is in force."""
+
+    generation: int
+    since: float
+    reloads: Mapping[str, int]
+    is_last_in_force: bool = True
+
+
+class Expiries(NamedTuple):
+    """When certificates expire, in seconds of the epoch, by path. `authorities`: our
+    own."""
+
+    certificates: Mapping[str, int]
+    authorities: Mapping[str, int]
+
+
+NO_EXPIRIES = Expiries({}, {})
+
+
+@dataclass(slots=True)
 class Reading:
     """The supervisor's figures at one moment.
 
     `pages`: all counters pages, those of ended workers included, for totals. `living`:
     the pages of running workers by process id, for gauges. `workers`: the process id on
-    each slot; 0: none. A retired worker is in `living`, but not in `workers`.
-    `generation`: the one in force in all workers. `reloads`: requested reloads by
-    result. `reloaded`: the last one is in force. `fleet`: None if there is none.
-    `deaths`: unexpected ends, by slot. `certificates`: when each expires, in seconds of
-    the epoch, by its file. `authorities`: the same of our own.
+    each slot; 0: none. `deaths`: unexpected ends, by slot. A retired worker is in
+    `living`, but not in `workers`. `fleet`: None if there is none.
     """
 
-    def __init__(self, pages: Sequence[Page], living: Mapping[int, Page],
-                 workers: Mapping[int, int], generation: int, reloaded_at: float,
-                 reloads: Mapping[str, int] = NO_RELOADS,
-                 reloaded: bool = True, fleet: FleetState | None = None,
-                 deaths: Mapping[int, int] = NO_DEATHS,
-                 certificates: Mapping[str, int] = NO_CERTIFICATES,
-                 authorities: Mapping[str, int] = NO_CERTIFICATES) -> None:
-        self.living = living
-        self.workers = workers
-        self.generation = generation
-        self.reloaded_at = reloaded_at
-        self.reloads = reloads
-        self.reloaded = reloaded
-        self.fleet = fleet
-        self.deaths = {**dict.fromkeys(workers, 0), **deaths}
-        self.certificates = certificates
-        self.authorities = authorities
-        self.pages = pages
+    pages: Sequence[Page]
+    living: Mapping[int, Page]
+    workers: Mapping[int, int]
+    deaths: Mapping[int, int]
+    configuration: Configuration
+    fleet: FleetState | None = None
+    expiries: Expiries = NO_EXPIRIES
 
     def total(self, name: str) -> int:
         return sum(page[name] for page in self.pages)
@@ -247,12 +254,16 @@ def _tls(r: Reading) -> Iterator[Metric]:
                     "how", {how: r.total(f"leaf:{how}") for how in ("made", "kept")})
     yield _gauge("tls_certificate_expiry_timestamp_seconds",
                  "When a certificate of a listener, or for a parent, expires.",
-                 [((path,), at) for path, at in sorted(r.certificates.items())],
+                 _by_path(r.expiries.certificates),
                  ["certificate"])
     yield _gauge("ca_certificate_expiry_timestamp_seconds",
                  "When the certificate of ca_certificate or intercept_ca expires.",
-                 [((path,), at) for path, at in sorted(r.authorities.items())],
+                 _by_path(r.expiries.authorities),
                  ["certificate"])
+
+
+def _by_path(expiries: Mapping[str, int]) -> list[tuple[tuple[str], int]]:
+    return [((path,), at) for path, at in sorted(expiries.items())]
 
 
 def _services(r: Reading) -> Iterator[Metric]:
@@ -307,14 +318,14 @@ def _services(r: Reading) -> Iterator[Metric]:
                  [((), r.gauge("recording_waiting"))])
     yield _gauge("config_generation", "Configuration generation in force in every "
                  "worker.",
-                 [((), r.generation)])
-    yield _labelled("reloads", "Requested reloads.", "result", r.reloads)
+                 [((), r.configuration.generation)])
+    yield _labelled("reloads", "Requested reloads.", "result", r.configuration.reloads)
     yield _gauge("config_last_reload_successful",
                  "1 if the last requested reload is in force or none was requested, "
-                 "else 0.", [((), r.reloaded)])
+                 "else 0.", [((), r.configuration.is_last_in_force)])
     yield _gauge("config_last_reload_success_timestamp_seconds",
                  "Unix time at which the configuration came into force.",
-                 [((), r.reloaded_at)])
+                 [((), r.configuration.since)])
     yield _gauge("loop_lag_seconds", "How late the event loop's timer was in the last "
                  "second, or is now.",
                  [((str(slot),), r.lag(pid))

@@ -218,19 +218,20 @@ class Operations:
             self._program.drain()
 
     def read_counters(self) -> "Reading":
-        from cutthrough.admin.metrics import Reading
+        from cutthrough.admin.metrics import Configuration, Expiries, Reading
 
-        pages = self._read_pages()
+        pages, slots = self._read_pages(), self._program.slots
         return Reading(
             pages,
-            {child.pid: pages[child.page] for child in self._program.children.values()
-             if child.ready},
-            {slot.index: slot.current.pid if slot.current is not None else 0
-             for slot in self._program.slots},
-            self._in_force(), self._committed_at,
-            self._reloads, self._is_last_in_force, self._program.limits.fleet_state(),
-            {slot.index: slot.deaths for slot in self._program.slots},
-            *self._expiries())
+            living={child.pid: pages[child.page]
+                    for child in self._program.children.values() if child.ready},
+            workers={slot.index: slot.current.pid if slot.current is not None else 0
+                     for slot in slots},
+            deaths={slot.index: slot.deaths for slot in slots},
+            configuration=Configuration(self._in_force(), self._committed_at,
+                                        self._reloads, self._is_last_in_force),
+            fleet=self._program.limits.fleet_state(),
+            expiries=Expiries(*self._expiries()))
 
     def _expiries(self) -> tuple[dict[str, int], dict[str, int]]:
         """When each certificate expires, and each authority of ours; read again if the

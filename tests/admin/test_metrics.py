@@ -2,12 +2,13 @@
 
 import re
 import threading
+from collections.abc import Mapping, Sequence
 
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cutthrough.admin.metrics import Reading, render
+from cutthrough.admin.metrics import Configuration, Reading, render
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.model.counters import (
     BUCKETS,
@@ -50,6 +51,13 @@ def names_in(exposition: bytes | str) -> set[str]:
             for name in (family, *(sample.name for sample in samples))}
 
 
+def reading(pages: Sequence[Mapping[str, int]],
+            living: Mapping[int, Mapping[str, int]] = {},
+            workers: Mapping[int, int] = {}) -> Reading:
+    return Reading(pages, living, workers, deaths=dict.fromkeys(workers, 0),
+                   configuration=Configuration(1, 0.0, {"ok": 0}))
+
+
 # The page
 
 def test_a_reader_changes_nothing():
@@ -86,14 +94,14 @@ def test_every_promised_name_is_there_before_anything_happened():
     made.add_listener("127.0.0.1:8888")
     made.write_parents([("corp", [0] * len(PARENT_GAUGES), [0] * len(PARENT_TOTALS))])
     page = made.read()
-    text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0))
+    text = render(reading([page], {1: page}, {0: 1}))
     assert promised() <= names_in(text)
 
 
 def test_every_name_is_promised():
     """A metric that docs/conventions.md did not list was noticed by no test."""
     page = Page().read()
-    text = render(Reading([page], {1: page}, {0: 1}, 1, 0.0)).decode()
+    text = render(reading([page], {1: page}, {0: 1})).decode()
     assert {family.name.removeprefix("cutthrough_")
             + ("_total" if family.type == "counter" else "")
             for family in text_string_to_metric_families(text)} <= promised()
@@ -106,7 +114,7 @@ def test_a_listener_keeps_its_number_and_too_many_share_one():
     page = Page(memory)
     numbers = [page.add_listener(f"192.0.2.2:{port}") for port in range(20)]
     assert numbers == [*range(2, 15), *[15] * 7]
-    text = render(Reading([page.read()], {}, {}, 1, 0.0)).decode()
+    text = render(reading([page.read()])).decode()
     assert text.count('cutthrough_connections_total{listener="192.0.2.') == 15
     assert 'cutthrough_connections_total{listener="others"} 0.0' in text
 
@@ -130,8 +138,8 @@ def test_totals_of_the_dead_stay_and_their_gauges_go():
     for page in (dead, alive):
         page.add("dns_hit", 5)
         page.set("dns_entries", 9)
-    found = families(render(Reading(
-        [dead.read(), alive.read()], {2: alive.read()}, {0: 2, 1: 0}, 1, 0.0)))
+    found = families(render(reading(
+        [dead.read(), alive.read()], {2: alive.read()}, {0: 2, 1: 0})))
     hits = [sample.value for sample in found["cutthrough_dns_queries"]
             if sample.labels == {"result": "hit"}]
     assert hits == [10]
@@ -144,7 +152,7 @@ def test_buckets_are_cumulative_and_in_seconds():
     page = Page()
     for name, count in (("1", 2), ("1000", 3), ("more", 1), ("sum_us", 2_500_000)):
         page.add(f"tunnel_ms:{name}", count)
-    samples = families(render(Reading([page.read()], {}, {}, 1, 0.0)))[
+    samples = families(render(reading([page.read()])))[
         "cutthrough_tunnel_duration_seconds"]
     buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
     assert len(buckets) == len(BUCKETS) + 1
