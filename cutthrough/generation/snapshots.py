@@ -1,6 +1,7 @@
 """Makes a generation's snapshot: everything that decides about requests in a worker."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cutthrough.config.config import Config
 from cutthrough.filters.breakpoints import Holding
@@ -17,23 +18,29 @@ from cutthrough.policy.parents import Registry, Ways
 from cutthrough.policy.snapshot import HostAddresses, Snapshot
 
 
-def make_snapshot(generation: Generation, bound: Sequence[Address],
-                  hosts: HostAddresses | None = None, tally: Tally | None = None,
-                  known: Known | None = None,
-                  sources: SourceNumbers | None = None,
-                  registry: Registry | None = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a worker keeps through reloads. `hosts`: addresses of this host; `known`:
+    the credentials page that all workers share; `sources`: their numbers; `registry`:
+    of parents."""
+
+    hosts: HostAddresses = field(default_factory=lambda: HostAddresses(own_hosts()))
+    tally: Tally = field(default_factory=Tally)
+    known: Known | None = None
+    sources: SourceNumbers = field(default_factory=SourceNumbers)
+    registry: Registry = field(default_factory=Registry)
+
+
+def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts,
                   tls: Mapping[str, tuple[int, bytes]] | None = None,
                   origins: Mapping[str, tuple[int, int]] | None = None) -> Snapshot:
     """Returns the snapshot.
 
-    `bound`: addresses of our listeners; `hosts`: addresses of this host, None to read
-    them now; `tally`: see Hook; `known`: the credentials page that all workers share;
-    `sources`: the worker's numbers; `registry`: the worker's facts about parents;
-    `tls`: see Ways; `origins`: see Snapshot.
+    `bound`: addresses of our listeners; `tls`: see Ways; `origins`: see Snapshot.
 
     Raises PolicyError if the hook or a filter cannot be used.
     """
-    config = generation.config
+    config, tally = generation.config, facts.tally
     name = config.user.encode()
     inline = {name: config.password.encode()} if name else {}
     hook = None
@@ -41,16 +48,16 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
         function = find_function(config.policy_hook, generation.policy.hook)
         hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
                     tally=tally)
-    numbers = (sources or SourceNumbers()).number(config.sources)
+    numbers = facts.sources.number(config.sources)
     acl = Acl(generation.policy, numbers) if generation.policy.source else None
     return Snapshot(
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
-                      {name: generation.policy.groups_of(config.user)}, known,
+                      {name: generation.policy.groups_of(config.user)}, facts.known,
                       generation.policy.groups_of),
         address_floor=config.floor,
         connect_ports=config.allowed_ports or None,
         listeners=bound,
-        host_addresses=HostAddresses(own_hosts()) if hosts is None else hosts,
+        host_addresses=facts.hosts,
         senders=config.proxy_protocol_from,
         generation=generation.number,
         acl=acl,
@@ -59,21 +66,21 @@ def make_snapshot(generation: Generation, bound: Sequence[Address],
                      names_of_users(config, generation.policy).items()},
         own_networks=[row.prefix for row in config.sources if row.prefix],
         filters=make_filters(
-            generation.policy, tally.filters if tally else None,
-            tally.breakpoints if tally else None, Holding(
+            generation.policy, tally.filters, tally.breakpoints, Holding(
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
                 config.breakpoint_messages)),
         origins=origins,
-        ways=make_ways(config, acl.routes if acl is not None else (), registry, tls),
+        ways=make_ways(config, acl.routes if acl is not None else (), facts.registry,
+                       tls),
     )
 
 
 def make_ways(config: Config, routes: Sequence[str],
-              registry: Registry | None = None,
-              tls: Mapping[str, tuple[int, bytes]] | None = None) -> Ways | None:
+              registry: Registry, tls: Mapping[str, tuple[int, bytes]] | None
+              ) -> Ways | None:
     """Returns the ways through parents; None: every request goes directly."""
     if not (config.parents or config.groups):
         return None
     return Ways({parent.name: parent for parent in config.parents},
                 {group.name: group for group in config.groups},
-                config.route, routes, registry or Registry(), tls)
+                config.route, routes, registry, tls)

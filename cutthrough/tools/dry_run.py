@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import DIRECT
 from cutthrough.generation.generation import Generation
-from cutthrough.generation.snapshots import make_snapshot
+from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import make_source, names_of_users
 from cutthrough.policy.address import class_of
 from cutthrough.policy.source import Policy
@@ -72,7 +72,8 @@ class DryRun:
         self.config, self.policy = config, policy
         bound = [listener.address for listener in config.all_listeners
                  if listener.address[1]]
-        self.snapshot = make_snapshot(Generation(1, config, policy), bound)
+        self.snapshot = make_snapshot(
+            Generation(1, config, policy), bound, Facts())
         self._of_users = names_of_users(config, policy)
         self.has_paths = any(rule.paths for rule in policy.rules)
         self._way: tuple[str, str] | None = None

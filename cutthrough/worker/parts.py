@@ -12,7 +12,7 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.operator_code import code_in_force, restore_code
 from cutthrough.generation.pac import make_pac
-from cutthrough.generation.snapshots import make_snapshot
+from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import SourceNumbers
 from cutthrough.log.hidden import hide_keys
 from cutthrough.policy.known import Known
@@ -88,9 +88,10 @@ class Parts:
         sources = self.sources.copy()
         parents = self.context.parents
         prepared.on_discard(parents.shrink, len(parents.standings))
+        facts = Facts(hosts=self.hosts, tally=self.tally, known=self.known,
+                      sources=sources, registry=parents)
         snapshot = make_snapshot(
-            generation, [*self.bound, *generation.own], self.hosts, self.tally,
-            self.known, sources, parents,
+            generation, [*self.bound, *generation.own], facts,
             self.tls_parents.prepare(generation, prepared), numbers.origins)
         limiter = Limiter(
             self.ledger, generation.policy, most=config.max_connections_total,
