@@ -324,15 +324,15 @@ def ask(args: argparse.Namespace, config: Config, policy: Policy) -> int:
         from cutthrough.tools.explain_log import run as run_replay
 
         return run_replay(config, policy, args.log, args.json)
-    from cutthrough.tools.explain import WAY, read_opening, read_tlvs
+    from cutthrough.tools.explain import WAY, Question, read_opening, read_tlvs
     from cutthrough.tools.explain import run as run_explain
 
+    question = Question(*request, args.who, args.client)
     if args.verb == "route":
-        return run_explain(config, policy, request, args.who, args.client, args.json,
-                           words=WAY)
-    return run_explain(config, policy, request, args.who, args.client, args.json,
-                       read_opening(args.protocol, args.sni, args.ja4),
-                       read_tlvs(args.tlv))
+        return run_explain(config, policy, question, args.json, WAY)
+    return run_explain(config, policy, question._replace(
+        opening=read_opening(args.protocol, args.sni, args.ja4),
+        tlvs=read_tlvs(args.tlv)), args.json)
 
 
 def demonstrate(argv: Sequence[str]) -> int:

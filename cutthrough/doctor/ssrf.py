@@ -33,7 +33,7 @@ from cutthrough.net import loopback_only
 from cutthrough.net.dns.resolver import MIN_TTL
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.policy.source import Policy
-from cutthrough.tools.dry_run import OK, Caller, DryRun
+from cutthrough.tools.dry_run import OK, Caller, DryRun, Request
 from cutthrough.tools.explain import read_target
 
 AT_A_TIME = 16
@@ -179,14 +179,14 @@ class _Doctor:
         host = _host_of(disguise)
         if not disguise.address or host is None:
             return set()                    # only a 400 is correct
-        request = (self.caller, method, host, port)
-        by_name = self.judge.judge_name(*request)
+        request = Request(self.caller, method, host, port)
+        by_name = self.judge.judge_name(request)
         if by_name.outcome != OK:
             return {by_name.outcome}
         addresses = disguise.zone[-1] if disguise.zone else (disguise.address,)
         if disguise.kind == "localhost":
             addresses = ("127.0.0.1", "::1")
-        outcomes = {self.judge.judge_address(*request, address).outcome
+        outcomes = {self.judge.judge_address(request, address).outcome
                     for address in addresses}
         if self.judge.snapshot.hook is not None and OK not in outcomes:
             outcomes.add("destination_denied")

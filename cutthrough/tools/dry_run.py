@@ -30,6 +30,15 @@ class Caller(NamedTuple):
     tlvs: bytes = b""           # of its PROXY header, as wire.proxy_header packs them
 
 
+class Request(NamedTuple):
+    """A caller's; `host` is in canonical spelling."""
+
+    caller: Caller
+    method: str
+    host: str
+    port: int
+
+
 class Finding(NamedTuple):
     """The result of one check."""
 
@@ -72,8 +81,7 @@ class DryRun:
         self.config, self.policy = config, policy
         bound = [listener.address for listener in config.all_listeners
                  if listener.address[1]]
-        self.snapshot = make_snapshot(
-            Generation(1, config, policy), bound, Facts())
+        self.snapshot = make_snapshot(Generation(1, config, policy), bound, Facts())
         self._of_users = names_of_users(config, policy)
         self.has_paths = any(rule.paths for rule in policy.rules)
         self._way: tuple[str, str] | None = None
@@ -106,31 +114,31 @@ class DryRun:
             outcome = "auth_expired"
         return Caller(name, self.policy.groups_of(name), client, tlvs), outcome
 
-    def judge_name(self, caller: Caller, method: str, host: str, port: int,
-                   opening: FirstBytes | None = None,
+    def judge_name(self, request: Request, opening: FirstBytes | None = None,
                    path: bytes | None = None) -> Finding:
-        """The decision about a canonical host before it is resolved. `opening`: of the
-        tunnel, and `path`: of the plain request, if they are known."""
-        outcome = self.snapshot.port_outcome(method == "CONNECT", port)
+        """The decision before the host is resolved. `opening`: of the tunnel, and
+        `path`: of the plain request, if they are known."""
+        outcome = self.snapshot.port_outcome(
+            request.method == "CONNECT", request.port)
         if outcome != OK or self.snapshot.acl is None:
             return Finding(outcome)
-        return self._ask(caller, method, host, port, None, opening, path)
+        return self._ask(request, None, opening, path)
 
-    def judge_address(self, caller: Caller, method: str, host: str, port: int,
-                      address: str, opening: FirstBytes | None = None,
+    def judge_address(self, request: Request, address: str,
+                      opening: FirstBytes | None = None,
                       path: bytes | None = None) -> Finding:
         """The decision about one address of the host, or about a host's own address."""
-        outcome = self.snapshot.loop_outcome(address, port)
+        outcome = self.snapshot.loop_outcome(address, request.port)
         if outcome != OK:
             return Finding(outcome)
         finding = Finding(OK)
         if self.snapshot.acl is not None:
-            finding = self._ask(caller, method, host, port, address, opening, path)
+            finding = self._ask(request, address, opening, path)
         if finding.outcome == OK and not finding.opens_floor:
             finding = finding._replace(outcome=self.snapshot.floor_outcome(address))
         if finding.outcome != OK:
             return finding
-        return self._with_source(caller, finding, address)
+        return self._with_source(request.caller, finding, address)
 
     def _with_source(self, caller: Caller, finding: Finding, address: str) -> Finding:
         """Adds the source of a connection to an address that may pass."""
@@ -142,22 +150,24 @@ class DryRun:
         return finding._replace(
             source=name, outcome=OK if serves else "source_mismatch")
 
-    def _ask(self, caller: Caller, method: str, host: str, port: int,
-             address: str | None, opening: FirstBytes | None,
+    def _ask(self, request: Request, address: str | None, opening: FirstBytes | None,
              path: bytes | None) -> Finding:
         assert self.snapshot.acl is not None
+        caller, method, host, port = request
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
             groups=caller.groups, client=caller.client, method=method, address=address,
             opening=opening, tlvs=caller.tlvs, path=path)
         rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
         route, source = self._way or (answer.route, answer.source)
-        return Finding(answer.outcome, self._show_rule(answer.rule), answer.report,
-                       answer.opens_floor, answer.limits, source, answer.maybe,
-                       route, answer.waits, answer.faults,
-                       rule.capture if rule else "", rule.tls if rule else "pass",
-                       answer.filters, rule.pinned if rule else "",
-                       rule.client_certificate if rule else "")
+        finding = Finding(
+            answer.outcome, rule=self._show_rule(answer.rule), report=answer.report,
+            opens_floor=answer.opens_floor, limits=answer.limits, source=source,
+            address_dependent=answer.maybe, route=route, waits=answer.waits,
+            faults=answer.faults, filters=answer.filters)
+        return finding if rule is None else finding._replace(
+            capture=rule.capture, tls=rule.tls, pinned=rule.pinned,
+            client_certificate=rule.client_certificate)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

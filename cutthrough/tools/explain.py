@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,7 @@ from cutthrough.tools.dry_run import (
     DryRun,
     Finding,
     FirstBytes,
+    Request,
     is_address,
     printable,
 )
@@ -50,17 +51,24 @@ OF_TUNNEL = ("user", "client", "name", "ports", "route", "parent", "source")
 STATUS = {row.label: row.status for row in TABLE}
 
 
-def run(config: Config, policy: Policy, request: tuple[str, str], user: str,
-        client: str, as_json: bool, opening: FirstBytes | None = None,
-        tlvs: bytes = b"", words: Sequence[str] = ()) -> int:
-    """Prints the explanation of (method, target); returns the exit status. `opening`:
-    the first bytes of the tunnel, if they are known. `tlvs`: of the client's PROXY
-    header. `words`: of the lines to print; (): all.
+class Question(NamedTuple):
+    """A request as an operator describes it. `opening`: the first bytes of the tunnel,
+    if they are known; `tlvs`: of the client's PROXY header."""
 
-    Raises ConfigError and PolicyError.
-    """
+    method: str
+    target: str
+    user: str = ""
+    client: str = "127.0.0.1"
+    opening: FirstBytes | None = None
+    tlvs: bytes = b""
+
+
+def run(config: Config, policy: Policy, question: Question, as_json: bool,
+        words: Sequence[str] = ()) -> int:
+    """Prints the explanation; returns the exit status. `words`: of the lines to print;
+    (): all. Raises ConfigError and PolicyError."""
     judge = DryRun(config, policy)
-    result = asyncio.run(explain(judge, *request, user, client, opening, tlvs))
+    result = asyncio.run(explain(judge, question))
     if as_json:
         print(msgspec.json.encode(result).decode())
     else:
@@ -100,10 +108,9 @@ def read_tlvs(texts: Sequence[str]) -> bytes:
     return pack_tlvs(values)
 
 
-async def explain(judge: DryRun, method: str, target: str, user: str = "",
-                  client: str = "127.0.0.1", opening: FirstBytes | None = None,
-                  tlvs: bytes = b"") -> Explanation:
+async def explain(judge: DryRun, question: Question) -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
+    method, target, user, client, opening, tlvs = question
     caller, outcome = judge.find_caller(user, client, tlvs)
     result = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
@@ -200,11 +207,11 @@ def is_opened(connect: Explanation) -> bool:
 
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
                   opening: FirstBytes | None) -> str:
-    request = (caller, result.method, result.host, result.port)
+    request = Request(caller, result.method, result.host, result.port)
     path = read_path(result.method, result.target)
     result.path = (path or b"").decode()
     result.readings = [reading.decode() for reading in readings_of(path or b"")]
-    by_name = judge.judge_name(*request, path=path)
+    by_name = judge.judge_name(request, path=path)
     result.port_rule = _port_rule(judge.config, result.method)
     result.rule, result.report = by_name.rule, by_name.report
     result.by_name = by_name.outcome
@@ -225,12 +232,12 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
         result.dns = "not needed: the parent resolves the name"
         if by_name.address_dependent:
             return "destination_denied"
-        known = judge.judge_name(*request, opening) if opening else by_name
+        known = judge.judge_name(request, opening) if opening else by_name
         return _finish(judge, result, caller, of_hook, by_name, known)
     answer = await _resolve(judge.config, result)
     if isinstance(answer, str):
         return answer
-    findings = [(text, judge.judge_address(*request, text, path=path))
+    findings = [(text, judge.judge_address(request, text, path=path))
                 for text in answer.texts()]
     result.addresses = [_place(text, finding) for text, finding in findings]
     # A worker tries none if one of them is its own (R20), else the allowed ones.
@@ -240,7 +247,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
     if OK not in outcomes:
         return outcomes[-1]
     text, first = findings[outcomes.index(OK)]
-    known = judge.judge_address(*request, text, opening) if opening else first
+    known = judge.judge_address(request, text, opening) if opening else first
     return _finish(judge, result, caller, of_hook, first, known)
 
 
@@ -283,8 +290,7 @@ def _port_rule(config: Config, method: str) -> str:
     return "any" if allowed is None else " ".join(map(str, allowed))
 
 
-async def _ask_hook(hook: Hook,
-                    request: tuple[Caller, str, str, int]) -> Decision | None:
+async def _ask_hook(hook: Hook, request: Request) -> Decision | None:
     caller, method, host, port = request
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),

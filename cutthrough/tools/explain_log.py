@@ -18,6 +18,7 @@ from cutthrough.tools.dry_run import (
     DryRun,
     Finding,
     FirstBytes,
+    Request,
     is_address,
     printable,
 )
@@ -85,8 +86,9 @@ def replay(judge: DryRun, log: LogReader) -> tuple[Counter[Change], int]:
             undecided += 1
         elif old != new.action:
             changes[Change(
-                line.who, line.kind, line.place, old, new.action,
-                line.rule or line.reason, new.rule or new.outcome)] += 1
+                line.who, line.kind, line.place, old=old, new=new.action,
+                old_rule=line.rule or line.reason,
+                new_rule=new.rule or new.outcome)] += 1
     return changes, undecided
 
 
@@ -94,24 +96,24 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
     """The decision by the host, by the path and, if the line has them, by the peer's
     address and by the tunnel's first bytes."""
     host, caller = line.host or "", _caller(judge, line)
-    request = (caller, line.kind, host, line.port)
+    request = Request(caller, line.kind, host, line.port)
     path = line.path if judge.has_paths else None
     if judge.has_paths and path is None and line.kind != "CONNECT":
         return Finding(MAYBE)
-    by_name = judge.judge_name(*request, path=path)
+    by_name = judge.judge_name(request, path=path)
     if by_name.outcome != "ok":
         return by_name
     address = host if is_address(host) else line.peer
     if not address and by_name.address_dependent:
         return by_name._replace(outcome=MAYBE)
-    finding = judge.judge_address(*request, address, path=path) if address else by_name
+    finding = judge.judge_address(request, address, path=path) if address else by_name
     if finding.outcome != "ok" or not finding.waits:
         return finding
     if not line.tunnel_protocol:
         return finding._replace(outcome=MAYBE)
     opening = FirstBytes(line.tunnel_protocol, line.sni, line.ja4)
-    return judge.judge_address(*request, address, opening) if address else (
-        judge.judge_name(*request, opening))
+    return judge.judge_address(request, address, opening) if address else (
+        judge.judge_name(request, opening))
 
 
 def _caller(judge: DryRun, line: Line) -> Caller:

@@ -43,7 +43,7 @@ from cutthrough.tools.authorities import find_authorities
 from cutthrough.tools.console import Listener, Unanswered, find_listener, query_of
 from cutthrough.tools.database import read_url_file
 from cutthrough.tools.dry_run import DryRun
-from cutthrough.tools.explain import explain, show
+from cutthrough.tools.explain import Question, explain, show
 from cutthrough.tools.flow_source import (
     SIDES,
     ByDatabase,
@@ -281,7 +281,8 @@ def make_explain(read: Configured) -> Tool:
         request inside, if the tunnel is intercepted. It makes no connection, but
         looks the name up."""
         judge = DryRun(*read())              # the files as they are now
-        result = asyncio.run(explain(judge, method, target, user, client))
+        result = asyncio.run(explain(
+            judge, Question(method, target, user, client)))
         return report(msgspec.to_builtins(result) | {"lines": show(result, judge)})
 
     return explain_request
