@@ -85,10 +85,10 @@ class Cassette:
         * stands for anything in the method, the path and the query; the first that fits
         answers. With `template`, headers and body are templates of the request. Without
         a cassette whatever else is asked is refused."""
-        from cutthrough.recording.play.answers import make_answer
+        from cutthrough.recording.play.answers import make_answer, make_response
 
-        self._running.respond(make_answer(
-            url, method, status, json, text, content, dict(headers or {}), template))
+        response = make_response(status, json, text, content, headers or {})
+        self._running.respond(make_answer(url, method, response, template))
 
 
 class _Running:

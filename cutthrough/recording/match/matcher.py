@@ -226,19 +226,15 @@ class Matcher:
             for pattern in group.extra[0]))
 
     def match(self, request: Request, lane: str = "", *, explain: bool = True,
-              offers: bool = False, reading: Reading | None = None,
-              holds: Mapping[Pattern, bool] = _NOTHING, admits: Admits | None = None,
+              offers: bool = False, admits: Admits | None = None,
               reader: Reader | None = None) -> Match | Miss:
         """Takes the next recording of the request's sequence. `lane`: of the client; a
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands; `admits` as of find_likely.
         `offers`: an upgrade; the recording of a WebSocket answers no other request.
-        `reading`: of this request, and `holds`: which patterns of bodies hold, if that
-        was found elsewhere. `reader`: only recordings that it may read; None: all."""
-        if reading is None:
-            reading = self.read(request)
-        drawn = self.draw(
-            request, reading, lane, offers=offers, holds=holds, reader=reader)
+        `reader`: only recordings that it may read; None: all."""
+        reading = self.read(request)
+        drawn = self.draw(request, reading, lane, offers=offers, reader=reader)
         result = self.take(drawn) if isinstance(drawn, Draw) else drawn
         if isinstance(result, Match):
             return result
@@ -251,8 +247,9 @@ class Matcher:
     def draw(self, request: Request, reading: Reading, lane: str = "", *,
              offers: bool = False, holds: Mapping[Pattern, bool] = _NOTHING,
              reader: Reader | None = None, seconds: float = math.inf) -> Match | Draw:
-        """As `match`, but of a lane nothing is taken yet. Raises TooLong if patterns
-        take longer than `seconds`."""
+        """As `match`, but of a lane nothing is taken yet. `holds`: which patterns of
+        bodies hold, if that was found elsewhere. Raises TooLong if patterns take longer
+        than `seconds`."""
         whole, request = request, reading.request
         line = self._line(request)
         route = line.route

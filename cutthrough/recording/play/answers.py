@@ -34,21 +34,28 @@ ASKED = ".asked"
 _DECODE = msgspec.msgpack.Decoder(list[Recording]).decode
 
 
-def make_answer(url: str, method: str, status: int, document: Any, text: str,
-                content: bytes, headers: Mapping[str, str], template: bool = False
+def make_response(status: int, document: Any, text: str, content: bytes,
+                  headers: Mapping[str, str]) -> Response:
+    """Its body is `document` in JSON, or else `text`, or else `content`."""
+    body, fields = content, dict[str, str]()
+    if document is not None:
+        body, fields["Content-Type"] = json.dumps(document).encode(), "application/json"
+    elif text:
+        body, fields["Content-Type"] = text.encode(), "text/plain; charset=utf-8"
+    return Response(status=status, fields=tuple((fields | {**headers}).items()),
+                    chunks=(Chunk(0, body),) if body else ())
+
+
+def make_answer(url: str, method: str, response: Response, template: bool = False
                 ) -> Recording:
     """* in `method`, and in path and query of `url`, stands for anything. Raises
     NotImported if the URL is malformed, and TemplateMistake."""
     if "*" in "/".join(url.split("/", 3)[:3]):
         raise NotImported(f"{url}: * may be in path and query alone")
     request = make_request(method, url, (), b"")
-    body, kind = content, ""
-    if document is not None:
-        body, kind = json.dumps(document).encode(), "application/json"
-    elif text:
-        body, kind = text.encode(), "text/plain; charset=utf-8"
-    fields = {"Content-Type": kind} if kind else {}
-    fields |= {**headers, **({} if template else {"Content-Length": str(len(body))})}
+    if not template:
+        fields = {**dict(response.fields), "Content-Length": str(len(response.body))}
+        response = msgspec.structs.replace(response, fields=tuple(fields.items()))
     wanted: dict[Part, str] = {
         "method": method, "scheme": request.scheme, "host": request.host,
         "port": str(request.port), "path": request.path, "query": request.query}
@@ -56,9 +63,7 @@ def make_answer(url: str, method: str, status: int, document: Any, text: str,
         request=request, patterns=tuple(
             Pattern(part=part, how="glob" if "*" in value else "exact", value=value)
             for part, value in wanted.items()),
-        response=Response(status=status, fields=tuple(fields.items()),
-                          chunks=(Chunk(0, body),) if body else ()),
-        template=template)
+        response=response, template=template)
     if template:
         check(answer)
     return answer

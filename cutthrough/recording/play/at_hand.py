@@ -43,5 +43,6 @@ def _put(match: Match, packed: bytes, answers: Answers) -> bool:
         return True
     head, chunked = build_head(response, request.method, minor=1)
     return answers.prepare(
-        request.scheme == "https", request.port, host, request_line, head,
-        build_body(response, request.method, chunked), recording.number, packed)
+        request.scheme == "https", request.port, host, request_line, head=head,
+        body=build_body(response, request.method, chunked), number=recording.number,
+        packed=packed)

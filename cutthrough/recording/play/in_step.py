@@ -22,6 +22,7 @@ from cutthrough.recording.model.sharing import Reader
 from cutthrough.recording.model.sluices import Sluice, comes, take, write
 from cutthrough.recording.play.alter import ReplayFailed, alter, changes
 from cutthrough.recording.play.calls import Answering, Call, Differs, refusal_trailers
+from cutthrough.recording.play.shared import Arrival
 from cutthrough.recording.sessions.aside import aside
 
 log = logging.getLogger("cutthrough")
@@ -34,9 +35,8 @@ class Asked(Protocol):
     """A Play."""
 
     body: bytes
+    arrival: Arrival
     exchange: Any
-    host: str
-    minor: int
     shared: Any
     wants_upload: bool
 
@@ -147,7 +147,7 @@ class InStep:
     async def _go_on(self, answering: Answering, up: Sluice) -> None:
         exchange, speed, call = self._exchange, self._shared.speed, self._call
         head, chunked = build_head(
-            answering.recording.response, "POST", self._play.minor)
+            answering.recording.response, "POST", self._play.arrival.minor)
         down: Sluice | None = None
         sent, ended, before_us = bytearray(), False, 0
         while answering.left:
@@ -201,7 +201,7 @@ class InStep:
 
     def _end(self, miss: Miss, down: Sluice | None, chunked: bool) -> None:
         text = self._play.note(miss)
-        log.warning("recordings: a call of %s ended: %s", self._play.host, text)
+        log.warning("recordings: a call of %s ended: %s", self._play.arrival.host, text)
         exchange = self._exchange
         if down is None:
             self._play.refuse(text)

@@ -1,9 +1,8 @@
 """Requests that choose a session of which there is none."""
 
-from typing import Any
-
 from cutthrough.recording.match.matches import Miss
 from cutthrough.recording.play.request import Play
+from cutthrough.recording.play.shared import Arrival, Exchange, Shared
 
 
 class Misnamed(Play):
@@ -11,8 +10,9 @@ class Misnamed(Play):
 
     __slots__ = ("_why",)
 
-    def __init__(self, why: str, *play: Any) -> None:
-        super().__init__(*play)
+    def __init__(self, why: str, shared: Shared, exchange: Exchange, arrival: Arrival
+                 ) -> None:
+        super().__init__(shared, exchange, arrival)
         self._why = why
 
     def start(self) -> None:
@@ -24,8 +24,9 @@ class Absent(Play):
 
     __slots__ = ("_name",)
 
-    def __init__(self, name: str, *play: Any) -> None:
-        super().__init__(*play)
+    def __init__(self, name: str, shared: Shared, exchange: Exchange, arrival: Arrival
+                 ) -> None:
+        super().__init__(shared, exchange, arrival)
         self._name = name
 
     def start(self) -> None:

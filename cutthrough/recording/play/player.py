@@ -30,7 +30,7 @@ from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.follower import Follower, Hold
 from cutthrough.recording.play.misnamed import Absent, Misnamed
 from cutthrough.recording.play.request import Play
-from cutthrough.recording.play.shared import Answers, Exchange, Hits, Shared
+from cutthrough.recording.play.shared import Answers, Arrival, Exchange, Hits, Shared
 from cutthrough.recording.sessions.aside import aside, leave_aside
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
@@ -159,19 +159,21 @@ class Player:
     def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
               scheme: str, minor: int, has_body: bool, offers: bool, client: str,
               user: str, shares: bool = False) -> Play:
-        request = (exchange, mode, head, host, port, scheme, minor, has_body, offers,
-                   Asker(user, client, shares))
+        arrival = Arrival(
+            mode, head.decode("latin-1"), host, port, scheme=scheme, minor=minor,
+            has_body=has_body, offers=offers, asker=Asker(user, client, shares))
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:
-            return Play(self._in_force.shared, *request)
+            return Play(self._in_force.shared, exchange, arrival)
         try:
-            name = settings.choice.of(head.decode("latin-1"), user)
+            name = settings.choice.of(arrival.head, user)
         except SessionError as error:
-            return Misnamed(str(error), self._nothing, *request)
+            return Misnamed(str(error), self._nothing, exchange, arrival)
         shared = self._choose(settings, name)
-        return Absent(name, self._nothing, *request) if shared is None else Play(
-            shared, *request)
+        if shared is None:
+            return Absent(name, self._nothing, exchange, arrival)
+        return Play(shared, exchange, arrival)
 
     def _choose(self, settings: Settings, name: str) -> Shared | None:
         """None: there is no such session."""

@@ -24,7 +24,7 @@ from cutthrough.recording.match import reading as apart
 from cutthrough.recording.match.conversing import Setting
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Draw, Match, Miss, Reading, TooLong
-from cutthrough.recording.match.misses import Asker, Missed
+from cutthrough.recording.match.misses import Missed
 from cutthrough.recording.model.heads import (
     build_body,
     build_head,
@@ -40,7 +40,7 @@ from cutthrough.recording.model.sluices import PIECE, Sluice, take, until_left, 
 from cutthrough.recording.play.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.play.calls import refusal
 from cutthrough.recording.play.in_step import InStep
-from cutthrough.recording.play.shared import Exchange, Shared
+from cutthrough.recording.play.shared import Arrival, Exchange, Shared
 from cutthrough.recording.play.websocket import play_websocket
 from cutthrough.recording.sessions.aside import aside
 
@@ -52,25 +52,18 @@ REPLAYS, CACHES = 2, 3
 
 class Play:
     wants_response = False                   # of filters: read by the session
-    __slots__ = ("_asker", "_collected", "_has_body", "_head", "_mode", "_offers",
-                 "_port", "_scheme", "_task", "body", "exchange", "host", "minor",
-                 "shared", "wants_upload")
+    __slots__ = ("_collected", "_task", "arrival", "body", "exchange", "shared",
+                 "wants_upload")
 
-    def __init__(self, shared: Shared, exchange: Exchange, mode: int, head: bytes,
-                 host: str, port: int, scheme: str, minor: int, has_body: bool,
-                 offers: bool, asker: Asker) -> None:
-        """`offers`: an upgrade. Its body counts in the bounds of `asker`."""
-        self._offers, self._asker = offers, asker
-        self.shared, self.exchange, self._mode = shared, exchange, mode
-        self._head, self.host, self._port = head.decode("latin-1"), host, port
-        self._scheme, self.minor = scheme, minor
-        self._has_body = self.wants_upload = has_body
+    def __init__(self, shared: Shared, exchange: Exchange, arrival: Arrival) -> None:
+        self.shared, self.exchange, self.arrival = shared, exchange, arrival
+        self.wants_upload = arrival.has_body
         self.body = b""
         self._collected: Body | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._has_body or self.shared.matcher is None:
+        if self.arrival.has_body or self.shared.matcher is None:
             self._begin(self._prepare())
         else:
             self._contain_decide()
@@ -88,7 +81,7 @@ class Play:
 
     def collect(self) -> Body:
         """For the request's body, until the exchange ends."""
-        self._collected = self.shared.gate.memory.open(self._asker.name)
+        self._collected = self.shared.gate.memory.open(self.arrival.asker.name)
         return self._collected
 
     def drop_body(self) -> None:
@@ -126,9 +119,9 @@ class Play:
                 await waiter
             finally:
                 shared.waiting.discard(waiter)
-        if not self._has_body:
+        if not self.arrival.has_body:
             self.decide()
-        elif is_call(self._head):
+        elif is_call(self.arrival.head):
             await InStep(self).run()
         elif await self._collect():
             self.decide()
@@ -162,8 +155,8 @@ class Play:
         assert matcher is not None
         if shared.first is not None and self._answer_first(shared.first):
             return
-        request = self.request(shared.wants_fields or self._has_body)
-        if (self._has_body or len(self._head) > SMALL) and (
+        request = self.request(shared.wants_fields or self.arrival.has_body)
+        if (self.arrival.has_body or len(self.arrival.head) > SMALL) and (
                 shared.gate.is_apart and matcher.is_costly(request)):
             self._begin(self._read_apart(matcher, request))
         else:
@@ -171,15 +164,15 @@ class Play:
 
     async def _read_apart(self, matcher: Matcher, request: Request) -> None:
         shared = self.shared
-        gate, rules = shared.gate, shared.rules
+        gate, asker = shared.gate, self.arrival.asker.name
         try:
             changed, reading = await gate.run(
-                self._asker.name, apart.read, rules, request, False)
+                asker, apart.read, shared.rules, request, False)
             reading = reading._replace(request=changed or request)
             patterns, holds = matcher.asks(reading), dict[Pattern, bool]()
             if patterns:
                 holds = await gate.run(
-                    self._asker.name, apart.ask, patterns, reading.request, request)
+                    asker, apart.ask, patterns, reading.request, request)
         except Busy:
             self.go_unread()
         except Unread as error:
@@ -194,8 +187,8 @@ class Play:
         result: Match | Miss | Draw
         try:
             result = matcher.draw(
-                request, reading, offers=self._offers, holds=holds, reader=self.reader,
-                seconds=MOST_US / 1e6 if is_bounded else math.inf)
+                request, reading, offers=self.arrival.offers, holds=holds,
+                reader=self.reader, seconds=MOST_US / 1e6 if is_bounded else math.inf)
         except TooLong:
             self._begin(self._read_apart(matcher, request))
             return
@@ -214,10 +207,10 @@ class Play:
             try:
                 result = await aside(matcher.take, result)
             except KeyError:                 # a recording was deleted meanwhile
-                result = matcher.draw(request, reading, offers=self._offers,
+                result = matcher.draw(request, reading, offers=self.arrival.offers,
                                       holds=holds, reader=self.reader)
         if shared.note is not None and (
-                isinstance(result, Match) or self._mode == REPLAYS):
+                isinstance(result, Match) or self.arrival.mode == REPLAYS):
             await self._tell_asked(reading.request)
         self._follow(matcher, request, reading, result)
 
@@ -225,11 +218,11 @@ class Play:
                 result: Match | Miss) -> None:
         shared = self.shared
         if isinstance(result, Match) and result.recording.response.status == 101 and (
-                not self._offers):          # by its patterns
+                not self.arrival.offers):          # by its patterns
             result = Miss(f"recording {result.recording.number} is a WebSocket, which "
                           "the request does not offer")
         if isinstance(result, Miss):
-            if self._mode == REPLAYS:
+            if self.arrival.mode == REPLAYS:
                 self._explain(matcher, request, reading, result)
             else:
                 self.miss(result)
@@ -251,8 +244,8 @@ class Play:
             return
         if self.shared.first is not None and not len(matcher):
             matcher = self.shared.first
-        miss = matcher.explain(request, reading, miss, offers=self._offers,
-                               admits=miss_log.admitted_to(self._asker))
+        miss = matcher.explain(request, reading, miss, offers=self.arrival.offers,
+                               admits=miss_log.admitted_to(self.arrival.asker))
         likely = miss.likely
         if likely is None:
             self.miss(miss)
@@ -270,15 +263,15 @@ class Play:
         shared, begun = self.shared, time.monotonic()
         try:
             nearest = await shared.gate.run(
-                self._asker.name, apart.find_nearest, shared.rules, reading.request,
-                miss.likely)
+                self.arrival.asker.name, apart.find_nearest, shared.rules,
+                reading.request, miss.likely)
         except (Busy, Unread):
             nearest = None
         shared.miss_log.explained(time.monotonic() - begun)
         self.miss(Miss(miss.reason, nearest))
 
     def miss(self, miss: Miss) -> None:
-        if self._mode == REPLAYS:
+        if self.arrival.mode == REPLAYS:
             self.refuse(self.note(miss))
         else:
             self.shared.miss_log.missed += 1
@@ -286,7 +279,7 @@ class Play:
 
     def go_unread(self) -> None:
         """Without room or time for its body it goes on, if its rule allows that."""
-        if self._mode == REPLAYS:
+        if self.arrival.mode == REPLAYS:
             self.exchange.refuse("content_limit", "")
         else:
             self.exchange.pass_on()
@@ -306,12 +299,12 @@ class Play:
 
     def refuse(self, text: str) -> None:
         """In the form that the client reads."""
-        if not is_call(self._head):
+        if not is_call(self.arrival.head):
             self.exchange.refuse("recording_missed", text)
             return
         self.exchange.end_as("recording_missed", text)
         response = refusal(text)
-        head, chunked = build_head(response, "POST", self.minor)
+        head, chunked = build_head(response, "POST", self.arrival.minor)
         body = build_body(response, "POST", chunked)
         if not self.exchange.answer_whole(head, body):
             sluice = self.exchange.answer(head)
@@ -348,7 +341,8 @@ class Play:
                           ) -> None:
         try:
             recording = await self.shared.gate.run(
-                self._asker.name, apart.fill, match.recording, request, match.state)
+                self.arrival.asker.name, apart.fill, match.recording, request,
+                match.state)
         except Busy:
             self.exchange.refuse("content_limit", "")
         except (Unread, ValueError) as error:
@@ -369,34 +363,36 @@ class Play:
 
     def _converse(self, match: Match, peer: socket.socket) -> None:
         shared, request = self.shared, self.request(True)
+        setting = Setting(request, shared.mask(request), shared.rules, shared.gate,
+                          self.arrival.asker.name)
         task = asyncio.get_running_loop().create_task(play_websocket(
-            peer, match.recording, match.route, shared.speed, shared.most_body,
-            Setting(request, shared.mask(request), shared.rules, shared.gate,
-                    self._asker.name), partial(self.note, number=self.exchange.id)))
+            peer, match, shared.speed, shared.most_body, setting,
+            partial(self.note, number=self.exchange.id)))
         shared.tasks.add(task)
         task.add_done_callback(shared.tasks.discard)
 
     @property
     def reader(self) -> Reader | None:
         """None: it may be answered with all that is recorded."""
-        return Reader(owner_of(self._asker.user), self._asker.shares) if (
-            self._mode == CACHES) else None
+        return Reader(owner_of(self.arrival.asker.user), self.arrival.asker.shares) if (
+            self.arrival.mode == CACHES) else None
 
     def request(self, fields: bool) -> Any:
-        return read_request(self._head, self._scheme, self.host, self._port,
+        arrival = self.arrival
+        return read_request(arrival.head, arrival.scheme, arrival.host, arrival.port,
                             self.body, fields=fields)
 
     def _answer(self, recording: Recording, is_last: bool) -> None:
         response = recording.response
-        method = self._head[:self._head.index(" ")]
-        head, chunked = build_head(response, method, self.minor)
+        method = self.arrival.head[:self.arrival.head.index(" ")]
+        head, chunked = build_head(response, method, self.arrival.minor)
         if takes_time(recording, self.shared.speed):
             self._begin(self._send(recording, head, chunked, method))
             return
         body = build_body(response, method, chunked)
         matcher = self.shared.matcher
         if is_last and self.shared.keeps and matcher is not None and (
-                self._mode != CACHES):       # where not all may read it
+                self.arrival.mode != CACHES):       # where not all may read it
             number = recording.number
             self.exchange.keep(head, body, self.body, number, matcher.packed(number))
         if self.exchange.answer_whole(head, body):

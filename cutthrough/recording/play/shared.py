@@ -3,11 +3,11 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.matcher import Matcher
-from cutthrough.recording.match.misses import Told
+from cutthrough.recording.match.misses import Asker, Told
 from cutthrough.recording.model.recording import Message, Request
 from cutthrough.recording.model.sluices import Sluice
 from cutthrough.recording.play.alter import OnReplay
@@ -33,6 +33,21 @@ class Exchange(Protocol):
     def switch(self, function: Callable[[socket.socket], None]) -> None: ...
     def pass_on(self) -> None: ...
     def send_collected(self) -> bool: ...
+
+
+class Arrival(NamedTuple):
+    """A request as the session has read it. Its body counts in the bounds of `asker`.
+    """
+
+    mode: int                                # as policy's Recording has it
+    head: str
+    host: str
+    port: int
+    scheme: str
+    minor: int                               # of its HTTP/1 version
+    has_body: bool
+    offers: bool                             # an upgrade
+    asker: Asker
 
 
 class Answers(Protocol):
@@ -61,7 +76,7 @@ class Hits:
 
     def clear(self) -> None: ...
 
-    def prepare(self, *_answer: object) -> bool:
+    def prepare(self, *_answer: object, **_more: object) -> bool:
         return False
 
     def count(self, number: int) -> None:

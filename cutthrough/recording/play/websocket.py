@@ -19,8 +19,7 @@ from http import HTTPStatus
 
 from cutthrough.exchange.messages import OPCODES
 from cutthrough.recording.match.conversing import Conversing, Setting
-from cutthrough.recording.match.keys import Route
-from cutthrough.recording.match.matches import Miss
+from cutthrough.recording.match.matches import Match, Miss
 from cutthrough.recording.model.recording import Message, Recording, find
 
 log = logging.getLogger("cutthrough")
@@ -43,17 +42,17 @@ class _Ended(Exception):
         self.code, self.details = code, details
 
 
-async def play_websocket(peer: socket.socket, recording: Recording, route: Route,
-                         speed: float, most: int, setting: Setting,
-                         note: Callable[[Miss], str]) -> None:
+async def play_websocket(peer: socket.socket, match: Match, speed: float, most: int,
+                         setting: Setting, note: Callable[[Miss], str]) -> None:
     """`speed`: of the recorded times; 0: at once. `most`: bytes of a message. `note`
     takes a message that differs, and returns the text for the client (R74)."""
     reader, writer = await asyncio.open_connection(sock=peer, limit=MOST_HEAD)
+    recording = match.recording
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
         await _Conversation(
-            reader, writer, most, note, Conversing(route, recording, setting)
+            reader, writer, most, note, Conversing(match.route, recording, setting)
         ).play(recording.response.messages, speed)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass                                 # the client is gone
