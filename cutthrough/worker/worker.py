@@ -21,7 +21,7 @@ from cutthrough.generation.hook import Tally
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
-from cutthrough.net.dns.resolver import Resolver
+from cutthrough.net.dns.resolver import Keeping, Resolver
 from cutthrough.net.interfaces import Interfaces, own_hosts
 from cutthrough.net.listener import begin, bound_address
 from cutthrough.net.poller import Poller
@@ -167,8 +167,8 @@ class Worker:
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
         self.resolver = Resolver(
-            loop, config.resolvers, config.dns_timeout, config.dns_cache_entries,
-            config.dns_stale, config.dns_overrides)
+            loop, config.resolvers, config.dns_timeout,
+            Keeping(config.dns_cache_entries, config.dns_stale), config.dns_overrides)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,

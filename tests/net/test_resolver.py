@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
+from typing import Any
 
 import pytest
 
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns import resolver as module
-from cutthrough.net.dns.resolver import ERROR, NOT_FOUND, TIMEOUT, Resolver
+from cutthrough.net.dns.resolver import ERROR, NOT_FOUND, TIMEOUT, Keeping, Resolver
 from tests.support.dns import (
     AAAA,
     NXDOMAIN,
@@ -52,9 +53,10 @@ def in_loop(test: Callable) -> Callable:
 class Asking(Resolver):
     """A resolver; its answers can be awaited, as lists of texts or as labels."""
 
-    def __init__(self, *servers: str, **options: object) -> None:
-        super().__init__(
-            asyncio.get_running_loop(), servers, **{"timeout": 2.0, **options})
+    def __init__(self, *servers: str, timeout: float = 2.0,
+                 overrides: Iterable[tuple[str, str]] = (), **keeping: Any) -> None:
+        super().__init__(asyncio.get_running_loop(), servers, timeout,
+                         Keeping(**keeping), overrides)
 
     async def __aenter__(self) -> "Asking":
         return self

@@ -22,6 +22,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import aiodns
 import pycares
@@ -107,14 +108,25 @@ class _Question:
         self.patience: asyncio.TimerHandle | None = None
 
 
+class Keeping(NamedTuple):
+    """How answers are kept: the fields of Cache, which are in seconds but `entries`."""
+
+    entries: int = 10_000
+    stale: float = 3600.0
+    recheck: float = RECHECK
+    prefetch: float = PREFETCH
+
+
+KEEPING = Keeping()
+
+
 class Resolver(Cache):
     """Resolves host names for one worker.
 
     `servers` are addresses of resolvers in their order (none: those of
-    /etc/resolv.conf), `timeout` is in seconds for the whole answer, `entries` bounds
-    the cache, `stale` is how many seconds an expired answer may be served, `overrides`
-    are (name, address): such a name is never queried. `recheck` and `prefetch`: see
-    Cache. `most_open` bounds the open questions.
+    /etc/resolv.conf), `timeout` is in seconds for the whole answer, `overrides` are
+    (name, address): such a name is never queried. `most_open` bounds the open
+    questions.
     """
 
     def __init__(
@@ -122,18 +134,16 @@ class Resolver(Cache):
         loop: asyncio.AbstractEventLoop,
         servers: Sequence[str] = (),
         timeout: float = 5.0,
-        entries: int = 10_000,
-        stale: float = 3600.0,
+        keeping: Keeping = KEEPING,
         overrides: Iterable[tuple[str, str]] = (),
         *,
-        recheck: float = RECHECK,
-        prefetch: float = PREFETCH,
         most_open: int = MOST_OPEN,
     ) -> None:
-        super().__init__(entries, stale=stale, recheck=recheck, prefetch=prefetch)
+        super().__init__(keeping.entries, stale=keeping.stale, recheck=keeping.recheck,
+                         prefetch=keeping.prefetch)
         self._loop = loop
         self._timeout = timeout
-        self._most_asked = max(entries, MOST_ASKED)
+        self._most_asked = max(keeping.entries, MOST_ASKED)
         self._servers = list(servers) or None
         # Two, because c-ares' own cache would answer a prefetch with the answer about
         # to expire: the channel that did not give that answer sends the query.
