@@ -95,8 +95,9 @@ async def play_async(
                      body, answer or Answer(), pieces)
     made.run = Filters(stages).begin(
         made, tuple(stages), made.head, parts.hostname or "",
-        parts.port or (443 if parts.scheme == "https" else 80), 1, parts.scheme,
-        user=user, groups=groups, client="192.0.2.1", id="1", rule="test")
+        parts.port or (443 if parts.scheme == "https" else 80), minor=1,
+        scheme=parts.scheme, user=user, groups=groups, client="192.0.2.1", id="1",
+        rule="test")
     made.run.start()
     await made.done.wait()
     for task in made.waiting:

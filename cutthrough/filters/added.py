@@ -113,8 +113,8 @@ class Added:
 
     def stage(self) -> Stage:
         """A filter behind the others. It masks the fields of the answer."""
-        return Stage("echoes", BUDGET_S, "pass", MOST_BODY, None, None,
-                     self._on_response_head, None, None, shown=True)
+        return Stage("echoes", BUDGET_S, "pass", MOST_BODY,
+                     on_response_head=self._on_response_head, shown=True)
 
     def stage_of_body(self, response: Response, others: list[Stage]) -> Stage | None:
         """The same for the body; None: it is no text, or cannot be read. `others`: the
@@ -131,8 +131,8 @@ class Added:
                            if stage.on_response_body) if others else (
             length.isdigit() and int(length) <= MOST_WHOLE
             and not headers.get("Content-Encoding"))
-        return Stage("echoes", BUDGET_S, "pass", MOST_BODY, None, None, None,
-                     self._on_whole_body if is_whole else self._on_body, None,
+        on_body = self._on_whole_body if is_whole else self._on_body
+        return Stage("echoes", BUDGET_S, "pass", MOST_BODY, on_response_body=on_body,
                      shown=True)
 
     async def _on_response_head(self, flow: Flow) -> None:

@@ -27,7 +27,7 @@ from cutthrough.exchange.redaction.redactor import (
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import FRAMING, Flow, Headers, Request, Response
-from cutthrough.filters.stage import HOOKS, OnFault, Stage, streams
+from cutthrough.filters.stage import OnFault, Stage, streams
 
 # Bytes of a body that an operator sees, decoded
 MOST_BODY = 1 << 20
@@ -313,7 +313,7 @@ class Stop:
     def make_stage(self, most: int, on_fault: OnFault, **hooks: Any) -> Stage:
         """An operator's edits are in log and captures."""
         return Stage("breakpoint", self.holding.seconds + GRACE_S, on_fault, most,
-                     **(dict.fromkeys(HOOKS) | hooks), shown=True)
+                     **hooks, shown=True)
 
     async def on_request_head(self, flow: Flow) -> None:
         headers = flow.request.headers

@@ -23,11 +23,11 @@ class Stage(NamedTuple):
     budget: float                       # seconds
     on_fault: OnFault
     max_body: int                       # bytes, decoded
-    on_request_head: Callable[..., Any] | None
-    on_request_body: Callable[..., Any] | None
-    on_response_head: Callable[..., Any] | None
-    on_response_body: Callable[..., Any] | None
-    on_end: Callable[..., Any] | None
+    on_request_head: Callable[..., Any] | None = None
+    on_request_body: Callable[..., Any] | None = None
+    on_response_head: Callable[..., Any] | None = None
+    on_response_body: Callable[..., Any] | None = None
+    on_end: Callable[..., Any] | None = None
     shown: bool = False                 # its additions are in log and captures (R82)
 
 
