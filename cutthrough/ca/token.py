@@ -63,12 +63,13 @@ def read_uri(text: str) -> Place:
     if not slot.lstrip("-").isdecimal():
         raise AuthorityError("the URI's slot-id is no number")
     return Place(
-        unquote(attributes["module-path"]),
-        unquote(attributes.get("pin-source", "")).removeprefix("file:"),
-        unquote(attributes.get("token", "")),
-        unquote_to_bytes(attributes.get("serial", "")),
-        int(slot), unquote(attributes.get("object", "")),
-        unquote_to_bytes(attributes.get("id", "")))
+        module=unquote(attributes["module-path"]),
+        pin_file=unquote(attributes.get("pin-source", "")).removeprefix("file:"),
+        token=unquote(attributes.get("token", "")),
+        serial=unquote_to_bytes(attributes.get("serial", "")),
+        slot=int(slot),
+        label=unquote(attributes.get("object", "")),
+        key_id=unquote_to_bytes(attributes.get("id", "")))
 
 
 def read_pin(path: str) -> str | None:

@@ -176,8 +176,9 @@ def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
     encoding = match["encoding"]
     if quoted and encoding in ("", "/"):     # the quotes of / would end those around it
         encoding = '"'
-    return Step(code, _check_argument(code, argument), encoding, bool(match["left"]),
-                bool(match["zero"]), width, most), end
+    return Step(code, _check_argument(code, argument), encoding,
+                left=bool(match["left"]), zero=bool(match["zero"]), width=width,
+                most=most), end
 
 
 def _find_near(said: str) -> str:

@@ -112,11 +112,14 @@ def read_interception(config: Config) -> InterceptionFiles | None:
         certificate, secret = delegate.certificates, delegate.key
     files = InterceptionFiles(
         certificate, secret,
-        _content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
-        _content(config.origin_crl, "origin_crl") if config.origin_crl else b"",
-        config.intercept_http2, config.origin_http2, config.origin_hello,
-        tuple((row.name, read_pair(row, "client_certificates"))
-              for row in config.client_certificates), in_token)
+        origin_ca=_content(config.origin_ca, "origin_ca") if config.origin_ca else b"",
+        origin_crl=(
+            _content(config.origin_crl, "origin_crl") if config.origin_crl else b""),
+        http2=config.intercept_http2, origin_http2=config.origin_http2,
+        origin_hello=config.origin_hello,
+        pairs=tuple((row.name, read_pair(row, "client_certificates"))
+                    for row in config.client_certificates),
+        in_token=in_token)
     if not is_private(os.stat(key), os.geteuid()):
         raise ConfigError("", "intercept_ca", f"{key} can be read by others than its "
                           f"owner: chmod 600 {key}")

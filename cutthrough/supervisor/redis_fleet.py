@@ -172,7 +172,8 @@ class RedisFleet:
             self._ids = {tag: id for id, tag in tags.items()}
             now_us, now_s = time.monotonic_ns() // 1000, int(time.time())
             for tag in gone.values():
-                self._remote_usage.book(tag, 0, 0, 0, 0, now_us, now_s)
+                self._remote_usage.book(tag, connections=0, tunnels=0, day_bytes=0,
+                                        spent=0, now_us=now_us, now_s=now_s)
             self._remote_usage.restart()
 
     def start(self) -> None:
@@ -254,8 +255,9 @@ class RedisFleet:
         now_us = time.monotonic_ns() // 1000
         for id, connections, tunnels, moved, spent in received:
             if id in self._tags:
-                self._remote_usage.book(self._tags[id], connections, tunnels, moved,
-                                        spent, now_us, now_s)
+                self._remote_usage.book(
+                    self._tags[id], connections, tunnels, day_bytes=moved, spent=spent,
+                    now_us=now_us, now_s=now_s)
         return bool(more)
 
     def _on_answer(self, epoch: str, living: list[str]) -> None:

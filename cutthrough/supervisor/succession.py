@@ -67,9 +67,9 @@ class Succession:
         try:
             self.successor = Successor(
                 program.listeners.all(), program.listeners.activated,
-                self._on_successor_serving, self._on_failed, self._answer,
-                program.pages.variables,
-                Served.of(generation.config, generation.policy))
+                on_serving=self._on_successor_serving, on_failed=self._on_failed,
+                answer=self._answer, pages=program.pages.variables,
+                served=Served.of(generation.config, generation.policy))
         except OSError as error:
             say(f"upgrade refused: {describe(error)}")
 

@@ -100,7 +100,8 @@ def run_in(folder: Path, directory: Path, args: argparse.Namespace, path: str,
         mode = mode_of(args.mode, sessions, name)    # another run may have recorded it
         if mode == "replay":
             held.close()
-        return run_as(mode, sessions, folder, directory, args, path, command)
+        return run_as(mode, sessions, folder, directory, args, path=path,
+                      command=command)
 
 
 def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,

@@ -32,6 +32,8 @@ _WIDE = {"descendant", "descendant-or-self"}
 _SIDE_AXES = {"following", "preceding", "following-sibling", "preceding-sibling"}
 _UP = {"ancestor", "ancestor-or-self"}
 _OF_TYPE = {"text", "node", "comment", "processing-instruction"}
+_OPERATORS = ("or", "and", "=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "div", "mod",
+              "|")
 # Functions that look for one text in another, octet by octet
 _SEARCHES = {"contains", "substring-before", "substring-after", "translate"}
 
@@ -220,8 +222,7 @@ class _Parser:
             raise KeyMistake(f"{self._text!r:.100} is nested more than {MOST_NESTED} "
                              "times")
         expression = self._operand()
-        while operator := self._take("or", "and", "=", "!=", "<", "<=", ">", ">=", "+",
-                                     "-", "*", "div", "mod", "|"):
+        while operator := self._take(*_OPERATORS):
             expression = _binary(operator, expression, self._operand())
         self._depth -= 1
         return expression
