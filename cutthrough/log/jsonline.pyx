@@ -337,7 +337,7 @@ cdef char *put_url(char *p, Client c, Quote quote, const char *last) noexcept:
     cdef Shown shown = shown_of(c)
     cdef const char *key
     if c.key is None or r.port == 0:
-        if shown.path_len:                  # an unreadable target: see Session.keep_refused
+        if shown.path_len:                  # an unreadable target: see Connection.keep_refused
             return put_hidden(p, shown.data + shown.path_at, shown.path_len, quote, last - 3)
         p[0] = b"-"
         return p + 1

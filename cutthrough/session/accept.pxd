@@ -5,7 +5,7 @@ from cutthrough.net.acceptor cimport Sink
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.entrance cimport Entrance
 
-cdef class SessionSink(Sink):
+cdef class ConnectionSink(Sink):
     cdef Context context
     cdef int listener               # its number in the page
     cdef public int transport       # of its connections; KERNEL: none above the socket

@@ -2,7 +2,7 @@ from cutthrough.net.acceptor import Sink
 from cutthrough.session.model.context import Context
 from cutthrough.session.model.entrance import Entrance
 
-class SessionSink(Sink):
+class ConnectionSink(Sink):
     transport: int
     def __init__(
         self,

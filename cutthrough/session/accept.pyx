@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The begin of sessions, and the end of all of them together."""
+"""The begin of connections, and the end of all of them together."""
 
 from zlib import crc32
 
@@ -10,6 +10,7 @@ from cutthrough.net.sysio cimport CAN_WRITE, sys_close
 from cutthrough.net.transport cimport KERNEL, TLS, open_transport
 from cutthrough.outcome cimport OK
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.session.connection cimport Connection
 from cutthrough.session.judge.admit cimport admit, turn_away
 from cutthrough.session.model.client cimport Client, is_between_requests, link, rest
 from cutthrough.session.model.context cimport Context
@@ -20,7 +21,6 @@ from cutthrough.session.model.shed cimport shed_for_descriptors
 from cutthrough.session.model.stage cimport (
     STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, STAGE_TRANSPARENT)
 from cutthrough.session.model.state cimport LINGER
-from cutthrough.session.session cimport Session
 from cutthrough.session.stages.runner cimport begin_stages
 
 cdef enum:
@@ -28,8 +28,8 @@ cdef enum:
     MOST_SHED = 64
 
 
-cdef class SessionSink(Sink):
-    """Makes a session of each accepted connection."""
+cdef class ConnectionSink(Sink):
+    """Makes a Connection of each accepted socket."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
                  str path="", int pac=0, int tls=-1, bint plain_too=False,
@@ -67,50 +67,50 @@ cdef class SessionSink(Sink):
 
     cdef int on_accept(self, int fd, const Address *client) except -1:
         cdef Context context = self.context
-        cdef Session session = Session.__new__(Session)
-        session.sock.fd = fd
-        session.sock.ready = CAN_WRITE
-        session.sock.slot = <uint16_t>self.tls
-        session.context = context
-        session.pac = self.pac
-        session.entrance = self.entrance
-        session.address = client[0]
+        cdef Connection c = Connection.__new__(Connection)
+        c.sock.fd = fd
+        c.sock.ready = CAN_WRITE
+        c.sock.slot = <uint16_t>self.tls
+        c.context = context
+        c.pac = self.pac
+        c.entrance = self.entrance
+        c.address = client[0]
         if self.is_unix:
-            from_unix(fd, self.tag, &session.address)
-        session.since_ms = context.poller.time_ms()
+            from_unix(fd, self.tag, &c.address)
+        c.since_ms = context.poller.time_ms()
         if self.transport != KERNEL and open_transport(
-                &session.sock, self.transport, self.tls, NULL) < 0:
-            sys_close(&session.sock)
+                &c.sock, self.transport, self.tls, NULL) < 0:
+            sys_close(&c.sock)
             context.counters.refused += 1
             return 0
         try:
-            context.poller.add(session)
+            context.poller.add(c)
         except OSError:                     # no memory, or no watch left for this user
-            sys_close(&session.sock)
+            sys_close(&c.sock)
             context.counters.refused += 1
             return 0
-        link(context, session)
+        link(context, c)
         try:
-            begin_session(session, self.listener, self.stages)
-        except BaseException:               # the session's own, not the acceptor's (R34)
-            context.poller.contain(session)
+            begin_connection(c, self.listener, self.stages)
+        except BaseException:               # the connection's own, not the acceptor's (R34)
+            context.poller.contain(c)
         return 0
 
     cdef int shed(self) except -1:
         return shed_for_descriptors(self.context, MOST_SHED)
 
 
-cdef int begin_session(Session session, int listener, int stages) except -1:
-    cdef Context context = session.context
+cdef int begin_connection(Connection c, int listener, int stages) except -1:
+    cdef Context context = c.context
     cdef int outcome
     count_accept(context.counters, listener)
-    note(context.recorder, <void *>session, context.poller.now_us, E_ACCEPTED, 0,
-         session.address.port)
-    outcome = begin_stages(session, stages) if stages else admit(session)
+    note(context.recorder, <void *>c, context.poller.now_us, E_ACCEPTED, 0,
+         c.address.port)
+    outcome = begin_stages(c, stages) if stages else admit(c)
     if outcome != OK:
-        return turn_away(session, outcome)
-    rest(session)
-    return session.extend()
+        return turn_away(c, outcome)
+    rest(c)
+    return c.extend()
 
 
 def close_idle(Context context, double grace=0.0):

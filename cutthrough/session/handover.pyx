@@ -28,6 +28,7 @@ from cutthrough.policy.auth cimport Account
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.policy.hop cimport HOP_LOCAL, HOP_PARENT
 from cutthrough.policy.parents cimport Standing
+from cutthrough.session.connection cimport Connection
 from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
@@ -43,7 +44,6 @@ from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport shed_one
 from cutthrough.session.model.state cimport CLOSED, HALF_CLOSED, TUNNEL
-from cutthrough.session.session cimport Session
 from cutthrough.session.stages.proxied cimport number_of_sender, sender_of
 from cutthrough.wire.openings cimport opening_of, parts_of
 
@@ -210,7 +210,7 @@ def unpack(Context context, record, list fds):
 
     Raises ValueError, OSError or MemoryError if it cannot be taken; then the giver still has
     it, and the descriptors are closed."""
-    cdef Session c = Session.__new__(Session)
+    cdef Connection c = Connection.__new__(Connection)
     cdef Stream origin = Stream.__new__(Stream)
     cdef bint passes
     lent = record.holding

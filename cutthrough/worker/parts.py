@@ -20,7 +20,7 @@ from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import HostAddresses, Snapshot
 from cutthrough.process.descriptors import most_connections
-from cutthrough.session.accept import SessionSink
+from cutthrough.session.accept import ConnectionSink
 from cutthrough.session.model.context import Context
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
@@ -68,7 +68,7 @@ class Parts:
     tally: Tally
     gate: Gate
     sources: SourceNumbers = field(default_factory=SourceNumbers)
-    sinks: list[tuple[int, SessionSink]] = field(default_factory=list)
+    sinks: list[tuple[int, ConnectionSink]] = field(default_factory=list)
 
     def prepare(self, generation: Generation) -> Prepared:
         """Makes all that the generation needs. Raises ValueError if it cannot be used,

@@ -31,7 +31,7 @@ from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.work_pool import make_pool
-from cutthrough.session.accept import SessionSink, close_all, close_idle
+from cutthrough.session.accept import ConnectionSink, close_all, close_idle
 from cutthrough.session.judge.authorize import recheck
 from cutthrough.session.model.charge import renew_limits
 from cutthrough.session.model.client import Journal
@@ -233,7 +233,7 @@ class Worker:
         self._running = True
         self._recheck()
 
-    def _make_sink(self, sock: socket.socket, number: int) -> SessionSink:
+    def _make_sink(self, sock: socket.socket, number: int) -> ConnectionSink:
         listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
         entrance = Entrance(
@@ -241,7 +241,7 @@ class Worker:
             needs_user=listener.auth == "required",
             anonymous_from=listener.auth_none_from, transparent=listener.transparent,
             senders=listener.proxy_protocol_from, user=listener.user)
-        sink = SessionSink(
+        sink = ConnectionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,

@@ -20,7 +20,7 @@ from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, MSG_NOSIGN
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.transport cimport Socket, Transport, add_transport
-from cutthrough.session.accept cimport SessionSink
+from cutthrough.session.accept cimport ConnectionSink
 from cutthrough.session.model.context cimport Context
 
 cdef enum:
@@ -220,7 +220,7 @@ functions.release = release
 KIND = add_transport(&functions)
 
 
-def dress(Context context, SessionSink sink):
+def dress(Context context, ConnectionSink sink):
     """Both sides of this worker's connections, from now on."""
     sink.transport = KIND
     context.origin_transport = KIND

@@ -133,7 +133,7 @@ def test_the_endings_tell_of_every_state():
 
 
 def test_the_documents_have_the_handlers_of_each_state() -> None:
-    code = (ROOT / "cutthrough/session/session.pyx").read_text()
+    code = (ROOT / "cutthrough/session/connection.pyx").read_text()
     handlers = re.findall(r"^handle\((\w+), +(\w+), +(\w+), +(\w+)\)$", code, re.M)
     page = (ROOT / "docs/life-of-a-connection.md").read_text()
     printed = re.findall(r"^\| (\w+) \| `(\w+)` \| `(\w+)` \| `(\w+)` \|$", page, re.M)

@@ -18,8 +18,8 @@ def work(fd: int) -> int:
     from cutthrough.worker import main, worker
     from tests.doors import framed
 
-    plain = worker.SessionSink
-    worker.SessionSink = lambda context, *given, **named: framed.dress(
+    plain = worker.ConnectionSink
+    worker.ConnectionSink = lambda context, *given, **named: framed.dress(
         context, plain(context, *given, **named))
     return main.main(fd)
 

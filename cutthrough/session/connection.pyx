@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A session reads the requests of a connection, and answers the events of its sockets.
+"""Reads the requests of a client's connection, and answers the events of its sockets.
 
 For every request, from its own bytes alone (R21, R23): parse, read the target, authenticate; then
 the phases (`phases`) judge it, find its way, and hand over to `forward` or `tunnel`. No earlier
@@ -80,7 +80,7 @@ cdef Framing framing
 
 
 @cython.no_gc
-cdef class Session(Client):
+cdef class Connection(Client):
 
     # --- the poller's events -------------------------------------------------------
 
@@ -286,7 +286,7 @@ cdef int take_request(Client c) except -1:
     """Its next bytes, or room for those of its handshake."""
     if c.sock.ready & CAN_READ or c.input != NULL or (
             c.stages & STAGE_TLS and c.stamps.start_us):
-        return (<Session>c).pass_stages() if c.stages else (<Session>c).read_head()
+        return (<Connection>c).pass_stages() if c.stages else (<Connection>c).read_head()
     return 0
 
 

@@ -1,8 +1,8 @@
-"""A session reads the requests of a connection, and answers the events of its sockets."""
+"""Reads the requests of a client's connection, and answers the events of its sockets."""
 
 from cutthrough.session.model.client cimport Client
 
-cdef class Session(Client):
+cdef class Connection(Client):
     cdef int pass_stages(self) except -1
     cdef int read_head(self) except -1
     cdef int parse(self, char *data, size_t n) except -1
