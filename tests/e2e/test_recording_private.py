@@ -141,3 +141,21 @@ def test_a_shared_cache_gives_all_but_what_may_be_private(
     wait_until(lambda: ask_as(proxy, dial, origin.url("/me"), ANN) == "eve", "shared")
     for path in ("/cookie", "/token"):
         assert ask_as(proxy, dial, origin.url(path), ANN) == "ann", path
+
+
+@pytest.mark.parametrize(("keys", "path", "owner_of_answer"), [
+    ("", "/me", "ann"), ("shared = true", "/me", "eve"),
+    ("shared = true", "/cookie", "ann")])
+def test_an_answer_at_hand_has_the_same_readers(
+        start, folder, make_origin, dial, keys, path, owner_of_answer):
+    """R75. When a session comes into force, its answers are made before a request."""
+    origin = make_origin(tell_account)
+    rules = CACHES.format(keys=keys)
+    proxy, _ = start(rules, "workers = 1")
+    assert ask_as(proxy, dial, origin.url(path), EVE) == "eve"
+    wait_until(lambda: recorded(folder) == 1, "a recording")
+    proxy.stop()
+    proxy, _ = start(rules, "workers = 1")
+    assert ask_as(proxy, dial, origin.url(path), EVE) == "eve"
+    assert proxy.wait_log(1)[-1]["reason"] == "replayed"
+    assert ask_as(proxy, dial, origin.url(path), ANN) == owner_of_answer

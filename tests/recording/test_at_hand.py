@@ -14,6 +14,7 @@ from cutthrough.recording.model.recording import Chunk, Pattern, Request, Respon
 from cutthrough.recording.play import player
 from cutthrough.recording.play.at_hand import prepare
 from cutthrough.recording.play.player import Player, Settings
+from cutthrough.recording.play.shared import Line, Ready
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.session.transfer.recorded import Answers
@@ -138,14 +139,15 @@ def test_answers_have_two_halves_and_the_older_is_forgotten():
     answers, body = Answers(), bytes(1 << 20)
 
     def add(number):
-        return answers.prepare(False, 80, b"a", b"GET /%d HTTP/1.1\r" % number, b"",
-                               body, number)
+        return answers.prepare(Line(False, 80, b"a", b"GET /%d HTTP/1.1\r" % number),
+                               Ready(b"", body, number))
     number = 0
     while add(number):
         number += 1
     assert 60 <= number == len(answers) <= 63
     assert not add(number) and len(answers) == number
-    assert answers.prepare(False, 80, b"a" * 300, b"GET / HTTP/1.1\r", b"", body, 1)
+    assert answers.prepare(Line(False, 80, b"a" * 300, b"GET / HTTP/1.1\r"),
+                           Ready(b"", body, 1))
     assert len(answers) == number
     answers.clear()
     assert len(answers) == 0

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.heads import build_body, build_head
+from cutthrough.recording.model.sharing import mark_of
 from cutthrough.recording.model.sluices import PIECE
 from cutthrough.recording.play.alter import changes
 from cutthrough.recording.play.request import takes_time
-from cutthrough.recording.play.shared import Answers
+from cutthrough.recording.play.shared import Answers, Line, Ready
 
 # Bytes; a longer recording is not read, because at most PIECE is sent at once
 MOST_PACKED = 2 * PIECE
@@ -43,6 +44,6 @@ def _put(match: Match, packed: bytes, answers: Answers) -> bool:
         return True
     head, chunked = build_head(response, request.method, minor=1)
     return answers.prepare(
-        request.scheme == "https", request.port, host, request_line, head=head,
-        body=build_body(response, request.method, chunked), number=recording.number,
-        packed=packed)
+        Line(request.scheme == "https", request.port, host, request_line),
+        Ready(head, build_body(response, request.method, chunked), recording.number,
+              packed, mark_of(recording)))

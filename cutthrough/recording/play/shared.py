@@ -50,14 +50,33 @@ class Arrival(NamedTuple):
     asker: Asker
 
 
+class Line(NamedTuple):
+    """Requests that are answered by their first line: `text`, up to its CR."""
+
+    is_inside: bool                          # an opened tunnel
+    port: int
+    host: bytes
+    text: bytes
+
+
+class Ready(NamedTuple):
+    """The answer to a line, framed. `packed`: the recording, as the matcher has it;
+    `mark`: of its owner (sharing.mark_of)."""
+
+    head: bytes
+    body: bytes
+    number: int
+    packed: bytes = b""
+    mark: str = ""
+
+
 class Answers(Protocol):
     """The answers that the session sends without a Play, and each one's replays."""
 
     by_fields: bool
 
     def clear(self) -> None: ...
-    def prepare(self, is_inside: bool, port: int, host: bytes, line: bytes, head: bytes,
-                body: bytes, number: int, packed: bytes) -> bool: ...
+    def prepare(self, line: Line, ready: Ready) -> bool: ...
     def count(self, number: int) -> None: ...
     def take_hits(self) -> dict[int, int]: ...
 

@@ -13,6 +13,8 @@ cdef class Answer:
     cdef Py_ssize_t body_size
     cdef bint is_shared         # the source is the matcher's
     cdef int number             # of the recording
+    cdef bytes owner            # of the mode `cache`: b"": it is everybody's; None: it is nobody's
+    cdef bint is_private        # to its owner, whatever the rule says
     cdef long hits              # that are not counted yet
 
 cdef class Answers:

@@ -49,6 +49,10 @@ cdef enum:
     MOST_HOST = 253             # octets, of a name
     MOST_REASON = 64            # of a Decision
 
+# Of an answer's owner, as recording.model.sharing has them
+cdef str PRIVATE = "!"
+cdef bytes ANONYMOUS = b":"
+
 
 cdef bint opens_tls(Client c) noexcept:
     cdef int fate = c.snapshot.acl.tls_of(c.request.rule)
@@ -66,8 +70,7 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 
 cdef int begin_replay(Client c) except -1:
-    # Of the mode `cache` not all may read all: see recording.model.sharing
-    cdef Answer answer = known_answer(c) if recording_of(c) != CACHES else None
+    cdef Answer answer = known_answer(c)
     if answer is not None:
         return send_known(c, answer)
     return ask_player(c)
@@ -127,17 +130,23 @@ cdef class Answers:
         self.newer[key] = answer
         self.size += size
 
-    def prepare(self, bint is_inside, int port, bytes host, bytes line, bytes head, bytes body,
-                int number, bytes packed=b""):
+    def prepare(self, line, ready):
         """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
-        fields count. `packed`: see make_answer. False: both halves are full, and it was not
-        taken."""
+        fields count. `line`, `ready`: as recording.play.shared has them. False: both halves are
+        full, and it was not taken."""
+        cdef bint is_inside
+        cdef int port, number
+        cdef bytes host, text, head, body, packed, key
+        cdef str mark
         cdef Answer answer
-        cdef bytes key
+        is_inside, port, host, text = line
+        head, body, number, packed, mark = ready
         if len(host) > MOST_HOST:
             return True
         answer = make_answer(head, body, number, packed)
-        key = make_key(1, is_inside, port, host, len(host), line, len(line), NULL, 0)
+        answer.is_private = mark.startswith(PRIVATE)
+        answer.owner = mark.removeprefix(PRIVATE).encode()
+        key = make_key(1, is_inside, port, host, len(host), text, len(text), NULL, 0)
         if self.older and self.size + size_of(key, answer) > HALF_BYTES:
             return False
         self.put(key, answer)
@@ -231,7 +240,9 @@ cdef Answer known_answer(Client c):
         m = <size_t>c.relay.up.left
         body = bytes_of(c.input) + c.input.start
     answer = answers.find(key_of(c, body, m))
-    if answer is not None and m:
+    if answer is None or not may_read(c, answer):
+        return None
+    if m:
         c.input.start += <uint32_t>m
         if c.input.start == c.input.end:
             give_block(&c.input)
@@ -240,6 +251,18 @@ cdef Answer known_answer(Client c):
         c.relay.up.left = 0
         c.up_open = False
     return answer
+
+
+cdef bint may_read(Client c, Answer answer):
+    """As recording.model.sharing decides it. What an earlier request brought here (see `keep`)
+    is for the mode `replay`: other readers may have another recording in its place."""
+    cdef bytes owner = answer.owner
+    if recording_of(c) != CACHES:
+        return True
+    if owner is None or (answer.is_private and owner == ANONYMOUS):
+        return False
+    return not owner or owner == (user_of(c) or ANONYMOUS) or (
+        not answer.is_private and c.snapshot.acl.rules[c.request.rule].shared)
 
 
 cdef int send_known(Client c, Answer answer) except -1:
