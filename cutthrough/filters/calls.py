@@ -9,7 +9,7 @@ from typing import Any
 from cutthrough.exchange.work import Body
 from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.exchange import Ended, Exchange, write
-from cutthrough.filters.flow import Flow, Response, has_no_body
+from cutthrough.filters.flow import Before, Flow, Headers, Response, has_no_body
 from cutthrough.filters.heads import build_request, build_response, of_length
 from cutthrough.filters.stage import Chain, Stage
 
@@ -26,9 +26,14 @@ class Calls:
         self._owns_chain = False
         self.wants_response = bool(chain.response_heads or chain.response_bodies)
         self.minor = int(flow.request.version[-1])      # the client's HTTP/1.x
-        self.before = flow.request.headers.copy()       # the request's, as they came
+        self._before = Before(flow.request)
         self._path = flow.request.path
         self.added: Added | None = None     # None: nothing yet
+
+    @property
+    def before(self) -> Headers:
+        """The request's fields as they came."""
+        return self._before.headers
 
     def add(self, stage: Stage) -> None:
         """One filter more for this exchange, behind the others."""

@@ -28,11 +28,10 @@ class Filters:
               breakpoint: str = "", **facts: Any) -> Run:
         """The run for a request with this rewritten head. `breakpoint`: of the rule, if
         they are armed; `facts`: of Flow."""
-        request = read_request(head, host, port, f"1.{minor}", scheme)
-        if scheme == "https":           # the CONNECT names the destination (R56)
-            request._fixed = "inside an interception"
-        elif transparent:               # the kernel does (R52)
-            request._fixed = "at a transparent listener"
+        # The CONNECT names the destination (R56), or the kernel (R52)
+        fixed = ("inside an interception" if scheme == "https" else
+                 "at a transparent listener" if transparent else "")
+        request = read_request(head, host, port, f"1.{minor}", scheme, fixed)
         chain = self.chain(names)
         run = Run(chain, exchange, Flow(request, **facts))
         if breakpoint:

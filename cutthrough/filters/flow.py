@@ -25,11 +25,10 @@ HeaderItems = Mapping[str, str] | Iterable[tuple[str, str]]
 class Headers:
     """Header fields in their order. Names are compared without regard to case."""
 
-    __slots__ = ("_lines", "_pairs")
+    __slots__ = ("_items",)
 
     def __init__(self, items: HeaderItems = ()) -> None:
-        self._lines = ""
-        self._pairs: list[tuple[str, str]] | None = []      # None: lines not split yet
+        self._items: list[tuple[str, str]] = []
         for name, value in (items.items() if isinstance(items, Mapping) else items):
             self.add(name, value)
 
@@ -91,25 +90,8 @@ class Headers:
 
     def copy(self) -> "Headers":
         headers = Headers()
-        headers._lines = self._lines
-        headers._pairs = None if self._pairs is None else list(self._pairs)
+        headers._items = list(self._items)
         return headers
-
-    @property
-    def _is_read(self) -> bool:
-        """False: nobody can have changed it."""
-        return self._pairs is not None
-
-    @property
-    def _items(self) -> list[tuple[str, str]]:
-        if self._pairs is None:
-            self._pairs = [(name, value.strip(" \t")) for name, _, value in (
-                line.partition(":") for line in self._lines.split("\r\n"))]
-        return self._pairs
-
-    @_items.setter
-    def _items(self, items: list[tuple[str, str]]) -> None:
-        self._pairs = items
 
 
 def check_field(name: str, value: str) -> None:
@@ -129,6 +111,7 @@ class Request:
         "_fixed",
         "_headers",
         "_host",
+        "_lines",
         "_method",
         "_path",
         "_port",
@@ -137,17 +120,21 @@ class Request:
     )
 
     def __init__(self, method: str, host: str, port: int, path: str,
-                 headers: Headers | None = None, *, version: str = "1.1",
-                 scheme: str = "http") -> None:
+                 headers: Headers | None = None, *, lines: str = "",
+                 version: str = "1.1", scheme: str = "http", fixed: str = "") -> None:
+        """`lines`: the fields as they were read, split when they are needed first.
+        `fixed`: a place in which the target cannot change; "": it can."""
         self._method, self._host, self._port, self._path = method, host, port, path
-        self._headers = Headers() if headers is None else headers
+        self._headers, self._lines = headers, lines
         self._changed = False
-        self._fixed = ""                # a place in which the target cannot change
+        self._fixed = fixed
         self.version = version
         self.scheme = scheme            # "https": inside an intercepted connection
 
     @property
     def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
         return self._headers
 
     def replace_headers(self, headers: Headers) -> None:
@@ -219,26 +206,30 @@ class Request:
 
     def copy(self) -> "Request":
         request = Request(self._method, self._host, self._port, self._path,
-                          self._headers.copy(), version=self.version,
-                          scheme=self.scheme)
-        request._changed, request._fixed = self._changed, self._fixed
+                          None if self._headers is None else self._headers.copy(),
+                          lines=self._lines, version=self.version, scheme=self.scheme,
+                          fixed=self._fixed)
+        request._changed = self._changed
         return request
 
 
 class Response:
     """A response on its way to the client."""
 
-    __slots__ = ("_changed", "_headers", "_status", "body", "reason")
+    __slots__ = ("_changed", "_headers", "_lines", "_status", "body", "reason")
 
     def __init__(self, status: int, headers: Headers | None = None, *,
-                 reason: str = "", body: bytes | None = None) -> None:
+                 reason: str = "", lines: str = "",
+                 body: bytes | None = None) -> None:
         """`body`: of an answer of the filter's own; None: the origin's."""
-        self._status, self._changed = status, False
-        self._headers = Headers() if headers is None else headers
+        self._status, self._headers, self._lines = status, headers, lines
+        self._changed = False
         self.reason, self.body = reason, body
 
     @property
     def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
         return self._headers
 
     def replace_headers(self, headers: Headers) -> None:
@@ -258,10 +249,28 @@ class Response:
         self._status, self.reason, self._changed = status, "", True
 
     def copy(self) -> "Response":
-        response = Response(self._status, self._headers.copy(), reason=self.reason,
-                            body=self.body)
+        response = Response(self._status, None if self._headers is None
+                            else self._headers.copy(), reason=self.reason,
+                            lines=self._lines, body=self.body)
         response._changed = self._changed
         return response
+
+
+class Before:
+    """The fields of a message as they are now, read when they are needed first. Must be
+    made before filters see the message."""
+
+    __slots__ = ("_headers", "_lines")
+
+    def __init__(self, message: Request | Response) -> None:
+        self._lines = message._lines
+        self._headers = None if message._headers is None else message._headers.copy()
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = headers_of(self._lines)
+        return self._headers
 
 
 class Flow:
@@ -322,9 +331,9 @@ def has_no_body(status: int) -> bool:
 
 
 def headers_of(lines: str) -> Headers:
-    """From lines that the proxy has checked, split when they are needed first; no CRLF
-    is behind the last."""
+    """From lines that the proxy has checked; no CRLF is behind the last."""
     headers = Headers()
     if lines:
-        headers._lines, headers._pairs = lines, None
+        headers._items = [(name, value.strip(" \t")) for name, _, value in (
+            line.partition(":") for line in lines.split("\r\n"))]
     return headers

@@ -6,20 +6,20 @@ head that is built here as if a client or an origin had sent it.
 
 from http import HTTPStatus
 
-from cutthrough.filters.flow import FRAMING, Headers, Request, Response, headers_of
+from cutthrough.filters.flow import FRAMING, Headers, Request, Response
 
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
-def read_request(head: bytes, host: str, port: int, version: str, scheme: str
-                 ) -> Request:
-    """From the head that would go up: Host first, our Via last."""
+def read_request(head: bytes, host: str, port: int, version: str,
+                 scheme: str, fixed: str) -> Request:
+    """From the head that would go up: Host first, our Via last. `fixed`: of Request."""
     text = head.decode("latin-1")
     end = text.index("\r\n")
     method, path, _ = text[:end].split(" ")
     behind_host = text.index("\r\n", end + 2)
-    return Request(method, host, port, path, headers_of(_but_last(text, behind_host)),
-                   version=version, scheme=scheme)
+    return Request(method, host, port, path, lines=_but_last(text, behind_host),
+                   version=version, scheme=scheme, fixed=fixed)
 
 
 def read_response(head: bytes) -> Response:
@@ -27,7 +27,7 @@ def read_response(head: bytes) -> Response:
     text = head.decode("latin-1")
     end = text.index("\r\n")
     _, status, reason = text[:end].split(" ", 2)
-    return Response(int(status), headers_of(_but_last(text, end)), reason=reason)
+    return Response(int(status), reason=reason, lines=_but_last(text, end))
 
 
 def _but_last(text: str, end: int) -> str:

@@ -20,7 +20,7 @@ from cutthrough.filters import bodies
 from cutthrough.filters.added import Added, parts_of
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import Ended, Exchange, Sluice
-from cutthrough.filters.flow import Flow, Response
+from cutthrough.filters.flow import Before, Flow, Response
 from cutthrough.filters.heads import (
     build_request,
     build_response,
@@ -147,7 +147,7 @@ class Run(Calls):
 
     def _is_changed(self) -> bool:
         now = self.flow.request
-        return now._changed or (now.headers._is_read and now.headers != self.before)
+        return now._changed or not (now._headers is None or now.headers == self.before)
 
     def _changed_request(self) -> bytes | None:
         return build_request(self.flow.request, framing_of(self.before)) if (
@@ -162,7 +162,7 @@ class Run(Calls):
     async def _on_response(self, head: bytes, has_body: bool) -> None:
         flow = self.flow
         flow.response = response = read_response(head)
-        before = response.headers.copy()
+        before = Before(response)
         flow._has_body = has_body
         try:
             for stage in self.chain.response_heads:
@@ -175,15 +175,16 @@ class Run(Calls):
             if has_body and self.added is not None and self.added.echoes:
                 self._mask_body(self.added, response)
             if has_body and self.chain.response_bodies:
-                await bodies.filter_response(self, response, before)
+                await bodies.filter_response(self, response, before.headers)
                 return
         except Ended:
             return
-        headers = response.headers
-        if response._changed or (headers._is_read and headers != before):
-            self.exchange.pass_response(build_response(response, framing_of(before)))
-        else:
+        if not response._changed and (
+                response._headers is None or response.headers == before.headers):
             self.exchange.pass_response(None)
+        else:
+            self.exchange.pass_response(
+                build_response(response, framing_of(before.headers)))
 
     def _mask_body(self, added: Added, response: Response) -> None:
         stage = added.stage_of_body(response, self.chain.response_bodies)
