@@ -4,8 +4,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -16,10 +14,10 @@ from tests.capture.test_importing import archive, entry
 from tests.e2e.test_admin_flows import database as database
 from tests.e2e.test_admin_flows import fill, reads
 from tests.e2e.test_admin_flows import start as start
-from tests.support.admin import TOKEN
 from tests.support.client import PASSWORD, USER
+from tests.support.flow_verbs import flows as flows
+from tests.support.flow_verbs import following
 from tests.support.origin import answer
-from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -52,28 +50,6 @@ def operator(start, database):
             "at_us": 1, "side": "request", "kind": "text", "bytes": 2, "text": "hi"}])),
         row(5)])
     return operator
-
-
-@pytest.fixture
-def flows(tmp_path, capfdbinary):
-    """Runs an action; returns exit status, output and errors."""
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-
-    def run(where, *words):
-        status = cli.main(["flows", *words, *words_of(where, token)])
-        out, errors = capfdbinary.readouterr()
-        return status, out.decode("latin-1"), errors.decode()
-    return run
-
-
-def words_of(where, token):
-    """`where`: an operator, or a database."""
-    if hasattr(where, "where"):
-        address = where.where if isinstance(where.where, str) else (
-            f"127.0.0.1:{where.where}")
-        return ["--admin", address, "--token-file", str(token)]
-    return ["--file", str(where)]
 
 
 def test_the_listener_answers_as_the_database_does(operator, database, flows):
@@ -143,32 +119,6 @@ def test_what_is_not_for_the_listener_is_refused(operator, flows, words):
 def test_without_its_token_the_listener_says_nothing(operator, capfd):
     assert cli.main(["flows", "list", "--admin", f"127.0.0.1:{operator.where}"]) == 1
     assert "give the token with --token-file" in capfd.readouterr().err
-
-
-@contextlib.contextmanager
-def following(where, tmp_path, *words, action="follow"):
-    """The lines of `follow`, a list that grows, and the process."""
-    lines = []
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cutthrough", "flows", action, *words,
-         *words_of(where, tmp_path / "token")], cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=clean_environment())
-
-    def read():
-        for line in process.stdout:
-            lines.append(line.split())
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        yield lines, process
-    finally:
-        process.kill()
-        process.wait()
-        reader.join()
-        process.stdout.close()
-        process.stderr.close()
 
 
 @pytest.mark.parametrize("by_listener", [True, False])

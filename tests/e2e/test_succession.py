@@ -12,9 +12,9 @@ import threading
 import psutil
 import pytest
 
-from tests.e2e.test_flows_admin import following
 from tests.support.admin import AUTHORIZED, TOKEN, Operator
 from tests.support.client import build_request
+from tests.support.flow_verbs import following
 from tests.support.origin import echo
 from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
