@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cutthrough.admin.server import MOST_WATCHERS, MOST_WATCHERS_EACH
-from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import (
     AUTHORIZED,
     TOKEN,
@@ -26,6 +25,7 @@ from tests.support.client import USER
 from tests.support.lines import read_line
 from tests.support.origin import echo, stall
 from tests.support.proxy import Proxy
+from tests.support.successors import end, successor_of
 from tests.support.wait import TRIES, wait_until
 
 

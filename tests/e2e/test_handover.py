@@ -14,18 +14,18 @@ from datetime import datetime
 import psutil
 import pytest
 
-from tests.e2e.test_succession import (
+from tests.support.admin import TOKEN, TOLD, Operator
+from tests.support.client import Client
+from tests.support.origin import echo
+from tests.support.proxy import Proxy
+from tests.support.stream import Closed
+from tests.support.successors import (
     end,
     end_all,
     end_family,
     find_successor,
     successor_of,
 )
-from tests.support.admin import TOKEN, TOLD, Operator
-from tests.support.client import Client
-from tests.support.origin import echo
-from tests.support.proxy import Proxy
-from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
 HANDED = re.compile(r"handed (\d+) tunnels? over, kept (\d+)")

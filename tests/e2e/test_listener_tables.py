@@ -4,8 +4,8 @@ import pytest
 
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_handover import start as start
-from tests.e2e.test_succession import end, successor_of
 from tests.support.client import Client, build_request
+from tests.support.successors import end, successor_of
 from tests.wire.twin_proxy import build_line
 
 ANN = "203.0.113.9"

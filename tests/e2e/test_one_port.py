@@ -9,7 +9,6 @@ import pytest
 import cutthrough
 from tests.e2e.test_handover import RENEW, handed
 from tests.e2e.test_handover import start as start
-from tests.e2e.test_succession import end, successor_of
 from tests.e2e.test_tls_listener import call as call
 from tests.e2e.test_tls_listener import serve as serve
 from tests.e2e.test_tls_listener import table
@@ -28,6 +27,7 @@ from tests.support.socks import (
     login,
 )
 from tests.support.stream import Stream
+from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line
 

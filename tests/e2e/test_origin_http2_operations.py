@@ -13,11 +13,11 @@ import pytest
 
 from tests.e2e.test_handover import pids, renew, upgrade
 from tests.e2e.test_origin_http2 import ON, say, speak, start  # noqa: F401 - a fixture
-from tests.e2e.test_succession import end, end_all
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter, send
 from tests.support.proxy import Proxy
 from tests.support.stream import Closed
+from tests.support.successors import end, end_all
 from tests.support.wait import wait_until
 
 pytest.importorskip("cutthrough.http2.transport")

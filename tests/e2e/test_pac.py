@@ -10,8 +10,8 @@ from cutthrough.generation.generation import Generation
 from cutthrough.policy.source import Policy
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_handover import start as start
-from tests.e2e.test_succession import end, successor_of
 from tests.support.client import PASSWORD, USER, Client
+from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

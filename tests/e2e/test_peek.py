@@ -10,11 +10,11 @@ import pytest
 
 from cutthrough.tools.console import show
 from tests.e2e.test_handover import renew
-from tests.e2e.test_succession import end_family
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import AUTH, PASSWORD, USER
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
+from tests.support.successors import end_family
 from tests.support.wait import wait_until
 from tests.wire.record_hellos import HERE
 from tests.wire.test_openings import CLIENTS

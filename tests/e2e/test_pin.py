@@ -12,8 +12,8 @@ from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options, load
 from cutthrough.config.values import parse_cpus, show_cpus
 from cutthrough.process import cpus
-from tests.e2e.test_succession import end, end_all, successor_of
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.successors import end, end_all, successor_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -8,13 +8,13 @@ import pytest
 
 from tests.e2e.test_handover import renew
 from tests.e2e.test_shedding import let_time_pass
-from tests.e2e.test_succession import end_family
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import WRONG, Client, build_request
 from tests.support.haproxy import PROGRAM, HAProxy
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.stream import Closed
+from tests.support.successors import end_family
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import MOST, SIGNATURE, build_binary, build_line, build_tlv
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.e2e.test_handover import RENEW
 from tests.e2e.test_handover import start as start
-from tests.e2e.test_succession import end, successor_of
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import PASSWORD, USER
 from tests.support.network import OWN_IPV4
@@ -26,6 +25,7 @@ from tests.support.socks import (
     greet,
     login,
 )
+from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_binary
 

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from tests.e2e.test_handover import renew
-from tests.e2e.test_succession import end_family
 from tests.e2e.test_users import basic, hash_of
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.network import own_network
 from tests.support.origin import Connection, Origin, echo
 from tests.support.proxy import ROOT, Proxy
+from tests.support.successors import end_family
 from tests.support.wait import takes_less
 
 A, B, C = "127.0.0.11", "127.0.0.12", "127.0.0.13"

@@ -1,8 +1,6 @@
 """One program takes over from another; sockets of the tests stand in for systemd's."""
 
-import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -17,6 +15,13 @@ from tests.support.client import build_request
 from tests.support.flow_verbs import following
 from tests.support.origin import echo
 from tests.support.proxy import BANNER, ROOT, Proxy, clean_environment
+from tests.support.successors import (
+    end,
+    end_all,
+    end_family,
+    find_successor,
+    successor_of,
+)
 from tests.support.wait import wait_until
 
 
@@ -28,39 +33,6 @@ def start(loop_name, directory, opened):
         opened.callback(end_family, str(proxy._config))
         return proxy
     return make
-
-
-def end_family(config: str) -> None:
-    """Every program of this configuration, also if a failed test has left it."""
-    for process in psutil.process_iter(["cmdline"]):
-        if config in (process.info["cmdline"] or ()):
-            end_all(process)
-
-
-def end_all(process: psutil.Process) -> None:
-    """Also the successor, because its parent may have gone by then."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for each in [*process.children(recursive=True), process]:
-            if each.status() != psutil.STATUS_ZOMBIE:
-                each.kill()
-
-
-def successor_of(proxy: Proxy) -> psutil.Process:
-    """Requests an upgrade; returns the new supervisor when it serves."""
-    proxy.signal(signal.SIGUSR2)
-    return find_successor(proxy.stderr)
-
-
-def find_successor(told) -> psutil.Process:
-    found = wait_until(
-        lambda: re.findall(r"pid (\d+) serves; this program drains", told()), told)
-    return psutil.Process(int(found[-1]))
-
-
-def end(process: psutil.Process) -> None:
-    process.terminate()
-    wait_until(lambda: not process.is_running()
-               or process.status() == psutil.STATUS_ZOMBIE, "its end")
 
 
 def test_a_new_program_takes_the_door_and_the_old_one_finishes(

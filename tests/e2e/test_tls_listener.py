@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-from tests.e2e.test_succession import end, successor_of
 from tests.support.certificates import (
     Authority,
     Made,
@@ -21,6 +20,7 @@ from tests.support.client import PASSWORD, USER, Client
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.stream import Stream
+from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -1,0 +1,43 @@
+"""Programs that take over from one another, and ends of all that take part."""
+
+import contextlib
+import re
+import signal
+
+import psutil
+
+from tests.support.proxy import Proxy
+from tests.support.wait import wait_until
+
+
+def end_family(config: str) -> None:
+    """Every program of this configuration, also if a failed test has left it."""
+    for process in psutil.process_iter(["cmdline"]):
+        if config in (process.info["cmdline"] or ()):
+            end_all(process)
+
+
+def end_all(process: psutil.Process) -> None:
+    """Also the successor, because its parent may have gone by then."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in [*process.children(recursive=True), process]:
+            if each.status() != psutil.STATUS_ZOMBIE:
+                each.kill()
+
+
+def successor_of(proxy: Proxy) -> psutil.Process:
+    """Requests an upgrade; returns the new supervisor when it serves."""
+    proxy.signal(signal.SIGUSR2)
+    return find_successor(proxy.stderr)
+
+
+def find_successor(told) -> psutil.Process:
+    found = wait_until(
+        lambda: re.findall(r"pid (\d+) serves; this program drains", told()), told)
+    return psutil.Process(int(found[-1]))
+
+
+def end(process: psutil.Process) -> None:
+    process.terminate()
+    wait_until(lambda: not process.is_running()
+               or process.status() == psutil.STATUS_ZOMBIE, "its end")
