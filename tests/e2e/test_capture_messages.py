@@ -8,7 +8,6 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from tests.e2e.test_capture import HELLO, POLICY, flows, wait_rows
-from tests.e2e.test_handover import RENEW, handed
 from tests.e2e.test_parents import parent
 from tests.e2e.test_tls_listener import reach as reach
 from tests.e2e.test_tls_listener import serve as serve
@@ -16,6 +15,7 @@ from tests.e2e.test_tls_listener import table
 from tests.e2e.test_tls_parents import ca, over_tls, server_context
 from tests.support.certificates import client_context, localhost
 from tests.support.client import build_request
+from tests.support.handovers import RENEW, handed
 from tests.support.origin import answer, echo
 from tests.support.wait import wait_until
 

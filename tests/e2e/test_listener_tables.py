@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.e2e.test_handover import RENEW
-from tests.e2e.test_handover import start as start
 from tests.support.client import Client, build_request
+from tests.support.handovers import RENEW
+from tests.support.handovers import start as start
 from tests.support.successors import end, successor_of
 from tests.wire.twin_proxy import build_line
 

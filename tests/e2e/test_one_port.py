@@ -7,13 +7,13 @@ import ssl
 import pytest
 
 import cutthrough
-from tests.e2e.test_handover import RENEW, handed
-from tests.e2e.test_handover import start as start
 from tests.e2e.test_tls_listener import call as call
 from tests.e2e.test_tls_listener import serve as serve
 from tests.e2e.test_tls_listener import table
 from tests.support.certificates import TlsSocket, client_context, localhost
 from tests.support.client import PASSWORD, USER, Client
+from tests.support.handovers import RENEW, handed
+from tests.support.handovers import start as start
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.socks import (

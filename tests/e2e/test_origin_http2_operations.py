@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.e2e.test_handover import pids, renew, upgrade
 from tests.e2e.test_origin_http2 import ON, say, speak, start  # noqa: F401 - a fixture
+from tests.support.handovers import pids, renew, upgrade
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter, send
 from tests.support.proxy import Proxy

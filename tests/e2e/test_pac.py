@@ -8,9 +8,9 @@ import cutthrough
 from cutthrough.config.settings import from_options
 from cutthrough.generation.generation import Generation
 from cutthrough.policy.source import Policy
-from tests.e2e.test_handover import RENEW
-from tests.e2e.test_handover import start as start
 from tests.support.client import PASSWORD, USER, Client
+from tests.support.handovers import RENEW
+from tests.support.handovers import start as start
 from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from cutthrough.tools.console import show
-from tests.e2e.test_handover import renew
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import AUTH, PASSWORD, USER
+from tests.support.handovers import renew
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.successors import end_family

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.e2e.test_handover import renew
 from tests.e2e.test_shedding import let_time_pass
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import WRONG, Client, build_request
+from tests.support.handovers import renew
 from tests.support.haproxy import PROGRAM, HAProxy
 from tests.support.origin import echo
 from tests.support.proxy import Proxy

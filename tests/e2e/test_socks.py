@@ -7,10 +7,10 @@ from urllib.parse import quote
 import bcrypt
 import pytest
 
-from tests.e2e.test_handover import RENEW
-from tests.e2e.test_handover import start as start
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import PASSWORD, USER
+from tests.support.handovers import RENEW
+from tests.support.handovers import start as start
 from tests.support.network import OWN_IPV4
 from tests.support.origin import echo
 from tests.support.proxy import Proxy, clean_environment

@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
-from tests.e2e.test_handover import limited as limited
-from tests.e2e.test_handover import start as start
 from tests.e2e.test_socks import ALL, OPEN, SOCKS5
 from tests.e2e.test_socks import call as call
 from tests.support.dns import NameServer
+from tests.support.handovers import limited as limited
+from tests.support.handovers import start as start
 from tests.support.origin import echo
 from tests.support.socks import (
     BIND,

@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from tests.e2e.test_handover import start as start
 from tests.e2e.test_socks import NOT_ALLOWED, SOCKS5
 from tests.e2e.test_socks import call as call
 from tests.e2e.test_socks_refusals import NO_COMMAND
@@ -18,6 +17,7 @@ from tests.support.certificates import (
     localhost,
 )
 from tests.support.dns import NameServer, Silence, encode_name
+from tests.support.handovers import start as start
 from tests.support.proxy import Proxy
 from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, datagram
 from tests.support.wait import wait_until

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.e2e.test_handover import renew
 from tests.e2e.test_users import basic, hash_of
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.handovers import renew
 from tests.support.network import own_network
 from tests.support.origin import Connection, Origin, echo
 from tests.support.proxy import ROOT, Proxy

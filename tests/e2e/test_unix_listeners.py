@@ -14,11 +14,11 @@ import pytest
 
 import cutthrough
 from tests.e2e.test_dial import attempts
-from tests.e2e.test_handover import RENEW
-from tests.e2e.test_handover import start as start
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import AUTH as LINE
 from tests.support.client import PASSWORD, USER, WRONG, Client, build_request
+from tests.support.handovers import RENEW
+from tests.support.handovers import start as start
 from tests.support.lines import read_line
 from tests.support.origin import echo
 from tests.support.proxy import clean_environment
