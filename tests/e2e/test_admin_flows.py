@@ -15,8 +15,8 @@ import pytest
 
 from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import row
-from tests.e2e.test_capture import wait_rows
 from tests.support.admin import AUTHORIZED, TOKEN, administered
+from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER
 from tests.support.origin import answer
 from tests.support.wait import wait_until

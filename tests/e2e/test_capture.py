@@ -6,10 +6,7 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -18,33 +15,22 @@ import pytest
 
 from tests.capture.har_schema import SCHEMA
 from tests.support.admin import Operator
+from tests.support.captures import (
+    HELLO,
+    POLICY,
+    flows,
+    rows,
+    wait_rows,
+    writer,
+    writers,
+)
+from tests.support.captures import database as database
 from tests.support.client import CREDENTIALS, build_request
 from tests.support.origin import answer, echo
-from tests.support.proxy import ROOT, clean_environment, command_of
 from tests.support.stream import chunked
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
-
-HELLO = (b"HTTP/1.1 200 Fine\r\nContent-Length: 5\r\nX-Hop: 1\r\nConnection: X-Hop\r\n"
-         b"Set-Cookie: id=s3cret\r\n\r\nhello")
-POLICY = """
-    [[rules]]
-    name = "quiet"
-    action = "allow"
-    addresses = ["127.0.0.2/32"]
-    [[rules]]
-    name = "seen"
-    action = "{action}"
-    addresses = ["127.0.0.0/8"]
-    capture = "{mode}"
-"""
-SEEN = re.compile(r"cutthrough/storage/writer|cutthrough\.storage\.writer")
-
-
-@pytest.fixture
-def database(tmp_path):
-    return tmp_path / "flows.db"
 
 
 @pytest.fixture
@@ -53,39 +39,6 @@ def start(start_policy, database):
         return start_policy(policy.format(mode=mode, action=action),
                             f'capture_file = "{database}"\n{config}')
     return run
-
-
-def rows(database: Path) -> list[sqlite3.Row]:
-    if not database.exists():
-        return []
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as base:
-        base.row_factory = sqlite3.Row
-        try:
-            return base.execute("SELECT * FROM flows ORDER BY id").fetchall()
-        except sqlite3.OperationalError:
-            return []                       # its tables are being made
-        finally:
-            base.rollback()
-
-
-def wait_rows(database: Path, n: int = 1) -> list[sqlite3.Row]:
-    return wait_until(lambda: len(found := rows(database)) >= n and found,
-                      lambda: f"{n} rows: {[dict(row) for row in rows(database)]}")
-
-
-def writers(proxy) -> list[psutil.Process]:
-    return [one for one in proxy.workers() if SEEN.search(command_of(one))]
-
-
-def writer(proxy) -> psutil.Process:
-    return wait_until(lambda: (found := writers(proxy)) and found[0], "a writer")
-
-
-def flows(database: Path, *words: str, **environ: str):
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", "flows", *words], cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        env=clean_environment(CUTTHROUGH_CAPTURE_FILE=str(database), **environ))
 
 
 def counted(proxy) -> dict[str, int]:

@@ -7,12 +7,12 @@ import stat
 import pytest
 from websockets.frames import Frame, Opcode
 
-from tests.e2e.test_capture import HELLO, POLICY, flows, wait_rows
 from tests.e2e.test_parents import parent
 from tests.e2e.test_tls_listener import reach as reach
 from tests.e2e.test_tls_listener import serve as serve
 from tests.e2e.test_tls_listener import table
 from tests.e2e.test_tls_parents import ca, over_tls, server_context
+from tests.support.captures import HELLO, POLICY, flows, wait_rows
 from tests.support.certificates import client_context, localhost
 from tests.support.client import build_request
 from tests.support.handovers import RENEW, handed

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.e2e.test_capture import database as database
-from tests.e2e.test_capture import wait_rows
+from tests.support.captures import database as database
+from tests.support.captures import wait_rows
 
 pytestmark = pytest.mark.any_loop
 

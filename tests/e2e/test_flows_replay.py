@@ -7,7 +7,7 @@ import pytest
 
 from tests.capture.flows import row
 from tests.e2e.test_admin_flows import fill
-from tests.e2e.test_capture import POLICY, flows, wait_rows
+from tests.support.captures import POLICY, flows, wait_rows
 from tests.support.client import PASSWORD, USER
 
 pytestmark = pytest.mark.any_loop

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_capture import wait_rows
+from tests.support.captures import wait_rows
 from tests.support.certificates import client_context
 from tests.support.http2 import Peer
 from tests.support.inside import (

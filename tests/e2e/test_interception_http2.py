@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from tests.e2e.test_capture import wait_rows
 from tests.http2.test_floods import MALFORMED
+from tests.support.captures import wait_rows
 from tests.support.certificates import authority, client_context
 from tests.support.client import USER
 from tests.support.filters import FILTERS

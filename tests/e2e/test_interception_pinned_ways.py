@@ -4,10 +4,10 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_capture import wait_rows
 from tests.e2e.test_interception_in_tls import reach as reach
 from tests.e2e.test_interception_pinned import BOTH, PINNED, app, passes, reject
 from tests.e2e.test_tls_listener import table
+from tests.support.captures import wait_rows
 from tests.support.certificates import localhost
 from tests.support.client import Client
 from tests.support.handovers import handed, renew

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from tests.e2e.test_admin_flows import send
-from tests.e2e.test_capture import flows, wait_rows
 from tests.support.admin import TOKEN, administered
+from tests.support.captures import flows, wait_rows
 from tests.support.certificates import authority
 from tests.support.client import PASSWORD, USER
 from tests.support.inside import HERE, ask, config, enter, okay, origins, over_tls

@@ -11,9 +11,9 @@ import pytest
 
 from tests.capture.flows import row
 from tests.capture.test_importing import archive, entry
-from tests.e2e.test_capture import wait_rows
 from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM
+from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER, build_request
 from tests.support.traffic import open_page
 from tests.support.wait import wait_until

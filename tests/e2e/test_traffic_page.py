@@ -14,9 +14,9 @@ import pytest
 
 from cutthrough.storage.stores import open_store
 from tests.capture.flows import row
-from tests.e2e.test_capture import writer
 from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM
+from tests.support.captures import writer
 from tests.support.client import USER
 from tests.support.origin import answer
 from tests.support.traffic import DOWN, ENTER, ESCAPE, PHONE, WIDE, open_page

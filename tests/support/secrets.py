@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.e2e.test_capture import wait_rows
 from tests.support.admin import Operator, administered
+from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD
 from tests.support.origin import Connection, Origin
 from tests.support.proxy import Proxy
