@@ -14,11 +14,11 @@ from cutthrough.recording.model.recording import (
     Request,
     Response,
 )
-from tests.e2e.test_recording import fill, made
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import start as start
 from tests.e2e.test_recording_streams import enter, expect, expect_reason, frame
 from tests.support.client import build_request
+from tests.support.recordings import fill, made
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 
 pytestmark = pytest.mark.any_loop
 

@@ -4,14 +4,10 @@ import contextlib
 import importlib.util
 import select
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
-from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from tests.support.certificates import client_context
 from tests.support.client import build_request
@@ -19,57 +15,19 @@ from tests.support.http2 import Peer
 from tests.support.inside import ask, enter, okay, over_tls
 from tests.support.inside import config as inside
 from tests.support.origin import answer
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.recordings import (
+    RULE,
+    fill,
+    made,
+    recorded,
+    run_verb,
+    without_secrets,
+)
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
-
-RULE = """
-    [[rules]]
-    action = "allow"
-    addresses = ["127.0.0.0/8"]
-    recording = "{mode}"
-    {keys}
-"""
-
-
-@pytest.fixture
-def folder(directory):
-    return directory("sessions")
-
-
-@pytest.fixture
-def start(start_policy, folder):
-    def run(mode="replay", keys="", config="", **more):
-        return start_policy(RULE.format(mode=mode, keys=keys),
-                            f'recording_directory = "{folder}"\n{config}', **more)
-    return run
-
-
-def made(url_port, path="/a", body=b"hello", scheme="http", host="127.0.0.1",
-         method="GET", sent=b"", query="", **more):
-    more.setdefault("fields", (("Content-Type", "text/plain"),
-                               ("Content-Length", str(len(body)))))
-    return Recording(
-        request=Request(method=method, scheme=scheme, host=host, port=url_port,
-                        path=path, query=query, body=sent),
-        response=Response(status=more.pop("status", 200), reason="Fine",
-                          chunks=(Chunk(0, body),) if body else (), **more))
-
-
-def run_verb(folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, capture_output=True,
-        text=True, timeout=60, check=False,
-        env=clean_environment(CUTTHROUGH_RECORDING_DIRECTORY=str(folder)))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def fill(folder, *recordings, name="default"):
-    session = Sessions(folder).create(name)
-    session.add(recordings)
-    session.close()
 
 
 def test_a_recorded_answer_needs_no_network(start, folder, dial):
@@ -176,18 +134,6 @@ CHUNKED = (b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\n"
            b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\nX-Sum: 18\r\n\r\n")
 
 
-def recorded(folder, name="default"):
-    """How many are in the session."""
-    sessions = Sessions(folder)
-    if name not in sessions.names():
-        return 0
-    session = sessions.open(name)
-    try:
-        return len(session)
-    finally:
-        session.close()
-
-
 def test_what_was_recorded_is_replayed_by_all_workers_without_the_origin(
         start, folder, make_origin, dial):
     """R60; the bodies and the fields come back byte for byte, twice and at once."""
@@ -219,13 +165,6 @@ def test_what_was_recorded_is_replayed_by_all_workers_without_the_origin(
     assert len(origin.connections) == dialled
     reasons = [line["reason"] for line in proxy.wait_log(3 + 48)]
     assert reasons == ["ok"] * 3 + ["replayed"] * 48
-
-
-def without_secrets(head):
-    """And without the date: it is the proxy's if the origin sends no date."""
-    return [b"Set-Cookie" if line.startswith(b"Set-Cookie") else line
-            for line in head.split(b"\r\n\r\n")[0].split(b"\r\n")
-            if not line.startswith(b"Date")]
 
 
 def test_no_secret_is_in_any_file_of_the_directory(start, folder, make_origin, dial):

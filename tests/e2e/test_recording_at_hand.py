@@ -7,13 +7,13 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_recording import fill, made, run_verb, without_secrets
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import start as start
 from tests.support.client import build_request
 from tests.support.inside import ask, shake
 from tests.support.inside import config as inside
 from tests.support.origin import answer
+from tests.support.recordings import fill, made, run_verb, without_secrets
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

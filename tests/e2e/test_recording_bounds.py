@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from tests.e2e.test_recording import RULE, fill, made, recorded
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import start as start
 from tests.support.admin import Operator
 from tests.support.client import build_request
 from tests.support.origin import answer
+from tests.support.recordings import RULE, fill, made, recorded
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 from tests.support.stream import chunked
 from tests.support.wait import wait_until
 

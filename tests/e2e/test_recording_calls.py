@@ -13,12 +13,12 @@ from msgspec import structs
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import recorded
-from tests.e2e.test_recording import start as start
 from tests.support.certificates import authority
 from tests.support.inside import certificate
 from tests.support.inside import config as inside
+from tests.support.recordings import folder as folder
+from tests.support.recordings import recorded
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 grpc = pytest.importorskip("grpc")

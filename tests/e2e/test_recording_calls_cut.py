@@ -4,9 +4,6 @@ to the cut. grpcio on both sides."""
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import recorded
-from tests.e2e.test_recording import start as start
 from tests.e2e.test_recording_calls import S, Talk, error_of, grpc, talk
 from tests.e2e.test_recording_calls import channel as channel
 from tests.e2e.test_recording_calls import replay as replay
@@ -15,6 +12,9 @@ from tests.support.certificates import client_context
 from tests.support.http2 import Peer
 from tests.support.inside import config as inside
 from tests.support.inside import enter
+from tests.support.recordings import folder as folder
+from tests.support.recordings import recorded
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -8,10 +8,10 @@ import msgspec
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.session import Manifest
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import made
-from tests.e2e.test_recording import start as start
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.recordings import folder as folder
+from tests.support.recordings import made
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 RULE = """

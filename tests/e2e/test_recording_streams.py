@@ -17,14 +17,14 @@ from cutthrough.recording.model.recording import (
 )
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_recording import fill, made, recorded
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import start as start
 from tests.support.certificates import client_context
 from tests.support.client import build_request
 from tests.support.http2 import Peer
 from tests.support.inside import config as inside
 from tests.support.inside import enter as enter_tunnel
+from tests.support.recordings import fill, made, recorded
+from tests.support.recordings import folder as folder
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -3,11 +3,11 @@
 import pytest
 
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_recording import folder as folder
-from tests.e2e.test_recording import recorded
-from tests.e2e.test_recording import start as start
 from tests.support.inside import NAMES
 from tests.support.origin import answer
+from tests.support.recordings import folder as folder
+from tests.support.recordings import recorded
+from tests.support.recordings import start as start
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -11,7 +11,7 @@ from cutthrough.recording.model.recording import Pattern, Request
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import read_state
 from cutthrough.tools.recordings import LEFT_OUT, tell_export
-from tests.e2e.test_recording import fill, made
+from tests.support.recordings import fill, made
 
 VARIABLE = "CUTTHROUGH_RECORDING_DIRECTORY"
 
