@@ -7,7 +7,6 @@ import stat
 import pytest
 from websockets.frames import Frame, Opcode
 
-from tests.e2e.test_parents import parent
 from tests.e2e.test_tls_listener import reach as reach
 from tests.e2e.test_tls_listener import serve as serve
 from tests.e2e.test_tls_listener import table
@@ -17,6 +16,7 @@ from tests.support.certificates import client_context, localhost
 from tests.support.client import build_request
 from tests.support.handovers import RENEW, handed
 from tests.support.origin import answer, echo
+from tests.support.parents import parent
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

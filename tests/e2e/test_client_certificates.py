@@ -15,7 +15,6 @@ import bcrypt
 import pytest
 from h2.exceptions import ProtocolError
 
-from tests.e2e.test_parents import parent
 from tests.support.certificates import Authority, Made, client_context
 from tests.support.client import CREDENTIALS, PASSWORD, USER, Client
 from tests.support.http2 import Peer
@@ -31,6 +30,7 @@ from tests.support.inside import (
 )
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Connection, Script
+from tests.support.parents import parent
 
 pytestmark = pytest.mark.any_loop
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from h2.settings import SettingCodes
 
-from tests.e2e.test_parents import parent
 from tests.support.client import Client
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import (
@@ -24,6 +23,7 @@ from tests.support.inside import (
     send,
 )
 from tests.support.origin import Connection, Script
+from tests.support.parents import parent
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -7,7 +7,6 @@ from base64 import b64encode
 import pytest
 
 from tests.e2e.test_origin_http2 import say, speak
-from tests.e2e.test_parents import parent
 from tests.e2e.test_socks_udp import FREE, Echo
 from tests.e2e.test_socks_udp import associate as associate
 from tests.e2e.test_socks_udp import call as call
@@ -16,6 +15,7 @@ from tests.e2e.test_socks_udp import start as start
 from tests.support.client import build_request
 from tests.support.inside import ALL, HERE, ask, config, enter, over_tls
 from tests.support.origin import Connection, echo, flood, okay
+from tests.support.parents import parent
 from tests.support.recordings import fill, made
 from tests.support.wait import wait_until
 

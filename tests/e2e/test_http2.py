@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from tests.e2e.test_parents import parent
 from tests.e2e.test_tls_listener import table
 from tests.support.certificates import client_context, localhost
 from tests.support.client import CREDENTIALS, build_request
@@ -23,6 +22,7 @@ from tests.support.http2 import (
     frame,
 )
 from tests.support.origin import Connection, answer, answer_and_close, echo
+from tests.support.parents import parent
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header

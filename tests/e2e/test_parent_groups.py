@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.e2e.test_parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.client import Client
 from tests.support.dns import NameServer
 from tests.support.handovers import RENEW
 from tests.support.origin import Connection, echo
+from tests.support.parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
 

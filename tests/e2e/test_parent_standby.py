@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from tests.e2e.test_parents import BAD, http, parent, say, socks, socks4
 from tests.e2e.test_tls_parents import ca, over_tls
 from tests.support.admin import administered
 from tests.support.origin import Connection, Script, okay
+from tests.support.parents import BAD, http, parent, say, socks, socks4
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.e2e.test_interception_ways import BOB, USERS
 from tests.e2e.test_parent_groups import OPEN
-from tests.e2e.test_parents import http, parent
 from tests.support.origin import Connection
+from tests.support.parents import http, parent
 
 
 @pytest.mark.any_loop

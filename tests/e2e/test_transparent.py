@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from tests.e2e.test_parents import http
 from tests.support.intercepting import CLIENTS, NETWORKS, OTHERS, SERVERS, routed
 from tests.support.origin import Origin, echo, okay
+from tests.support.parents import http
 from tests.support.proxy import ROOT, Proxy
 from tests.support.stream import Stream
 
