@@ -6,16 +6,10 @@ from tests.support.client import Client
 from tests.support.dns import NameServer
 from tests.support.handovers import RENEW
 from tests.support.origin import Connection, echo
+from tests.support.parent_groups import OPEN, group, used
 from tests.support.parents import ESTABLISHED, go_on, http, parent, say
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
-
-OPEN = 'address_floor = "off"\nconnect_ports = "any"\n'
-
-
-def group(*names: str, name: str = "corp", **more: object) -> str:
-    lines = "".join(f"{key} = {value!r}\n" for key, value in more.items())
-    return f"[groups.{name}]\nparents = {list(names)!r}\n{lines}"
 
 
 @pytest.fixture
@@ -29,18 +23,6 @@ def group_of(start_proxy, make_origin):
             + group(*names, *(["direct"] if direct else []), **more))
         return proxy, ways
     return start
-
-
-def used(proxy, client_of, n: int, target: str = "127.0.0.1:4711",
-         step: int = 0) -> list[str]:
-    """Makes n tunnels; returns the parents that they went through. `step`: to ports
-    that are so far apart."""
-    proxy.mark()
-    host, port = target.split(":")
-    for i in range(n):
-        client_of(proxy).tunnel(f"{host}:{int(port) + i * step}").close()
-    records = sorted(proxy.wait_log(n), key=lambda one: int(one["id"].split("-")[1]))
-    return [one.get("parent") for one in records]
 
 
 # Failover

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.e2e.test_parent_groups import group
 from tests.support.admin import administered
 from tests.support.origin import echo, stall
+from tests.support.parent_groups import group
 from tests.support.parents import BAD, http, parent, say
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.e2e.test_interception_ways import BOB, USERS
-from tests.e2e.test_parent_groups import OPEN
 from tests.support.origin import Connection
+from tests.support.parent_groups import OPEN
 from tests.support.parents import http, parent
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.test_parent_groups import group, used
 from tests.support.certificates import (
     Authority,
     Made,
@@ -16,6 +15,7 @@ from tests.support.certificates import (
 )
 from tests.support.handovers import RENEW
 from tests.support.origin import Connection, Script, answer, echo, stall
+from tests.support.parent_groups import group, used
 from tests.support.parents import BAD, BASIC, ESTABLISHED, http, parent, say
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
