@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tests.e2e.test_tls_parents import ca, over_tls, server_context
 from tests.support.admin import administered
 from tests.support.certificates import authority
 from tests.support.origin import Connection, stall
 from tests.support.parent_groups import group, used
 from tests.support.parents import ESTABLISHED, http, parent, socks
+from tests.support.tls_parents import ca, over_tls, server_context
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from tests.e2e.test_tls_parents import ca, over_tls
 from tests.support.admin import administered
 from tests.support.origin import Connection, Script, okay
 from tests.support.parents import BAD, http, parent, say, socks, socks4
 from tests.support.stream import Closed
+from tests.support.tls_parents import ca, over_tls
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
