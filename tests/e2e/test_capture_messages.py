@@ -7,15 +7,15 @@ import stat
 import pytest
 from websockets.frames import Frame, Opcode
 
-from tests.e2e.test_tls_listener import reach as reach
-from tests.e2e.test_tls_listener import serve as serve
-from tests.e2e.test_tls_listener import table
 from tests.support.captures import HELLO, POLICY, flows, wait_rows
 from tests.support.certificates import client_context, localhost
 from tests.support.client import build_request
 from tests.support.handovers import RENEW, handed
 from tests.support.origin import answer, echo
 from tests.support.parents import parent
+from tests.support.tls_listener import reach as reach
+from tests.support.tls_listener import serve as serve
+from tests.support.tls_listener import table
 from tests.support.tls_parents import ca, over_tls, server_context
 from tests.support.wait import wait_until
 

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from tests.e2e.test_tls_listener import table
 from tests.support.certificates import client_context, localhost
 from tests.support.client import CREDENTIALS, build_request
 from tests.support.http2 import (
@@ -24,6 +23,7 @@ from tests.support.http2 import (
 from tests.support.origin import Connection, answer, answer_and_close, echo
 from tests.support.parents import parent
 from tests.support.proxy import Proxy
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
 

@@ -5,7 +5,6 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_tls_listener import table
 from tests.support.certificates import TlsSocket, client_context, localhost
 from tests.support.http2 import Peer
 from tests.support.http2_stream import StreamSocket
@@ -22,6 +21,7 @@ from tests.support.inside import (
 )
 from tests.support.origin import Connection, answer, echo
 from tests.support.parents import parent
+from tests.support.tls_listener import table
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop

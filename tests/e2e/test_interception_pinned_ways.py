@@ -6,7 +6,6 @@ import pytest
 
 from tests.e2e.test_interception_in_tls import reach as reach
 from tests.e2e.test_interception_pinned import BOTH, PINNED, app, passes, reject
-from tests.e2e.test_tls_listener import table
 from tests.support.captures import wait_rows
 from tests.support.certificates import localhost
 from tests.support.client import Client
@@ -24,6 +23,7 @@ from tests.support.intercepting import CLIENTS, SERVERS, routed
 from tests.support.origin import Origin
 from tests.support.proxy import Proxy
 from tests.support.socks import SocksClient
+from tests.support.tls_listener import table
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop

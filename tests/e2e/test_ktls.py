@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from cutthrough.net.tls.kernel_check import why_no_kernel_tls
-from tests.e2e.test_tls_listener import table
 from tests.net.twin_records import ALERT, DATA, HANDSHAKE
 from tests.support.certificates import authority, client_context, localhost
 from tests.support.client import Client, build_request
@@ -24,6 +23,7 @@ from tests.support.forger import Forger, counted
 from tests.support.origin import Connection, answer, answer_and_close, echo
 from tests.support.proxy import Proxy
 from tests.support.stream import Stream
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 MIB = 1 << 20

@@ -7,9 +7,6 @@ import ssl
 import pytest
 
 import cutthrough
-from tests.e2e.test_tls_listener import call as call
-from tests.e2e.test_tls_listener import serve as serve
-from tests.e2e.test_tls_listener import table
 from tests.support.certificates import TlsSocket, client_context, localhost
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.handovers import RENEW, handed
@@ -28,6 +25,9 @@ from tests.support.socks import (
 )
 from tests.support.stream import Stream
 from tests.support.successors import end, successor_of
+from tests.support.tls_listener import call as call
+from tests.support.tls_listener import serve as serve
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line
 

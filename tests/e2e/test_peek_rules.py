@@ -9,8 +9,6 @@ import pytest
 from tests.e2e.test_socks import call as call
 from tests.e2e.test_socks_udp import Association
 from tests.e2e.test_socks_udp import make_echo as make_echo
-from tests.e2e.test_tls_listener import reach as reach
-from tests.e2e.test_tls_listener import table
 from tests.e2e.test_transparent import WAYS as TRANSPARENT
 from tests.e2e.test_transparent import scene as scene
 from tests.support.certificates import localhost
@@ -19,6 +17,8 @@ from tests.support.intercepting import SERVERS
 from tests.support.origin import echo
 from tests.support.socks import NONE, SocksClient
 from tests.support.stream import Stream
+from tests.support.tls_listener import reach as reach
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 from tests.wire.twin_hello import VERSIONS_13, build_hello, named, offering
 

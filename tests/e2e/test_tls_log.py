@@ -5,10 +5,10 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_tls_listener import reach as reach
-from tests.e2e.test_tls_listener import serve as serve
-from tests.e2e.test_tls_listener import table
 from tests.support.certificates import authority, client_context, localhost
+from tests.support.tls_listener import reach as reach
+from tests.support.tls_listener import serve as serve
+from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
