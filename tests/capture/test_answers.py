@@ -17,7 +17,7 @@ from cutthrough.storage.store import BODIES, LIGHT
 from cutthrough.storage.stores import close_kept, open_reader, open_store
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
-from tests.capture.test_importing import archive, entry
+from tests.support.archives import archive, entry
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

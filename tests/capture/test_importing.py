@@ -28,6 +28,7 @@ from cutthrough.storage.stores import open_reader
 from tests.capture.dumps import dump, state
 from tests.capture.flows import flow
 from tests.capture.test_har import ALL
+from tests.support.archives import archive, entry, request, response
 
 REDACTOR = make_redactor(keep_credentials=False)
 
@@ -35,34 +36,6 @@ REDACTOR = make_redactor(keep_credentials=False)
 @pytest.fixture
 def path(tmp_path):
     return str(tmp_path / "flows.db")
-
-
-def entry(**fields):
-    """The fields that every writer of HAR has."""
-    return {
-        "startedDateTime": "2026-03-01T12:00:00.250+01:00", "time": 15.5,
-        "request": request(), "response": response(), "cache": {},
-        "timings": {"send": 0.5, "wait": 10, "receive": 5}} | fields
-
-
-def request(**fields):
-    return {"method": "GET", "url": "https://a.test/x?y=1", "httpVersion": "HTTP/1.1",
-            "cookies": [], "headers": [{"name": "Host", "value": "a.test"}],
-            "queryString": [{"name": "y", "value": "1"}], "headersSize": 40,
-            "bodySize": 0} | fields
-
-
-def response(**fields):
-    return {"status": 200, "statusText": "OK", "httpVersion": "HTTP/1.1", "cookies": [],
-            "headers": [{"name": "Content-Type", "value": "text/plain"}],
-            "content": {"size": 5, "mimeType": "text/plain", "text": "hello"},
-            "redirectURL": "", "headersSize": 30, "bodySize": 5} | fields
-
-
-def archive(*entries, creator="WebInspector"):
-    return json.dumps({"log": {
-        "version": "1.2", "creator": {"name": creator, "version": "1"}, "pages": [],
-        "entries": entries}}).encode()
 
 
 def row(one, creator="WebInspector"):

@@ -10,10 +10,10 @@ import pytest
 
 from cutthrough.cli import main as cli
 from tests.capture.flows import row
-from tests.capture.test_importing import archive, entry
 from tests.e2e.test_admin_flows import database as database
 from tests.e2e.test_admin_flows import fill, reads
 from tests.e2e.test_admin_flows import start as start
+from tests.support.archives import archive, entry
 from tests.support.client import PASSWORD, USER
 from tests.support.flow_verbs import flows as flows
 from tests.support.flow_verbs import following

@@ -10,8 +10,8 @@ import types
 import pytest
 
 from tests.capture.flows import row
-from tests.capture.test_importing import archive, entry
 from tests.support.admin import TOKEN
+from tests.support.archives import archive, entry
 from tests.support.browser import PROGRAM
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER, build_request
