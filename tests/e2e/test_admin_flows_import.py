@@ -9,9 +9,9 @@ import pytest
 
 from cutthrough.capture.query import MOST_IMPORT
 from tests.capture.dumps import dump, state
-from tests.e2e.test_admin_flows import database, filled, get, ids, reads, start
 from tests.support.admin import AUTHORIZED
 from tests.support.archives import archive, entry, request
+from tests.support.flows import database, filled, get, ids, reads, start
 from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tests.capture.flows import row
-from tests.e2e.test_admin_flows import database as database
-from tests.e2e.test_admin_flows import fill, get, listed, reads
-from tests.e2e.test_admin_flows import filled as filled
-from tests.e2e.test_admin_flows import start as start
 from tests.support.client import PASSWORD, USER
+from tests.support.flows import database as database
+from tests.support.flows import fill, get, listed, reads
+from tests.support.flows import filled as filled
+from tests.support.flows import start as start
 from tests.support.origin import answer
 
 pytestmark = pytest.mark.any_loop

@@ -15,8 +15,8 @@ import pytest
 
 from cutthrough.admin.server import AdminServer
 from tests.capture.flows import row
-from tests.e2e.test_admin_flows import POLICY, fill
 from tests.support.admin import TOKEN, administered
+from tests.support.flows import POLICY, fill
 from tests.support.recordings import fill as record
 from tests.support.recordings import made
 from tests.support.wait import PATIENCE, wait_until

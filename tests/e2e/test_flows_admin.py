@@ -10,13 +10,13 @@ import pytest
 
 from cutthrough.cli import main as cli
 from tests.capture.flows import row
-from tests.e2e.test_admin_flows import database as database
-from tests.e2e.test_admin_flows import fill, reads
-from tests.e2e.test_admin_flows import start as start
 from tests.support.archives import archive, entry
 from tests.support.client import PASSWORD, USER
 from tests.support.flow_verbs import flows as flows
 from tests.support.flow_verbs import following
+from tests.support.flows import database as database
+from tests.support.flows import fill, reads
+from tests.support.flows import start as start
 from tests.support.origin import answer
 from tests.support.wait import wait_until
 

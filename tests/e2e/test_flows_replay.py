@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 
 from tests.capture.flows import row
-from tests.e2e.test_admin_flows import fill
 from tests.support.captures import POLICY, flows, wait_rows
 from tests.support.client import PASSWORD, USER
+from tests.support.flows import fill
 
 pytestmark = pytest.mark.any_loop
 

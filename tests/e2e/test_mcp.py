@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.e2e.test_admin_flows import HELLO, POLICY
 from tests.support.admin import TOKEN, administered
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER
+from tests.support.flows import HELLO, POLICY
 from tests.support.origin import answer
 from tests.tools.test_mcp import READING, WRITING, ask, refusal, served
 

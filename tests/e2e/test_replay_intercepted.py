@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from tests.e2e.test_admin_flows import send
 from tests.support.admin import TOKEN, administered
 from tests.support.captures import flows, wait_rows
 from tests.support.certificates import authority
 from tests.support.client import PASSWORD, USER
+from tests.support.flows import send
 from tests.support.inside import HERE, ask, config, enter, okay, origins, over_tls
 from tests.tools.test_mcp import ask as call
 from tests.tools.test_mcp import served

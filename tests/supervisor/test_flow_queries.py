@@ -13,7 +13,7 @@ from cutthrough.supervisor.flow_queries import (
     QueryProcess,
 )
 from tests.capture.flows import row
-from tests.e2e.test_admin_flows import fill
+from tests.support.flows import fill
 
 
 class Program:
