@@ -8,7 +8,6 @@ import queue
 import pytest
 from websockets.frames import Opcode
 
-from tests.e2e.test_capture_messages import frame, parrot, talk
 from tests.support.admin import AUTHORIZED
 from tests.support.client import build_request
 from tests.support.flows import database as database
@@ -16,6 +15,7 @@ from tests.support.flows import get, listed, reads
 from tests.support.flows import start as start
 from tests.support.origin import send_events, stall
 from tests.support.wait import wait_until
+from tests.support.websockets import frame, parrot, talk
 
 pytestmark = pytest.mark.any_loop
 

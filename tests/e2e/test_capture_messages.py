@@ -5,24 +5,21 @@ import ssl
 import stat
 
 import pytest
-from websockets.frames import Frame, Opcode
+from websockets.frames import Opcode
 
 from tests.support.captures import HELLO, POLICY, flows, wait_rows
 from tests.support.certificates import client_context, localhost
-from tests.support.client import build_request
 from tests.support.handovers import RENEW, handed
-from tests.support.origin import answer, echo
+from tests.support.origin import answer
 from tests.support.parents import parent
 from tests.support.tls_listener import reach as reach
 from tests.support.tls_listener import serve as serve
 from tests.support.tls_listener import table
 from tests.support.tls_parents import ca, over_tls, server_context
 from tests.support.wait import wait_until
+from tests.support.websockets import frame, parrot, talk, upgrade
 
 pytestmark = pytest.mark.any_loop
-
-UPGRADE = (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-           b"Upgrade: WebSocket\r\n\r\n")
 
 
 @pytest.fixture
@@ -36,29 +33,6 @@ def start(start_policy, database):
         return start_policy(POLICY.format(mode=mode, action="allow"),
                             f'capture_file = "{database}"\n{config}')
     return run
-
-
-def frame(code, data=b"", mask=True):
-    return Frame(code, data).serialize(mask=mask)
-
-
-def parrot(conn):
-    """Sends a greeting with its 101, then each frame's bytes as they came."""
-    conn.read_request()
-    conn.send(UPGRADE + frame(Opcode.TEXT, b"welcome", mask=False))
-    echo(conn)
-
-
-def upgrade(client, origin):
-    client.send(build_request("GET", origin.url("/chat"), "Connection: Upgrade",
-                              "Upgrade: websocket"))
-    client.read_until(b"welcome")
-
-
-def talk(client, *frames):
-    for data in frames:
-        client.send(data)
-        client.read_until(data)
 
 
 def test_a_websocket_is_kept_as_messages(start, make_origin, dial, database):

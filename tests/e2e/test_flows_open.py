@@ -6,12 +6,12 @@ import pytest
 from websockets.frames import Opcode
 
 from tests.e2e.test_admin_flows_open import upgrade_at, wait_open
-from tests.e2e.test_capture_messages import frame, parrot
 from tests.support.flow_verbs import flows as flows
 from tests.support.flow_verbs import following
 from tests.support.flows import database as database
 from tests.support.flows import start as start
 from tests.support.wait import wait_until
+from tests.support.websockets import frame, parrot
 
 pytestmark = pytest.mark.any_loop
 
