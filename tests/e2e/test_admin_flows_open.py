@@ -13,6 +13,7 @@ from tests.support.client import build_request
 from tests.support.flows import database as database
 from tests.support.flows import get, listed, reads
 from tests.support.flows import start as start
+from tests.support.open_flows import opened_rows, upgrade_at, wait_open
 from tests.support.origin import send_events, stall
 from tests.support.wait import wait_until
 from tests.support.websockets import frame, parrot, talk
@@ -20,23 +21,6 @@ from tests.support.websockets import frame, parrot, talk
 pytestmark = pytest.mark.any_loop
 
 SECRET = "c2VjcmV0"
-
-
-def upgrade_at(client, origin, path):
-    client.send(build_request("GET", origin.url(path), "Connection: Upgrade",
-                              "Upgrade: websocket"))
-    client.read_until(b"welcome")
-
-
-def opened_rows(operator, query=""):
-    status, _, content = get(operator, f"/flows/open?{query}")
-    assert status == 200, content
-    return json.loads(content)
-
-
-def wait_open(operator, n=1):
-    return wait_until(lambda: len(found := opened_rows(operator)) == n and found,
-                      lambda: str(opened_rows(operator)))
 
 
 def messages(operator, name):

@@ -11,13 +11,13 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import serve
 
-from tests.e2e.test_admin_flows_open import wait_open
 from tests.support.admin import DOOR, operator_of
 from tests.support.captures import flows, wait_rows
 from tests.support.certificates import client_context
 from tests.support.client import PASSWORD, USER
 from tests.support.flows import get
 from tests.support.inside import HERE, certificate, config
+from tests.support.open_flows import wait_open
 from tests.support.proxy import Proxy
 from tests.support.websockets import frame, parrot, upgrade
 

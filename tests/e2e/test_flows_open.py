@@ -5,11 +5,11 @@ import json
 import pytest
 from websockets.frames import Opcode
 
-from tests.e2e.test_admin_flows_open import upgrade_at, wait_open
 from tests.support.flow_verbs import flows as flows
 from tests.support.flow_verbs import following
 from tests.support.flows import database as database
 from tests.support.flows import start as start
+from tests.support.open_flows import upgrade_at, wait_open
 from tests.support.wait import wait_until
 from tests.support.websockets import frame, parrot
 
