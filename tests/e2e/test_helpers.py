@@ -8,10 +8,10 @@ import psutil
 import pytest
 
 import cutthrough
-from tests.e2e.test_users import RIGHT, SLOW, WRONG, ask, basic, hash_of, wait_hashing
 from tests.leaks.test_embedded import run, settled
 from tests.support.client import build_request
 from tests.support.origin import Origin
+from tests.support.users import RIGHT, SLOW, WRONG, ask, basic, hash_of, wait_hashing
 from tests.support.wait import wait_until
 
 LONG = basic("long:one")

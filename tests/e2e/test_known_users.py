@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.e2e.test_users import basic, hash_of
 from tests.support.client import Client
 from tests.support.network import OWN_IPV4
 from tests.support.origin import Origin
 from tests.support.proxy import Proxy
 from tests.support.stream import Message
 from tests.support.successors import end, end_all, successor_of
+from tests.support.users import basic, hash_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -5,12 +5,12 @@ import pytest
 from cutthrough.recording.sessions.choice import name_of_user
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_users import basic, hash_of
 from tests.support.inside import ask, over_tls, shake
 from tests.support.inside import config as inside
 from tests.support.recordings import fill, made, recorded
 from tests.support.recordings import folder as folder
 from tests.support.recordings import start as start
+from tests.support.users import basic, hash_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from tests.e2e.test_users import basic, hash_of
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.handovers import renew
 from tests.support.network import own_network
 from tests.support.origin import Connection, Origin, echo
 from tests.support.proxy import ROOT, Proxy
 from tests.support.successors import end_family
+from tests.support.users import basic, hash_of
 from tests.support.wait import takes_less
 
 A, B, C = "127.0.0.11", "127.0.0.12", "127.0.0.13"

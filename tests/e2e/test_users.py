@@ -4,15 +4,12 @@ Cost 4 of bcrypt is 1 ms and cost 12 is 0.2 s: time to see a request wait for it
 """
 
 import asyncio
-import base64
 import signal
 import subprocess
 import sys
 import threading
 import time
 
-import bcrypt
-import psutil
 import pytest
 
 import cutthrough
@@ -23,18 +20,9 @@ from tests.support.client import Client, build_request
 from tests.support.lines import read_line
 from tests.support.origin import Origin, echo, stall
 from tests.support.proxy import ROOT, clean_environment, seen_labels
+from tests.support.users import RIGHT, SLOW, WRONG, ask, basic, hash_of, wait_hashing
 from tests.support.wait import wait_until
 
-
-def basic(pair: str) -> str:
-    return "Basic " + base64.b64encode(pair.encode()).decode()
-
-
-def hash_of(secret: str, cost: int = 4) -> str:
-    return bcrypt.hashpw(secret.encode(), bcrypt.gensalt(cost)).decode()
-
-
-RIGHT, WRONG, SLOW = basic("ann:one"), basic("ann:two"), basic("slow:one")
 LINES = f"# staff\nann:{hash_of('one')}\nslow:{hash_of('one', 12)}\n"
 
 
@@ -51,11 +39,6 @@ def start(start_proxy, users_file):
         return start_proxy("--users-file", str(users_file), *flags, user=False)
 
     return begin
-
-
-def wait_hashing(proxy) -> psutil.Process:
-    """The worker makes its first helper process for its first hash."""
-    return wait_until(lambda: proxy.helpers(proxy.worker.pid), "a helper")[0]
 
 
 def test_a_user_of_the_file_passes_and_is_named_in_the_log(start, make_origin, dial):
@@ -261,11 +244,6 @@ def test_a_users_time_ends_in_the_middle_of_a_connection(loop_name, tmp_path):
     assert {r["reason"] for r in records} == {"ok", "auth_expired"}
     assert records[-1]["user"] is None
     seen_labels.add("auth_expired")
-
-
-def ask(port: int, url: str, auth: str, status: int) -> None:
-    with Client(port) as client:
-        assert client.get(url, auth=auth).status == status
 
 
 def use_up(port: int, url: str, over: threading.Event) -> None:
