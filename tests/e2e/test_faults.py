@@ -1,6 +1,5 @@
 """Failures on our own side: faults, and resources that are the host's (R34)."""
 
-import asyncio
 import contextlib
 import os
 import resource
@@ -12,12 +11,12 @@ import threading
 
 import pytest
 
-import cutthrough
 from cutthrough.net import buffers, pipes
 from cutthrough.worker import worker as worker_module
 from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.compiled import build_module
+from tests.support.embedded import serve_embedded
 from tests.support.lines import read_line
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
@@ -26,7 +25,6 @@ from tests.support.stream import Stream
 from tests.support.wait import wait_until
 
 SMALL_BLOCK = 512 - 32           # of net.buffers
-SETTINGS = {"user": USER, "password": PASSWORD, "access_log_format": "json"}
 
 
 def fill(fd: int) -> None:
@@ -69,20 +67,6 @@ def test_a_standard_error_that_nobody_reads_holds_nobody_up(
     finally:
         process.kill()
         process.wait()
-
-
-def serve_embedded(loop_name, journey, **options):
-    """Runs journey(proxy) in a thread beside the proxy's loop."""
-
-    async def main():
-        async with cutthrough.serve(**SETTINGS, listen="127.0.0.1:0", **options) as it:
-            await asyncio.to_thread(journey, it)
-
-    factory = asyncio.new_event_loop
-    if loop_name == "uvloop":
-        factory = pytest.importorskip("uvloop").new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())
 
 
 def test_a_fault_of_ours_is_a_500_and_ends_nothing_else(loop_name, tmp_path):

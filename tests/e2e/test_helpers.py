@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 import cutthrough
-from tests.leaks.test_embedded import run, settled
 from tests.support.client import build_request
+from tests.support.embedded import run, settled
 from tests.support.origin import Origin
 from tests.support.users import RIGHT, SLOW, WRONG, ask, basic, hash_of, wait_hashing
 from tests.support.wait import wait_until

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from cutthrough.net import buffers
-from tests.e2e.test_faults import SETTINGS, serve_embedded
 from tests.support.client import AUTH, Client, build_request
+from tests.support.embedded import SETTINGS, serve_embedded
 from tests.support.origin import Origin, echo
 from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until

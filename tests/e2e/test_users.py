@@ -15,8 +15,8 @@ import pytest
 import cutthrough
 from cutthrough.policy.source import Policy, User
 from cutthrough.worker.worker import Worker
-from tests.leaks.test_embedded import run, settled
 from tests.support.client import Client, build_request
+from tests.support.embedded import run, settled
 from tests.support.lines import read_line
 from tests.support.origin import Origin, echo, stall
 from tests.support.proxy import ROOT, clean_environment, seen_labels

@@ -11,33 +11,16 @@ import gc
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 import cutthrough
 from cutthrough.policy.source import Limits, Policy
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.embedded import loop_name as loop_name
+from tests.support.embedded import run, settled
 from tests.support.origin import OK, Origin, answer, echo, stall
 from tests.support.stream import Closed
-
-
-def run(loop_name: str, main: Callable[[], Awaitable[None]]) -> None:
-    factory = asyncio.new_event_loop
-    if loop_name == "uvloop":
-        factory = pytest.importorskip("uvloop").new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())
-
-
-async def settled(proxy) -> None:
-    """Waits until every counter is zero; at the deadline names the others."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 10
-    while left := {kind: n for kind, n in proxy.worker.leaks().items() if n}:
-        assert loop.time() < deadline, f"still held: {left}"
-        await asyncio.sleep(0.005)
-
 
 # Journeys: each is a client's life, in a thread of its own.
 
@@ -173,11 +156,6 @@ JOURNEYS = [
     (cut_response, cut),
     (upgrade, switch),
 ]
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def loop_name(request):
-    return request.param
 
 
 # Everything is limited, at more than a journey would meet: each use is given back.
