@@ -13,7 +13,6 @@ import pytest
 
 from cutthrough.net import buffers, pipes
 from cutthrough.worker import worker as worker_module
-from tests.net.test_relay import Way, descriptors, send_all_through
 from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.compiled import build_module
 from tests.support.embedded import serve_embedded
@@ -21,6 +20,7 @@ from tests.support.lines import read_line
 from tests.support.network import IPV4, IPV6, own_network
 from tests.support.origin import Origin, echo
 from tests.support.proxy import ADDRESS, ROOT, clean_environment, seen_labels
+from tests.support.relays import Way, descriptors, send_all_through
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 

@@ -1,81 +1,18 @@
 """The pump on real sockets: the kernel's effects on a relay (R35, R36)."""
 
 import os
-import resource
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import pytest
 
 from cutthrough.net import buffers, pipes
-from tests.doors.net import OneWay
+from tests.support.relays import Way, descriptors, send_all_through
+from tests.support.relays import make_way as make_way
+from tests.support.relays import way as way
 
 FULL = 65536  # one read of the copying path
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname(), timeout=5)
-        other, _ = server.accept()
-    other.settimeout(5)
-    return one, other
-
-
-class Way:
-    """client -> (inlet) pump (outlet) -> origin"""
-
-    def __init__(self, left: int = -1, splice: bool = True) -> None:
-        self.client, self.inlet = tcp_pair()
-        self.outlet, self.origin = tcp_pair()
-        self.inlet.setblocking(False)
-        self.outlet.setblocking(False)
-        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice)
-
-    def close(self) -> None:
-        self.pump.stop()
-        for one in (self.client, self.inlet, self.outlet, self.origin):
-            one.close()
-
-
-@pytest.fixture
-def make_way() -> Iterator[Callable[..., Way]]:
-    made: list[Way] = []
-
-    def make(left: int = -1, splice: bool = True) -> Way:
-        made.append(Way(left, splice))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-    pipes.close_free()
-    assert buffers.stats()["copy_blocks"] == buffers.stats()["head_blocks"] == 0
-    assert pipes.stats()["in_use"] == 0
-
-
-@pytest.fixture
-def way(make_way) -> Way:
-    return make_way()
-
-
-def send_all_through(way: Way, data: bytes) -> bytes:
-    """Sends in pieces that fit the sockets, running the pump between them."""
-    way.client.setblocking(False)
-    way.origin.setblocking(False)
-    got, sent = bytearray(), 0
-    while len(got) < len(data):
-        try:
-            sent += way.client.send(data[sent:])
-        except BlockingIOError:
-            pass
-        way.pump.run()
-        try:
-            got += way.origin.recv(1 << 20)
-        except BlockingIOError:
-            pass
-    return bytes(got)
 
 
 def fill(way: Way) -> int:
@@ -344,16 +281,6 @@ def test_without_a_block_nothing_is_kept(make_way):
         buffers.set_bound(512 << 20)
     assert buffers.stats()["refused"] == refused + 1
     assert way.pump.held == (0, None)
-
-
-@contextmanager
-def descriptors(limit: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_a_pipe_to_be_had_bulk_is_copied(way):

@@ -17,8 +17,6 @@ from cutthrough.net.tls.context import TlsServer
 from tests.doors.net import OneWay
 from tests.doors.transport import TLS
 from tests.net.test_relay import (  # noqa: F401 - collected here
-    Way,
-    tcp_pair,
     test_an_end_waits_for_its_turn_behind_the_allowance,
     test_no_more_is_read_than_the_allowance,
     test_no_readiness_no_system_call,
@@ -26,10 +24,11 @@ from tests.net.test_relay import (  # noqa: F401 - collected here
     test_what_is_pushed_stands_before_what_is_read,
     test_what_was_read_arrives_and_a_direction_at_rest_holds_nothing,
     test_without_splice_bulk_is_copied_and_every_byte_arrives,
-    way,
 )
 from tests.support.certificates import TlsSocket, localhost
 from tests.support.framing import FramedSocket
+from tests.support.relays import Way, tcp_pair
+from tests.support.relays import way as way
 
 
 class FramedWay(Way):
