@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from tests.e2e.test_shedding import let_time_pass
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import WRONG, Client, build_request
 from tests.support.handovers import renew
 from tests.support.haproxy import PROGRAM, HAProxy
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
+from tests.support.shedding import let_time_pass
 from tests.support.stream import Closed
 from tests.support.successors import end_family
 from tests.support.wait import wait_until

@@ -6,10 +6,10 @@ import contextlib
 import pytest
 
 from cutthrough.verify.verifier import Verifier
-from tests.e2e.test_shedding import SMALL_BLOCK, be_partial, held
 from tests.support.client import WRONG, build_request
 from tests.support.embedded import serve_embedded
 from tests.support.origin import Origin
+from tests.support.shedding import SMALL_BLOCK, be_partial, held
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

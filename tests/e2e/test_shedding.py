@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
@@ -11,11 +10,10 @@ from tests.support.client import AUTH, Client, build_request
 from tests.support.embedded import SETTINGS, serve_embedded
 from tests.support.origin import Origin, echo
 from tests.support.sanitized import SANITIZED
+from tests.support.shedding import PART, SMALL_BLOCK, be_partial, held, let_time_pass
 from tests.support.wait import wait_until
 
-SMALL_BLOCK = 512 - 32           # of net.buffers
 BOUND = 24
-PART = b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127."
 
 
 def be_mute(client: Client) -> None:
@@ -25,10 +23,6 @@ def be_mute(client: Client) -> None:
 def be_asked(client: Client) -> None:
     """Refused, and kept alive."""
     assert client.get("http://127.0.0.1:1/", auth=None).status == 407
-
-
-def be_partial(client: Client) -> None:
-    client.send(PART)
 
 
 def be_partial_behind_another(client: Client) -> None:
@@ -42,13 +36,6 @@ def be_lingering(client: Client) -> None:
 
 
 FLOODS = [be_mute, be_asked, be_partial, be_partial_behind_another, be_lingering]
-
-
-def let_time_pass() -> None:
-    """Rest is measured in milliseconds: events from here on are later."""
-    end = time.monotonic() + 0.003
-    while time.monotonic() < end:
-        pass
 
 
 def is_open(client: Client) -> bool:
@@ -241,10 +228,6 @@ def test_what_was_closed_to_make_room_is_counted_by_bound_and_kind(loop_name, ca
 
 
 # Blocks of memory
-
-
-def held(share: str) -> int:
-    return buffers.stats()[f"held_by_{share}"]
 
 
 def test_a_part_of_a_head_takes_a_small_block(loop_name, call):
