@@ -7,7 +7,6 @@ import subprocess
 import bcrypt
 import pytest
 
-from tests.e2e.test_socks import call as call
 from tests.support.certificates import authority
 from tests.support.client import CREDENTIALS, build_request
 from tests.support.inside import (
@@ -24,6 +23,7 @@ from tests.support.inside import (
 from tests.support.origin import Connection, answer
 from tests.support.parents import parent
 from tests.support.socks import SocksClient
+from tests.support.socks import call as call
 from tests.support.stream import Message
 
 pytestmark = pytest.mark.any_loop

@@ -3,11 +3,10 @@
 import bcrypt
 import pytest
 
-from tests.e2e.test_socks import ALL, OPEN
-from tests.e2e.test_socks import call as call
 from tests.support.client import WRONG
 from tests.support.origin import echo
-from tests.support.socks import GRANTED, NONE
+from tests.support.socks import ALL, GRANTED, NONE, OPEN
+from tests.support.socks import call as call
 
 
 @pytest.mark.any_loop

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.test_socks import call as call
 from tests.e2e.test_socks_udp import FREE
 from tests.e2e.test_socks_udp import associate as associate
 from tests.support.certificates import authority, localhost
 from tests.support.handovers import start as start
+from tests.support.socks import call as call
 from tests.support.socks import datagram
 
 pytestmark = pytest.mark.any_loop

@@ -13,36 +13,26 @@ from tests.support.handovers import RENEW
 from tests.support.handovers import start as start
 from tests.support.network import OWN_IPV4
 from tests.support.origin import echo
-from tests.support.proxy import Proxy, clean_environment
+from tests.support.proxy import clean_environment
 from tests.support.socks import (
+    ALL,
     BY_PASSWORD,
     GRANTED,
     NONE,
+    NOT_ALLOWED,
+    OPEN,
     REFUSED,
+    SOCKS5,
     SocksClient,
     command,
     command4,
     greet,
     login,
 )
+from tests.support.socks import call as call
 from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_binary
-
-SOCKS5 = '[[listeners]]\naddress = "127.0.0.1:0"\nprotocols = ["socks5"]\n'
-OPEN = ('[[listeners]]\naddress = "127.0.0.1:0"\nprotocols = ["socks5", "socks4"]\n'
-        'auth = "none"\n')
-ALL = OPEN.replace('"socks5", "socks4"', '"http", "socks5", "socks4"')
-NOT_ALLOWED = 2                             # RFC 1928 section 6
-
-
-@pytest.fixture
-def call(opened):
-    """A connection to the listener with this number."""
-    def dial(proxy: Proxy, listener: int = 0, **more) -> SocksClient:
-        return opened.enter_context(SocksClient(proxy.ports[listener], **more))
-    return dial
-
 
 # A tunnel
 

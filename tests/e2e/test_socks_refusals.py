@@ -4,29 +4,33 @@ import contextlib
 
 import pytest
 
-from tests.e2e.test_socks import ALL, OPEN, SOCKS5
-from tests.e2e.test_socks import call as call
 from tests.support.dns import NameServer
 from tests.support.handovers import limited as limited
 from tests.support.handovers import start as start
 from tests.support.origin import echo
 from tests.support.socks import (
+    ALL,
     BIND,
     BY_PASSWORD,
     GRANTED,
+    NO_ADDRESS,
+    NO_COMMAND,
     NONE,
+    NOT_TAKEN,
+    OPEN,
     REFUSED,
+    SOCKS5,
     SocksClient,
     command,
     greet,
     login,
 )
+from tests.support.socks import call as call
 
 pytestmark = pytest.mark.any_loop
 
 # Codes of RFC 1928 section 6
 FAILED, NOT_ALLOWED, NET_UNREACHABLE, HOST_UNREACHABLE = 1, 2, 3, 4
-NOT_TAKEN, TOO_LATE, NO_COMMAND, NO_ADDRESS = 5, 6, 7, 8
 
 
 def socks_code(client: SocksClient, authority: str) -> int:

@@ -7,9 +7,6 @@ import threading
 
 import pytest
 
-from tests.e2e.test_socks import NOT_ALLOWED, SOCKS5
-from tests.e2e.test_socks import call as call
-from tests.e2e.test_socks_refusals import NO_COMMAND
 from tests.support.certificates import (
     TlsSocket,
     authority,
@@ -19,7 +16,17 @@ from tests.support.certificates import (
 from tests.support.dns import NameServer, Silence, encode_name
 from tests.support.handovers import start as start
 from tests.support.proxy import Proxy
-from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, datagram
+from tests.support.socks import (
+    ASSOCIATE,
+    GRANTED,
+    NO_COMMAND,
+    NONE,
+    NOT_ALLOWED,
+    SOCKS5,
+    SocksClient,
+    datagram,
+)
+from tests.support.socks import call as call
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

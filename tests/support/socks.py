@@ -1,13 +1,22 @@
-"""A raw SOCKS client: sends given messages, reads the replies octet by octet."""
+"""A raw SOCKS client, which reads octet by octet, and listeners for it."""
 
 import ipaddress
 import struct
 
+import pytest
+
 from tests.support.client import PASSWORD, USER, Client
+from tests.support.proxy import Proxy
 
 NONE, BY_PASSWORD, REFUSED = 0, 2, 0xFF
 CONNECT, BIND, ASSOCIATE = 1, 2, 3
 GRANTED = 0
+SOCKS5 = '[[listeners]]\naddress = "127.0.0.1:0"\nprotocols = ["socks5"]\n'
+OPEN = ('[[listeners]]\naddress = "127.0.0.1:0"\nprotocols = ["socks5", "socks4"]\n'
+        'auth = "none"\n')
+ALL = OPEN.replace('"socks5", "socks4"', '"http", "socks5", "socks4"')
+NOT_ALLOWED = 2                             # RFC 1928 section 6
+NOT_TAKEN, TOO_LATE, NO_COMMAND, NO_ADDRESS = 5, 6, 7, 8
 
 
 def greet(*methods: int) -> bytes:
@@ -94,3 +103,9 @@ def datagram(authority: str, data: bytes, fragment: int = 0) -> bytes:
     return bytes((0, 0, fragment)) + destination(authority) + data
 
 
+@pytest.fixture
+def call(opened):
+    """A connection to the listener with this number."""
+    def dial(proxy: Proxy, listener: int = 0, **more) -> SocksClient:
+        return opened.enter_context(SocksClient(proxy.ports[listener], **more))
+    return dial
