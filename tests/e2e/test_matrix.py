@@ -16,11 +16,11 @@ from typing import NamedTuple
 import bcrypt
 import pytest
 
-from tests.e2e.test_socks_udp import Echo
 from tests.support.inside import certificate, keys, over_tls
 from tests.support.origin import Connection, Origin, okay
 from tests.support.parents import BAD, http, parent, say
 from tests.support.proxy import Proxy
+from tests.support.socks_udp import Echo
 from tests.support.stream import Message
 from tests.support.ways import (
     CUT,

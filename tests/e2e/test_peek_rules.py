@@ -6,8 +6,6 @@ import threading
 
 import pytest
 
-from tests.e2e.test_socks_udp import Association
-from tests.e2e.test_socks_udp import make_echo as make_echo
 from tests.e2e.test_transparent import WAYS as TRANSPARENT
 from tests.e2e.test_transparent import scene as scene
 from tests.support.certificates import localhost
@@ -16,6 +14,8 @@ from tests.support.intercepting import SERVERS
 from tests.support.origin import echo
 from tests.support.socks import NONE, SocksClient
 from tests.support.socks import call as call
+from tests.support.socks_udp import Association
+from tests.support.socks_udp import make_echo as make_echo
 from tests.support.stream import Stream
 from tests.support.tls_listener import reach as reach
 from tests.support.tls_listener import table

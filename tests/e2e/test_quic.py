@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.test_socks_udp import FREE
-from tests.e2e.test_socks_udp import associate as associate
 from tests.support.certificates import authority, localhost
 from tests.support.handovers import start as start
 from tests.support.socks import call as call
 from tests.support.socks import datagram
+from tests.support.socks_udp import FREE
+from tests.support.socks_udp import associate as associate
 
 pytestmark = pytest.mark.any_loop
 
