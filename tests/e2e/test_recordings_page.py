@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from tests.e2e.test_traffic_page import faults
 from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
 from tests.support.browser import PROGRAM, Browser
 from tests.support.recordings import RULE, fill, made
+from tests.support.traffic import faults
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tests.capture.flows import row
-from tests.e2e.test_traffic_page import HOSTILE
-from tests.e2e.test_traffic_page import page as page
 from tests.support.browser import PROGRAM
+from tests.support.traffic import HOSTILE
+from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,

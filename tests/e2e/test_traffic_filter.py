@@ -5,9 +5,9 @@ import pytest
 from cutthrough.capture.filters import _BARE, _TEXTS
 from cutthrough.storage.stores import open_reader
 from tests.capture.flows import row
-from tests.e2e.test_traffic_page import page as page
 from tests.support.browser import PROGRAM
 from tests.support.traffic import DOWN, ENTER, ESCAPE
+from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tests.capture.flows import row
-from tests.e2e.test_traffic_page import HOSTILE, messages
-from tests.e2e.test_traffic_page import page as page
 from tests.support.browser import PROGRAM
 from tests.support.flows import database as database
 from tests.support.flows import fill, get, reads
 from tests.support.flows import filled as filled
 from tests.support.flows import start as start
+from tests.support.traffic import HOSTILE, messages
+from tests.support.traffic import page as page
 
 pytestmark = pytest.mark.any_loop
 

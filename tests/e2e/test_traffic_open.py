@@ -3,10 +3,10 @@
 import pytest
 from websockets.frames import Opcode
 
-from tests.e2e.test_traffic_page import messages
-from tests.e2e.test_traffic_page import page as page
 from tests.support.browser import PROGRAM
 from tests.support.open_flows import upgrade_at, wait_open
+from tests.support.traffic import messages
+from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 from tests.support.websockets import frame, parrot, talk
 

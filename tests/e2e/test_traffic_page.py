@@ -19,7 +19,17 @@ from tests.support.browser import PROGRAM
 from tests.support.captures import writer
 from tests.support.client import USER
 from tests.support.origin import answer
-from tests.support.traffic import DOWN, ENTER, ESCAPE, PHONE, WIDE, open_page
+from tests.support.traffic import (
+    DOWN,
+    ENTER,
+    ESCAPE,
+    HOSTILE,
+    PHONE,
+    WIDE,
+    faults,
+    messages,
+)
+from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
@@ -29,14 +39,6 @@ pytestmark = [pytest.mark.any_loop,
 ]
 
 AXE = find_spec("axe_core_python")
-HOSTILE = "<img src=x onerror=\"pwned=1\"><script>pwned=1</script>"
-
-
-@pytest.fixture
-def page(directory, opened, loop_name, tmp_path):
-    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
-        pytest.skip("the page knows no event loop")
-    return open_page(directory, opened, loop_name, tmp_path)
 
 
 # The list
@@ -258,14 +260,6 @@ def test_a_flow_shows_its_parts(page, make_origin, dial):
     assert page.browser.faults == []
 
 
-def messages(page):
-    """The cells of the tab's table."""
-    page.tab("messages")
-    cells = ("[...document.querySelectorAll('#messages tbody tr')].map(r => "
-             "[...r.children].map(c => c.textContent))")
-    return wait_until(lambda: page.browser.run(cells), "messages")
-
-
 def test_a_tunnels_tls_and_an_event_streams_messages(page):
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     page.fill(
@@ -397,12 +391,3 @@ def test_axe_finds_no_fault(page, scheme):
     page.browser.click("#remove")
     found["remove"] = faults(page)
     assert not any(found.values()), json.dumps(found, indent=1)
-
-
-def faults(page):
-    found = page.browser.run(
-        "axe.run().then(found => ({passes: found.passes.length, faults:"
-        " found.violations.map(one => [one.id, one.nodes.map(node =>"
-        " node.html.slice(0, 200))])}))")
-    assert found["passes"] > 15
-    return found["faults"]

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from cutthrough.storage.stores import open_store
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import Browser
@@ -20,6 +22,7 @@ breakpoint = "both"
 WIDE, PHONE = (1280, 900), (390, 844)
 ENTER, ESCAPE, DOWN = ("Enter", 13, "\r"), ("Escape", 27), ("ArrowDown", 40)
 PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
+HOSTILE = "<img src=x onerror=\"pwned=1\"><script>pwned=1</script>"
 
 
 class Page:
@@ -108,3 +111,27 @@ def open_page(directory, opened, loop_name, folder):
     browser.look(*WIDE, "light")
     browser.open(f"http://127.0.0.1:{operator.where}/traffic")
     return Page(proxy, operator, browser, database)
+
+
+@pytest.fixture
+def page(directory, opened, loop_name, tmp_path):
+    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
+        pytest.skip("the page knows no event loop")
+    return open_page(directory, opened, loop_name, tmp_path)
+
+
+def messages(page):
+    """The cells of the tab's table."""
+    page.tab("messages")
+    cells = ("[...document.querySelectorAll('#messages tbody tr')].map(r => "
+             "[...r.children].map(c => c.textContent))")
+    return wait_until(lambda: page.browser.run(cells), "messages")
+
+
+def faults(page):
+    found = page.browser.run(
+        "axe.run().then(found => ({passes: found.passes.length, faults:"
+        " found.violations.map(one => [one.id, one.nodes.map(node =>"
+        " node.html.slice(0, 200))])}))")
+    assert found["passes"] > 15
+    return found["faults"]
