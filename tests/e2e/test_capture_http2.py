@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from tests.e2e.test_origin_http2 import speak
 from tests.support.admin import DOOR, operator_of
 from tests.support.captures import flows, wait_rows
 from tests.support.certificates import Authority, client_context
@@ -15,6 +14,7 @@ from tests.support.http2 import Peer
 from tests.support.inside import HERE, OK, ask, config, enter, okay, over_tls
 from tests.support.open_flows import wait_open
 from tests.support.origin import Connection, answer
+from tests.support.scripted_http2 import speak
 from tests.support.wait import wait_until
 
 pytest.importorskip("cutthrough.http2.transport")

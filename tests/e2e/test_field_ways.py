@@ -6,13 +6,13 @@ from base64 import b64encode
 
 import pytest
 
-from tests.e2e.test_origin_http2 import say, speak
 from tests.support.client import build_request
 from tests.support.handovers import start as start
 from tests.support.inside import ALL, HERE, ask, config, enter, over_tls
 from tests.support.origin import Connection, echo, flood, okay
 from tests.support.parents import parent
 from tests.support.recordings import fill, made
+from tests.support.scripted_http2 import say, speak
 from tests.support.socks import call as call
 from tests.support.socks_udp import FREE, Echo
 from tests.support.socks_udp import associate as associate

@@ -6,13 +6,13 @@ import pytest
 from h2.connection import H2Connection
 
 from tests.e2e.test_http2 import LOGIN, reach  # noqa: F401
-from tests.e2e.test_origin_http2 import speak
 from tests.support.certificates import localhost
 from tests.support.client import build_request
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter
 from tests.support.origin import answer, echo
 from tests.support.parents import parent
+from tests.support.scripted_http2 import speak
 from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 

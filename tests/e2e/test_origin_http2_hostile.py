@@ -1,21 +1,12 @@
 """Origins of HTTP/2 that break its rules, or are out of step (R62): a request ends with
 a reason, and if HTTP/2 lets them, the others of its connection go on."""
 
-# ruff: noqa: F811 - fixtures of another file
-
 import threading
 from collections.abc import Callable
 
 import hpack
 import pytest
 
-from tests.e2e.test_origin_http2 import (  # noqa: F401 - fixtures, which pytest finds by name
-    Speaker,
-    reach,
-    say,
-    speak,
-    start,
-)
 from tests.support.http2 import (
     CONTINUATION,
     DATA,
@@ -29,6 +20,10 @@ from tests.support.http2 import (
     WINDOW_UPDATE,
     frame,
 )
+from tests.support.http2_origin import Origin as Speaker
+from tests.support.scripted_http2 import reach as reach
+from tests.support.scripted_http2 import say, speak
+from tests.support.scripted_http2 import start as start
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop

@@ -1,19 +1,10 @@
 """Origins of HTTP/2 that leave, refuse or talk nonsense at any moment of a response:
 each request ends, and the next one is answered (R62)."""
 
-# ruff: noqa: F811 - fixtures of another file
-
 from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.test_origin_http2 import (  # noqa: F401 - fixtures, which pytest finds by name
-    Speaker,
-    reach,
-    say,
-    speak,
-    start,
-)
 from tests.e2e.test_origin_http2_hostile import OKAY, PUSH, SIX, encode, head
 from tests.support.http2 import (
     CONTINUATION,
@@ -27,6 +18,10 @@ from tests.support.http2 import (
     SETTINGS,
     frame,
 )
+from tests.support.http2_origin import Origin as Speaker
+from tests.support.scripted_http2 import reach as reach
+from tests.support.scripted_http2 import say, speak
+from tests.support.scripted_http2 import start as start
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop

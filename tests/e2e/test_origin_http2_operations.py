@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.e2e.test_origin_http2 import ON, say, speak, start  # noqa: F401 - a fixture
 from tests.support.handovers import pids, renew, upgrade
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter, send
 from tests.support.proxy import Proxy
+from tests.support.scripted_http2 import ON, say, speak
+from tests.support.scripted_http2 import start as start
 from tests.support.stream import Closed
 from tests.support.successors import end, end_all
 from tests.support.wait import wait_until
@@ -57,7 +58,7 @@ def refuses(proxy: Proxy) -> bool:
     return False
 
 
-def test_a_drain_lets_a_stream_finish(start, make_origin, dial, slow):  # noqa: F811
+def test_a_drain_lets_a_stream_finish(start, make_origin, dial, slow):
     proxy, origin = start(), make_origin(speak(slow))
     client = enter(proxy, dial(proxy), origin.port)
     send(client, "GET", "/slow")
@@ -70,7 +71,7 @@ def test_a_drain_lets_a_stream_finish(start, make_origin, dial, slow):  # noqa: 
     assert {one["reason"] for one in proxy.log()} == {"ok"}
 
 
-def test_a_killed_worker_takes_only_its_own(start, make_origin, dial, slow):  # noqa: F811
+def test_a_killed_worker_takes_only_its_own(start, make_origin, dial, slow):
     """A response that is cut does not look whole."""
     proxy, origin = start(f"{ON}workers = 2\n"), make_origin(speak(slow))
     client = enter(proxy, dial(proxy), origin.port)

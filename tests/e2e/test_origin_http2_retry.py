@@ -1,8 +1,6 @@
 """Requests with a body that an origin of HTTP/2 has not read (RFC 9113 section 8.7):
 they are sent again, as far as they are still held (R19)."""
 
-# ruff: noqa: F811 - fixtures of another file
-
 import contextlib
 import hashlib
 from collections.abc import Callable
@@ -10,13 +8,14 @@ from collections.abc import Callable
 import pytest
 from h2.exceptions import ProtocolError
 
-from tests.e2e.test_origin_http2 import reach, start  # noqa: F401
 from tests.support.client import Client
 from tests.support.http2 import REFUSED_STREAM
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.http2_origin import Question
 from tests.support.inside import ask, enter, over_tls, send
 from tests.support.origin import Connection, Script
+from tests.support.scripted_http2 import reach as reach
+from tests.support.scripted_http2 import start as start
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
