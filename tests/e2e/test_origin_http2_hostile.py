@@ -4,9 +4,9 @@ a reason, and if HTTP/2 lets them, the others of its connection go on."""
 import threading
 from collections.abc import Callable
 
-import hpack
 import pytest
 
+from tests.support.hostile_http2 import OKAY, PUSH, SIX, encode, head
 from tests.support.http2 import (
     CONTINUATION,
     DATA,
@@ -28,17 +28,6 @@ from tests.support.scripted_http2 import start as start
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
 
-PUSH = 5
-
-
-def encode(*fields: tuple[str, str]) -> bytes:
-    return hpack.Encoder().encode(fields)
-
-
-def head(stream: int, *fields: tuple[str, str], ends: bool = False) -> bytes:
-    return frame(HEADERS, END_HEADERS | (END_STREAM if ends else 0), stream,
-                 encode(*fields))
-
 
 def bomb(stream: int) -> bytes:
     """A field of 4000 octets goes into the table, and 15 000 octets each stand for it:
@@ -50,9 +39,6 @@ def bomb(stream: int) -> bytes:
               block[at:at + 8000])
         for at in range(0, len(block), 8000))
 
-
-OKAY = (":status", "200")
-SIX = ("content-length", "6")
 
 #: The origin's bytes for one request; others of its connection go on.
 OF_ONE_STREAM = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.test_origin_http2_hostile import OKAY, PUSH, SIX, encode, head
+from tests.support.hostile_http2 import OKAY, PUSH, SIX, encode, head
 from tests.support.http2 import (
     CONTINUATION,
     DATA,
