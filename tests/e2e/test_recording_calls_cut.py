@@ -4,11 +4,11 @@ to the cut. grpcio on both sides."""
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from tests.e2e.test_recording_calls import S, Talk, error_of, grpc, talk
-from tests.e2e.test_recording_calls import channel as channel
-from tests.e2e.test_recording_calls import replay as replay
-from tests.e2e.test_recording_calls import server as server
 from tests.support.certificates import client_context
+from tests.support.grpc_service import S, Talk, error_of, grpc, talk
+from tests.support.grpc_service import channel as channel
+from tests.support.grpc_service import replay as replay
+from tests.support.grpc_service import server as server
 from tests.support.http2 import Peer
 from tests.support.inside import config as inside
 from tests.support.inside import enter
