@@ -1,12 +1,9 @@
 """Clients of HTTP/2 that break its rules, or try the proxy's patience (R62)."""
 
-# ruff: noqa: F811 - fixtures of another file
-
 import contextlib
 
 import pytest
 
-from tests.e2e.test_http2 import LOGIN, OKAY, reach, serve, shared  # noqa: F401
 from tests.support.http2 import (
     END_HEADERS,
     END_STREAM,
@@ -17,6 +14,10 @@ from tests.support.http2 import (
     RST_STREAM,
     frame,
 )
+from tests.support.http2_listener import LOGIN, OKAY
+from tests.support.http2_listener import reach as reach
+from tests.support.http2_listener import serve as serve
+from tests.support.http2_listener import shared as shared
 from tests.support.origin import answer, echo
 
 pytestmark = pytest.mark.any_loop

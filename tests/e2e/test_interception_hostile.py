@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.test_http2 import reach, serve  # noqa: F401
 from tests.support.certificates import client_context
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.http2 import PROTOCOL_ERROR, Peer
+from tests.support.http2_listener import reach as reach
+from tests.support.http2_listener import serve as serve
 from tests.support.inside import ALL, config, enter, over_tls
 from tests.support.origin import Connection
 from tests.wire import hostile
@@ -101,7 +102,7 @@ def verdict(peer: Peer, fields: Fields, body: bytes) -> tuple[int, int | None]:
 
 
 def test_a_hostile_request_of_http_2_has_the_verdict_of_one_outside(
-        start_policy, serve, reach, make_origin, dial):  # noqa: F811
+        start_policy, serve, reach, make_origin, dial):
     """If HTTP/1.1 refuses a message, it is refused; otherwise it is one message, or
     against a rule of HTTP/2: `te`, and DATA behind the end by Content-Length."""
     pytest.importorskip("cutthrough.http2.transport")

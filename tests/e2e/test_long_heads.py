@@ -5,9 +5,10 @@ import sqlite3
 import pytest
 from h2.connection import H2Connection
 
-from tests.e2e.test_http2 import LOGIN, reach  # noqa: F401
 from tests.support.certificates import localhost
 from tests.support.client import build_request
+from tests.support.http2_listener import LOGIN
+from tests.support.http2_listener import reach as reach
 from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter
 from tests.support.origin import answer, echo
@@ -147,7 +148,7 @@ def test_a_filter_reads_and_changes_it(start, make_origin, dial):
     assert int(origin.requests[0].get("X-Mark")) > 199_000
 
 
-def test_by_http2_to_the_proxy(start, make_origin, reach):  # noqa: F811
+def test_by_http2_to_the_proxy(start, make_origin, reach):
     proxy = start(table(localhost(), protocols='["http", "http2"]'))
     origin = make_origin(answer(OKAY))
     peer = reach(proxy)
