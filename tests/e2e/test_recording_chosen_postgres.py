@@ -5,11 +5,11 @@ import pytest
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from tests.e2e.test_recording_chosen import tell_who
-from tests.e2e.test_recording_postgres import ask as ask
-from tests.e2e.test_recording_postgres import postgres as postgres
-from tests.e2e.test_recording_postgres import server as server
-from tests.e2e.test_recording_postgres import start as start
-from tests.e2e.test_recording_postgres import url_file as url_file
+from tests.support.shared_recordings import ask as ask
+from tests.support.shared_recordings import postgres as postgres
+from tests.support.shared_recordings import server as server
+from tests.support.shared_recordings import start as start
+from tests.support.shared_recordings import url_file as url_file
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
