@@ -14,7 +14,7 @@ from cutthrough.recording.model.recording import (
     Request,
     Response,
 )
-from tests.e2e.test_recording_streams import enter, expect, expect_reason, frame
+from tests.support.chats import enter, expect, expect_reason, frame
 from tests.support.client import build_request
 from tests.support.recordings import fill, made
 from tests.support.recordings import folder as folder

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.e2e.test_recording_streams import KEY, chat
+from tests.support.chats import KEY, chat
 from tests.support.inner import Inner
 
 TALK = """
