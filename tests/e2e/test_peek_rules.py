@@ -6,8 +6,6 @@ import threading
 
 import pytest
 
-from tests.e2e.test_transparent import WAYS as TRANSPARENT
-from tests.e2e.test_transparent import scene as scene
 from tests.support.certificates import localhost
 from tests.support.client import AUTH, PASSWORD, USER
 from tests.support.intercepting import SERVERS
@@ -19,6 +17,8 @@ from tests.support.socks_udp import make_echo as make_echo
 from tests.support.stream import Stream
 from tests.support.tls_listener import reach as reach
 from tests.support.tls_listener import table
+from tests.support.transparent import WAYS as TRANSPARENT
+from tests.support.transparent import scene as scene
 from tests.support.wait import wait_until
 from tests.wire.twin_hello import VERSIONS_13, build_hello, named, offering
 
