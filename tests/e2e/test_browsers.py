@@ -6,15 +6,11 @@ proxy and of hosts that it reaches directly, and no others: the proxy resolves t
 
 import pytest
 
-from tests.support import browser, firefox
-from tests.support.browser import Browser
+from tests.support.browsers import KINDS, echo
 from tests.support.certificates import authority
 from tests.support.client import PASSWORD, USER
-from tests.support.firefox import Firefox
 from tests.support.proxy import Proxy
-from tests.support.site import ECHO, FETCH, LOADED, WHOLE, Site
-
-KINDS = {"chromium": (Browser, browser.PROGRAM), "firefox": (Firefox, firefox.PROGRAM)}
+from tests.support.site import FETCH, LOADED, WHOLE, Site
 
 pytestmark = [pytest.mark.any_loop,
               pytest.mark.dials_out]    # a browser asks its maker for this and that
@@ -109,10 +105,6 @@ def configured(start, proxy, way):
     if way == HTTPS:
         made.log_in(USER, PASSWORD)
     return made
-
-
-def echo(client, url: str) -> object:
-    return client.run(ECHO.replace("URL", f"'{url}'"))
 
 
 def columns(records: list[dict], *hosts: str) -> set[tuple]:

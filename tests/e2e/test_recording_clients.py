@@ -12,8 +12,8 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_browsers import KINDS, echo
 from tests.support import registries
+from tests.support.browsers import KINDS, echo
 from tests.support.certificates import authority
 from tests.support.inside import HERE, NAMES, certificate, config, origins, over_tls
 from tests.support.nginx import PROGRAM, Nginx
