@@ -5,58 +5,18 @@ import threading
 
 import pytest
 
+from tests.support.bulk import BLOCK, SIZE, Watch, read_sum
 from tests.support.client import build_request
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
-SIZE = 100 << 20
-BLOCK = 1 << 20
 #: The most that a worker may grow by while 100 MiB pass through it.
 FLAT = 4 << 20
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def read_sum(stream, size: int) -> str:
-    """The digest of exactly `size` bytes, without keeping them."""
-    digest = hashlib.sha256(stream.pending)
-    left = size - len(stream.pending)
-    stream.pending.clear()
-    while left:
-        data = stream.sock.recv(min(left, BLOCK))
-        assert data, f"the stream ended {left} bytes early"
-        digest.update(data)
-        left -= len(data)
-    return digest.hexdigest()
-
-
-class Watch(threading.Thread):
-    """Samples the worker's resident memory until it is stopped."""
-
-    def __init__(self, proxy) -> None:
-        super().__init__(daemon=True)
-        self.worker = proxy.worker
-        self.first = self.highest = self.worker.memory_info().rss
-        self.ended = threading.Event()
-
-    def __enter__(self) -> "Watch":
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.ended.set()
-        self.join(5)
-
-    def run(self) -> None:
-        while not self.ended.wait(0.02):
-            self.highest = max(self.highest, self.worker.memory_info().rss)
-
-    @property
-    def growth(self) -> int:
-        return self.highest - self.first
 
 
 def stands_still(counter: list[int], seconds: float = 0.3) -> bool:

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.test_bulk import BLOCK, SIZE, Watch, read_sum
-from tests.e2e.test_interception_clients import FLAT
 from tests.support.bad_origins import REFUSALS, bad_origin, revoked_list
 from tests.support.browsers import KINDS, echo
+from tests.support.bulk import BLOCK, FLAT, SIZE, Watch, read_sum
 from tests.support.certificates import authority
 from tests.support.inside import ALL, certificate, keys, over_tls
 from tests.support.origin import Connection, send_events

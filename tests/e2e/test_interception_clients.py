@@ -15,8 +15,8 @@ import sys
 import pytest
 from websockets.sync.client import connect
 
-from tests.e2e.test_bulk import Watch
 from tests.support import registries
+from tests.support.bulk import FLAT, Watch
 from tests.support.certificates import authority, client_context
 from tests.support.client import USER
 from tests.support.inside import (
@@ -32,14 +32,10 @@ from tests.support.intercepting import CLIENTS, SERVERS, routed
 from tests.support.origin import Connection, Origin, send_events
 from tests.support.programs import NODE_PACKAGES, NODE_WEBSOCKET, need, run_behind
 from tests.support.proxy import Proxy
-from tests.support.sanitized import SANITIZED
 from tests.support.site import Site
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
-
-#: The most that a worker may grow by while 100 MiB pass through it, in each direction.
-FLAT = (90 if SANITIZED else 30) << 20
 
 BOTH = ("1.1", "2")
 #: The version of HTTP that each has

@@ -8,7 +8,7 @@ from concurrent import futures
 
 import pytest
 
-from tests.e2e.test_bulk import Watch
+from tests.support.bulk import Watch
 from tests.support.certificates import authority
 from tests.support.inside import ALL, certificate, config
 from tests.support.proxy import Proxy
