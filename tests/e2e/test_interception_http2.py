@@ -19,10 +19,10 @@ from tests.support.http2 import (
     HEADERS,
     PROTOCOL_ERROR,
     RST_STREAM,
-    Peer,
     frame,
 )
 from tests.support.inside import ALL, HERE, OK, config, enter, okay, over_tls
+from tests.support.inside_http2 import reach as reach
 from tests.support.origin import Connection, answer
 from tests.support.wait import wait_until
 
@@ -39,20 +39,6 @@ def start(start_policy):
     def make(policy: str = ALL, more: str = "", **kinds):
         return start_policy(policy, config(more), **kinds)
     return make
-
-
-@pytest.fixture
-def reach(dial):
-    """A client of HTTP/2 behind CONNECT and handshake."""
-    def connect(proxy, port: int, *alpn: str, host: str = "a.example") -> Peer:
-        context = client_context()
-        context.set_alpn_protocols(alpn or ("h2", "http/1.1"))
-        client = enter(proxy, dial(proxy), port, host, context=context)
-        assert client.sock.tls.selected_alpn_protocol() == "h2"
-        peer = Peer(client.sock)
-        peer.flush()
-        return peer
-    return connect
 
 
 def test_requests_inside_are_requests(start, make_origin, reach) -> None:
