@@ -1,13 +1,11 @@
 """Interception below TLS that is there already: of an HTTPS proxy, or a parent's."""
 
 import hashlib
-import ssl
 
 import pytest
 
-from tests.support.certificates import TlsSocket, client_context, localhost
+from tests.support.certificates import localhost
 from tests.support.http2 import Peer
-from tests.support.http2_stream import StreamSocket
 from tests.support.inside import (
     ALL,
     HERE,
@@ -19,6 +17,8 @@ from tests.support.inside import (
     origins,
     over_tls,
 )
+from tests.support.inside_tls import carrier
+from tests.support.inside_tls import reach as reach
 from tests.support.origin import Connection, answer, echo
 from tests.support.parents import parent
 from tests.support.tls_listener import table
@@ -27,24 +27,6 @@ pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
 
 BIG = bytes(range(256)) * 20_000        # 5 MB
-
-
-def carrier(protocol: str) -> ssl.SSLContext:
-    context = client_context()
-    context.set_alpn_protocols([protocol])
-    return context
-
-
-@pytest.fixture(params=["http/1.1", "h2"])
-def reach(request, dial):
-    """A client that speaks TLS, and in it HTTP/1.1 or a stream of HTTP/2."""
-    def connect(proxy):
-        client = dial(proxy)
-        client.sock = TlsSocket(client.sock, carrier(request.param))
-        if request.param == "h2":
-            client.sock = StreamSocket(client.sock)
-        return client
-    return connect
 
 
 @pytest.fixture

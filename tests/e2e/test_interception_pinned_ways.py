@@ -4,7 +4,6 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_interception_in_tls import reach as reach
 from tests.e2e.test_interception_pinned import BOTH, PINNED, app, passes, reject
 from tests.support.captures import wait_rows
 from tests.support.certificates import localhost
@@ -19,6 +18,7 @@ from tests.support.inside import (
     over_tls,
     shake,
 )
+from tests.support.inside_tls import reach as reach
 from tests.support.intercepting import CLIENTS, SERVERS, routed
 from tests.support.origin import Origin
 from tests.support.proxy import Proxy
