@@ -5,7 +5,6 @@ import ssl
 import pytest
 
 from tests.support.admin import TOLD, Operator
-from tests.support.certificates import client_context
 from tests.support.client import Client
 from tests.support.inside import (
     ALL,
@@ -15,16 +14,13 @@ from tests.support.inside import (
     config,
     enter,
     okay,
-    origins,
     over_tls,
     shake,
 )
+from tests.support.pinned import BOTH, PINNED, app, passes, reject
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
-
-PINNED = ALL + 'pinned = "pass"\n'
-BOTH = ("DNS:a.example", "DNS:b.example", "IP:127.0.0.1")
 
 
 @pytest.fixture
@@ -37,25 +33,6 @@ def start(start_policy):
 @pytest.fixture
 def origin(make_origin):
     return make_origin(over_tls(okay, certificate(*BOTH)))
-
-
-def app(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """Trusts the origins' own authority alone."""
-    context = client_context(trusted=origins())
-    if version is not None:
-        context.minimum_version = context.maximum_version = version
-    return context
-
-
-def reject(proxy, client, port: int, host: str = "a.example", **more) -> None:
-    with pytest.raises(ssl.SSLCertVerificationError):
-        enter(proxy, client, port, host, context=app(**more))
-
-
-def passes(proxy, client, port: int, host: str = "a.example") -> None:
-    client = enter(proxy, client, port, host, context=app())
-    assert ask(client, host=host).body == b"ok"
-    client.close()
 
 
 def begin(client: Client, port: int):

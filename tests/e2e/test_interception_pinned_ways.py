@@ -4,7 +4,6 @@ import ssl
 
 import pytest
 
-from tests.e2e.test_interception_pinned import BOTH, PINNED, app, passes, reject
 from tests.support.captures import wait_rows
 from tests.support.certificates import localhost
 from tests.support.client import Client
@@ -21,6 +20,7 @@ from tests.support.inside import (
 from tests.support.inside_tls import reach as reach
 from tests.support.intercepting import CLIENTS, SERVERS, routed
 from tests.support.origin import Origin
+from tests.support.pinned import BOTH, PINNED, app, passes, reject
 from tests.support.proxy import Proxy
 from tests.support.socks import SocksClient
 from tests.support.tls_listener import table
