@@ -1,10 +1,8 @@
 """Interception by every way in and out, for each user, through reloads (R41, R54)."""
 
-import base64
 import ssl
 import subprocess
 
-import bcrypt
 import pytest
 
 from tests.support.certificates import authority
@@ -25,12 +23,9 @@ from tests.support.parents import parent
 from tests.support.socks import SocksClient
 from tests.support.socks import call as call
 from tests.support.stream import Message
+from tests.support.users import BOB, USERS
 
 pytestmark = pytest.mark.any_loop
-
-BOB = "Basic " + base64.b64encode(b"bob:secret").decode()
-HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
-USERS = f'users.bob.password = "{HASH}"\n'
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.e2e.test_interception_ways import BOB, USERS
 from tests.support.origin import Connection
 from tests.support.parent_groups import OPEN
 from tests.support.parents import http, parent
+from tests.support.users import BOB, USERS
 
 
 @pytest.mark.any_loop

@@ -8,6 +8,10 @@ import psutil
 from tests.support.client import Client
 from tests.support.wait import wait_until
 
+BOB = "Basic " + base64.b64encode(b"bob:secret").decode()
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+USERS = f'users.bob.password = "{HASH}"\n'
+
 
 def basic(pair: str) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
