@@ -8,16 +8,13 @@ import time
 import pytest
 
 from tests.support.client import Client, build_request
+from tests.support.limits import attempt, retry_after
 from tests.support.origin import answer_and_close, echo, flood, stall
 from tests.support.proxy import Proxy
-from tests.support.stream import TIMEOUT, Closed, Message
+from tests.support.stream import TIMEOUT, Closed
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
-
-
-def retry_after(reply: Message) -> int:
-    return int(reply.get("Retry-After") or 0)
 
 
 # Connections
@@ -81,22 +78,6 @@ def test_a_user_s_connections_are_limited(limited, make_origin, dial):
 
 
 # Tunnels
-
-
-def attempt(proxy: Proxy, authority: str, n: int, held: list[Client]) -> list[int]:
-    """n CONNECTs at a time, over as many connections; the statuses."""
-    statuses = []
-    clients = [proxy.client() for _ in range(n)]
-    for client in clients:
-        client.send(build_request("CONNECT", authority, host=authority))
-    for client in clients:
-        status = client.read_response("CONNECT").status
-        statuses.append(status)
-        if status == 200:
-            held.append(client)
-        else:
-            client.close()
-    return statuses
 
 
 def test_two_workers_give_exactly_as_many_tunnels_as_are_allowed(limited, make_origin):

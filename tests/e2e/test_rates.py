@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.test_limits import attempt
 from tests.support.client import Client
+from tests.support.limits import attempt
 from tests.support.origin import answer_and_close, flood, stall
 from tests.support.stream import chunked
 from tests.support.wait import TRIES, takes_less, wait_until
