@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from tests.e2e.test_live_page import ASKS, rows, see_reset
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import USER
+from tests.support.live_page import ASKS, rows, see_reset
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 

@@ -14,6 +14,7 @@ from cutthrough.admin.server import MOST_WATCHERS_EACH
 from tests.support.admin import TOKEN, administered
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import USER
+from tests.support.live_page import ASKS, rows, see_reset
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
@@ -22,7 +23,6 @@ pytestmark = [pytest.mark.any_loop,
     pytest.mark.dials_out,                  # a browser asks its maker for this and that
 ]
 
-ASKS = "document.querySelector('#ask').open"
 WIDE, PHONE = (1280, 900), (390, 844)
 PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
 
@@ -39,12 +39,6 @@ def page(directory, opened, loop_name):
     browser.open(f"http://127.0.0.1:{operator.where}/")
     wait_until(lambda: browser.text("#state") == "live", lambda: str(browser.faults))
     return proxy, operator, browser
-
-
-def rows(browser, table: str = "#rows") -> list[list[str]]:
-    return browser.run(
-        f"[...document.querySelectorAll('{table} tr')].map(r =>"
-        " [...r.cells].map(c => c.innerText))")
 
 
 def picture(browser, name: str, whole: bool = True) -> None:
@@ -106,11 +100,6 @@ def test_a_tunnel_is_filtered_and_cut_from_the_page(page, make_origin, dial):
     assert browser.faults == []
     assert {url.split("/")[2] for url in browser.requested if url[:5] != "data:"} == {
         f"127.0.0.1:{operator.where}"}, "no outside requests"
-
-
-def see_reset(tunnel) -> None:
-    with pytest.raises(ConnectionResetError):
-        tunnel.sock.recv(1)
 
 
 def test_columns_sort(page, make_origin, dial):
