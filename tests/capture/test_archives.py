@@ -12,7 +12,7 @@ from cutthrough.exchange.formats.har import make_archive
 from cutthrough.exchange.formats.har_reader import read_archive
 from cutthrough.exchange.formats.imported import make_redactor, make_row
 from tests.capture.flows import flow
-from tests.capture.test_har import UPGRADED
+from tests.capture.har_flows import UPGRADED
 
 REDACTOR = make_redactor(keep_credentials=True)
 NAMES = st.from_regex(r"X-[A-Za-z0-9]{1,6}", fullmatch=True)

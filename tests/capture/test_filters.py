@@ -14,7 +14,7 @@ from cutthrough.outcome import TABLE
 from cutthrough.storage.stores import open_store
 from cutthrough.tools.flow_source import ByDatabase
 from tests.capture.flows import flow, row
-from tests.capture.test_har import WEBSOCKET
+from tests.capture.har_flows import WEBSOCKET
 
 POST = flow(
     2, method="POST", url="http://api.b.test:8080/items/7", host="api.b.test",

@@ -27,7 +27,7 @@ from cutthrough.storage.store import StoreError
 from cutthrough.storage.stores import open_reader
 from tests.capture.dumps import dump, state
 from tests.capture.flows import flow
-from tests.capture.test_har import ALL
+from tests.capture.har_flows import ALL
 from tests.support.archives import archive, entry, request, response
 
 REDACTOR = make_redactor(keep_credentials=False)

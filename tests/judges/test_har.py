@@ -17,7 +17,7 @@ from cutthrough.exchange.flow import Flow
 from cutthrough.exchange.formats.har import make_archive
 from cutthrough.storage.stores import open_reader
 from tests.capture.flows import flow
-from tests.capture.test_har import ALL, BINARY
+from tests.capture.har_flows import ALL, BINARY
 from tests.support.firefox import PROGRAM, Firefox
 from tests.support.proxy import ROOT
 
