@@ -10,7 +10,7 @@ from cutthrough.exchange.echoed import find_echoes, without
 from cutthrough.exchange.redaction.redactor import Unreadable
 from cutthrough.tape import records
 from cutthrough.tape.records import DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, UP
-from tests.capture.test_records import end, heads, rows
+from tests.capture.records import end, heads, rows
 
 SECRET = "s3cr3t-c4fe-0123456789"
 BASIC = base64.b64encode(f"ann:{SECRET}".encode()).decode()

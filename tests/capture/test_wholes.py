@@ -22,7 +22,7 @@ from cutthrough.tape.records import (
 )
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
-from tests.capture.test_records import HEAD, NOT_COUNTED, end, heads
+from tests.capture.records import HEAD, NOT_COUNTED, end, heads
 from tests.doors.capture import put
 from tests.exchange.test_redaction import redactor
 

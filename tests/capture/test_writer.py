@@ -17,7 +17,7 @@ from cutthrough.storage.writer import STOP, Writer
 from cutthrough.tape.records import END, HEADS
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
-from tests.capture.test_records import end, heads
+from tests.capture.records import end, heads
 from tests.doors.capture import put
 from tests.recording.test_recorder import SETTINGS as RECORDINGS
 
