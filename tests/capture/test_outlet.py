@@ -17,7 +17,7 @@ from cutthrough.storage.sqlite_store import SqliteReader, SqliteStore
 from cutthrough.storage.store import NotNow
 from cutthrough.tape.batch import Batch
 from tests.capture.flows import row
-from tests.capture.test_writer import SETTINGS
+from tests.capture.settings import SETTINGS
 from tests.support.wait import wait_until
 
 

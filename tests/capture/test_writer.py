@@ -12,17 +12,15 @@ import pytest
 
 from cutthrough.recording.record.writer import NICE, RecordingWriter
 from cutthrough.storage import writer as writers
-from cutthrough.storage.settings import Settings, Start
+from cutthrough.storage.settings import Start
 from cutthrough.storage.writer import STOP, Writer
 from cutthrough.tape.records import END, HEADS
 from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
 from tests.capture.records import end, heads
+from tests.capture.settings import SETTINGS
 from tests.doors.capture import put
 from tests.recording.test_recorder import SETTINGS as RECORDINGS
-
-SETTINGS = Settings(database="", program="p", count=100, bytes=1 << 20, age=60.0,
-                    credentials=False, fields=(), query=(), json=())
 
 
 class Side:
