@@ -9,7 +9,7 @@ import pytest
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.storage.sqlite_place import Place
 from tests.recording.exchanges import taped
-from tests.recording.test_recorder import SETTINGS
+from tests.recording.settings import SETTINGS
 from tests.recording.test_sessions import recording, request
 
 

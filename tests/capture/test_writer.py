@@ -20,7 +20,7 @@ from cutthrough.tape.ring_room import size_for
 from tests.capture.records import end, heads
 from tests.capture.settings import SETTINGS
 from tests.doors.capture import put
-from tests.recording.test_recorder import SETTINGS as RECORDINGS
+from tests.recording.settings import SETTINGS as RECORDINGS
 
 
 class Side:

@@ -12,14 +12,11 @@ from cutthrough.recording.sessions import turns
 from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.session import Turn
-from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import StoreError
 from tests.recording.exchanges import taped
+from tests.recording.settings import SETTINGS
 
 GET = "GET /{} HTTP/1.1\r\nHost: a.example\r\nX-Session: {}\r\n\r\n"
-SETTINGS = Recordings(
-    directory="", session="a", session_field="x-session", count=0, age=0, fields=(),
-    query=(), json=(), body=(), hooks="", code="", url="")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from cutthrough.recording.record.shared_recorder import SharedRecorder
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from tests.recording.exchanges import taped
-from tests.recording.test_recorder import SETTINGS
+from tests.recording.settings import SETTINGS
 from tests.support.wait import wait_until
 
 
