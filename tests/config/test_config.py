@@ -39,14 +39,7 @@ from cutthrough.generation.generation import Generation, from_memory, to_memory
 from cutthrough.policy.source import Policy, Rule
 from cutthrough.process.channel import MESSAGE_BYTES, Hello
 from cutthrough.supervisor import credentials_page, tickets_page, upgrade
-
-ME = {"user": "me", "password": "secret"}
-
-
-def toml(tmp_path, text):
-    path = tmp_path / "cutthrough.toml"
-    path.write_text(text)
-    return str(path)
+from tests.support.toml import ME, toml
 
 
 def quoted(text):

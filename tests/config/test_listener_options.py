@@ -4,7 +4,7 @@ import pytest
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options
-from tests.config.test_config import ME
+from tests.support.toml import ME
 
 PATH = "unix:/run/proxy.sock"
 LONGEST = "unix:/" + "x" * 106

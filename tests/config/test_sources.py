@@ -4,7 +4,7 @@ import pytest
 
 from cutthrough.config.config import OPTIONS, SECRETS, ConfigError
 from cutthrough.config.settings import flag_name, from_options, load, variable_name
-from tests.config.test_config import ME, toml
+from tests.support.toml import ME, toml
 
 
 @pytest.mark.parametrize(("variable", "value"), [

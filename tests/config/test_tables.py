@@ -14,7 +14,7 @@ from cutthrough.config.settings import Setting, from_options, gather, load, rend
 from cutthrough.config.values import COUNT, DURATION, FILE, TEXT, text_of_value
 from cutthrough.generation.generation import Generation, needs_new_workers, show_changes
 from cutthrough.policy.source import Policy
-from tests.config.test_config import ME, toml
+from tests.support.toml import ME, toml
 
 TWO = """user = "me"
 password = "secret"

@@ -7,8 +7,8 @@ from cutthrough.config.settings import from_options
 from cutthrough.generation.pac import MOST_BYTES, PacError, make_pac
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy
-from tests.config.test_config import ME
 from tests.support.browser import PROGRAM, Browser
+from tests.support.toml import ME
 
 ROW = {"address": "192.0.2.1:3128", "pac": True}
 SOCKS = ROW | {"pac_protocol": "socks5", "protocols": ["http", "socks5"],

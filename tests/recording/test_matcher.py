@@ -16,7 +16,6 @@ from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match, Miss
 from cutthrough.recording.model.recording import Pattern
 from cutthrough.recording.play.player import make_route
-from tests.config.test_config import toml
 from tests.recording import twin
 from tests.recording.answers import recording, request
 from tests.recording.requests import (
@@ -30,6 +29,7 @@ from tests.recording.requests import (
     number_of,
     respelt,
 )
+from tests.support.toml import toml
 
 
 def suited(one, key):
