@@ -8,7 +8,7 @@ import pytest
 from cutthrough.doctor import capacity, dns_and_clock, program
 from cutthrough.doctor.finding import Host
 from cutthrough.policy.source import Limits, Policy, User
-from tests.doctor.test_host import make_case, tree, verdicts
+from tests.doctor.hosts import make_case, tree, verdicts
 from tests.support.dns import NXDOMAIN, REFUSED, SERVFAIL, NameServer
 from tests.support.wait import PATIENCE
 

@@ -11,7 +11,7 @@ from cutthrough.doctor.capture import MIB, check_capture_file
 from cutthrough.doctor.report import SECTIONS, examine
 from cutthrough.storage.stores import open_store
 from tests.capture.flows import row
-from tests.doctor.test_host import make_case
+from tests.doctor.hosts import make_case
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cutthrough.doctor.certificates import (
 )
 from cutthrough.doctor.program import check_listeners
 from cutthrough.generation.tls_files import expiries, read_parent_files
-from tests.doctor.test_host import make_case
+from tests.doctor.hosts import make_case
 from tests.support.certificates import Authority, authority, openssl
 
 

@@ -5,7 +5,7 @@ import pytest
 from cutthrough.config.settings import build, gather
 from cutthrough.doctor import program
 from cutthrough.generation.policy_files import load_policy
-from tests.doctor.test_host import make_case, verdicts
+from tests.doctor.hosts import make_case, verdicts
 
 HASH = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
 

@@ -11,35 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cutthrough.config.settings import build, gather
 from cutthrough.doctor import kernel, program, report, sysctls
-from cutthrough.doctor.finding import Case, Finding, Host
+from cutthrough.doctor.finding import Finding, Host
 from cutthrough.net.options import SocketOption
-from cutthrough.policy.source import Policy
-from cutthrough.process.cpus import count_workers
+from tests.doctor.hosts import ME, OUTSIDE, make_case, tree, verdicts
 from tests.support.dns import NameServer
 from tests.support.proxy import ROOT, clean_environment
 
 TUNING = ROOT / "tuning"
-ME = {"user": "me", "password": "secret"}
-OUTSIDE = {**ME, "listen": ["0.0.0.0:0"]}
-
-
-def make_case(root: Path = Path("/"), policy: Policy | None = None, file: str = "",
-              **options) -> Case:
-    settings = gather(options, {}, file or None)
-    config = build(settings)
-    return Case(config, policy or Policy(default="allow"), settings, file,
-                count_workers(config), Host(root))
-
-
-def tree(root: Path, **files: str) -> Path:
-    """`proc__sys__…` is the file proc/sys/…"""
-    for name, text in files.items():
-        path = root / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def with_sysctls(root: Path, values: dict[str, str]) -> Path:
@@ -48,10 +27,6 @@ def with_sysctls(root: Path, values: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(value.replace(" ", "\t") + "\n")
     return root
-
-
-def verdicts(found) -> dict[str, str]:
-    return {finding.name: finding.verdict for finding in found}
 
 
 # The numbers are those of tuning/

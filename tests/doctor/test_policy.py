@@ -7,7 +7,7 @@ import pytest
 from cutthrough.doctor import rules
 from cutthrough.doctor.finding import Finding
 from cutthrough.policy.rules import read_policy
-from tests.doctor.test_host import ME, OUTSIDE, make_case, verdicts
+from tests.doctor.hosts import ME, OUTSIDE, make_case, verdicts
 
 
 def findings_of(text: str, **options) -> list[Finding]:

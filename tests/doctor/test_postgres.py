@@ -7,7 +7,7 @@ import pytest
 from cutthrough.doctor.postgres import check_database, is_local
 from cutthrough.recording.sessions.postgres import PostgresSessions
 from cutthrough.storage.stores import open_store
-from tests.doctor.test_host import make_case
+from tests.doctor.hosts import make_case
 from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="postgresql is not installed")

@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.doctor import program
-from tests.doctor.test_host import ME, make_case, verdicts
+from tests.doctor.hosts import ME, make_case, verdicts
 
 BEHIND = {**ME, "listen": ["127.0.0.1:1"], "proxy_protocol": ["127.0.0.1:1"]}
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from cutthrough.doctor.redis import check_fleet, is_near
-from tests.doctor.test_host import make_case
+from tests.doctor.hosts import make_case
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="redis-server is not installed")
