@@ -1,7 +1,6 @@
 """The access log: one line for each request and tunnel; no client can forge one."""
 
 import os
-import re
 import signal
 import threading
 import time
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support.client import CREDENTIALS, PASSWORD, WRONG, build_request
 from tests.support.lines import read_line
+from tests.support.log_formats import FIELDS, SQUID
 from tests.support.origin import OK, echo
 from tests.support.preload import build_preload
 from tests.support.sanitized import SANITIZED
@@ -18,43 +18,12 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
-FIELDS = {
-    "time",
-    "id",
-    "client",
-    "user",
-    "kind",
-    "method",
-    "host",
-    "port",
-    "url",
-    "status",
-    "reason",
-    "peer",
-    "bytes_up",
-    "bytes_down",
-    "head_ms",
-    "auth_ms",
-    "dns_ms",
-    "connect_ms",
-    "first_byte_ms",
-    "total_ms",
-    "path",
-    "worker",
-}
-
 PATH_FIELDS = {
     "client_rtt_ms",
     "client_retransmits",
     "origin_rtt_ms",
     "origin_retransmits",
 }
-
-SQUID = re.compile(
-    r"^(?P<time>\d+\.\d{3}) +(?P<elapsed>\d+) (?P<client>\S+) (?P<tag>[A-Z_]+)"
-    r"/(?P<status>\d{3}) (?P<bytes>\d+) (?P<method>\S+) (?P<url>\S+) (?P<user>\S+)"
-    r" (?P<hier>HIER_(?:DIRECT|NONE))/(?P<peer>\S+) (?P<type>\S+)$"
-)
 
 
 def test_a_request_has_every_field(proxy, make_origin, dial):

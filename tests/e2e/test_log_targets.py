@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.test_access_log import FIELDS, SQUID
 from tests.support.admin import administered
 from tests.support.client import build_request
+from tests.support.log_formats import FIELDS, SQUID
 from tests.support.loghosts import Receiver, can_run_journald, journald
 from tests.support.origin import OK, answer
 from tests.support.proxy import ROOT
