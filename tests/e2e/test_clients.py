@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER
+from tests.support.node import NODE
 from tests.support.programs import build_go
 
 pytestmark = pytest.mark.any_loop
@@ -128,33 +129,6 @@ sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=20).read())
 
 def test_urllib(run, nginx, base):
     assert run(sys.executable, "-c", URLLIB, base + "/128k") == nginx.payload("128k")
-
-
-NODE = """
-const http = require('http'), https = require('https'), tls = require('tls');
-const [target, proxy] = process.argv.slice(1).map(text => new URL(text));
-const pair = [proxy.username, proxy.password].map(decodeURIComponent).join(':');
-const auth = 'Basic ' + Buffer.from(pair).toString('base64');
-const fields = {'Proxy-Authorization': auth};
-const take = response => {
-  const hash = require('crypto').createHash('sha256');
-  response.on('data', data => hash.update(data));
-  response.on('end', () => {
-    console.log(response.statusCode, hash.digest('hex'));
-    process.exit(0);
-  });
-};
-const via = {host: proxy.hostname, port: proxy.port};
-if (target.protocol === 'http:') {
-  http.get({...via, path: target.href, headers: {...fields, Host: target.host}}, take);
-} else {
-  http.request({...via, method: 'CONNECT', path: target.host, headers: fields})
-    .on('connect', (reply, socket) => {
-      const inner = tls.connect({socket, servername: target.hostname});
-      https.get(target, {createConnection: () => inner}, take);
-    }).end();
-}
-"""
 
 
 def test_node(run, proxy, nginx, base):

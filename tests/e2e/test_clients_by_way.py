@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.test_clients import NODE
 from tests.support import sshd
 from tests.support.certificates import authority, client_context, localhost
 from tests.support.client import PASSWORD, USER
 from tests.support.dns import NameServer
+from tests.support.node import NODE
 from tests.support.proxy import Proxy, clean_environment
 from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, command, datagram
 
