@@ -14,8 +14,16 @@ from urllib.parse import quote
 import pytest
 
 from tests.support import sshd
-from tests.support.certificates import authority, client_context, localhost
+from tests.support.certificates import authority, client_context
 from tests.support.client import PASSWORD, USER
+from tests.support.client_ways import (
+    BALANCED,
+    CERTIFICATE,
+    KNOWN,
+    OPEN,
+    TLS,
+    configuration,
+)
 from tests.support.dns import NameServer
 from tests.support.node import NODE
 from tests.support.proxy import Proxy, clean_environment
@@ -24,23 +32,6 @@ from tests.support.socks import ASSOCIATE, GRANTED, NONE, SocksClient, command, 
 pytestmark = pytest.mark.any_loop
 
 SECRET = quote(PASSWORD)
-# The ports of CONFIG, in its order
-OPEN, KNOWN, TLS, CERTIFICATE, BALANCED = range(5)
-
-
-def configuration() -> str:
-    made = localhost()
-    port = '[[listeners]]\naddress = "127.0.0.1:0"\n'
-    tls = (port + f'certificates = ["{made.certificate}"]\n'
-           f'certificate_keys = ["{made.key}"]\n')
-    return "".join((
-        'proxy_protocol_from = ["127.0.0.1"]\naddress_floor = "off"\n'
-        'connect_ports = "any"\n',
-        port, 'protocols = ["http", "socks5", "socks4"]\nauth = "none"\nudp = true\n',
-        port, 'protocols = ["http", "socks5"]\n',
-        tls, tls, f'client_ca = "{authority().own.certificate}"\n'
-        'client_certificate = "required"\n',
-        port, "proxy_protocol = true\n"))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.e2e.test_clients_by_way import KNOWN, OPEN, configuration
 from tests.support.client import PASSWORD, USER
+from tests.support.client_ways import KNOWN, OPEN, configuration
 from tests.support.intercepting import SERVERS, routed
 from tests.support.origin import Origin, echo, okay
 from tests.support.proxy import Proxy
