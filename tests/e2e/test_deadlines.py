@@ -9,27 +9,9 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.origin import OK, answer, echo, stall
+from tests.support.silent import unanswering
 from tests.support.stream import TIMEOUT
 from tests.support.wait import wait_until
-
-
-@contextlib.contextmanager
-def unanswering():
-    """A listening socket with a full queue: Linux drops further SYNs in silence."""
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(
-            socket.create_server(("127.0.0.1", 0), backlog=0)
-        )
-        address = listener.getsockname()
-        for _ in range(64):
-            sock = stack.enter_context(socket.socket())
-            sock.settimeout(0.5)
-            try:
-                sock.connect(address)
-            except TimeoutError:
-                yield f"127.0.0.1:{address[1]}"
-                return
-        pytest.skip("this kernel answers although the queue is full")
 
 
 def test_a_head_that_does_not_end_is_a_408(start_proxy, dial):

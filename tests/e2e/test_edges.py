@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from tests.e2e.test_deadlines import unanswering
 from tests.support.client import build_request
 from tests.support.dns import NameServer
 from tests.support.origin import OK, Connection, stall
+from tests.support.silent import unanswering
 from tests.support.wait import TRIES, takes_less, wait_until
 
 pytestmark = pytest.mark.any_loop

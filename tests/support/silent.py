@@ -29,3 +29,22 @@ def silent(host: str, port: int = 0) -> Iterator[socket.socket]:
                 yield listener
                 return
         pytest.skip("this kernel answers although the queue is full")
+
+
+@contextlib.contextmanager
+def unanswering():
+    """A listening socket with a full queue: Linux drops further SYNs in silence."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(
+            socket.create_server(("127.0.0.1", 0), backlog=0)
+        )
+        address = listener.getsockname()
+        for _ in range(64):
+            sock = stack.enter_context(socket.socket())
+            sock.settimeout(0.5)
+            try:
+                sock.connect(address)
+            except TimeoutError:
+                yield f"127.0.0.1:{address[1]}"
+                return
+        pytest.skip("this kernel answers although the queue is full")
