@@ -7,6 +7,7 @@ import pytest
 from tests.support.client import build_request
 from tests.support.dns import NameServer, Reply
 from tests.support.silent import silent
+from tests.support.sockets import attempts
 from tests.support.wait import takes_less, wait_until
 
 STAGGER = 0.25
@@ -23,12 +24,6 @@ def names(opened):
 @pytest.fixture
 def racing(start_proxy, names):
     return start_proxy("--resolvers", names.address)
-
-
-def attempts(proxy, port):
-    """The states of the worker's sockets towards this port."""
-    found = proxy.worker.net_connections("tcp")
-    return [one.status for one in found if one.raddr and one.raddr.port == port]
 
 
 @pytest.fixture

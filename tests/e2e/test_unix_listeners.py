@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 import cutthrough
-from tests.e2e.test_dial import attempts
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.client import AUTH as LINE
 from tests.support.client import PASSWORD, USER, WRONG, Client, build_request
@@ -23,6 +22,7 @@ from tests.support.lines import read_line
 from tests.support.origin import echo
 from tests.support.proxy import clean_environment
 from tests.support.silent import silent
+from tests.support.sockets import attempts
 from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import build_line

@@ -6,3 +6,9 @@ def unsent(port: int) -> int:
     with open("/proc/net/tcp") as file:
         rows = [line.split() for line in file if f":{port:04X}" in line.split()[1]]
     return sum(int(row[4].partition(":")[0], 16) for row in rows)
+
+
+def attempts(proxy, port):
+    """The states of the worker's sockets towards this port."""
+    found = proxy.worker.net_connections("tcp")
+    return [one.status for one in found if one.raddr and one.raddr.port == port]
