@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.admin import DOOR, operator_of
 from tests.support.client import PASSWORD, USER, build_request
-from tests.support.filters import FILTERS
+from tests.support.filters import FILTERS, RULE
+from tests.support.filters import start as start
 from tests.support.inside import HERE, ask, enter, over_tls
 from tests.support.inside import config as inside
 from tests.support.origin import answer, answer_and_close
@@ -15,17 +16,6 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
-RULE = """
-    [[rules]]
-    action = "allow"
-    addresses = ["127.0.0.0/8"]
-"""
-FREE = """
-[[rules]]
-action = "allow"
-addresses = ["127.0.0.0/8"]
-paths = ["/free"]
-"""
 BODY = bytes(range(97, 123)) * 10_000           # 260 000 letters
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(
     b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (
@@ -34,19 +24,6 @@ SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
 FAILED = 'filter_calls_total{result="failed"}'
-
-
-@pytest.fixture
-def start(start_policy, directory):
-    def start(*classes: str, keys: str = "", rule: str = 'hosts = ["127.0.0.1"]',
-              config: str = ""):
-        tables = "".join(f'[filters.{name}]\ncode = "sieve:{name}"\n{keys}\n'
-                         for name in classes)
-        return start_policy(
-            f'{tables}\n{FREE}\n[[rules]]\naction = "allow"\n{rule}\n'
-            f'addresses = ["127.0.0.0/8"]\nfilters = {list(classes)!r}\n{RULE}', config,
-            modules={"sieve": FILTERS})
-    return start
 
 
 def wait_for(proxy, text):

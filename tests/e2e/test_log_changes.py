@@ -3,10 +3,10 @@ a format."""
 
 import pytest
 
-from tests.e2e.test_filters import start as start
 from tests.support.breakpoints import send, starter
 from tests.support.client import build_request
 from tests.support.filters import FILTERS
+from tests.support.filters import start as start
 from tests.support.inside import HERE, ask, enter, okay, over_tls
 from tests.support.inside import config as inside
 from tests.support.origin import answer

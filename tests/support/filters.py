@@ -1,4 +1,6 @@
-"""The module of filters that tests/e2e/test_filters.py runs in a worker."""
+"""The module of filters that tests run in a worker, and a proxy with some of them."""
+
+import pytest
 
 FILTERS = """
     import asyncio
@@ -143,3 +145,27 @@ FILTERS = """
         async def on_response_head(self, flow):
             flow.response.headers["X-Most"] = str(max(self.most, self.taken))
 """
+RULE = """
+    [[rules]]
+    action = "allow"
+    addresses = ["127.0.0.0/8"]
+"""
+FREE = """
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.0/8"]
+paths = ["/free"]
+"""
+
+
+@pytest.fixture
+def start(start_policy, directory):
+    def start(*classes: str, keys: str = "", rule: str = 'hosts = ["127.0.0.1"]',
+              config: str = ""):
+        tables = "".join(f'[filters.{name}]\ncode = "sieve:{name}"\n{keys}\n'
+                         for name in classes)
+        return start_policy(
+            f'{tables}\n{FREE}\n[[rules]]\naction = "allow"\n{rule}\n'
+            f'addresses = ["127.0.0.0/8"]\nfilters = {list(classes)!r}\n{RULE}', config,
+            modules={"sieve": FILTERS})
+    return start
