@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.test_odd_origins import keep_open
 from tests.support.client import Client, build_request
 from tests.support.inside import ALL, config, enter, over_tls, send
 from tests.support.inside_http2 import reach as reach
-from tests.support.origin import Connection, Origin, Script
+from tests.support.origin import Connection, Origin, Script, keep_open
 from tests.support.stream import Message
 
 pytestmark = pytest.mark.any_loop

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from tests.support.client import build_request
+from tests.support.origin import keep_open
 from tests.support.stream import chunked
 
 pytestmark = pytest.mark.any_loop
@@ -24,18 +25,6 @@ ODD = {
     "white space behind a size": CHUNKED + b"2  \r\nok\r\n0\r\n\r\n",
     "white space behind the last size": CHUNKED + b"2\r\nok\r\n0 \r\n\r\n",
 }
-
-
-def keep_open(*answers: bytes, step: int = 1 << 20):
-    """Answers in pieces, and never closes: a reader gets nothing more."""
-
-    def script(conn):
-        for raw in answers:
-            conn.read_request()
-            conn.send(*(raw[at:at + step] for at in range(0, len(raw), step)))
-        conn.stall()
-
-    return script
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])

@@ -198,3 +198,15 @@ class Origin:
             self.errors.append(error)
         finally:
             conn.close()
+
+
+def keep_open(*answers: bytes, step: int = 1 << 20):
+    """Answers in pieces, and never closes: a reader gets nothing more."""
+
+    def script(conn):
+        for raw in answers:
+            conn.read_request()
+            conn.send(*(raw[at:at + step] for at in range(0, len(raw), step)))
+        conn.stall()
+
+    return script
