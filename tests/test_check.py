@@ -6,7 +6,7 @@ from cutthrough.cli.main import main
 from cutthrough.config.mistake import Mistake, Place, show, show_all
 from cutthrough.config.settings import gather
 from cutthrough.generation.checks import describe
-from tests.policy.test_rules import HASH
+from tests.support.policies import HASH
 
 CONFIG = '''\
 listen = ["127.0.0.1:99999"]

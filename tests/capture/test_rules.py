@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.policy.source import PolicyError
-from tests.policy.test_rules import RULE, read
+from tests.support.policies import RULE, read
 
 
 @pytest.mark.parametrize("value", ["head", "full"])

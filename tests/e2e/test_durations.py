@@ -9,10 +9,10 @@ import bcrypt
 import pytest
 
 from cutthrough.policy.auth import normalized
-from tests.e2e.test_policy import LOCAL
 from tests.support.client import CREDENTIALS
 from tests.support.dns import NameServer
 from tests.support.origin import echo, stall
+from tests.support.policies import LOCAL
 from tests.support.silent import silent
 from tests.support.wait import wait_until
 

@@ -13,11 +13,11 @@ import pytest
 
 from cutthrough.generation.hook import MOST_QUESTIONS
 from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN
-from tests.e2e.test_policy import LOCAL
 from tests.support.admin import Operator
 from tests.support.client import build_request
 from tests.support.dns import NameServer, Silence
 from tests.support.limits import retry_after
+from tests.support.policies import LOCAL
 from tests.support.wait import wait_until
 
 RESET = struct.pack("ii", 1, 0)

@@ -9,9 +9,9 @@ import textwrap
 import pytest
 
 from cutthrough.cli.main import main
-from tests.e2e.test_policy import LOCAL
 from tests.support.certificates import authority
 from tests.support.client import build_request
+from tests.support.policies import LOCAL
 
 pytestmark = pytest.mark.any_loop
 

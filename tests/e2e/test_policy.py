@@ -9,6 +9,7 @@ from cutthrough.cli.main import main
 from tests.support.client import USER, build_request
 from tests.support.lines import read_line
 from tests.support.origin import echo
+from tests.support.policies import LOCAL
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -17,14 +18,6 @@ pytestmark = pytest.mark.any_loop
 @pytest.fixture
 def start(start_policy):
     return start_policy
-
-
-LOCAL = """
-    [[rules]]
-    name = "here"
-    action = "allow"
-    addresses = ["127.0.0.0/8"]
-"""
 
 
 def test_what_no_rule_allows_is_refused(start, make_origin, dial):

@@ -5,9 +5,9 @@ import textwrap
 
 import pytest
 
-from tests.e2e.test_policy import LOCAL
 from tests.support.client import build_request
 from tests.support.origin import echo
+from tests.support.policies import LOCAL
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
 

@@ -6,7 +6,7 @@ from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.filters.breakpoints import merge
 from cutthrough.filters.flow import Headers
 from cutthrough.policy.source import PolicyError
-from tests.policy.test_rules import RULE, read
+from tests.support.policies import RULE, read
 
 REDACTOR = Redactor(Options())
 

@@ -9,23 +9,9 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.rules import add_users, read_policy
 from cutthrough.policy.source import Limits, Policy, PolicyError, Rule, User
+from tests.support.policies import HASH, RULE, read
 
 TREE = Path(__file__).resolve().parents[2]
-HASH = "$2b$12$" + "abcdefghijklmnopqrstu" + "." * 32
-
-
-def files(name: str) -> str:
-    try:
-        return {"social.txt": "# people\n\n*.facebook.com  # all of it\nX.com.\n",
-                "empty.txt": "# nothing yet\n",
-                "bad.txt": "good.example\n\nhttp://bad.example/\n",
-                "nets.txt": "10.0.0.0/8\n192.0.2.1\n"}[name]
-    except KeyError:
-        raise FileNotFoundError(2, "No such file or directory") from None
-
-
-def read(text: str) -> Policy:
-    return read_policy(text, "policy.toml", files)
 
 
 def rule_of(text: str) -> Rule:
@@ -251,7 +237,6 @@ def test_every_example_of_the_document_is_a_policy(text):
 
 NO_HASH = ("not a complete bcrypt, argon2id, SHA-crypt or apr1 hash; plain text is not "
            "accepted; `cutthrough passwd` creates an accepted hash")
-RULE = "default = 'deny'\n[[rules]]\naction = 'allow'\n"
 NO_SUCH_GROUP = ("groups: 'dev': no such group: define it in [groups], or add it to a "
                  "user's `groups` in [users]")
 NO_PORT = 'is neither a port such as 443 nor a range such as "8000-8999"'
