@@ -12,17 +12,13 @@ from tests.support.handovers import renew
 from tests.support.haproxy import PROGRAM, HAProxy
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
+from tests.support.proxy_headers import ANN, BOB, FLAGS, OPEN, V6
 from tests.support.shedding import let_time_pass
 from tests.support.stream import Closed
 from tests.support.successors import end_family
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import MOST, SIGNATURE, build_binary, build_line, build_tlv
 
-ANN, BOB, V6 = "203.0.113.9", "198.51.100.7", "2001:db8::9"
-# The floor is on, as for every exposed listener, and the tests' origins are on loopback
-OPEN = ("--address-floor", "off", "--connect-ports", "any")
-FLAGS = ("--proxy-protocol", "127.0.0.1:0", "--proxy-protocol-from", "127.0.0.0/8",
-         *OPEN)
 HEADERS = {
     "line": build_line(ANN), "binary": build_binary(ANN),
     "checksum and TLVs": build_binary(

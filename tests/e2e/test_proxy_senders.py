@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from tests.e2e.test_proxy_protocol import ANN, FLAGS
 from tests.support.client import Client
+from tests.support.proxy_headers import ANN, FLAGS
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import (
     SIGNATURE,
