@@ -10,10 +10,9 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import read_state
-from tests.e2e.test_recording_bounds import writer
 from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator, administered
 from tests.support.inside import okay
-from tests.support.recordings import RULE, fill, made
+from tests.support.recordings import RULE, fill, made, writer
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -13,7 +13,7 @@ from cutthrough.recording.sessions.directory import Sessions
 from tests.support.admin import Operator
 from tests.support.client import build_request
 from tests.support.origin import answer
-from tests.support.recordings import RULE, fill, made, recorded
+from tests.support.recordings import RULE, fill, made, recorded, writer
 from tests.support.recordings import folder as folder
 from tests.support.recordings import start as start
 from tests.support.stream import chunked
@@ -97,13 +97,6 @@ class Load:
 ADMIN = 'workers = 1\nadmin = "127.0.0.1:0"'
 BODY = b"q" * 30_000
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + b"a" * 20_000
-
-
-def writer(proxy):
-    def find():
-        return [one for one in proxy.workers()
-                if "cutthrough.recording.record.writer" in one.cmdline()]
-    return wait_until(lambda: (found := find()) and found[0], "a writer")
 
 
 def refusing(queue=2, timeout="300ms"):

@@ -8,6 +8,7 @@ import pytest
 from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 from cutthrough.recording.sessions.directory import Sessions
 from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
 
 RULE = """
     [[rules]]
@@ -74,3 +75,10 @@ def without_secrets(head):
     return [b"Set-Cookie" if line.startswith(b"Set-Cookie") else line
             for line in head.split(b"\r\n\r\n")[0].split(b"\r\n")
             if not line.startswith(b"Date")]
+
+
+def writer(proxy):
+    def find():
+        return [one for one in proxy.workers()
+                if "cutthrough.recording.record.writer" in one.cmdline()]
+    return wait_until(lambda: (found := find()) and found[0], "a writer")
