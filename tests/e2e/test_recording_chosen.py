@@ -7,7 +7,7 @@ from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from tests.support.inside import ask, over_tls, shake
 from tests.support.inside import config as inside
-from tests.support.recordings import fill, made, recorded
+from tests.support.recordings import fill, made, recorded, tell_who
 from tests.support.recordings import folder as folder
 from tests.support.recordings import start as start
 from tests.support.users import basic, hash_of
@@ -26,14 +26,6 @@ def by_user(directory):
     users.write_text("".join(
         f"{name}:{hash_of('one')}\n" for name in ("ann", ODD_NAME)))
     return f'users_file = "{users}"\nrecording_session_user = true\n'
-
-
-def tell_who(conn):
-    """The answer has the request's field X-Session."""
-    while True:
-        body = (conn.read_request().get("X-Session") or "none").encode()
-        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
-                  % (len(body), body))
 
 
 def switch(proxy, folder, mode, workers=1):

@@ -4,7 +4,7 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from tests.e2e.test_recording_chosen import tell_who
+from tests.support.recordings import tell_who
 from tests.support.shared_recordings import ask as ask
 from tests.support.shared_recordings import postgres as postgres
 from tests.support.shared_recordings import server as server

@@ -82,3 +82,11 @@ def writer(proxy):
         return [one for one in proxy.workers()
                 if "cutthrough.recording.record.writer" in one.cmdline()]
     return wait_until(lambda: (found := find()) and found[0], "a writer")
+
+
+def tell_who(conn):
+    """The answer has the request's field X-Session."""
+    while True:
+        body = (conn.read_request().get("X-Session") or "none").encode()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
+                  % (len(body), body))
