@@ -9,12 +9,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.e2e.test_recording_clients import COMMITTER
 from tests.support import registries
 from tests.support.inner import Inner
 from tests.support.inside import okay, origins, over_tls
 from tests.support.origin import Connection
 from tests.support.programs import need
+from tests.support.registries import COMMITTER
 
 needs_xdist = pytest.mark.skipif(
     find_spec("xdist") is None, reason="pytest-xdist is not installed")

@@ -20,6 +20,7 @@ from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Connection
 from tests.support.programs import need, run_behind
 from tests.support.proxy import Proxy
+from tests.support.registries import COMMITTER
 from tests.support.site import FETCH, LOADED, WHOLE, Site
 from tests.support.wait import wait_until
 
@@ -147,10 +148,6 @@ def test_pip_and_npm_install_from_a_session(stage, run, packages, tmp_path, sche
 
 # --- git
 
-# The same commit each time, because its date is in the pushed bytes
-COMMITTER = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
-             for what, value in (("NAME", "test"), ("EMAIL", "test@localhost"),
-                                 ("DATE", "2026-01-01T00:00Z"))}
 LANES = """
 [recording_routes.git]
 paths = ["/repo.git/**"]

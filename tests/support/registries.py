@@ -15,6 +15,10 @@ from tests.support.origin import Connection, Script
 NAME = "cutthrough-tiny"
 WHEEL = "cutthrough_tiny-1.0-py3-none-any.whl"
 METADATA = f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 1.0\n"
+# The same commit each time, because its date is in the pushed bytes
+COMMITTER = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
+             for what, value in (("NAME", "test"), ("EMAIL", "test@localhost"),
+                                 ("DATE", "2026-01-01T00:00Z"))}
 
 
 def make_pip_index(root: Path, data: bytes) -> None:
