@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tests.e2e.test_recordings_page import get
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.recordings import fill, made, recorded
 from tests.support.recordings import folder as folder
+from tests.support.recordings_page import get
 from tests.support.users import basic, hash_of
 from tests.support.wait import wait_until
 

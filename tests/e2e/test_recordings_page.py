@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
-from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
+from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.browser import PROGRAM, Browser
 from tests.support.recordings import RULE, fill, made
+from tests.support.recordings_page import ask, get
 from tests.support.traffic import faults
 from tests.support.wait import wait_until
 
@@ -38,23 +39,6 @@ def start(start_policy, folder):
         told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
         return proxy, Operator(int(told[-1]))
     return run
-
-
-def ask(operator, method, path, content=None):
-    connection = operator.connection()
-    try:
-        connection.request(method, path, content and json.dumps(content), AUTHORIZED)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    finally:
-        connection.close()
-    return answer.status, json.loads(text) if answer.status == 200 else text
-
-
-def get(operator, path):
-    status, found = ask(operator, "GET", path)
-    assert status == 200, found
-    return found
 
 
 # The API
