@@ -19,8 +19,8 @@ from collections import Counter
 import pytest
 
 from tests.support.origin import answer
-from tests.support.postgres import PROGRAMS, Postgres
 from tests.support.stores import Site
+from tests.support.stores import server as server
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -35,14 +35,6 @@ sys.argv[0] = "cutthrough"
 runpy.run_module("cutthrough", run_name="__main__", alter_sys=True)
 """, "serve")
 ALL = bool(os.environ.get("CUTTHROUGH_CHAOS"))
-
-
-@pytest.fixture(scope="module")
-def server():
-    if PROGRAMS is None:
-        pytest.skip("postgresql is not installed")
-    with contextlib.closing(Postgres()) as running:
-        yield running
 
 
 # Events. Each begins under load, and has ended when it returns

@@ -12,9 +12,9 @@ import sqlite3
 
 import pytest
 
-from tests.e2e.test_stores import server as server
 from tests.support.origin import answer
 from tests.support.stores import Site
+from tests.support.stores import server as server
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
