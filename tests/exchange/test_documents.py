@@ -18,11 +18,8 @@ from cutthrough.exchange.documents import (
     tidy,
 )
 from cutthrough.exchange.scan import count_parsed, count_values
+from tests.exchange.documents import DOCUMENTS
 
-SCALARS = (st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from((0.5, -1.5))
-           | st.text('ab"\\[]{},:é', max_size=3))
-DOCUMENTS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | (
-    st.dictionaries(st.text('ab"\\,:[', max_size=2), inner, max_size=4)), max_leaves=12)
 # Texts that are JSON, or nearly so
 TEXTS = st.lists(st.sampled_from(
     ('"', "\\", "[", "]", "{", "}", ",", ":", "1", "a", '"k":', "[],", '"\\""')),

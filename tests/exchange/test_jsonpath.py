@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cutthrough.exchange.bounds import KeyMistake, TooMuch
 from cutthrough.exchange.jsonpath import Path
-from tests.exchange.test_documents import DOCUMENTS
+from tests.exchange.documents import DOCUMENTS
 
 NAMES = st.sampled_from(("a", "b", "é"))
 SELECTORS = st.recursive(
