@@ -6,7 +6,7 @@ from cutthrough.outcome import NAMES
 from cutthrough.session.model.counters import METHODS
 from cutthrough.tape.records import COLUMNS, Assembly
 from cutthrough.wire.openings import PROTOCOLS
-from tests.exchange.test_redaction import redactor
+from tests.support.redaction import redactor
 
 HEAD = b"POST /a HTTP/1.1\r\nHost: a.test\r\nCookie: s3cret\r\n\r\n"
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"

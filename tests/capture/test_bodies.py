@@ -10,7 +10,7 @@ import pytest
 from cutthrough import codings
 from cutthrough.exchange.bodies import Body, make_body
 from cutthrough.exchange.content import MOST_CAPTURED
-from tests.exchange.test_redaction import redactor
+from tests.support.redaction import redactor
 from tests.support.stream import chunked
 
 if sys.version_info >= (3, 14):

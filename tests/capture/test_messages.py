@@ -12,7 +12,7 @@ from websockets.frames import Frame, Opcode
 from cutthrough.exchange import messages
 from cutthrough.exchange.messages import Piece, read_events, read_websocket
 from tests.capture.twin_messages import same_messages
-from tests.exchange.test_redaction import redactor
+from tests.support.redaction import redactor
 
 PLAIN = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
 DEFLATE = PLAIN[:-2] + ("Sec-WebSocket-Extensions: permessage-deflate; "

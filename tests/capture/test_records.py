@@ -17,7 +17,7 @@ from cutthrough.tape.records import (
     Assembly,
 )
 from tests.capture.records import HEAD, NOT_COUNTED, REPLY, end, heads, rows
-from tests.exchange.test_redaction import redactor
+from tests.support.redaction import redactor
 
 
 def test_parts_meet_their_end_by_worker_and_number():

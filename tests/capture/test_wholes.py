@@ -24,7 +24,7 @@ from cutthrough.tape.ring import RING_BYTES, Ring
 from cutthrough.tape.ring_room import size_for
 from tests.capture.records import HEAD, NOT_COUNTED, end, heads
 from tests.doors.capture import put
-from tests.exchange.test_redaction import redactor
+from tests.support.redaction import redactor
 
 RECORDED = records.IS_RECORDED | records.NOT_CAPTURED
 MASKER = Masker(Redaction(), b"k" * 32)

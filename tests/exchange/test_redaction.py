@@ -2,12 +2,8 @@
 
 import pytest
 
-from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
-
-
-def redactor(**fields):
-    return Redactor(Options(**fields))
-
+from cutthrough.exchange.redaction.redactor import REDACTED
+from tests.support.redaction import redactor
 
 HEAD = ("GET /a?b=1&Token=s3cret&c=2 HTTP/1.1\r\nHost: a\r\n"
         "authorization: Bearer s3cret\r\nCookie: a=s3cret\r\nX-Key: s3cret\r\n"
