@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from tests.http2.test_floods import MALFORMED
 from tests.support.captures import wait_rows
 from tests.support.certificates import authority, client_context
 from tests.support.client import USER
 from tests.support.filters import FILTERS
+from tests.support.hostile_http2 import MALFORMED
 from tests.support.http2 import (
     END_HEADERS,
     END_STREAM,

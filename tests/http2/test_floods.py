@@ -4,6 +4,7 @@ import hpack
 import pytest
 
 from tests.http2.test_streams import GET, POST, TUNNEL
+from tests.support.hostile_http2 import MALFORMED
 from tests.support.http2 import (
     CONTINUATION,
     DATA,
@@ -34,20 +35,6 @@ def head(number: int, *fields: tuple[str, str], flags: int = END_STREAM) -> byte
     return frame(HEADERS, flags | END_HEADERS, number, encode(*fields))
 
 
-MALFORMED = {
-    "upper case": (*GET, ("X-Y", "z")),
-    "connection": (*GET, ("connection", "close")),
-    "transfer-encoding": (*GET, ("transfer-encoding", "chunked")),
-    "te": (*GET, ("te", "gzip")),
-    "pseudo-field twice": (*GET[:1], *GET),
-    "pseudo-field behind a field": (*GET[:3], ("x", "y"), GET[3]),
-    "no method": GET[1:],
-    "no path": GET[:3],
-    "empty path": (*GET[:3], (":path", "")),
-    "CONNECT with a path": (*TUNNEL, (":path", "/")),
-    "space in a name": (*GET, ("x y", "z")),
-    "length without a body": (*GET, ("content-length", "5")),
-}
 # The first answers itself, as the reader of HTTP/1.1 does
 ANSWERED = {
     "two lengths": ("", (*GET, ("content-length", "0"), ("content-length", "0"))),
