@@ -4,13 +4,7 @@ import errno
 
 import pytest
 
-from tests.http2.test_streams import (
-    ESTABLISHED,
-    GET,
-    OKAY,
-    TUNNEL,
-    read_all,
-)
+from tests.http2.requests import ESTABLISHED, GET, OKAY, TUNNEL, read_all
 from tests.support.http2 import INTERNAL_ERROR
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

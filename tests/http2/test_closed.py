@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.http2.test_streams import GET, OKAY, POST
+from tests.http2.requests import GET, OKAY, POST
 from tests.support.http2 import (
     CANCEL,
     DATA,

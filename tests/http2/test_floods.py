@@ -3,7 +3,7 @@
 import hpack
 import pytest
 
-from tests.http2.test_streams import GET, POST, TUNNEL
+from tests.http2.requests import GET, POST, TUNNEL
 from tests.support.hostile_http2 import MALFORMED
 from tests.support.http2 import (
     CONTINUATION,

@@ -5,7 +5,7 @@ import errno
 import hpack
 import pytest
 
-from tests.http2.test_streams import read_all
+from tests.http2.requests import read_all
 from tests.support.http2 import (
     CANCEL,
     CONTINUATION,

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from tests.http2.requests import ESTABLISHED, GET, OKAY, POST, TUNNEL, read_all
 from tests.support.http2 import (
     CANCEL,
     CONNECT_ERROR,
@@ -13,23 +14,8 @@ from tests.support.http2 import (
     REFUSED_STREAM,
 )
 
-GET = ((":method", "GET"), (":scheme", "http"), (":authority", "a.b"), (":path", "/c"))
-POST = ((":method", "POST"), *GET[1:])
-TUNNEL = ((":method", "CONNECT"), (":authority", "a.b:443"))
 HEAD = b"GET http://a.b/c HTTP/1.1\r\nHost: a.b\r\nConnection: close\r\n\r\n"
-OKAY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
-ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 GONE = -errno.ECONNRESET
-
-
-def read_all(stream, n=65536) -> bytes:
-    """Until there is nothing more now, or ever."""
-    found = b""
-    while True:
-        got = stream.recv(n)
-        if not isinstance(got, bytes) or got == b"":
-            return found
-        found += got
 
 
 def test_a_request_and_its_answer(couple) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.http2.conftest import Couple
-from tests.http2.test_streams import ESTABLISHED, TUNNEL
+from tests.http2.requests import ESTABLISHED, TUNNEL
 
 SMALL, LARGE = 8192, 400_000
 

@@ -2,7 +2,7 @@
 
 import hpack
 
-from tests.http2.test_streams import GET, TUNNEL
+from tests.http2.requests import GET, TUNNEL
 from tests.support.http2 import END_HEADERS, END_STREAM, HEADERS, frame
 
 PUSH = 5
