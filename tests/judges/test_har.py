@@ -18,10 +18,10 @@ from cutthrough.exchange.formats.har import make_archive
 from cutthrough.storage.stores import open_reader
 from tests.capture.flows import flow
 from tests.capture.har_flows import ALL, BINARY
+from tests.judges.places import HOME
 from tests.support.firefox import PROGRAM, Firefox
 from tests.support.proxy import ROOT
 
-HOME = ROOT / "build" / "judges"
 HERE = ROOT / "tests" / "judges"
 NODE = shutil.which("node")
 # They come from npm and PyPI, and CI does not install them

@@ -14,7 +14,7 @@ import pytest
 
 from cutthrough.recording.formats.vcr import write_cassette
 from cutthrough.recording.model.recording import Chunk, Recording, Response
-from tests.judges.test_har import HOME
+from tests.judges.places import HOME
 from tests.recording.answers import request
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.wait import wait_until
