@@ -11,23 +11,7 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.answer import Look
 from cutthrough.policy.source import Limits, Policy, Rule, User
 from cutthrough.wire.proxy_header import pack_tlvs
-
-
-def acl_of(*rules: Rule, **fields: Any) -> Acl:
-    return Acl(Policy(rules=rules, **fields))
-
-
-def allow(**fields: Any) -> Rule:
-    return Rule(action="allow", **fields)
-
-
-def deny(**fields: Any) -> Rule:
-    return Rule(action="deny", **fields)
-
-
-def report(**fields: Any) -> Rule:
-    return Rule(action="report", **fields)
-
+from tests.policy.acls import acl_of, allow, deny, report
 
 # The slow, obvious twin: (outcome, rule, report, maybe, opens_floor).
 

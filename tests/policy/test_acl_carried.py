@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from tests.policy.test_acl import acl_of, allow, deny, report
+from tests.policy.acls import acl_of, allow, deny, report
 
 CARRYING = [            # 8.8.8.8, as it may be written in IPv6
     "64:ff9b::808:808", "2002:808:808::1", "2001:0:1:2:3:4:f7f7:f7f7",

@@ -3,7 +3,7 @@
 import pytest
 
 from cutthrough.wire.proxy_header import pack_tlvs
-from tests.policy.test_acl import acl_of, allow
+from tests.policy.acls import acl_of, allow
 
 
 @pytest.mark.parametrize(("values", "value", "matches"), [
