@@ -4,8 +4,8 @@ import json
 
 from bench.import_campaign import main
 from tests.capture.dumps import dump, state
-from tests.recording.test_cassettes import cassette
 from tests.recording.test_imports_named import archive, entry
+from tests.support.cassettes import cassette
 
 
 def test_entries_are_counted_by_program_and_reasons(tmp_path, capsys):

@@ -9,14 +9,14 @@ import time
 import pytest
 
 from tests.capture.dumps import dump, state
-from tests.recording.test_cassettes import (
+from tests.recording.test_simulations import delay, exact, globals_of, pair, simulation
+from tests.support.cassettes import (
     CASSETTE,
     OF_FILES,
     OF_OLD_HTTPX,
     OF_TORNADO,
     cassette,
 )
-from tests.recording.test_simulations import delay, exact, globals_of, pair, simulation
 from tests.support.proxy import ROOT, clean_environment
 
 pytestmark = pytest.mark.any_loop

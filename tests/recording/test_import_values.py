@@ -24,6 +24,7 @@ from tests.capture.dumps import request as sent
 from tests.capture.dumps import response as received
 from tests.recording.answers import request
 from tests.recording.test_imports_named import archive, entry, imported
+from tests.support.cassettes import BETAMAX, GO, RUBY
 
 BINARY = bytes(range(200))
 IN_BASE64 = base64.b64encode(BINARY).decode()
@@ -271,38 +272,6 @@ def test_a_field_that_is_none_is_named_in_a_cassette():
     assert [str(line).partition(": ")[2] for line in named] == [
         "without a method: GET is assumed", "request: a value of 'A' is no text",
         "request: without a field: the name 'a b' is none"]
-
-
-GO = """\
-version: 2
-interactions:
-- id: 0
-  request: {url: 'http://a.example/x', method: '', headers: {A: ['1']}, body: ''}
-  response: {status: 302 Found, code: 302, headers: {Location: [/y]}, body: '',
-             trailer: {T: ['1']}, content_length: 0}
-"""
-RUBY = """\
----
-http_interactions:
-- request:
-    method: :post
-    uri: http://a.example/x
-    body: {encoding: US-ASCII, string: a=1}
-    headers: {Accept: ['*/*']}
-  response:
-    status: {code: 200, message: OK}
-    headers: {}
-    body: {encoding: ASCII-8BIT, string: !binary "/wA="}
-    http_version:
-  recorded_at: Tue, 01 Nov 2011 04:58:44 GMT
-recorded_with: VCR 2.0.0
-"""
-BETAMAX = json.dumps({"recorded_with": "betamax/0.4.2", "http_interactions": [{
-    "recorded_at": "2013-09-28T01:25:38",
-    "request": {"method": "GET", "uri": "http://a.example/x", "body": "",
-                "headers": {"Accept": "*/*"}},
-    "response": {"status": {"code": 200, "message": "OK"}, "url": "http://a.example/x",
-                 "headers": {}, "body": {"encoding": "utf-8", "string": "é"}}}]})
 
 
 def test_cassettes_of_other_programs_are_read():
