@@ -4,7 +4,7 @@ import json
 
 from bench.import_campaign import main
 from tests.capture.dumps import dump, state
-from tests.recording.test_imports_named import archive, entry
+from tests.recording.archives import archive, entry
 from tests.support.cassettes import cassette
 
 

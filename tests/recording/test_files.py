@@ -13,7 +13,7 @@ from cutthrough.exchange.formats.reader import read
 from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, state
-from tests.recording.test_imports_named import archive, entry
+from tests.recording.archives import archive, entry
 from tests.recording.test_simulations import exact, pair, simulation
 from tests.support.cassettes import BETAMAX, CASSETTE, GO, RUBY, cassette
 

@@ -23,7 +23,7 @@ from tests.capture.dumps import dump, state
 from tests.capture.dumps import request as sent
 from tests.capture.dumps import response as received
 from tests.recording.answers import request
-from tests.recording.test_imports_named import archive, entry, imported
+from tests.recording.archives import archive, entry, imported
 from tests.support.cassettes import BETAMAX, GO, RUBY
 
 BINARY = bytes(range(200))

@@ -8,27 +8,8 @@ import pytest
 from cutthrough.capture.importing import import_file
 from cutthrough.exchange.formats.har_reader import read_archive
 from cutthrough.exchange.formats.imported import Altered, Exchange, NotImported
-from cutthrough.recording.formats.exchanges import read_exchanges
 from cutthrough.recording.formats.vcr import read_cassette
-
-
-def entry(number, request=None, response=None, **more):
-    return {"startedDateTime": "2026-01-01T00:00:00Z", "_id": f"entry-{number}",
-            "request": {"method": "POST", "url": f"http://a.example/{number}",
-                        **(request or {})},
-            "response": {"status": 200, "content": {"text": "ok"}, **(response or {})},
-            **more}
-
-
-def archive(*entries):
-    return json.dumps({"log": {"entries": entries}}).encode()
-
-
-def imported(*entries):
-    """The recordings, and the named losses."""
-    found = list(read_exchanges(io.BytesIO(archive(*entries))))
-    return ([one for one in found if not isinstance(one, NotImported)],
-            [one for one in found if isinstance(one, NotImported)])
+from tests.recording.archives import archive, entry, imported
 
 
 @pytest.mark.parametrize(("bad", "reason"), [
