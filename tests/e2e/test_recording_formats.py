@@ -9,7 +9,6 @@ import time
 import pytest
 
 from tests.capture.dumps import dump, state
-from tests.recording.test_simulations import delay, exact, globals_of, pair, simulation
 from tests.support.cassettes import (
     CASSETTE,
     OF_FILES,
@@ -18,6 +17,7 @@ from tests.support.cassettes import (
     cassette,
 )
 from tests.support.proxy import ROOT, clean_environment
+from tests.support.simulations import delay, exact, globals_of, pair, simulation
 
 pytestmark = pytest.mark.any_loop
 

@@ -14,8 +14,8 @@ from cutthrough.recording.formats.files import read_recordings
 from cutthrough.recording.sessions.directory import Sessions
 from tests.capture.dumps import dump, state
 from tests.recording.archives import archive, entry
-from tests.recording.test_simulations import exact, pair, simulation
 from tests.support.cassettes import BETAMAX, CASSETTE, GO, RUBY, cassette
+from tests.support.simulations import exact, pair, simulation
 
 FILES = {
     "HAR": archive(entry(1)), "mitmproxy": dump(state()), "VCR.py": cassette(),

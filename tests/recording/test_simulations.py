@@ -18,36 +18,15 @@ from cutthrough.recording.model.recording import Pattern, Recording, Request
 from cutthrough.recording.model.templates import render
 from cutthrough.recording.sessions.directory import Sessions
 from tests.recording.answers import recording, request
-
-
-def simulation(*pairs, schema="v5.2", **more):
-    return json.dumps({"data": {"pairs": list(pairs), **more},
-                       "meta": {"schemaVersion": schema}}).encode()
-
-
-def pair(request, **response):
-    return {"request": request, "response": {"status": 200, "body": "ok", **response}}
-
-
-def exact(value, **more):
-    return [{"matcher": "exact", "value": value, **more}]
-
-
-def loaded(made):
-    """A matcher with the recordings, which must be all."""
-    matcher = Matcher()
-    for number, one in enumerate(made, 1):
-        assert isinstance(one, Recording), one
-        matcher.add(msgspec.structs.replace(one, number=number))
-    return matcher
-
-
-def answers(data, *requests):
-    """The bodies, and None for a miss."""
-    matcher = loaded(read_simulation(data))
-    found = [matcher.match(one) for one in requests]
-    return [one.recording.response.body.decode() if isinstance(one, Match) else None
-            for one in found]
+from tests.support.simulations import (
+    answers,
+    delay,
+    exact,
+    globals_of,
+    loaded,
+    pair,
+    simulation,
+)
 
 
 def delays(made, *requests):
@@ -276,14 +255,6 @@ def test_an_ipv6_destination_is_one():
 def test_a_malformed_matcher_is_refused_when_it_is_imported(matcher):
     (one,) = read_simulation(simulation(pair({"body": [matcher]})))
     assert isinstance(one, NotImported)
-
-
-def delay(pattern, ms, method=""):
-    return {"urlPattern": pattern, "delay": ms, "httpMethod": method}
-
-
-def globals_of(*fixed, random=()):
-    return {"globalActions": {"delays": list(fixed), "delaysLogNormal": list(random)}}
 
 
 def test_a_delay_applies_to_the_pairs_whose_url_has_its_pattern():

@@ -23,7 +23,7 @@ from cutthrough.recording.model.xml_documents import (
     spell,
 )
 from tests.recording.answers import recording, request
-from tests.recording.test_simulations import answers, pair, simulation
+from tests.support.simulations import answers, pair, simulation
 
 SOAP = """<?xml version="1.0"?>
 <s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" xmlns:h="urn:h">
