@@ -8,9 +8,9 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.storage.sqlite_place import Place
+from tests.recording.answers import recording, request
 from tests.recording.exchanges import taped
 from tests.recording.settings import SETTINGS
-from tests.recording.test_sessions import recording, request
 
 
 def opened(path):
