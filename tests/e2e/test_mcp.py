@@ -8,8 +8,8 @@ from tests.support.admin import TOKEN, administered
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER
 from tests.support.flows import HELLO, POLICY
+from tests.support.mcp_tools import READING, WRITING, ask, refusal, served
 from tests.support.origin import answer
-from tests.tools.test_mcp import READING, WRITING, ask, refusal, served
 
 pytestmark = pytest.mark.any_loop
 

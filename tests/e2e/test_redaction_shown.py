@@ -7,10 +7,10 @@ import pytest
 from tests.support.admin import TOKEN
 from tests.support.browser import PROGRAM, Browser
 from tests.support.client import PASSWORD, USER
+from tests.support.mcp_tools import ask, served
 from tests.support.secrets import BODIES, Secretive, leaks, serve
 from tests.support.traffic import WIDE, Page
 from tests.support.wait import wait_until
-from tests.tools.test_mcp import ask, served
 
 pytestmark = pytest.mark.any_loop
 

@@ -13,8 +13,8 @@ from tests.support.certificates import authority
 from tests.support.client import PASSWORD, USER
 from tests.support.flows import send
 from tests.support.inside import HERE, ask, config, enter, okay, origins, over_tls
-from tests.tools.test_mcp import ask as call
-from tests.tools.test_mcp import served
+from tests.support.mcp_tools import ask as call
+from tests.support.mcp_tools import served
 
 pytestmark = pytest.mark.any_loop
 
