@@ -13,7 +13,7 @@ from cutthrough.net.tls.offer import split
 from cutthrough.wire.offers import read_offer
 from tests.support.certificates import authority
 from tests.support.inside import ALL, OK, ask, config, enter, okay, over_tls
-from tests.wire.test_recorded_hellos import VALUES, data_of
+from tests.wire.recorded_hellos import VALUES, data_of
 from tests.wire.twin_hello import read_hello
 
 pytestmark = pytest.mark.any_loop

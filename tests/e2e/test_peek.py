@@ -16,8 +16,8 @@ from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.successors import end_family
 from tests.support.wait import wait_until
+from tests.wire.first_bytes import CLIENTS
 from tests.wire.record_hellos import HERE
-from tests.wire.test_openings import CLIENTS
 from tests.wire.twin_hello import (
     VERSIONS_13,
     build_body,

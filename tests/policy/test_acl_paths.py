@@ -10,7 +10,7 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.answer import Answer, Look
 from cutthrough.policy.source import Policy, Rule
 from tests.wire import twin_paths
-from tests.wire.test_paths import PATHS
+from tests.wire.paths import PATHS
 
 
 def ask(*rules: Rule, path: bytes | None = b"/", default: Any = "deny",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cutthrough.policy.globs import parse_glob
 from tests.doors.policy import glob_meets
 from tests.wire import twin_paths
+from tests.wire.paths import PATHS
 from tests.wire.replay import guarded
-from tests.wire.test_paths import PATHS
 
 
 def match(glob: str, path: str, any_reading: bool = False) -> bool:

@@ -2,10 +2,10 @@
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cutthrough.wire.paths import readings_of
 from tests.wire import twin_paths
+from tests.wire.paths import PATHS
 from tests.wire.replay import guarded
 
 
@@ -69,13 +69,6 @@ def test_a_long_path_is_unclear():
     assert readings_of(b"/" + b"a" * 4095)
     assert not readings_of(b"/" + b"a" * 4096)
     assert not readings_of(b"/" + b"{" * 2000), "in canonical spelling"
-
-
-UNITS = st.sampled_from((
-    b"/", b"/", b"a", b"b1", b".", b"..", b";", b";v=1", b":", b"*", b"{", b"\\",
-    b"%", b"%2e", b"%2E", b"%2f", b"%61", b"%3B", b"%3a", b"%25", b"2", b"6", b"%00",
-    b"%c3%a9", b"%C0", b"%e0", b"%80", b"%A0", b"%F0", b"?"))
-PATHS = st.lists(UNITS, max_size=8).map(lambda units: b"/" + b"".join(units))
 
 
 @given(PATHS)

@@ -9,20 +9,11 @@ import pytest
 from cutthrough.wire import fingerprints
 from tests.doors.wire_hello import read_client_hello
 from tests.wire.record_hellos import HERE, HOST
+from tests.wire.recorded_hellos import VALUES, data_of
 from tests.wire.replay import parse_every_way
 from tests.wire.twin_hello import build_records, read_hello
 
-VALUES: dict[str, dict[str, str]] = json.loads(
-    (HERE / "values.json").read_text())["hellos"]
-# Chromium has GREASE among its signature algorithms, another one each time. JA4.md
-# ignores GREASE everywhere; tshark 4.4 hashes it. The value is FoxIO's own for
-# Chromium 152 (pcap/sigalg-grease.pcap).
-VALUES["chromium"]["ja4"] = "t13d1517h2_8daaf6152771_cb7bf5808d99"
 CLIENTS: dict[str, str] = json.loads((HERE / "clients.json").read_text())
-
-
-def data_of(name: str) -> bytes:
-    return (HERE / f"{name}.bin").read_bytes()
 
 
 def test_each_recording_has_its_client_and_its_values() -> None:
