@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.test_run import wait_below
+from tests.bench.processes import wait_below
 from tests.test_bench import needs_compiler, needs_nginx
 
 TREE = Path(__file__).resolve().parents[2]

@@ -31,7 +31,7 @@ from bench.rows import Row
 from bench.running import Running, Target
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
-from tests.support.wait import wait_until
+from tests.bench.processes import wait_below
 from tests.test_bench import needs_compiler, needs_nginx, relay
 
 TREE = Path(__file__).resolve().parents[2]
@@ -283,27 +283,6 @@ def test_when_time_is_over_the_rest_is_left_out_by_name() -> None:
         assert "reason=time" in said
     finally:
         file.unlink(missing_ok=True)
-
-
-def is_below(process: psutil.Process, words: str) -> bool:
-    """Is the command of any process below this one made of these words?"""
-    for child in process.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if words in " ".join(child.cmdline()):
-                return True
-    return False
-
-
-def wait_below(starter: subprocess.Popen[str], words: str) -> list[psutil.Process]:
-    """Waits for a command of these words; returns all that was started by then."""
-    process = psutil.Process(starter.pid)
-
-    def has_begun() -> bool:
-        assert starter.poll() is None
-        return is_below(process, words)
-
-    wait_until(has_begun, f"{words} below {starter.args}", 120)
-    return process.children(recursive=True)
 
 
 NAME = f"run-test-{os.getpid()}"
