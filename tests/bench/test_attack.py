@@ -11,9 +11,9 @@ import pytest
 from bench import attack, lone
 from bench.attack import ATTACKS, flat, judge, keep, outcomes, p99, share
 from bench.attackers import ATTACKERS
+from tests.bench.servers import needs_nginx
 from tests.support.dns import A, encode_name, read_question
 from tests.support.network import own_network
-from tests.test_bench import needs_nginx
 
 TREE = Path(__file__).parents[2]
 

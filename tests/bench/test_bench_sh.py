@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.bench.processes import wait_below
-from tests.test_bench import needs_compiler, needs_nginx
+from tests.bench.servers import needs_compiler, needs_nginx
 
 TREE = Path(__file__).resolve().parents[2]
 pytestmark = [

@@ -4,7 +4,7 @@ from bench.micro.capture import Load, payloads, run_load
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.tape.records import DOWN, END, HEADS, Assembly
-from tests.test_bench import needs_compiler
+from tests.bench.servers import needs_compiler
 
 
 def test_its_records_are_read_as_a_workers() -> None:

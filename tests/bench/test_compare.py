@@ -10,7 +10,7 @@ import pytest
 from bench import compare, measure, summary
 from bench.origin import Origin
 from bench.summary import summarise
-from tests.test_bench import needs_compiler, needs_nginx
+from tests.bench.servers import needs_compiler, needs_nginx
 
 Key = tuple[str, str]
 GOOD: dict[str, Any] = {

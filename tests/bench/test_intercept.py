@@ -9,8 +9,8 @@ import pytest
 from bench.children import Site
 from bench.intercept import OURS, VARIANTS, Opener, ratios
 from bench.running import Running, Target
+from tests.bench.servers import needs_nginx
 from tests.bench.test_attack import TREE
-from tests.test_bench import needs_nginx
 
 
 def opener(name, **figures):

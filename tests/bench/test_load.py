@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.origin import Origin, build_tool
-from tests.test_bench import BODY, HEAD, load, needs_compiler, needs_nginx, serving
+from tests.bench.servers import BODY, HEAD, load, needs_compiler, needs_nginx, serving
 
 pytestmark = [needs_compiler, needs_nginx]
 needs_tls_headers = pytest.mark.skipif(

@@ -4,7 +4,7 @@ import pytest
 
 from bench import micro
 from bench.children import BenchError
-from tests.test_bench import needs_compiler
+from tests.bench.servers import needs_compiler
 
 
 @needs_compiler

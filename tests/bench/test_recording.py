@@ -8,8 +8,8 @@ import pytest
 
 from bench.cores import cannot_hold_back
 from bench.recording import MOST_RSS_KIB, broken_guardrails, variation
+from tests.bench.servers import needs_nginx
 from tests.bench.test_attack import TREE
-from tests.test_bench import needs_nginx
 
 GOOD = {
     "record": {"rate": 100.0, "rate_cv": 0.5}, "cold": {"rate": 100.0, "rate_cv": 0.5},

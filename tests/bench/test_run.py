@@ -32,7 +32,7 @@ from bench.running import Running, Target
 from bench.scenarios import GROUPS, SCENARIOS
 from bench.summary import summarise
 from tests.bench.processes import wait_below
-from tests.test_bench import needs_compiler, needs_nginx, relay
+from tests.bench.servers import needs_compiler, needs_nginx, relay
 
 TREE = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ from bench.proxies import PROXIES
 from bench.running import Target
 from bench.scenarios import SCENARIOS, STEPS, most_files
 from bench.summary import median_name
-from tests.test_bench import needs_compiler, needs_nginx
+from tests.bench.servers import needs_compiler, needs_nginx
 
 pytestmark = [needs_compiler, needs_nginx]
 FULL = "cutthrough-full"

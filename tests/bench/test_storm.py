@@ -10,7 +10,7 @@ import pytest
 from bench.callers import Failure
 from bench.children import BenchError
 from bench.storm import Kill, explain, explain_wrk, failures_of_proxy
-from tests.test_bench import needs_nginx
+from tests.bench.servers import needs_nginx
 
 TREE = Path(__file__).resolve().parents[2]
 needs_wrk = pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")

@@ -8,8 +8,8 @@ import pytest
 from bench.children import Site
 from bench.running import Running, Target
 from bench.tls import KINDS, OURS, Server, ratios
+from tests.bench.servers import needs_nginx
 from tests.bench.test_attack import TREE
-from tests.test_bench import needs_nginx
 
 
 def test_ours_is_compared_with_the_best_of_the_others():
