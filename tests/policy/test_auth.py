@@ -10,10 +10,7 @@ from cutthrough.policy import users as hashes
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.source import User
 from tests.doors.policy import check, siphash128, verify
-
-
-def basic(pair: bytes) -> bytes:
-    return b"Basic " + b64encode(pair)
+from tests.policy.credentials import basic
 
 
 @pytest.fixture

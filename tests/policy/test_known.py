@@ -17,7 +17,7 @@ from cutthrough.policy.known import (
 )
 from cutthrough.policy.source import User
 from tests.doors.policy import check, grab
-from tests.policy.test_auth import basic
+from tests.policy.credentials import basic
 
 HOUR_US = 3600 * 10**6
 
