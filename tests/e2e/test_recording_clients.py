@@ -254,9 +254,9 @@ def test_calls_of_grpc_are_answered_from_a_session(stage):
     """Messages, trailers, and a status without a message."""
     grpc = pytest.importorskip("grpc")
     pytest.importorskip("cutthrough.http2.transport")
-    from tests.e2e import test_origin_http2_grpc as of_grpc
+    from tests.support.grpc_echo import Service
 
-    server = grpc.server(ThreadPoolExecutor(8), handlers=(of_grpc.Service(),))
+    server = grpc.server(ThreadPoolExecutor(8), handlers=(Service(),))
     chain, key = certificate().pem
     port = server.add_secure_port(
         "127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)]))
