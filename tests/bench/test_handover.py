@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.test_layers import TREE
+from tests.support.proxy import ROOT
 
 
 @pytest.mark.slow
@@ -13,7 +13,7 @@ def test_tunnels_notice_nothing_of_a_short_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "handover", "--tunnels=40", "--replacements=2",
          "--upgrades=1", "--interval=0.2"],
-        cwd=TREE, text=True, capture_output=True, timeout=100)
+        cwd=ROOT, text=True, capture_output=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     values = dict(pair.split("=", 1) for pair in done.stdout.split()[1:])
     assert [values[name] for name in ("moves", "log_lines", "errors")] == [

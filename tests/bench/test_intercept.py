@@ -10,7 +10,7 @@ from bench.children import Site
 from bench.intercept import OURS, VARIANTS, Opener, ratios
 from bench.running import Running, Target
 from tests.bench.servers import needs_nginx
-from tests.bench.test_attack import TREE
+from tests.support.proxy import ROOT
 
 
 def opener(name, **figures):
@@ -32,7 +32,7 @@ def test_ours_is_compared_with_the_listener_and_the_peers():
 def test_a_short_run(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "bench", "intercept", "--seconds=0.3",
-         "--repetitions=1"], cwd=TREE, text=True, capture_output=True, timeout=110,
+         "--repetitions=1"], cwd=ROOT, text=True, capture_output=True, timeout=110,
         check=False, env=os.environ | {"CUTTHROUGH_BENCH_PEERS": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     rows = [dict(pair.split("=", 1) for pair in line.split()[1:])
@@ -47,7 +47,7 @@ def test_a_short_run(tmp_path):
 def test_memory_is_told_while_requests_come():
     done = subprocess.run(
         [sys.executable, "-m", "bench", "intercept-soak", "--exchanges=2000"],
-        cwd=TREE, text=True, capture_output=True, timeout=110, check=False)
+        cwd=ROOT, text=True, capture_output=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     rows = [dict(pair.split("=", 1) for pair in line.split()[1:])
             for line in done.stdout.splitlines()]

@@ -9,7 +9,7 @@ import pytest
 from bench.cores import cannot_hold_back
 from bench.recording import MOST_RSS_KIB, broken_guardrails, variation
 from tests.bench.servers import needs_nginx
-from tests.bench.test_attack import TREE
+from tests.support.proxy import ROOT
 
 GOOD = {
     "record": {"rate": 100.0, "rate_cv": 0.5}, "cold": {"rate": 100.0, "rate_cv": 0.5},
@@ -49,7 +49,7 @@ def test_one_value_does_not_vary():
 def test_a_short_run(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "bench", "recording", "--requests=300", "--warm-up=20",
-         "--repetitions=1", "--conns=4"], cwd=TREE, text=True, capture_output=True,
+         "--repetitions=1", "--conns=4"], cwd=ROOT, text=True, capture_output=True,
         timeout=110, check=False,
         env=os.environ | {"CUTTHROUGH_BENCH_PEERS": str(tmp_path)})
     rows = [dict(pair.split("=", 1) for pair in line.split()[1:])

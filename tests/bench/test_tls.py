@@ -9,7 +9,7 @@ from bench.children import Site
 from bench.running import Running, Target
 from bench.tls import KINDS, OURS, Server, ratios
 from tests.bench.servers import needs_nginx
-from tests.bench.test_attack import TREE
+from tests.support.proxy import ROOT
 
 
 def test_ours_is_compared_with_the_best_of_the_others():
@@ -28,7 +28,7 @@ def test_ours_is_compared_with_the_best_of_the_others():
 def test_a_short_run():
     done = subprocess.run(
         [sys.executable, "-m", "bench", "tls", "--seconds=0.2", "--repetitions=1",
-         "--conns=20"], cwd=TREE, text=True, capture_output=True, timeout=110,
+         "--conns=20"], cwd=ROOT, text=True, capture_output=True, timeout=110,
         check=False)
     assert done.returncode == 0, done.stderr
     rows = [dict(pair.split("=", 1) for pair in line.split()[1:])

@@ -14,9 +14,9 @@ from cutthrough.config.log_format import (
 )
 from cutthrough.log.fields import NUMBERS
 from cutthrough.outcome import TABLE
-from tests.test_layers import TREE
+from tests.support.proxy import ROOT
 
-DOCS = (TREE / "docs" / "logs.md").read_text()
+DOCS = (ROOT / "docs" / "logs.md").read_text()
 
 
 @pytest.mark.parametrize(("text", "steps"), [
@@ -96,6 +96,6 @@ def test_the_room_of_a_field_is_enough_for_its_longest_word():
         for code, word in (("ct::reason", row.label), ("err_code", row.label),
                            ("err_detail", row.token), ("Ss", row.tag)):
             assert len(word) <= CODES[code], (code, word)
-    source = (TREE / "cutthrough/log/fields.pyx").read_text()
+    source = (ROOT / "cutthrough/log/fields.pyx").read_text()
     words = re.findall(r'b"(HIER_\w+|\w+_PARENT)"', source)
     assert len(words) == 3 and max(map(len, words)) <= CODES["Sh"]
