@@ -65,6 +65,10 @@ ROOMS = {
     "recording": ["model", "match", "sessions", "formats", "play", "record"],
 }
 
+# Modules of tests that run the tests of another again, with other fixtures.
+REPETITIONS = {f"tests/transport/test_{name}.py" for name in (
+    "forward", "relay", "tunnel")}
+
 # Cython's import statements, several lines in parentheses included.
 FROM = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+c?import[ \t]+(\([^)]*\)|.+)", re.M)
 PLAIN = re.compile(r"^[ \t]*c?import[ \t]+(.+)", re.M)
@@ -233,6 +237,13 @@ def test_nothing_imports_proxy() -> None:
         if path.suffix in {".py", ".pyx", ".pxd"} and "proxy" in imports(path):
             guilty.append(path.relative_to(TREE))
     assert not guilty
+
+
+def test_no_module_of_tests_is_a_library() -> None:
+    """What tests share is in tests/support, or in a module of their room."""
+    takers = {str(path.relative_to(TREE)) for path in (TREE / "tests").rglob("*.py")
+              if any(re.match(r"tests\.(\w+\.)*test_", name) for name in imports(path))}
+    assert takers == REPETITIONS
 
 
 def test_compiled_modules_never_read_config() -> None:
