@@ -106,9 +106,9 @@ chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
-browser: build/built.native ## the live page and the page Traffic in Chromium; it and Firefox as clients; installed if missing (270 MB to load)
+browser: build/built.native ## the pages in Chromium; it and Firefox as clients; installed if missing (Firefox: 90 MB to load)
 	scripts/bootstrap.sh browser
-	$(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_*.py \
+	CUTTHROUGH_BROWSER=1 $(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_*.py \
 		tests/e2e/test_recordings_page.py tests/e2e/test_browsers.py \
 		tests/e2e/test_interception_browsers.py \
 		tests/e2e/test_redaction_shown.py $(PYTEST_ARGS)

@@ -106,8 +106,7 @@ EVERYTHING = """(() => {
 })()"""
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has 270 MB, "
-                    "and `make browser` installs it")
+@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
 @pytest.mark.dials_out                       # Chromium checks if IPv6 has a route
 def test_no_secret_is_on_a_page(filled, directory, opened, loop_name):
     """R79: in each view of each flow, in attributes, fields and storage."""

@@ -19,7 +19,6 @@ from tests.support.traffic import open_page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    # 270 MB to load: `make browser` installs it, and CI does not
     pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]

@@ -12,8 +12,7 @@ from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
-                       "270 MB, and `make browser` installs it"),
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.capture.filters import _BARE, _TEXTS
+from cutthrough.capture.filters import _BARE, _COMPARED, _TEXTS
 from cutthrough.storage.stores import open_reader
 from tests.capture.flows import row
 from tests.support.browser import PROGRAM
@@ -11,8 +11,7 @@ from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
-                       "270 MB, and `make browser` installs it"),
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
@@ -54,8 +53,9 @@ HINTS = "[...document.querySelectorAll('#hints b')].map(one => one.textContent)"
 COMPLETED = (
     ("~", ["~d", "~m", "~u", "~c", "~t", "~tq", "~ts", "~h", "~hq", "~hs", "~b",
            "~bq"]),
-    ("~t", ["~t", "~tq", "~ts", "~tag"]), ("~co", ["~comment"]), ("~us", ["~user"]),
-    ("~r", ["~rule", "~reason"]), ("~s", ["~s", "~src", "~sni"]), ("~ds", ["~dst"]),
+    ("~t", ["~t", "~tq", "~ts", "~time", "~tag"]), ("~co", ["~comment"]),
+    ("~us", ["~user"]), ("~r", ["~rule", "~reason"]), ("~ds", ["~dst"]),
+    ("~s", ["~s", "~size", "~src", "~sni"]),
     ("~j", ["~ja4"]), ("~c 4xx & ~re", ["~reason"]),
     # Values of the list; a value of more flows comes first
     ("~src ", ["127.0.0.1", "2001:db8::1"]),
@@ -78,7 +78,7 @@ def test_every_operator_is_completed_with_values_of_the_list(page):
     page.enter()
     page.wait_rows(3)
     operators = [one[0] for one in page.browser.run("OPERATORS")]
-    assert sorted(operators) == sorted(["~c", *_TEXTS, *_BARE])
+    assert sorted(operators) == sorted(["~c", *_TEXTS, *_COMPARED, *_BARE])
     for typed, offered in COMPLETED:
         page.browser.type("#filter", typed)
         assert page.browser.run(HINTS) == offered, typed

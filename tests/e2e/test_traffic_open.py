@@ -12,8 +12,7 @@ from tests.support.websockets import frame, parrot, talk
 
 pytestmark = [
     pytest.mark.any_loop, pytest.mark.dials_out,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed: it has "
-                       "270 MB, and `make browser` installs it")]
+    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")]
 
 
 @pytest.fixture

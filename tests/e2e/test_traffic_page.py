@@ -5,6 +5,7 @@ LIVE_PAGE_PICTURES=docs writes the pictures of docs/traffic.md there.
 
 import gzip
 import json
+import os
 import threading
 import time
 from importlib.util import find_spec
@@ -160,6 +161,8 @@ def test_captured_requests_that_are_lost_are_counted(page, make_origin, dial):
     assert page.browser.faults == []
 
 
+@pytest.mark.skipif(not os.environ.get("CUTTHROUGH_BROWSER"),
+                    reason="`make browser` measures it: other load makes it fail (R94)")
 def test_a_hundred_thousand_rows_scroll_while_five_hundred_a_second_come(page, capsys):
     """A browser draws at most 60 frames a second. Other load on the machine changes the
     frames' times, but hardly the main thread's work."""

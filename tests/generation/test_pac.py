@@ -19,8 +19,8 @@ PROXY, DIRECT = "PROXY proxy.example:3128", "DIRECT"
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if PROGRAM is None:                 # 290 MB, which only `make browser` installs
-        pytest.skip("no chromium")
+    if PROGRAM is None:
+        pytest.skip("chromium is not installed")
     with Browser(tmp_path_factory.mktemp("browser")) as made:
         yield made
 

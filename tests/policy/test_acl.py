@@ -15,6 +15,7 @@ from tests.policy.acls import acl_of, allow, deny, report
 
 # The slow, obvious twin: (outcome, rule, report, maybe, opens_floor).
 
+
 def unmapped(text: str) -> Any:
     address = ipaddress.ip_address(text)
     return getattr(address, "ipv4_mapped", None) or address
