@@ -1,6 +1,6 @@
 """The live page in a real browser: its content, and a tunnel that is cut from it.
 
-LIVE_PAGE_PICTURES=docs writes the pictures of docs/admin.md there.
+LIVE_PAGE_PICTURES=docs/images writes the pictures of docs/admin.md there.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The page "Traffic" in a real browser: its list, and its view of a flow.
 
-LIVE_PAGE_PICTURES=docs writes the pictures of docs/traffic.md there.
+LIVE_PAGE_PICTURES=docs/images writes the pictures of docs/traffic.md there.
 """
 
 import gzip
