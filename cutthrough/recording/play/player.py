@@ -30,7 +30,14 @@ from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.follower import Follower, Hold
 from cutthrough.recording.play.misnamed import Absent, Misnamed
 from cutthrough.recording.play.request import Play
-from cutthrough.recording.play.shared import Answers, Arrival, Exchange, Hits, Shared
+from cutthrough.recording.play.shared import (
+    Answers,
+    Arrival,
+    Exchange,
+    Hits,
+    Shared,
+    Values,
+)
 from cutthrough.recording.sessions.aside import aside, leave_aside
 from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
@@ -156,18 +163,15 @@ class Player:
 
     # Called by the session.
 
-    def begin(self, exchange: Exchange, mode: int, head: bytes, host: str, port: int,
-              scheme: str, minor: int, has_body: bool, offers: bool, client: str,
-              user: str, shares: bool = False) -> Play:
-        arrival = Arrival(
-            mode, head.decode("latin-1"), host, port, scheme=scheme, minor=minor,
-            has_body=has_body, offers=offers, asker=Asker(user, client, shares))
+    def begin(self, exchange: Exchange, request: Values, asker: tuple[str, str, bool]
+              ) -> Play:
+        arrival = Arrival(*request, Asker(*asker))
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:
             return Play(self._in_force.shared, exchange, arrival)
         try:
-            name = settings.choice.of(arrival.head, user)
+            name = settings.choice.of(arrival.head, arrival.asker.user)
         except SessionError as error:
             return Misnamed(str(error), self._nothing, exchange, arrival)
         shared = self._choose(settings, name)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from cutthrough.exchange.work import Gate
 from cutthrough.recording.match.matcher import Matcher
@@ -48,6 +48,10 @@ class Arrival(NamedTuple):
     has_body: bool
     offers: bool                             # an upgrade
     asker: Asker
+
+
+# Of an Arrival, but for its asker: as the session passes them
+Values: TypeAlias = tuple[int, str, str, int, str, int, bool, bool]
 
 
 class Line(NamedTuple):

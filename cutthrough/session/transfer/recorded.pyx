@@ -41,6 +41,7 @@ from cutthrough.session.transfer.filtering cimport send_head_now
 from cutthrough.session.transfer.response cimport pump_down
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
 from cutthrough.session.ways.parents cimport head_for_parent
+from cutthrough.wire.connect cimport Value
 
 cdef enum:
     HALF_BYTES = 33554432       # of answers and their keys, in each half; shared bodies apart
@@ -48,6 +49,13 @@ cdef enum:
     BEGIN = 32                  # bytes of a body by which it is mostly found
     MOST_HOST = 253             # octets, of a name
     MOST_REASON = 64            # of a Decision
+
+# What makes requests alike, beside their bodies; the caller's, who owns the texts too
+cdef struct Line:
+    int minor                   # of its HTTP/1 version
+    bint is_inside              # an opened tunnel
+    uint16_t port
+    Value host, text            # `text`: up to its CR, or the whole head
 
 # Of an answer's owner, as recording.model.sharing has them
 cdef str PRIVATE = "!"
@@ -81,14 +89,14 @@ cdef int ask_player(Client c) except -1:
     cdef Request *r = &c.request
     cdef char text[ADDRESS_TEXT]
     cdef int n = print_address(&c.address, text)
-    f.client = c
-    f.ending = REPLAYED
+    f.client, f.ending = c, REPLAYED
     c.filtering = f
-    f.run = c.context.player.begin(
-        f, recording_of(c), bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
-        "https" if c.entrance.is_inside else "http", r.minor, c.up_open, r.has_upgrade,
-        text[:n].decode(), (user_of(c) or b"").decode("utf-8", "replace"),
-        c.snapshot.acl.rules[c.request.rule].shared)
+    asker = ((user_of(c) or b"").decode("utf-8", "replace"), text[:n].decode(),
+             c.snapshot.acl.rules[r.rule].shared)
+    f.run = c.context.player.begin(f, (     # see Arrival and Asker in recording
+        recording_of(c), bytes_of(c.head)[:c.head.end].decode("latin-1"), host_of(c).decode(),
+        r.port, "https" if c.entrance.is_inside else "http", r.minor, bool(c.up_open),
+        bool(r.has_upgrade)), asker)
     wait_for_player(c)
     f.run.start()
     return 0
@@ -138,6 +146,7 @@ cdef class Answers:
         cdef int port, number
         cdef bytes host, text, head, body, packed, key
         cdef str mark
+        cdef Line wanted
         cdef Answer answer
         is_inside, port, host, text = line
         head, body, number, packed, mark = ready
@@ -146,7 +155,8 @@ cdef class Answers:
         answer = make_answer(head, body, number, packed)
         answer.is_private = mark.startswith(PRIVATE)
         answer.owner = mark.removeprefix(PRIVATE).encode()
-        key = make_key(1, is_inside, port, host, len(host), text, len(text), NULL, 0)
+        wanted = Line(1, is_inside, port, Value(host, len(host)), Value(text, len(text)))
+        key = make_key(&wanted, Value(NULL, 0))
         if self.older and self.size + size_of(key, answer) > HALF_BYTES:
             return False
         self.put(key, answer)
@@ -194,33 +204,32 @@ cdef inline Py_ssize_t size_of(bytes key, Answer answer):
 
 cdef bytes key_of(Client c, const char *body, size_t m):
     """Of the request's line, or its whole head if fields or a body count, and of its body."""
-    cdef const char *head = bytes_of(c.head)
+    cdef Line line
     cdef const char *end
-    cdef size_t n = c.head.end, k = len(c.key) - 2
-    cdef bint is_inside = c.entrance.is_inside
-    cdef const char *host = c.key
-    if is_inside:                       # the host of requests that the player sees
-        host = (<Inside>c.entrance).name
-        k = len((<Inside>c.entrance).name)
+    line.minor, line.is_inside, line.port = c.request.minor, c.entrance.is_inside, c.request.port
+    line.host = Value(c.key, len(c.key) - 2)
+    if line.is_inside:                  # the host of requests that the player sees
+        line.host = Value((<Inside>c.entrance).name, len((<Inside>c.entrance).name))
+    line.text = Value(bytes_of(c.head), c.head.end)
     if m == 0 and not (<Answers>c.context.answers).by_fields:
-        end = <const char *>memchr(head, b"\n", n)
-        n = end - head if end != NULL else n
-    return make_key(c.request.minor, is_inside, c.request.port, host, k, head, n, body, m)
+        end = <const char *>memchr(line.text.text, b"\n", line.text.n)
+        line.text.n = end - line.text.text if end != NULL else line.text.n
+    return make_key(&line, Value(body, m))
 
 
-cdef bytes make_key(int minor, bint is_inside, uint16_t port, const char *host, size_t k,
-                    const char *head, size_t n, const char *body, size_t m):
-    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + k + n + m)
+cdef bytes make_key(const Line *line, Value body):
+    cdef size_t k = line.host.n, n = line.text.n
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + k + n + body.n)
     cdef char *at = PyBytes_AS_STRING(key)
-    at[0] = <char>(minor << 1 | is_inside)
-    at[1] = <char>(port >> 8)
-    at[2] = <char>(port & 255)
+    at[0] = <char>(line.minor << 1 | line.is_inside)
+    at[1] = <char>(line.port >> 8)
+    at[2] = <char>(line.port & 255)
     at[3] = <char>k                     # a name has 253 bytes at most
     at += 4
-    memcpy(at, host, k)
-    memcpy(at + k, head, n)
-    if m:
-        memcpy(at + k + n, body, m)
+    memcpy(at, line.host.text, k)
+    memcpy(at + k, line.text.text, n)
+    if body.n:
+        memcpy(at + k + n, body.text, body.n)
     return key
 
 
