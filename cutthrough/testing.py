@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from cutthrough.filters.chains import Filters
+from cutthrough.filters.chains import Arrival, Filters
 from cutthrough.filters.flow import Flow, HeaderItems, Headers, headers_of
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import make_stage
@@ -94,10 +94,10 @@ async def play_async(
     made = _Exchange(_head(f"{method} {path} HTTP/1.1", fields, parts.netloc), url,
                      body, answer or Answer(), pieces)
     made.run = Filters(stages).begin(
-        made, tuple(stages), made.head, parts.hostname or "",
-        parts.port or (443 if parts.scheme == "https" else 80), minor=1,
-        scheme=parts.scheme, user=user, groups=groups, client="192.0.2.1", id="1",
-        rule="test")
+        made, tuple(stages), Arrival(
+            made.head, parts.hostname or "",
+            parts.port or (443 if parts.scheme == "https" else 80), parts.scheme),
+        user=user, groups=groups, client="192.0.2.1", id="1", rule="test")
     made.run.start()
     await made.done.wait()
     for task in made.waiting:

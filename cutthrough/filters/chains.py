@@ -1,7 +1,7 @@
 """The filters of a policy, in one worker; a rule's are a chain."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
@@ -9,6 +9,17 @@ from cutthrough.filters.flow import Flow
 from cutthrough.filters.heads import read_request
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain, Stage, Tally
+
+
+class Arrival(NamedTuple):
+    """A request as the session has read it."""
+
+    head: bytes                              # rewritten
+    host: str
+    port: int
+    scheme: str = "http"
+    minor: int = 1                           # of its HTTP/1 version
+    is_transparent: bool = False             # of a transparent listener
 
 
 class Filters:
@@ -23,14 +34,15 @@ class Filters:
         self._holding = holding
         self._chains: dict[tuple[str, ...], Chain] = {}
 
-    def begin(self, exchange: Exchange, names: tuple[str, ...], head: bytes, host: str,
-              port: int, minor: int, scheme: str = "http", transparent: bool = False,
-              breakpoint: str = "", **facts: Any) -> Run:
-        """The run for a request with this rewritten head. `breakpoint`: of the rule, if
-        they are armed; `facts`: of Flow."""
+    def begin(self, exchange: Exchange, names: tuple[str, ...],
+              arrival: tuple[bytes, str, int, str, int, bool], breakpoint: str = "",
+              **facts: Any) -> Run:
+        """The run for a request. `arrival`: an Arrival, or such a tuple; `breakpoint`:
+        of the rule, if they are armed; `facts`: of Flow."""
+        head, host, port, scheme, minor, is_transparent = arrival
         # The CONNECT names the destination (R56), or the kernel (R52)
         fixed = ("inside an interception" if scheme == "https" else
-                 "at a transparent listener" if transparent else "")
+                 "at a transparent listener" if is_transparent else "")
         request = read_request(head, host, port, f"1.{minor}", scheme, fixed)
         chain = self.chain(names)
         run = Run(chain, exchange, Flow(request, **facts))

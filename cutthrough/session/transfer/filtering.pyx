@@ -64,9 +64,11 @@ cdef int begin_filters(Client c) except -1:
     f.client = c
     f.ending = FILTER_ANSWERED
     c.filtering = f
+    # See Arrival in filters
     f.run = c.snapshot.filters.begin(
-        f, rule.filters, bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port, r.minor,
-        "https" if c.entrance.is_inside else "http", bool(c.entrance.transparent),
+        f, rule.filters, (
+            bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
+            "https" if c.entrance.is_inside else "http", r.minor, bool(c.entrance.transparent)),
         user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
         client=text[:n].decode(), id=str(c.request_id),
         rule=c.snapshot.acl.label(r.rule).decode(),
