@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cutthrough.capture.query import QueryError, Request
-from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.flow import Flow
 from cutthrough.exchange.redaction.redactor import REDACTED, Redactor
 
@@ -75,8 +75,8 @@ def redact_answer(answer: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     if not redactor.reads_bodies:
         return {**answer, "head": redacted_head}
     data = b64decode(answer["body"])
-    body = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
-                     redactor=redactor)
+    body = make_body(
+        Transferred(data, len(data), cut=answer["truncated"]), head, redactor)
     lines = [line for line in redacted_head.split("\r\n")
              if not line.lower().startswith("content-encoding:")]
     content = Flow({"response_head": head, "response_body": body.content})

@@ -29,12 +29,20 @@ class Body(NamedTuple):
     trailers: str = ""                       # lines, each with its end
 
 
-def make_body(raw: bytes, head: str, size: int, *, chunked: bool, cut: bool,
-              redactor: Redactor, of_request: bool = False,
-              echoes: Echoes | None = None) -> Body:
-    """`raw`: the kept part of `size` bytes. `cut`: a piece was lost on the way.
-    `of_request`: less than its Content-Length is not the whole body; an answer's may
+class Transferred(NamedTuple):
+    """A body as it went over the wire."""
+
+    data: bytes                              # the kept part
+    size: int                                # in bytes, of the whole
+    chunked: bool = False
+    cut: bool = False                        # a piece was lost on the way
+
+
+def make_body(transferred: Transferred, head: str, redactor: Redactor, *,
+              of_request: bool = False, echoes: Echoes | None = None) -> Body:
+    """`of_request`: less than its Content-Length is not the whole body; an answer's may
     have none (HEAD)."""
+    raw, size, chunked, cut = transferred
     whole = size == len(raw)
     if not chunked:
         length = find_field(head, "content-length") if of_request else ""

@@ -24,7 +24,7 @@ from cutthrough.tape.ring cimport (        # this form is seen when it changes
 from cutthrough.tape.taped cimport Taped, taped_in, taped_of
 from cutthrough.tape.texts cimport (
     Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
-from cutthrough.exchange.bodies import Body, make_body
+from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.failures import Failures
@@ -242,10 +242,10 @@ cdef class Assembly:
         body_up = body_down = _NO_BODY
         is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
         if end.body_up != UINT64_MAX and not is_websocket:
-            body_up = make_body(b"".join(parts.up or ()), latin1_of(raw_up), end.body_up,
-                                chunked=flags & end_record.UP_CHUNKED != 0,
-                                cut=flags & end_record.UP_CUT != 0, redactor=redactor,
-                                of_request=True)
+            body_up = make_body(
+                Transferred(b"".join(parts.up or ()), end.body_up,
+                            flags & end_record.UP_CHUNKED != 0, flags & end_record.UP_CUT != 0),
+                latin1_of(raw_up), redactor, of_request=True)
         if heard is not None:
             redactor.heard = None
         n_values = self._names.find(raw_up.data, raw_up.n, values)
@@ -266,11 +266,11 @@ cdef class Assembly:
             if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
                 messages_state = "incomplete"
         if end.body_down != UINT64_MAX and not is_websocket:
-            body_down = make_body(b"".join(parts.down or untimed(parts.timed)),
-                                  latin1_of(raw_down), end.body_down,
-                                  chunked=flags & end_record.DOWN_CHUNKED != 0,
-                                  cut=flags & end_record.DOWN_CUT != 0, redactor=redactor,
-                                  echoes=echoes)
+            body_down = make_body(
+                Transferred(b"".join(parts.down or untimed(parts.timed)), end.body_down,
+                            flags & end_record.DOWN_CHUNKED != 0,
+                            flags & end_record.DOWN_CUT != 0),
+                latin1_of(raw_down), redactor, echoes=echoes)
         # In the order of COLUMNS
         to.text(name, snprintf(name, sizeof(name), b"%lu-%lu", <unsigned long>worker,
                                <unsigned long>request))

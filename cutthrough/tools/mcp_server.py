@@ -31,7 +31,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.settings import read_secret_file, variable_name
 from cutthrough.config.values import split_address
-from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.content import octets_codec
 from cutthrough.exchange.flow import Flow, find
 from cutthrough.exchange.redaction.redactor import Options, Redactor
@@ -374,8 +374,8 @@ def report_answer(answer: dict[str, Any], left_out: list[str], most: int,
     redactor = Redactor(secrets)
     head = f"{answer['head']}\r\n\r\n"
     data = base64.b64decode(answer["body"])
-    body = make_body(data, head, len(data), chunked=False, cut=answer["truncated"],
-                     redactor=redactor).content
+    body = make_body(
+        Transferred(data, len(data), cut=answer["truncated"]), head, redactor).content
     head = redactor.head(head)
     flow = Flow({"response_head": head, "response_body": body})
     text, rest = bound(body_of(flow, "response", "auto") or "", 0, most)

@@ -21,7 +21,7 @@ from cutthrough.capture.views import show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import read_secret_file
 from cutthrough.config.values import split_address
-from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.flow import Flow, find
 from cutthrough.exchange.formats.imported import make_redactor
 from cutthrough.exchange.visible import visible
@@ -119,8 +119,8 @@ def differences(flow: Flow, response: dict[str, Any]) -> Iterator[str]:
     head = f"{response['head']}\r\n\r\n"
     data = base64.b64decode(response["body"])
     redactor = make_redactor(keep_credentials=False)
-    body = make_body(data, head, len(data), chunked=False, cut=response["truncated"],
-                     redactor=redactor)
+    body = make_body(
+        Transferred(data, len(data), cut=response["truncated"]), head, redactor)
     fresh = Flow({"response_head": redactor.head(head), "response_body": body.content})
     for line in difflib.unified_diff(
             lines_of(flow), lines_of(fresh), f"flow {flow.id}", "replay", lineterm="",

@@ -8,7 +8,7 @@ import brotli
 import pytest
 
 from cutthrough import codings
-from cutthrough.exchange.bodies import Body, make_body
+from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.content import MOST_CAPTURED
 from tests.support.redaction import redactor
 from tests.support.stream import chunked
@@ -22,9 +22,9 @@ TEXT = "Content-Type: text/plain\r\n"
 
 
 def made(raw, fields=TEXT, seen=None, chunks=False, cut=False, **settings):
-    return make_body(raw, f"HTTP/1.1 200 OK\r\n{fields}\r\n",
-                     len(raw) if seen is None else seen, chunked=chunks, cut=cut,
-                     redactor=redactor(**settings))
+    transferred = Transferred(raw, len(raw) if seen is None else seen, chunks, cut)
+    return make_body(transferred, f"HTTP/1.1 200 OK\r\n{fields}\r\n",
+                     redactor(**settings))
 
 
 def test_a_text_is_text_and_anything_else_is_bytes():

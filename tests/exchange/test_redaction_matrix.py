@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
 from cutthrough.exchange.echoes import Echoes
 from cutthrough.exchange.redaction.redactor import REDACTED, Options, Redactor
@@ -181,8 +181,8 @@ def captured(kind: str, redactor: Redactor, echoes: Echoes | None = None
                 f"Content-Encoding: {coding}\r\n\r\n")
         data = CODINGS[coding](body)
         for n in (len(data), len(data) - 3):
-            made = make_body(data[:n], head, len(data), chunked=False, cut=False,
-                             redactor=redactor, echoes=echoes)
+            made = make_body(
+                Transferred(data[:n], len(data)), head, redactor, echoes=echoes)
             content = made.content or b""
             octets = content if isinstance(content, bytes) else content.encode()
             yield (name, charset, coding), shows(octets)

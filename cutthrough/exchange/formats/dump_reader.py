@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cutthrough.exchange.bodies import make_body
+from cutthrough.exchange.bodies import Transferred, make_body
 from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.flow import Fields
 from cutthrough.exchange.formats.har_values import Notes
@@ -224,7 +224,7 @@ def read_message(message: _State, side: str, redactor: Redactor, notes: Notes
         version = f"HTTP/{'.'.join(map(str, message.items('httpversion')[:2]))}"
     if raw is None:
         return Message(version, fields, trailers=trailers)
-    body = make_body(raw, head, len(raw), chunked=False, cut=False, redactor=redactor)
+    body = make_body(Transferred(raw, len(raw)), head, redactor)
     return Message(version, fields, body=body.content, body_bytes=body.transferred,
                    content_bytes=body.decoded, state=body.state, trailers=trailers)
 
