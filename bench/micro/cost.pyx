@@ -20,7 +20,7 @@ from cutthrough.wire.names cimport M_GET
 from cutthrough.wire.openings cimport (
     TLS, UNKNOWN, Protocol, make_opening, read_client_opening)
 from cutthrough.wire.rewrite cimport (
-    REWRITE_ROOM, build_request_head, build_response_head)
+    REWRITE_ROOM, Span, Writing, build_request_head, build_response_head)
 from cutthrough.wire.authority cimport Target
 from cutthrough.wire.target cimport read_target
 
@@ -62,15 +62,16 @@ def rewrite_requests(bytes text, long n):
     cdef Target target
     cdef char *buf = text
     cdef char out[16384 + REWRITE_ROOM]
-    cdef unsigned int path_at, path_len
+    cdef Writing writing
+    cdef Span path
     cdef long _i
     cdef int got = 1
     assert parse_request(&head, buf, len(text), 0, &LIMITS) > 0
     began = perf_counter()
     for _i in range(n):
         got = read_target(&target, &head, buf, False)
-        got = build_request_head(out, sizeof(out), &head, buf, &target, b"bench", 5, False, False,
-                                 80, &path_at, &path_len)
+        writing = Writing(&out[0], sizeof(out), b"bench", 5, 0)
+        got = build_request_head(&writing, &head, buf, &target, 80, &path)
     took = perf_counter() - began
     assert got > 0, got
     return took
@@ -80,12 +81,14 @@ def rewrite_responses(bytes text, long n):
     cdef Head head
     cdef char *buf = text
     cdef char out[16384 + REWRITE_ROOM]
+    cdef Writing writing
     cdef long _i
     cdef int got = 1
     assert parse_response(&head, buf, len(text), 0, &LIMITS) > 0
     began = perf_counter()
     for _i in range(n):
-        got = build_response_head(out, sizeof(out), &head, buf, b"bench", 5, 0, NULL)
+        writing = Writing(&out[0], sizeof(out), b"bench", 5, 0)
+        got = build_response_head(&writing, &head, buf, NULL)
     took = perf_counter() - began
     assert got > 0, got
     return took

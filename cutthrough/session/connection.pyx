@@ -11,8 +11,7 @@ from libc.stdint cimport uint16_t, uint32_t
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport (
-    HEAD_ROOM, COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch,
-    shrink_block)
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch, shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.multiplex cimport is_stream
@@ -27,6 +26,7 @@ from cutthrough.session.judge.authenticate cimport authenticate
 from cutthrough.session.judge.source cimport key_of_pool, leave_by_source, prepare_origin
 from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
 from cutthrough.session.model.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
 from cutthrough.session.model.request cimport Request
@@ -62,7 +62,8 @@ from cutthrough.wire.http1 cimport (
 from cutthrough.wire.names cimport (
     F_CONNECTION, F_UPGRADE, F_VIA, M_HEAD, M_OTHER, M_UDP)
 from cutthrough.wire.reply cimport TLS_HERE
-from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
+from cutthrough.wire.rewrite cimport (
+    BY_HTTP2, KEEP_UPGRADE, Span, Writing, build_request_head, offers_upgrade)
 
 ctypedef int (*handler_t)(Client) except -1
 
@@ -244,8 +245,9 @@ cdef class Connection(Client):
     cdef int prepare(self, const char *data) except -1:
         """Builds the head to send up. Returns an Outcome."""
         cdef Request *r = &self.request
+        cdef Writing writing
+        cdef Span path
         cdef int n
-        cdef uint32_t path_at, path_len
         if r.is_tunnel:
             return OK if head.count[F_VIA] == 0 else -find_loop(
                 &head, data, self.context.pseudonym, self.context.pseudonym_len)
@@ -253,14 +255,14 @@ cdef class Connection(Client):
             head.first[F_UPGRADE] != 0 and r.minor == HTTP_11
             and framing.kind == BODY_NONE and has_token(&head, data, F_CONNECTION, b"upgrade", 7)
             and offers_upgrade(&head, data))
+        writing = writing_of(self.context, r.has_upgrade * KEEP_UPGRADE
+                             | is_stream(&self.sock) * BY_HTTP2)
         n = build_request_head(
-            head_scratch(), HEAD_ROOM, &head, data, &target, self.context.pseudonym,
-            self.context.pseudonym_len, r.has_upgrade, is_stream(&self.sock),
-            443 if self.entrance.is_inside else 80, &path_at, &path_len)
+            &writing, &head, data, &target, 443 if self.entrance.is_inside else 80, &path)
         if n < 0:
             return -n
-        r.path_at = <uint16_t>path_at
-        r.path_len = <uint16_t>path_len
+        r.path_at = <uint16_t>path.at
+        r.path_len = <uint16_t>path.n
         if not keep_head(self, head_scratch(), n):
             return OVERLOADED
         judge_reuse(self, &head, data, &framing)

@@ -14,17 +14,17 @@ cdef enum:
 
 
 cdef size_t build_absolute_head(char *out, size_t cap, const char *head, size_t n,
-                                uint32_t path_at, uint32_t path_len, const Target *target,
+                                Span path, const Target *target,
                                 Value credentials) noexcept nogil:
     cdef char *o = out
-    cdef const char *p = head + path_at
-    cdef const char *line_end = p + path_len + 11       # behind " HTTP/1.1" and CRLF
+    cdef const char *p = head + path.at
+    cdef const char *line_end = p + path.n + 11       # behind " HTTP/1.1" and CRLF
     if cap < n + FIXED_ROOM + credentials.n:
         return 0
-    o = put(o, head, path_at)
+    o = put(o, head, path.at)
     o = put(o, b"http://", 7)
     o += build_authority(o, target, 80)
-    if path_len == 1 and p[0] == c'*':  # OPTIONS * has an empty path (RFC 9112 section 3.2.4)
+    if path.n == 1 and p[0] == c'*':  # OPTIONS * has an empty path (RFC 9112 section 3.2.4)
         p += 1
     o = put(o, p, line_end - p)
     if credentials.text != NULL:

@@ -56,8 +56,7 @@ cdef int parse_request(Head *head, const char *buf, size_t n, size_t seen,
     if length == 0 and line_end <= end:
         return -URI_TOO_LONG
     if length > 0:
-        length = parse_fields(
-            head, <char *>buf, buf + length, end, limits, False, BAD_REQUEST, HEAD_TOO_LARGE)
+        length = parse_fields(head, <char *>buf, buf + length, end, limits, False)
     if length == 0 and n >= most:
         return -HEAD_TOO_LARGE
     return length
@@ -86,8 +85,7 @@ cdef int parse_response(Head *head, char *buf, size_t n, size_t seen,
     if length == 0 and line_end <= end:
         return -RESPONSE_HEAD_TOO_LARGE
     if length > 0:
-        length = parse_fields(head, buf, buf + length, end, limits, True, BAD_RESPONSE,
-                              RESPONSE_HEAD_TOO_LARGE)
+        length = parse_fields(head, buf, buf + length, end, limits, True)
     if length == 0 and n >= most:
         return -RESPONSE_HEAD_TOO_LARGE
     return length
@@ -244,10 +242,12 @@ cdef int parse_version(const char *p, const char *end) noexcept nogil:
     return 0x100 | (p[5] - c'0') << 4 | (p[7] - c'0')
 
 
-# Returns the length of the head, 0, or minus the Outcome. Writes into buf only if `lenient`.
+# Returns the length of the head, 0, or minus the Outcome. `lenient`: of a response. Writes into
+# buf only then.
 cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
-                      const HeadLimits *limits, bint lenient, int bad,
-                      int too_large) noexcept nogil:
+                      const HeadLimits *limits, bint lenient) noexcept nogil:
+    cdef int bad = BAD_RESPONSE if lenient else BAD_REQUEST
+    cdef int too_large = RESPONSE_HEAD_TOO_LARGE if lenient else HEAD_TOO_LARGE
     cdef uint32_t most = min(limits.n_fields, <uint32_t>MAX_FIELDS)
     cdef uint32_t n = 0
     cdef uint32_t name_len

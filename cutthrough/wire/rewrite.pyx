@@ -44,32 +44,30 @@ cdef struct Listed:         # the field names in the Connection fields
     uint32_t length[MAX_LISTED]
 
 
-cdef int build_request_head(char *out, size_t cap, const Head *head, const char *buf,
-                            const Target *target, const char *pseudonym, size_t pseudonym_len,
-                            bint upgrade, bint by_http2, int default_port, uint32_t *path_at,
-                            uint32_t *path_len) noexcept nogil:
-    cdef char *o = out
+cdef int build_request_head(const Writing *w, const Head *head, const char *buf,
+                            const Target *target, int default_port, Span *path) noexcept nogil:
+    cdef char *o = w.out
     cdef Listed listed
     cdef uint32_t dropped
     cdef int64_t hops
     cdef int refused
     cdef bint absolute
     # Nothing below can write more than this, so nothing below checks the room again.
-    if pseudonym_len > MAX_PSEUDONYM or cap < <size_t>head.length + REWRITE_ROOM + (
+    if w.pseudonym_len > MAX_PSEUDONYM or w.cap < <size_t>head.length + REWRITE_ROOM + (
             2 * target.path_len if head.is_raw else 0):
         return -HEAD_TOO_LARGE
     if head.count[F_CONTENT_LENGTH] + head.count[F_TRANSFER_ENCODING] > 1:
         return -BAD_FRAMING     # framing.pyx has refused it; checked again here (R7)
     refused = 0 if read_connection(&listed, head, buf) else -BAD_REQUEST
     if refused == 0 and head.count[F_VIA]:
-        refused = find_loop(head, buf, pseudonym, pseudonym_len)
+        refused = find_loop(head, buf, w.pseudonym, w.pseudonym_len)
     if refused == 0:
         refused = read_hops(head, buf, &hops)
     if refused:
         return refused
 
     o = put(o, buf + head.start, head.method_len + 1)       # with the space
-    path_at[0] = o - out
+    path.at = o - w.out
     # Only an absolute form can have an empty path, or one that begins with its query. An empty
     # path is "*" for OPTIONS, else "/" (RFC 9112 sections 3.2.1 and 3.2.4).
     absolute = target.form == FORM_ABSOLUTE or target.form == FORM_SECURE
@@ -82,7 +80,7 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
             o = put_encoded(o, buf + target.path, target.path_len)
         else:
             o = put(o, buf + target.path, target.path_len)
-    path_len[0] = o - out - path_at[0]
+    path.n = o - w.out - path.at
     o = put(o, b" HTTP/1.1\r\nHost: ", 17)
     o += build_authority(o, target, default_port)
     o = put(o, b"\r\n", 2)
@@ -96,19 +94,18 @@ cdef int build_request_head(char *out, size_t cap, const Head *head, const char 
             not head.count[F_TRANSFER_ENCODING] or names_trailers(head, buf)):
         dropped |= 1 << F_TRAILER       # it would announce trailers that are dropped
     o = copy_fields(o, head, buf, &listed, dropped, hops - 1 if hops > 0 else hops)
-    if upgrade:
+    if w.options & KEEP_UPGRADE:
         o = put_offer(o, head, buf)
-    return finish(out, o, head, pseudonym, pseudonym_len, by_http2, upgrade, False, NULL)
+    return finish(w, o, head, NULL)
 
 
-cdef int build_response_head(char *out, size_t cap, const Head *head, const char *buf,
-                             const char *pseudonym, size_t pseudonym_len, int options,
+cdef int build_response_head(const Writing *w, const Head *head, const char *buf,
                              const char *date) noexcept nogil:
-    cdef char *o = out
+    cdef char *o = w.out
     cdef Listed listed
     cdef uint32_t dropped = HOP_BY_HOP
-    if pseudonym_len > MAX_PSEUDONYM or (
-            cap < <size_t>head.length + head.n_fields + REWRITE_ROOM):
+    if w.pseudonym_len > MAX_PSEUDONYM or (
+            w.cap < <size_t>head.length + head.n_fields + REWRITE_ROOM):
         return -RESPONSE_HEAD_TOO_LARGE
     if not read_connection(&listed, head, buf):
         return -BAD_RESPONSE
@@ -118,9 +115,9 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
     o = put(o, b" ", 1)
     o = put(o, buf + head.target, head.target_len)
     o = put(o, b"\r\n", 2)
-    if head.status < 200 or head.status == 204 or options & DROP_LENGTH:
+    if head.status < 200 or head.status == 204 or w.options & DROP_LENGTH:
         dropped |= 1 << F_CONTENT_LENGTH    # none is allowed (section 8.6)
-    if not options & KEEP_CHUNKED:
+    if not w.options & KEEP_CHUNKED:
         dropped |= 1 << F_TRANSFER_ENCODING | 1 << F_TRAILER
     elif head.count[F_TRANSFER_ENCODING]:
         # framing.pyx has refused it; checked again here (R18)
@@ -129,11 +126,10 @@ cdef int build_response_head(char *out, size_t cap, const Head *head, const char
         dropped |= 1 << F_CONTENT_LENGTH
     if head.count[F_TRAILER] and names_trailers(head, buf):
         dropped |= 1 << F_TRAILER
-    if options & KEEP_UPGRADE:
+    if w.options & KEEP_UPGRADE:
         dropped &= ~<uint32_t>(1 << F_UPGRADE)
     o = copy_fields(o, head, buf, &listed, dropped, UNCOUNTED)
-    return finish(out, o, head, pseudonym, pseudonym_len, options & BY_HTTP2 != 0,
-                  options & KEEP_UPGRADE != 0, options & ADD_CLOSE != 0, date)
+    return finish(w, o, head, date)
 
 
 # Neither h11 nor llhttp reads an octet above 0x7f, and both read its encoding, which the URL
@@ -211,24 +207,22 @@ cdef char *put_line(char *o, const char *buf, const Field *field) noexcept nogil
 
 
 # Appends our own fields and the blank line. Returns the bytes of the whole head.
-cdef int finish(char *out, char *o, const Head *head, const char *pseudonym,
-                size_t pseudonym_len, bint by_http2, bint upgrade, bint close,
-                const char *date) noexcept nogil:
-    if upgrade:
+cdef int finish(const Writing *w, char *o, const Head *head, const char *date) noexcept nogil:
+    if w.options & KEEP_UPGRADE:
         o = put(o, b"Connection: Upgrade\r\n", 21)
-    elif close:
+    elif w.options & ADD_CLOSE:
         o = put(o, b"Connection: close\r\n", 19)
     if date != NULL:
         o = put(o, b"Date: ", 6)
         o = put(o, date, DATE_BYTES)
         o = put(o, b"\r\n", 2)
     # Via has the version of the message that was received (RFC 9110 section 7.6.3).
-    if by_http2:
+    if w.options & BY_HTTP2:
         o = put(o, b"Via: 2 ", 7)
     else:
         o = put(o, b"Via: 1.1 " if head.minor == HTTP_11 else b"Via: 1.0 ", 9)
-    o = put(o, pseudonym, pseudonym_len)
-    return put(o, b"\r\n\r\n", 4) - out
+    o = put(o, w.pseudonym, w.pseudonym_len)
+    return put(o, b"\r\n\r\n", 4) - w.out
 
 
 cdef inline char *put(char *o, const char *text, size_t n) noexcept nogil:

@@ -19,7 +19,7 @@ from cutthrough.wire.proxy_header cimport (
 from cutthrough.wire.refused cimport show_refused
 from cutthrough.wire.reply cimport reply_with_hint, reply_with_retry
 from cutthrough.wire.rewrite cimport (
-    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM, Span, Writing,
     build_request_head, build_response_head)
 from cutthrough.wire.socks cimport (
     MOST_SOCKS_REPLY, SocksGreeting, SocksPassword, SocksRequest, build_datagram_header,
@@ -156,18 +156,19 @@ def rewrite_request(source, pseudonym=b"cutthrough", upgrade=False, cap=None, by
     cdef HeadLimits limits = HeadLimits(65536, 65536, MAX_FIELDS)
     cdef size_t n
     cdef const char *buf = text_of(source, &n)
-    cdef uint32_t path_at, path_len
+    cdef Span path
     if parse_request(&head, buf, n, 0, &limits) <= 0:
         raise ValueError("not a whole, valid request head")
     cdef int got = read_target(&target, &head, buf, False)
     if got < 0:
         return label_of(-got).decode()
     cdef bytearray out = bytearray(head.length + REWRITE_ROOM if cap is None else cap)
-    got = build_request_head(out, len(out), &head, buf, &target, pseudonym, len(pseudonym),
-                             upgrade, by_http2, 80, &path_at, &path_len)
+    cdef Writing writing = Writing(
+        out, len(out), pseudonym, len(pseudonym), upgrade * KEEP_UPGRADE | by_http2 * BY_HTTP2)
+    got = build_request_head(&writing, &head, buf, &target, 80, &path)
     if got < 0:
         return label_of(-got).decode()
-    return bytes(out[:got]), bytes(out[path_at:path_at + path_len])
+    return bytes(out[:got]), bytes(out[path.at:path.at + path.n])
 
 
 def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
@@ -184,8 +185,8 @@ def rewrite_response(source, pseudonym=b"cutthrough", close=False, chunked=True,
         raise ValueError("not a whole, valid response head")
     cdef bytearray out = bytearray(
         head.length + head.n_fields + REWRITE_ROOM if cap is None else cap)
-    cdef int got = build_response_head(out, len(out), &head, buf, pseudonym, len(pseudonym),
-                                       options, NULL)
+    cdef Writing writing = Writing(out, len(out), pseudonym, len(pseudonym), options)
+    cdef int got = build_response_head(&writing, &head, buf, NULL)
     return label_of(-got).decode() if got < 0 else bytes(out[:got])
 
 

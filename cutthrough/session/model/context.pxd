@@ -1,6 +1,7 @@
 """The objects and options that a worker's sessions share."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from cutthrough.net.buffers cimport HEAD_ROOM, head_scratch
 from cutthrough.net.connector cimport StreamOwner
 from cutthrough.net.poller cimport Poller
 from cutthrough.policy.limits cimport Limiter
@@ -13,6 +14,7 @@ from cutthrough.session.model.places cimport Places
 from cutthrough.session.model.state cimport N_STATES
 from cutthrough.wire.authority cimport Target
 from cutthrough.wire.http1 cimport HeadLimits
+from cutthrough.wire.rewrite cimport Writing
 
 cdef enum:
     PEEK_ALWAYS = 4         # for log, metrics and live page, not only if a rule needs it
@@ -73,6 +75,11 @@ cdef class Context:
     # The time now, in a Date field's format; valid until the next call.
     cdef const char *date(self) noexcept
 
+
+# Of a rewritten head, into head_scratch. `options`: a set of WritingOption.
+cdef inline Writing writing_of(Context context, int options) noexcept:
+    return Writing(
+        head_scratch(), HEAD_ROOM, &context.pseudonym[0], context.pseudonym_len, options)
 
 # Connections that count against max_connections: those refused at accept do not, and have a
 # bound of their own.

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A request's head from filters, read and rewritten as if a client had sent it (R41)."""
 
-from libc.stdint cimport uint32_t
 from cutthrough.net.buffers cimport HEAD_ROOM, give_block, head_scratch
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.outcome cimport FILTER_FAILED, OK, OVERLOADED
+from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.inside cimport Inside
 from cutthrough.session.model.request cimport Request
@@ -15,7 +15,8 @@ from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.http1 cimport (
     HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request)
 from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE
-from cutthrough.wire.rewrite cimport build_request_head, offers_upgrade
+from cutthrough.wire.rewrite cimport (
+    BY_HTTP2, KEEP_UPGRADE, Span, Writing, build_request_head, offers_upgrade)
 from cutthrough.wire.target cimport read_target
 
 # Of the head at hand; used between `rebuild` and `move` only
@@ -29,7 +30,8 @@ cdef int rebuild(Client c, bytes text) except -1:
     cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef Request *r = &c.request
     cdef const char *data = text
-    cdef uint32_t path_at, path_len
+    cdef Writing writing
+    cdef Span path
     cdef int n
     if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
             read_target(&target, &head, data, c.entrance.is_inside) != 0
@@ -39,33 +41,33 @@ cdef int rebuild(Client c, bytes text) except -1:
     r.has_upgrade = (
         head.first[F_UPGRADE] != 0 and r.minor == HTTP_11 and framing.kind == BODY_NONE
         and has_token(&head, data, F_CONNECTION, b"upgrade", 7) and offers_upgrade(&head, data))
+    writing = writing_of(
+        c.context, r.has_upgrade * KEEP_UPGRADE | is_stream(&c.sock) * BY_HTTP2)
     n = build_request_head(
-        head_scratch(), HEAD_ROOM, &head, data, &target, c.context.pseudonym,
-        c.context.pseudonym_len, r.has_upgrade, is_stream(&c.sock),
-        443 if c.entrance.is_inside else 80, &path_at, &path_len)
+        &writing, &head, data, &target, 443 if c.entrance.is_inside else 80, &path)
     if n < 0:
         return -n
     give_block(&c.head)
-    r.path_at = <unsigned short>path_at
-    r.path_len = <unsigned short>path_len
+    r.path_at = <unsigned short>path.at
+    r.path_len = <unsigned short>path.n
     if not keep_head(c, head_scratch(), n):
         return OVERLOADED
     judge_reuse(c, &head, data, &framing)
     return OK
 
 
-cdef bytes rewritten(Client c, bytes text, uint32_t *path_at, uint32_t *path_len):
+cdef bytes rewritten(Client c, bytes text, Span *path):
     """What `rebuild` would make of this head; b"": nothing. Not between rebuild and move."""
     cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef const char *data = text
+    cdef Writing writing
     cdef int n
     if parse_request(&head, data, len(text), 0, &limits) != <int>len(text) or (
             read_target(&target, &head, data, c.entrance.is_inside) != 0):
         return b""
+    writing = writing_of(c.context, is_stream(&c.sock) * BY_HTTP2)
     n = build_request_head(
-        head_scratch(), HEAD_ROOM, &head, data, &target, c.context.pseudonym,
-        c.context.pseudonym_len, False, is_stream(&c.sock),
-        443 if c.entrance.is_inside else 80, path_at, path_len)
+        &writing, &head, data, &target, 443 if c.entrance.is_inside else 80, path)
     return head_scratch()[:n] if n > 0 else b""
 
 

@@ -14,7 +14,7 @@ pump. An exchange without filters never comes here.
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.buffers cimport HEAD_ROOM, COPY_BLOCK, bytes_of, head_scratch, scratch
+from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
@@ -27,6 +27,7 @@ from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, is_last
+from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -41,7 +42,8 @@ from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
 from cutthrough.wire.names cimport F_DATE, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 from cutthrough.wire.rewrite cimport (
-    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, REWRITE_ROOM, build_response_head)
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing,
+    build_response_head)
 
 cdef enum:
     MOST_REASON = 64            # of a Decision
@@ -198,9 +200,9 @@ cdef class Filtering:
 
     cdef int show(self, bytes text) except -1:
         """A head that cannot be read leaves an empty one."""
-        cdef uint32_t path_at = 0, path_len = 0
-        self.shown = None if text is None else rewritten(self.client, text, &path_at, &path_len)
-        self.shown_path_at, self.shown_path_len = <uint16_t>path_at, <uint16_t>path_len
+        cdef Span path = Span(0, 0)
+        self.shown = None if text is None else rewritten(self.client, text, &path)
+        self.shown_path_at, self.shown_path_len = <uint16_t>path.at, <uint16_t>path.n
         return 0
 
     def hide_request_body(self):
@@ -392,14 +394,14 @@ cdef int begin_upload(Client c) except -1:
 cdef bint takes_response(Client c, const Head *read, const Framing *its, const char *data,
                          size_t n, int used) except -1:
     cdef Filtering f = filtering_of(c)
-    cdef char *out = head_scratch()
+    cdef Writing writing
     cdef int out_len
     if f.passes or not f.run.wants_response:
         return False
-    out_len = build_response_head(
-        out, HEAD_ROOM, read, data, c.context.pseudonym, c.context.pseudonym_len,
-        (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
-        | is_stream(&c.origin.sock) * BY_HTTP2, NULL)
+    writing = writing_of(
+        c.context, (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
+        | is_stream(&c.origin.sock) * BY_HTTP2)
+    out_len = build_response_head(&writing, read, data, NULL)
     if out_len < 0:
         c.refuse(-out_len)
         return True
@@ -408,14 +410,14 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     f.held = data[:n]
     f.used = used
     c.extend()
-    f.run.on_response(out[:out_len], its.kind != BODY_NONE)
+    f.run.on_response(writing.out[:out_len], its.kind != BODY_NONE)
     return True
 
 
 cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except -1:
     cdef Request *r = &c.request
     cdef char *data = scratch()
-    cdef char *out = head_scratch()
+    cdef Writing writing
     cdef const char *date = NULL
     cdef int n = len(text)
     if n > MOST_BEHIND:
@@ -428,15 +430,15 @@ cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except 
     r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
     if not head.count[F_DATE]:
         date = c.context.date()
-    n = build_response_head(
-        out, HEAD_ROOM, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED, date)
+    writing = writing_of(
+        c.context, r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED)
+    n = build_response_head(&writing, &head, data, date)
     if n < 0:
         return c.refuse(-n)
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, &head, data)
     r.status = head.status
-    if push(&c.relay.down, out, n, body, m):
+    if push(&c.relay.down, writing.out, n, body, m):
         return 0
     if down_sluice(c) is None:
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, COPY_BLOCK, COPY_BYTES, OF_REQUESTS, bytes_of, give_block,
-    head_scratch, keep_bytes, scratch)
+    keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport (
@@ -30,6 +30,7 @@ from cutthrough.session.model.charge cimport (
     admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)
 from cutthrough.session.model.chunked_body cimport Scan, drop_scan, scan_of, scan_through
 from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
 from cutthrough.session.model.origin_streams cimport may_ask_again, take_back
 from cutthrough.session.model.phase cimport PHASE_WAY
@@ -49,7 +50,7 @@ from cutthrough.wire.http1 cimport (
     HTTP_10, HTTP_11, MAX_FIELDS, Head, HeadLimits, parse_request, parse_response)
 from cutthrough.wire.names cimport F_DATE
 from cutthrough.wire.rewrite cimport (
-    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM,
+    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, KEEP_UPGRADE, REWRITE_ROOM, Writing,
     build_response_head, is_offered)
 
 cdef enum:
@@ -156,13 +157,12 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
 
 cdef bint pass_head(Client c, const char *data, int options) except -1:
     """Pushes the head alone. False: the exchange has been ended."""
-    cdef char *out = head_scratch()
-    cdef int n = build_response_head(out, HEAD_ROOM, &head, data, c.context.pseudonym,
-                                     c.context.pseudonym_len, options | version_of(c), NULL)
+    cdef Writing writing = writing_of(c.context, options | version_of(c))
+    cdef int n = build_response_head(&writing, &head, data, NULL)
     if n < 0:
         c.refuse(-n)
         return False
-    if not push(&c.relay.down, out, n, NULL, 0):
+    if not push(&c.relay.down, writing.out, n, NULL, 0):
         c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
         return False
     return True
@@ -182,7 +182,7 @@ cdef int replay_response(Client c, char *data, size_t n) except -1:
 cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Request *r = &c.request
     cdef Pump *down = &c.relay.down
-    cdef char *out = head_scratch()
+    cdef Writing writing
     cdef const char *date = NULL
     cdef Framing framing
     cdef int64_t fed
@@ -209,10 +209,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         keep_for_fin(&c.sock)
     if not head.count[F_DATE]:
         date = c.context.date()
-    out_len = build_response_head(
-        out, HEAD_ROOM, &head, data, c.context.pseudonym, c.context.pseudonym_len,
-        version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
-        | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED, date)
+    writing = writing_of(
+        c.context, version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
+        | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED)
+    out_len = build_response_head(&writing, &head, data, date)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (
@@ -229,7 +229,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if c.usage.meter != NULL:
         n = used + may_pass(c, out_len, n - used)
     moved = down.moved
-    fed = feed(down, out, out_len, data + used, n - used)
+    fed = feed(down, writing.out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
     if fed == -2:
         return c.refuse(outcome_of_refused(c))

@@ -38,6 +38,7 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
 from cutthrough.wire.absolute cimport build_absolute_head
+from cutthrough.wire.rewrite cimport Span
 from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.http1 cimport Field, Head
@@ -318,7 +319,7 @@ cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
         basic = p.credentials
     set_target(c, p, NULL)
     n[0] = build_absolute_head(
-        head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, r.path_at, r.path_len,
+        head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, Span(r.path_at, r.path_len),
         &p.target, Value(NULL, 0) if basic is None else Value(basic, len(basic)))
     return head_scratch() if n[0] else NULL
 
