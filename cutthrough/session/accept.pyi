@@ -12,7 +12,6 @@ class ConnectionSink(Sink):
         proxy_protocol: bool = False,
         path: str = "",
         pac: int = 0,
-        tls: int = -1,
         plain_too: bool = False,
         entrance: Entrance | None = None,
     ) -> None: ...

@@ -32,13 +32,12 @@ cdef class ConnectionSink(Sink):
     """Makes a Connection of each accepted socket."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0, int tls=-1, bint plain_too=False,
-                 Entrance entrance=None):
+                 str path="", int pac=0, bint plain_too=False, Entrance entrance=None):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
-        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file. `tls`:
-        number of its TLS context; -1: no TLS. `plain_too`: a connection's first byte decides
-        if it is TLS. `entrance`: what is served; None: HTTP, with credentials."""
+        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file.
+        `plain_too`: after `set_tls`, a connection's first byte decides if it is TLS.
+        `entrance`: what is served; None: HTTP, with credentials."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
@@ -51,10 +50,10 @@ cdef class ConnectionSink(Sink):
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
         self.plain_too = plain_too
-        self.set_tls(tls)
+        self.set_tls(-1)
 
     def set_tls(self, int tls):
-        """From the next connection on; see __init__."""
+        """`tls`: number of the TLS context from the next connection on; -1: no TLS."""
         self.tls = tls
         self.stages &= ~(STAGE_TLS | STAGE_TLS_IF_BEGUN)
         self.transport = KERNEL

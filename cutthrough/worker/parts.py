@@ -21,7 +21,7 @@ from cutthrough.policy.limits import Limiter
 from cutthrough.policy.snapshot import HostAddresses, Snapshot
 from cutthrough.process.descriptors import most_connections
 from cutthrough.session.accept import ConnectionSink
-from cutthrough.session.model.context import Context
+from cutthrough.session.model.context import ConnectionOptions, Context
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
 from cutthrough.tape.observer import Capture
@@ -141,9 +141,7 @@ class Parts:
 
     def _configure_context(self, config: Config, snapshot: Snapshot, limiter: Limiter,
                            numbers: Numbers, in_log: set[str], most: int) -> None:
-        self.context.configure(
-            snapshot,
-            limiter,
+        self.context.configure(snapshot, limiter, ConnectionOptions(
             timeouts={
                 name: getattr(config, name)
                 for name in config.__struct_fields__
@@ -166,7 +164,7 @@ class Parts:
             or (config.peek_tunnels and config.access_log_format == "json"),
             client_tls=numbers.client_tls,
             passes_offers=numbers.passes_offers,
-        )
+        ))
 
     def _assign(self, sources: SourceNumbers,
                 pacs: list[tuple[bytes, bytes] | None]) -> None:

@@ -193,9 +193,9 @@ class Worker:
             resolver=self.resolver,
             origin=config.origin.removeprefix("http://"),
             via=config.via,
-            verifier=self.verifier,
-            recorder=FlightRecorder(config.flight_recorder),
         )
+        self.context.verifier = self.verifier
+        self.context.recorder = FlightRecorder(config.flight_recorder)
         self._carriers = self.context.carriers = Carriers()
         self.gate = Gate(make_pool(self._helpers))
         self.recordings = Recordings(
@@ -245,7 +245,8 @@ class Worker:
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
-            tls=self.parts.tls.numbers[number], plain_too="tls" in listener.protocols)
+            plain_too="tls" in listener.protocols)
+        sink.set_tls(self.parts.tls.numbers[number])
         self.parts.sinks.append((number, sink))
         return sink
 

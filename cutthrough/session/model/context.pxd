@@ -43,8 +43,8 @@ cdef class Context:
     cdef public object room             # see recording_room; None: nothing was ever recorded
     cdef public int recording           # policy's Recording, in place of the rules'; < 0: theirs
     cdef dict local_origins             # key -> function, see local; None: there are none
-    cdef FlightRecorder recorder
-    cdef object verifier                # see verify.verifier; None: no user has a hash
+    cdef public FlightRecorder recorder
+    cdef public object verifier         # see verify.verifier; None: no user has a hash
     cdef HeadLimits limits
     cdef HeadLimits answer_limits       # of responses
     cdef int64_t timeout_ms[N_STATES]

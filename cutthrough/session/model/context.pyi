@@ -1,5 +1,5 @@
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutthrough.net.dns.resolver import Resolver
 from cutthrough.net.poller import Poller
@@ -14,6 +14,25 @@ from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
 from cutthrough.session.model.standby import Standby
 
+class ConnectionOptions(NamedTuple):
+    timeouts: Mapping[str, float]
+    lifetime: float
+    max_line: int
+    max_head: int
+    max_fields: int
+    max_response_head: int
+    max_body: int
+    max_connections: int
+    splice: bool
+    min_rate: int
+    min_rate_grace: float
+    most_streams: int = 100
+    peeks: bool = False
+    peeks_ja4: bool = False
+    peeks_ja3: bool = False
+    client_tls: int = 0
+    passes_offers: bool = False
+
 class Context:
     origin_transport: int
     parents: Registry
@@ -23,6 +42,8 @@ class Context:
     player: object
     room: object
     recording: int
+    recorder: FlightRecorder
+    verifier: Any
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None
     carriers: Carriers | None
@@ -39,31 +60,9 @@ class Context:
         resolver: Resolver,
         origin: str,
         via: str,
-        verifier: Any = None,
-        recorder: FlightRecorder | None = None,
     ) -> None: ...
     def configure(
-        self,
-        snapshot: Snapshot,
-        limiter: Limiter,
-        *,
-        timeouts: Mapping[str, float],
-        lifetime: float,
-        max_line: int,
-        max_head: int,
-        max_fields: int,
-        max_response_head: int,
-        max_body: int,
-        max_connections: int,
-        splice: bool,
-        min_rate: int,
-        min_rate_grace: float,
-        most_streams: int = 100,
-        peeks: bool = False,
-        peeks_ja4: bool = False,
-        peeks_ja3: bool = False,
-        client_tls: int = 0,
-        passes_offers: bool = False,
+        self, snapshot: Snapshot, limiter: Limiter, options: ConnectionOptions
     ) -> None: ...
     def heed_breakpoints(self, on: bool) -> None: ...
     def start_draining(self) -> None: ...

@@ -2,6 +2,8 @@
 """The objects and options that a worker's sessions share."""
 
 import logging
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -24,13 +26,36 @@ cdef enum:
     MOST_ASSOCIATIONS = 256
 
 
+class ConnectionOptions(NamedTuple):
+    """The options of connections that a reload may change. Sizes are in bytes, times in
+    seconds."""
+
+    timeouts: Mapping[str, float]       # by the names in the table of states
+    lifetime: float
+    max_line: int
+    max_head: int
+    max_fields: int
+    max_response_head: int
+    max_body: int                       # 0: no bound
+    max_connections: int
+    splice: bool
+    min_rate: int                       # bytes per second; 0: none
+    min_rate_grace: float               # over which it is judged
+    most_streams: int = 100             # of one connection of HTTP/2
+    peeks: bool = False                 # the first bytes of each tunnel are looked at,
+    peeks_ja4: bool = False             # and these fingerprints of them are made
+    peeks_ja3: bool = False
+    client_tls: int = 0                 # number of the TLS context of intercepted clients
+    passes_offers: bool = False         # a ClientHello's are offered to the origin
+
+
 cdef class Context:
 
     def __init__(self, *, Poller poller, IdlePool idle_pool, journal, Page page,
-                 resolver, origin, via, verifier=None, FlightRecorder recorder=None):
+                 resolver, origin, via):
         """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver; `verifier`: verify.verifier, needed if users have hashes.
-        `recorder`: None for none. `configure` sets the rest, before the first connection."""
+        net.resolver. `configure` sets the rest, before the first connection, but for
+        `verifier` and `recorder`, which some workers have."""
         cdef bytes text
         self.poller = poller
         self.idle_pool = idle_pool
@@ -44,9 +69,8 @@ cdef class Context:
         self.association_places = Shares(MOST_ASSOCIATIONS)
         self.parents = Registry()
         self.resolver = resolver
-        self.verifier = verifier
         self.pipes_refused = pipes_refused()    # earlier ones are not ours
-        self.recorder = recorder or FlightRecorder()
+        self.recorder = FlightRecorder()
         self.acts = BY_FAULTS | BY_FILTERS
         if origin:
             text = origin.encode()
@@ -59,31 +83,26 @@ cdef class Context:
         memcpy(self.pseudonym, <char *>text, len(text))
         self.pseudonym_len = len(text)
 
-    def configure(self, Snapshot snapshot, Limiter limiter, *, timeouts, lifetime, max_line,
-                  max_head, max_fields, max_response_head, max_body, max_connections, splice,
-                  min_rate, min_rate_grace, most_streams=100, peeks=False, peeks_ja4=False,
-                  peeks_ja3=False, client_tls=0, passes_offers=False):
-        """Takes over the options that a reload may change; a request keeps its snapshot.
-
-        `peeks`: the first bytes of each tunnel are looked at; `peeks_ja4`, `peeks_ja3`: and
-        these fingerprints of them are made.
-        `client_tls`: number of the TLS context of intercepted clients; `passes_offers`: what
-        a client's ClientHello offers is offered to its origin. `timeouts`: seconds by the
-        names in the table of states. Running deadlines stay until bytes move."""
+    def configure(self, Snapshot snapshot, Limiter limiter, options not None):
+        """Takes over the ConnectionOptions that a reload may change; a request keeps its snapshot.
+        Running deadlines stay until bytes move."""
         # Everything is converted before anything is assigned: it may not fit (R73)
         cdef int64_t[N_STATES] timeout_ms
-        cdef int64_t lifetime_ms = int(lifetime * 1000), grace_ms = int(min_rate_grace * 1000)
-        cdef int64_t least_bytes = int(min_rate * min_rate_grace), most_body = max_body
-        cdef int64_t most_clients = max_connections
-        cdef uint32_t n_streams = most_streams
-        cdef uint16_t tls = client_tls
-        cdef HeadLimits limits = HeadLimits(max_line, max_head, max_fields)
+        cdef int64_t lifetime_ms = int(options.lifetime * 1000)
+        cdef int64_t grace_ms = int(options.min_rate_grace * 1000)
+        cdef int64_t least_bytes = int(options.min_rate * options.min_rate_grace)
+        cdef int64_t most_body = options.max_body, most_clients = options.max_connections
+        cdef uint32_t n_streams = options.most_streams
+        cdef uint16_t tls = options.client_tls
+        cdef HeadLimits limits = HeadLimits(
+            options.max_line, options.max_head, options.max_fields)
         cdef HeadLimits answer_limits = HeadLimits(
-            max_response_head, max_response_head, MAX_FIELDS)
+            options.max_response_head, options.max_response_head, MAX_FIELDS)
         for number, row in enumerate(TABLE):
-            timeout_ms[number] = int(timeouts[row.timeout] * 1000) if row.timeout else 0
+            timeout_ms[number] = (
+                int(options.timeouts[row.timeout] * 1000) if row.timeout else 0)
         self.client_tls = tls
-        self.passes_offers = bool(passes_offers)
+        self.passes_offers = bool(options.passes_offers)
         self.snapshot = snapshot
         self.limiter = limiter
         for i in range(N_STATES):
@@ -96,9 +115,10 @@ cdef class Context:
         self.most_body = most_body
         self.most_clients = most_clients
         self.most_streams = n_streams
-        self.may_splice = bool(splice)
-        self.peeks = <uint8_t>((PEEK_ALWAYS if peeks else 0) | (WITH_JA4 if peeks_ja4 else 0)
-                               | (WITH_JA3 if peeks_ja3 else 0))
+        self.may_splice = bool(options.splice)
+        self.peeks = <uint8_t>(
+            (PEEK_ALWAYS if options.peeks else 0) | (WITH_JA4 if options.peeks_ja4 else 0)
+            | (WITH_JA3 if options.peeks_ja3 else 0))
 
     def note_pipes(self):
         """Bulk was copied because no pipe was available. That costs CPU time and breaks no
