@@ -23,11 +23,3 @@ class Taped:
     asked: list[int] | None
     head_asked: int
     is_unanswered: bool
-    def __init__(
-        self, is_intercepted: bool, host: str, port: int, reason: str, up_head: str,
-        down_head: str, up: bytes, pieces: list[Piece], down: list[bytes],
-        times: list[int], up_bytes: int, down_bytes: int, up_chunked: bool,
-        down_chunked: bool, was_cut: bool, begun_us: int, head_at_us: int, wait_us: int,
-        user: str = "", asked: list[int] | None = None, head_asked: int = 0,
-        is_unanswered: bool = False,
-    ) -> None: ...

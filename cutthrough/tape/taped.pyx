@@ -26,25 +26,6 @@ cdef class Taped:
     # all of them before the head. `head_asked`: … before the head. `is_unanswered`: no head of an
     # answer has come
 
-    def __init__(self, bint is_intercepted, str host, int port, str reason, str up_head,
-                 str down_head, bytes up, list pieces, list down, list times, uint64_t up_bytes,
-                 uint64_t down_bytes, bint up_chunked, bint down_chunked, bint was_cut,
-                 int64_t begun_us, int64_t head_at_us, int64_t wait_us, str user="",
-                 list asked=None, uint64_t head_asked=0, bint is_unanswered=False):
-        self.is_intercepted, self.port, self.reason = is_intercepted, port, reason
-        self.owners = user.encode(), host.encode("latin-1"), up_head.encode("latin-1"), (
-            down_head.encode("latin-1"))
-        self.user_text, self.host_text = text_of(self.owners[0]), text_of(self.owners[1])
-        self.up_text, self.down_text = text_of(self.owners[2]), text_of(self.owners[3])
-        self.up, self.pieces = up, pieces
-        self.timed = [at_us.to_bytes(TIME_BYTES, "little") + data
-                      for at_us, data in zip(times, down, strict=True)]
-        self.up_bytes, self.down_bytes = up_bytes, down_bytes
-        self.up_chunked, self.down_chunked, self.was_cut = up_chunked, down_chunked, was_cut
-        self.begun_us, self.head_at_us, self.wait_us = begun_us, head_at_us, wait_us
-        self.asked, self.head_asked = asked, head_asked
-        self.is_unanswered = is_unanswered
-
     cdef list timed_pieces(self):
         cdef const Record *record = self.first
         cdef list pieces

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cutthrough.tape.taped import Taped
+from tests.doors.capture import make_taped
 
 
 def taped(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"hello",),
@@ -13,5 +14,7 @@ def taped(head: str = "HTTP/1.1 200 OK\r\n\r\n", down: tuple[bytes, ...] = (b"he
         "pieces": [], "down": list(down), "times": [1000 * (at + 1) for at in range(
             len(down))], "up_bytes": 0, "down_bytes": sum(map(len, down)),
         "up_chunked": False, "down_chunked": False, "was_cut": False, "begun_us": 7,
-        "head_at_us": 1000, "wait_us": 50}
-    return Taped(**given | more)
+        "head_at_us": 1000, "wait_us": 50, "user": "", "asked": None, "head_asked": 0,
+        "is_unanswered": False}
+    made: Taped = make_taped(given | more)
+    return made
