@@ -32,6 +32,14 @@ cdef enum:
 cdef object encode = Encoder().encode
 
 
+cdef struct _Line:
+    # A request's first line; the exchange has the memory
+    Text method
+    Text path
+    Text query                              # empty: none
+    Text protocol
+
+
 cdef class _Known:
     """The reading of a head, as entries of a map."""
     cdef bytes entries
@@ -72,7 +80,8 @@ cdef class RowMaker:
         cdef const char *target
         cdef const char *protocol
         cdef const char *query
-        cdef size_t n, n_target, n_query = 0, n_path, n_protocol
+        cdef size_t n, n_target
+        cdef _Line line
         cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
         cdef _Known request, response
@@ -99,18 +108,18 @@ cdef class RowMaker:
             return False
         n_target = protocol - target
         protocol += 1
-        n_protocol = head + n - protocol
+        line.method = Text(head, target - 1 - head)
+        line.protocol = Text(protocol, head + n - protocol)
         if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
                 and is_ascii(exchange.user_text.data, exchange.user_text.n)):
             return False
         request = self._request(exchange.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
-        n_path = n_target
+        line.path, line.query = Text(target, n_target), Text(NULL, 0)
         if query != NULL:
-            n_path = query - target
-            query += 1
-            n_query = n_target - n_path - 1
-            if n_query == 0:
+            line.path.n = query - target
+            line.query = Text(query + 1, n_target - line.path.n - 1)
+            if line.query.n == 0:
                 n_target -= 1
         if up and (exchange.up_chunked or request.is_chunked):
             up, ended = join_chunks(up)
@@ -126,12 +135,11 @@ cdef class RowMaker:
             return False
         self._batch.number(exchange.begun_us)
         self._batch.number(0)
-        self._batch.text(head, target - head - 1)
+        self._batch.text(line.method.data, line.method.n)
         put_url(self._batch, exchange, target, n_target)
         self._batch.number(response.status)
         self._batch.text(b"", 0)
-        put_data_of(self._batch, exchange, request, response, head, target, n_path, query, n_query,
-                    protocol, n_protocol, up, self._pieces, self._n_pieces)
+        put_data_of(self, exchange, request, response, &line, up)
         return True
 
     cdef uint64_t _take(self, Taped exchange) except? 0:
@@ -241,14 +249,16 @@ cdef list contents(Taped exchange):
     return [at_us.to_bytes(TIME_BYTES, "little") + data for at_us, data in pieces]
 
 
-cdef int put_data_of(Batch batch, Taped exchange, _Known request, _Known response,
-                     const char *method, const char *target, size_t n_path, const char *query,
-                     size_t n_query, const char *protocol, size_t n_protocol, bytes up,
-                     const Text *pieces, size_t n_pieces) except -1:
+cdef int put_data_of(RowMaker maker, Taped exchange, _Known request, _Known response,
+                     const _Line *line, bytes up) except -1:
+    cdef Batch batch = maker._batch
+    cdef const Text *pieces = maker._pieces
+    cdef size_t n_pieces = maker._n_pieces
     cdef size_t n_up = PyBytes_GET_SIZE(up), i
     cdef size_t size = MOST_WORDS + exchange.host_text.n + exchange.user_text.n
-    size += (protocol + n_protocol - method) + n_up
-    cdef bint has_protocol = n_protocol != 8 or memcmp(protocol, b"HTTP/1.1", 8) != 0
+    size += line.method.n + line.path.n + line.query.n + line.protocol.n + n_up
+    cdef bint has_protocol = (
+        line.protocol.n != 8 or memcmp(line.protocol.data, b"HTTP/1.1", 8) != 0)
     cdef int64_t head_us = max(<int64_t>0, exchange.wait_us), at_us
     cdef uint32_t n_chunks = 0
     cdef char *at
@@ -258,9 +268,9 @@ cdef int put_data_of(Batch batch, Taped exchange, _Known request, _Known respons
         size += pieces[i].n + MOST_OF_CHUNK
     at = put_map(batch.begin_of(BLOB, size), 4)
     at = put_text(at, b"request", 7)
-    at = put_map(at, 5 + (n_query > 0) + (n_up > 0) + has_protocol + request.count)
+    at = put_map(at, 5 + (line.query.n > 0) + (n_up > 0) + has_protocol + request.count)
     at = put_text(at, b"method", 6)
-    at = put_text(at, method, target - method - 1)
+    at = put_text(at, line.method.data, line.method.n)
     at = put_text(at, b"scheme", 6)
     at = put_text(at, b"https", 5) if exchange.is_intercepted else put_text(at, b"http", 4)
     at = put_text(at, b"host", 4)
@@ -268,17 +278,17 @@ cdef int put_data_of(Batch batch, Taped exchange, _Known request, _Known respons
     at = put_text(at, b"port", 4)
     at = put_number(at, exchange.port)
     at = put_text(at, b"path", 4)
-    at = put_text(at, target, n_path)
-    if n_query:
+    at = put_text(at, line.path.data, line.path.n)
+    if line.query.n:
         at = put_text(at, b"query", 5)
-        at = put_text(at, query, n_query)
+        at = put_text(at, line.query.data, line.query.n)
     at = put_bytes(at, request.entries)
     if n_up:
         at = put_text(at, b"body", 4)
         at = put_data(at, PyBytes_AS_STRING(up), n_up)
     if has_protocol:
         at = put_text(at, b"protocol", 8)
-        at = put_text(at, protocol, n_protocol)
+        at = put_text(at, line.protocol.data, line.protocol.n)
     at = put_text(at, b"response", 8)
     at = put_map(at, response.count + (head_us > 0) + (n_chunks > 0))
     at = put_bytes(at, response.entries)
