@@ -15,7 +15,7 @@ from bench.micro import Micro, load_compiled
 from bench.micro.capture import REQUEST, RESPONSE
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.rules import read_policy
-from cutthrough.policy.snapshot import Snapshot
+from cutthrough.policy.snapshot import Bounds, Judges, Snapshot
 from cutthrough.tape.ring import RING_BYTES, Ring
 
 POLICY = """
@@ -36,7 +36,7 @@ def tap_heads(n: int) -> float:
 
     ring = Ring(mmap.mmap(-1, RING_BYTES))
     acl = Acl(read_policy(POLICY, "policy.toml", lambda file: b""))
-    snapshot = Snapshot({}, address_floor=False, connect_ports=None, acl=acl)
+    snapshot = Snapshot({}, Bounds(False, None), judges=Judges(acl))
     return float(_loops().tap_heads(
         Capture(ring, 0), ring, snapshot, REQUEST, RESPONSE % 0, n))
 

@@ -15,7 +15,13 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
 from cutthrough.policy.known import Known
 from cutthrough.policy.parents import Registry, Ways
-from cutthrough.policy.snapshot import HostAddresses, Snapshot
+from cutthrough.policy.snapshot import (
+    Bounds,
+    HostAddresses,
+    Judges,
+    Snapshot,
+    WaysOut,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +42,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
                   origins: Mapping[str, tuple[int, int]] | None = None) -> Snapshot:
     """Returns the snapshot.
 
-    `bound`: addresses of our listeners; `tls`: see Ways; `origins`: see Snapshot.
+    `bound`: addresses of our listeners; `tls`: see Ways; `origins`: see WaysOut.
 
     Raises PolicyError if the hook or a filter cannot be used.
     """
@@ -54,24 +60,21 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
         Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
                       {name: generation.policy.groups_of(config.user)}, facts.known,
                       generation.policy.groups_of),
-        address_floor=config.floor,
-        connect_ports=config.allowed_ports or None,
-        listeners=bound,
-        host_addresses=facts.hosts,
-        senders=config.proxy_protocol_from,
-        generation=generation.number,
-        acl=acl,
-        hook=hook,
-        own_sources={user.encode(): numbers[name] for user, name in
-                     names_of_users(config, generation.policy).items()},
-        own_networks=[row.prefix for row in config.sources if row.prefix],
-        filters=make_filters(
+        Bounds(
+            config.floor, config.allowed_ports or None, bound, facts.hosts,
+            [row.prefix for row in config.sources if row.prefix]),
+        judges=Judges(acl, hook, make_filters(
             generation.policy, tally.filters, tally.breakpoints, Holding(
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
-                config.breakpoint_messages)),
-        origins=origins,
-        ways=make_ways(config, acl.routes if acl is not None else (), facts.registry,
-                       tls),
+                config.breakpoint_messages))),
+        ways_out=WaysOut(
+            make_ways(config, acl.routes if acl is not None else (), facts.registry,
+                      tls),
+            {user.encode(): numbers[name] for user, name in
+             names_of_users(config, generation.policy).items()},
+            origins),
+        senders=config.proxy_protocol_from,
+        generation=generation.number,
     )
 
 

@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
@@ -9,6 +9,23 @@ class HostAddresses:
     def __init__(self, texts: Iterable[str] = ()) -> None: ...
     def set(self, texts: Iterable[str]) -> None: ...
     def __contains__(self, text: str, /) -> bool: ...
+
+class Bounds(NamedTuple):
+    address_floor: bool
+    connect_ports: Iterable[int] | None
+    listeners: Iterable[tuple[str, int]] = ()
+    host_addresses: HostAddresses | Iterable[str] = ()
+    own_networks: Iterable[str] = ()
+
+class Judges(NamedTuple):
+    acl: Acl | None = None
+    hook: Any = None
+    filters: Any = None
+
+class WaysOut(NamedTuple):
+    parents: Ways | None = None
+    own_sources: Mapping[bytes, int] | None = None
+    origins: Mapping[str, tuple[int, int]] | None = None
 
 class Snapshot:
     users: Authenticator
@@ -22,20 +39,12 @@ class Snapshot:
     def __init__(
         self,
         users: Authenticator | Mapping[bytes, bytes],
+        bounds: Bounds,
         *,
-        address_floor: bool,
-        connect_ports: Iterable[int] | None,
-        listeners: Iterable[tuple[str, int]] = (),
-        host_addresses: HostAddresses | Iterable[str] = (),
+        judges: Judges = ...,
+        ways_out: WaysOut = ...,
         senders: Iterable[str] = (),
         generation: int = 1,
-        acl: Acl | None = None,
-        hook: Any = None,
-        own_sources: Mapping[bytes, int] | None = None,
-        own_networks: Iterable[str] = (),
-        ways: Ways | None = None,
-        filters: Any = None,
-        origins: Mapping[str, tuple[int, int]] | None = None,
     ) -> None: ...
     def port_outcome(self, is_connect: bool, port: int) -> str: ...
     def loop_outcome(self, address: str, port: int) -> str: ...

@@ -9,6 +9,8 @@ CONNECT, the proxy's own listeners and the address floor.
 """
 
 import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
@@ -31,43 +33,66 @@ cdef class HostAddresses:
         return unmapped(ipaddress.ip_address(text)) in self.packed
 
 
+class Bounds(NamedTuple):
+    """The destinations that are refused whatever the rules say. Addresses and networks are
+    texts."""
+
+    address_floor: bool                 # only public addresses (R27)
+    connect_ports: Iterable[int] | None     # that CONNECT may reach; None: all
+    # (address, port) of the proxy's; the unspecified address stands for all of this host
+    listeners: Iterable[tuple[str, int]] = ()
+    # This host's, which the floor refuses on every port: a HostAddresses, which may change, or
+    # texts
+    host_addresses: Iterable[str] = ()
+    own_networks: Iterable[str] = ()    # that this host draws addresses from; refused likewise
+
+
+class Judges(NamedTuple):
+    """The operator's own; None: there is none."""
+
+    acl: object = None
+    hook: object = None                 # see generation.hook
+    filters: object = None              # see filters.stage
+
+
+class WaysOut(NamedTuple):
+    """Of connections to origins."""
+
+    parents: object = None              # Ways, with their groups; None: there are none
+    # User -> number of the source of its connections, unless a rule names another
+    own_sources: Mapping[bytes, int] | None = None
+    origins: Mapping[str, tuple[int, int]] | None = None    # see Snapshot.origins
+
+
 cdef class Snapshot:
 
-    def __init__(self, users, *, address_floor, connect_ports, listeners=(),
-                 host_addresses=(), senders=(), generation=1, acl=None, hook=None,
-                 own_sources=None, own_networks=(), ways=None, filters=None, origins=None):
-        """`users`: an Authenticator, or {name: password} in bytes. `connect_ports`: the
-        ports that CONNECT may reach, None: all. `listeners`: (address, port) of the
-        proxy's listeners; the unspecified address stands for all addresses of this host.
-        `host_addresses`: this host's addresses, which the floor refuses on every port: an
-        HostAddresses, which may change, or texts. `senders`: the networks, as texts, whose
-        PROXY headers may name clients. `own_sources`: user (bytes) -> number of the source
-        of its connections, unless a rule names another. `own_networks`: networks, as texts,
-        that this host draws addresses from; the floor refuses them. `ways`: the parents and
-        groups, None if there are none. `filters`: see filters.stage. `origins`: as in
-        the .pxd."""
+    def __init__(self, users, bounds not None, *, judges=Judges(), ways_out=WaysOut(), senders=(),
+                 generation=1):
+        """`users`: an Authenticator, or {name: password} in bytes. `bounds`: Bounds; `judges`:
+        Judges; `ways_out`: WaysOut. `senders`: the networks, as texts, whose PROXY headers may
+        name clients."""
         cdef int port
         self.users = users if isinstance(users, Authenticator) else Authenticator(users)
         self.generation = generation
-        self.acl = acl
-        self.hook = hook
-        self.own_sources = dict(own_sources) if own_sources else None
-        self.ways = ways
-        self.filters = filters
-        self.origins = dict(origins or ())
-        self.verdicts = hook.verdicts if hook is not None else None
-        self.address_floor = address_floor
-        self.any_port = connect_ports is None
-        for port in connect_ports or ():
+        self.acl = judges.acl
+        self.hook = judges.hook
+        self.verdicts = judges.hook.verdicts if judges.hook is not None else None
+        self.filters = judges.filters
+        self.ways = ways_out.parents
+        self.own_sources = dict(ways_out.own_sources) if ways_out.own_sources else None
+        self.origins = dict(ways_out.origins or ())
+        self.address_floor = bounds.address_floor
+        self.any_port = bounds.connect_ports is None
+        for port in bounds.connect_ports or ():
             self.ports[port >> 3] |= <uint8_t>(1 << (port & 7))
         self.networks = NetworkSets()
         self.sender_set = self.networks.number(tuple(senders))
-        self.own_set = self.networks.number(tuple(own_networks))
+        self.own_set = self.networks.number(tuple(bounds.own_networks))
         self.networks.seal()
         self.listeners = {}
-        self.host_addresses = (host_addresses if isinstance(host_addresses, HostAddresses)
-                               else HostAddresses(host_addresses))
-        for text, number in listeners:
+        hosts = bounds.host_addresses
+        self.host_addresses = hosts if isinstance(hosts, HostAddresses) else HostAddresses(hosts)
+        for text, number in bounds.listeners:
             address = ipaddress.ip_address(text)
             self.listeners.setdefault(unmapped(address), set()).add(number)
             self.listening_ports[number >> 3] |= <uint8_t>(1 << (number & 7))

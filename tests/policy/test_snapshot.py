@@ -3,7 +3,7 @@
 import pytest
 
 import cutthrough
-from cutthrough.policy.snapshot import HostAddresses, Snapshot
+from cutthrough.policy.snapshot import Bounds, HostAddresses, Snapshot
 
 
 async def ask(proxy, authority: str) -> bytes:
@@ -39,8 +39,8 @@ def test_an_address_that_the_host_gets_later_is_closed_in_every_snapshot():
     """Addresses were read once, when a snapshot was made; later ones were open."""
     hosts = HostAddresses(["127.0.0.1"])
     old, new = (
-        Snapshot({}, address_floor=True, connect_ports=None, host_addresses=hosts,
-                 listeners=[("0.0.0.0", 8888)]) for _ in range(2))
+        Snapshot({}, Bounds(True, None, [("0.0.0.0", 8888)], hosts))
+        for _ in range(2))
     for snapshot in (old, new):
         assert snapshot.floor_outcome("11.22.33.44") == "ok"
         assert snapshot.loop_outcome("11.22.33.44", 8888) == "ok"
@@ -60,12 +60,11 @@ def test_an_address_that_the_host_gets_later_is_closed_in_every_snapshot():
     "2a00::5efe:11.22.33.44", "2a00::200:5efe:11.22.33.44"])
 def test_our_own_ipv4_address_is_closed_in_whatever_carries_it(address):
     """NAT64, 6to4, Teredo and ISATAP forms of it passed the floor."""
-    snapshot = Snapshot({}, address_floor=True, connect_ports=None,
-                        listeners=[("0.0.0.0", 8888)], host_addresses=["11.22.33.44"])
+    snapshot = Snapshot({}, Bounds(True, None, [("0.0.0.0", 8888)], ["11.22.33.44"]))
     assert snapshot.floor_outcome(address) == "address_denied"
     assert snapshot.loop_outcome(address, 8888) == "loop_detected"
-    other = Snapshot({}, address_floor=True, connect_ports=None,
-                     listeners=[("11.22.33.44", 8888)], host_addresses=["11.22.33.45"])
+    other = Snapshot(
+        {}, Bounds(True, None, [("11.22.33.44", 8888)], ["11.22.33.45"]))
     assert other.loop_outcome(address, 8888) == "loop_detected"
     if not address.startswith("::ffff"):
         assert other.floor_outcome(address) == "ok"
