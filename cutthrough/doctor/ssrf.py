@@ -32,8 +32,9 @@ from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
 from cutthrough.net.dns.resolver import MIN_TTL
 from cutthrough.net.interfaces import own_hosts
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
-from cutthrough.tools.dry_run import OK, Caller, DryRun, Request
+from cutthrough.tools.dry_run import OK, DryRun, Request
 from cutthrough.tools.explain import read_target
 
 AT_A_TIME = 16

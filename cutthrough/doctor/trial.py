@@ -9,8 +9,9 @@ import secrets
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Limits, Policy
-from cutthrough.tools.dry_run import OK, Caller, DryRun, printable
+from cutthrough.tools.dry_run import OK, DryRun, printable
 
 
 def on_loopback(config: Config) -> Config:

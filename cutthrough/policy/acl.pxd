@@ -116,6 +116,14 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint32_t queue          # requests that may wait for room to be recorded
     uint32_t queue_ms       # … and how long
 
+# What the rules have in common, while they are compiled.
+cdef class Draft:
+    cdef dict subjects              # (users, groups) -> number of the subject
+    cdef list ports                 # (first, last), of all rules
+    cdef dict ports_at              # a rule's ranges -> index of the first in `ports`
+    cdef list anywhere, needing_address     # (index of the rule, subject)
+    cdef dict limits, routes        # name -> as in Row
+
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule
     cdef readonly tuple limits      # names
@@ -167,8 +175,7 @@ cdef class Acl:
     cdef int mismatch(self, const Question *q, const CarriedKeys *carried,
                       const Candidate *c) noexcept nogil
     cdef Met unmet(self, const Question *q, const Row *row) noexcept nogil
-    cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list anywhere, list needing_address, dict limits, dict routes) except -1
+    cdef int add(self, uint32_t index, rule, Draft draft) except -1
 
 
 # Does TLS that this rule has intercepted pass where clients have rejected our certificate?

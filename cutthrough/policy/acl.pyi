@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Mapping
 
-from cutthrough.policy.answer import Answer
+from cutthrough.policy.answer import Answer, Caller
 from cutthrough.policy.source import Policy, Rule
 
 METHODS: dict[str, int]
@@ -19,13 +19,10 @@ class Acl:
         *,
         host: str,
         port: int,
-        user: str = "",
-        groups: Iterable[str] = (),
-        client: str = "127.0.0.1",
+        caller: Caller = ...,
         method: str = "CONNECT",
         address: str | None = None,
         opening: tuple[str, str, str] | None = None,
-        tlvs: bytes = b"",
         path: bytes | None = None,
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

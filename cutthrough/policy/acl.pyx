@@ -21,7 +21,7 @@ from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, TLS_REFUSED, label_of
-from cutthrough.policy.answer import Answer, Look
+from cutthrough.policy.answer import Answer, Caller, Look
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, TLS_IS_REFUSED, TLS_PASSES, Met, last_of, meets,
@@ -57,6 +57,13 @@ cdef enum:
     MOST_LABEL = 96             # characters of a rule's label in a log line
 
 
+cdef class Draft:
+
+    def __cinit__(self):
+        self.subjects, self.ports, self.ports_at = {((), ()): 0}, [], {}
+        self.anywhere, self.needing_address = [], []
+
+
 cdef class Acl:
 
     def __cinit__(self):
@@ -77,26 +84,21 @@ cdef class Acl:
         """From a source.Policy whose texts are canonical, as `rules` makes them. `sources`:
         numbers by name, for Hop.source."""
         cdef size_t n = len(policy.rules)
-        cdef list ports = []
-        cdef list anywhere = []
-        cdef list needing_address = []
-        cdef dict subjects = {((), ()): 0}
-        cdef dict ports_at = {}
+        cdef Draft draft = Draft()
         cdef uint32_t index
         self.labels = {-1: b"default"}
         self.policy = policy
         self.rules = policy.rules
         self.limits = tuple(policy.limits)
-        limits = {name: i for i, name in enumerate(self.limits)}
+        draft.limits = {name: i for i, name in enumerate(self.limits)}
         numbers = {} if sources is None else sources
         self.routes = tuple(dict.fromkeys([rule.route for rule in self.rules if rule.route]))
-        routes = {name: i for i, name in enumerate(self.routes, 1)}
+        draft.routes = {name: i for i, name in enumerate(self.routes, 1)}
         self.rows = <Row *>calloc(n + 1, sizeof(Row))
         if self.rows == NULL or n >= UINT32_MAX:
             raise MemoryError
         for index, rule in enumerate(self.rules):
-            self.add(index, rule, subjects, ports, ports_at, anywhere, needing_address, limits,
-                     routes)
+            self.add(index, rule, draft)
             if rule.leaves_by:
                 self.rows[index].source = numbers[rule.leaves_by]
         self.fallback.action = ACTIONS[policy.default]
@@ -105,32 +107,31 @@ cdef class Acl:
         self.hosts.seal()
         self.networks.seal()
         self.sets.seal()
-        self.n_anywhere = len(anywhere)
-        self.anywhere = candidates_of(anywhere)
-        self.n_needing_address = len(needing_address)
-        self.needing_address = candidates_of(needing_address)
-        self.ports = <PortRange *>malloc(len(ports) * sizeof(PortRange) + 1)
+        self.n_anywhere = len(draft.anywhere)
+        self.anywhere = candidates_of(draft.anywhere)
+        self.n_needing_address = len(draft.needing_address)
+        self.needing_address = candidates_of(draft.needing_address)
+        self.ports = <PortRange *>malloc(len(draft.ports) * sizeof(PortRange) + 1)
         if self.ports == NULL:
             raise MemoryError
-        for index, (first, last) in enumerate(ports):
+        for index, (first, last) in enumerate(draft.ports):
             self.ports[index] = PortRange(first, last)
-        self.n_subjects = len(subjects)
+        self.n_subjects = len(draft.subjects)
         self.subjects_of_user = {}
         self.subjects_of_group = {}
-        for (users, groups), number in subjects.items():
+        for (users, groups), number in draft.subjects.items():
             for name in users:
                 self.subjects_of_user.setdefault(name, []).append(number)
             for name in groups:
                 self.subjects_of_group.setdefault(name, []).append(number)
 
-    cdef int add(self, uint32_t index, rule, dict subjects, list ports, dict ports_at,
-                 list anywhere, list needing_address, dict limits, dict routes) except -1:
+    cdef int add(self, uint32_t index, rule, Draft draft) except -1:
         cdef Row *row = &self.rows[index]
         cdef bytes host
         cdef list literals = []
         cdef Candidate candidate
         candidate.rule = index
-        candidate.subject = subjects.setdefault((rule.users, rule.groups), len(subjects))
+        candidate.subject = draft.subjects.setdefault((rule.users, rule.groups), len(draft.subjects))
         row.action, row.cut = ACTIONS[rule.action], rule.cut
         row.acts = ((BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
                     | (BY_BREAKPOINT if rule.breakpoint else 0))
@@ -138,17 +139,17 @@ cdef class Acl:
         self.replays |= row.recording >= REPLAYS
         row.refuses_unrecorded = rule.unrecorded == "refuse"
         row.queue, row.queue_ms = rule.recording_queue, int(rule.recording_queue_timeout * 1000)
-        row.limits = limits[rule.limits] if rule.limits else -1
-        row.route = <uint16_t>routes[rule.route] if rule.route else 0
+        row.limits = draft.limits[rule.limits] if rule.limits else -1
+        row.route = <uint16_t>draft.routes[rule.route] if rule.route else 0
         for method in rule.methods:
             row.methods |= 1 << <int>METHODS[method]
         read_demand(&row.demand, rule, self.fingerprints)
         row.by_opening = last_of(&row.demand) != IS_MET
         if rule.ports:
-            row.ports = ports_at.setdefault(rule.ports, len(ports))
+            row.ports = draft.ports_at.setdefault(rule.ports, len(draft.ports))
             row.n_ports = len(rule.ports)
-            if row.ports == len(ports):
-                ports.extend(rule.ports)
+            if row.ports == len(draft.ports):
+                draft.ports.extend(rule.ports)
         row.clients = self.sets.number(rule.clients)
         row.tlvs = self.tlvs.number(rule.tlvs)
         row.paths = self.globs.number(rule.paths)
@@ -168,9 +169,9 @@ cdef class Acl:
             for text in rule.addresses:
                 self.networks.add(text, index, candidate.subject)
         else:
-            anywhere.append((index, candidate.subject))
+            draft.anywhere.append((index, candidate.subject))
         if (literals or row.by_address) and row.action != DENY:
-            needing_address.append((index, candidate.subject))
+            draft.needing_address.append((index, candidate.subject))
         return 0
 
     def subjects_of(self, user, groups=()):
@@ -351,12 +352,11 @@ cdef class Acl:
 
     # For explain and tests.
 
-    def ask(self, *, host, port, user="", groups=(), client="127.0.0.1", method="CONNECT",
-            address=None, opening=None, bytes tlvs=b"", path=None):
-        """Returns the Answer for a request. `host` need not be canonical; addresses are text,
-        and `client` may be `unix:` and a user id. `opening`: protocol, server name and JA4 of a
-        tunnel's first bytes, in words. `tlvs`: as wire.proxy_header packs them. `path`: of the
-        target, in bytes; None: not known.
+    def ask(self, *, host, port, caller=Caller(), method="CONNECT", address=None, opening=None,
+            path=None):
+        """Returns the Answer for a request. `host` need not be canonical; addresses are text.
+        `opening`: protocol, server name and JA4 of a tunnel's first bytes, in words. `path`: of
+        the target, in bytes; None: not known.
 
         Raises ValueError for an invalid host or address."""
         cdef Path target_path
@@ -367,8 +367,9 @@ cdef class Acl:
         cdef CarriedKeys carried
         cdef const Candidate *c
         cdef bytes text = host.encode()
-        cdef bytes bits = self.subjects_of(user, groups)
-        cdef bytes from_packed = bytes(16) if client.startswith("unix:") else packed(client)
+        cdef bytes bits = self.subjects_of(caller.user, caller.groups), tlvs = caller.tlvs
+        cdef bint is_unix = caller.client.startswith("unix:")
+        cdef bytes from_packed = bytes(16) if is_unix else packed(caller.client)
         cdef bytes to_packed
         cdef uint32_t j
         cdef int i, n, before
@@ -376,7 +377,7 @@ cdef class Acl:
             raise ValueError(f"{host!r} is not a host")
         q.subjects = <const uint8_t *>bits
         memcpy(q.client, <const char *>from_packed, 16)
-        q.has_client = not client.startswith("unix:")
+        q.has_client = not is_unix
         q.tlvs, q.tlvs_len = tlvs, len(tlvs)
         q.host = target.host
         q.host_len = target.host_len
@@ -422,8 +423,7 @@ cdef class Acl:
         free(<void *>q.opening)
         return Answer(
             label_of(v.outcome).decode(), v.rule, v.report, v.cut, v.opens_floor, v.maybe,
-            v.waits,
-            self.limits[v.limits] if v.limits >= 0 else "",
+            v.waits, self.limits[v.limits] if v.limits >= 0 else "",
             self.rules[v.rule].leaves_by if v.rule >= 0 else "",
             self.routes[v.route - 1] if v.route else "",
             *((self.rules[v.rule].faults, self.rules[v.rule].filters) if v.rule >= 0 else ((), ())),

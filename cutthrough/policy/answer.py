@@ -1,6 +1,15 @@
-"""A verdict of the rules in words, for `explain` and tests."""
+"""A verdict of the rules in words, and the sender of its request, for `explain`."""
 
 from typing import NamedTuple
+
+
+class Caller(NamedTuple):
+    """The user and the address of a client."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    client: str = "127.0.0.1"   # or `unix:` and a user id
+    tlvs: bytes = b""           # of its PROXY header, as wire.proxy_header packs them
 
 
 class Look(NamedTuple):

@@ -16,18 +16,10 @@ from cutthrough.generation.generation import Generation
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import make_source, names_of_users
 from cutthrough.policy.address import class_of
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
 
 OK = "ok"
-
-
-class Caller(NamedTuple):
-    """The user and the address of a client."""
-
-    user: str
-    groups: tuple[str, ...]
-    client: str
-    tlvs: bytes = b""           # of its PROXY header, as wire.proxy_header packs them
 
 
 class Request(NamedTuple):
@@ -155,9 +147,8 @@ class DryRun:
         assert self.snapshot.acl is not None
         caller, method, host, port = request
         answer = self.snapshot.acl.ask(
-            host=f"[{host}]" if ":" in host else host, port=port, user=caller.user,
-            groups=caller.groups, client=caller.client, method=method, address=address,
-            opening=opening, tlvs=caller.tlvs, path=path)
+            host=f"[{host}]" if ":" in host else host, port=port, caller=caller,
+            method=method, address=address, opening=opening, path=path)
         rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
         route, source = self._way or (answer.route, answer.source)
         finding = Finding(

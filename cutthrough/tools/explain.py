@@ -23,13 +23,13 @@ from cutthrough.net.dns.resolver import Answer, Resolver
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.source import Limits, Policy
 from cutthrough.policy.tlvs import TLVS_OF_RULES, octets_of
 from cutthrough.tools.dry_run import (
     OK,
-    Caller,
     DryRun,
     Finding,
     FirstBytes,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from cutthrough.config.config import Config
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
 from cutthrough.tools.dry_run import (
-    Caller,
     DryRun,
     Finding,
     FirstBytes,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.recordings import make_hooks
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import RECORDINGS, Code, Policy
 from cutthrough.session.model.context import Context
@@ -140,15 +141,14 @@ def make_admits(snapshot: Snapshot, policy: Policy
         if acl is None:
             return True
         host = f"[{glance.host}]" if ":" in glance.host else glance.host
-        groups = policy.groups_of(asker.user)
+        caller = Caller(asker.user, policy.groups_of(asker.user), asker.client)
         # Requests of an intercepted tunnel were judged twice
         is_inside = glance.scheme in ("https", "wss")
         try:
             return all(
                 snapshot.port_outcome(method == "CONNECT", glance.port) == "ok"
-                and acl.ask(host=host, port=glance.port, user=asker.user, groups=groups,
-                            client=asker.client, method=method, path=path
-                            ).outcome == "ok"
+                and acl.ask(host=host, port=glance.port, caller=caller, method=method,
+                            path=path).outcome == "ok"
                 for method, path in [
                     *([("CONNECT", None)] if is_inside else []),
                     (glance.method, glance.path.encode())])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.policy.acl import Acl
-from cutthrough.policy.answer import Look
+from cutthrough.policy.answer import Answer, Caller, Look
 from cutthrough.policy.source import Limits, Policy, Rule, User
 from cutthrough.wire.proxy_header import pack_tlvs
 from tests.policy.acls import acl_of, allow, deny, report
@@ -141,14 +141,19 @@ QUESTIONS = st.fixed_dictionaries({
         "authority": HOSTS.map(str.encode), "alpn": st.sampled_from((b"h2", b"h"))})})
 
 
+def answer_to(acl: Acl, user: str, client: str, tlvs: dict[str, bytes], **more: Any
+              ) -> Answer:
+    return acl.ask(
+        caller=Caller(user, client=client, tlvs=pack_tlvs(tlvs)), **more)
+
+
 @given(POLICIES, st.lists(QUESTIONS, min_size=1, max_size=8))
 def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
     acl = Acl(policy)
     for question in questions:
         literal = ":" in question["host"]
         host = f"[{question['host']}]" if literal else question["host"]
-        packed = pack_tlvs(question["tlvs"])
-        got = acl.ask(**{**question, "host": host, "tlvs": packed})
+        got = answer_to(acl, **{**question, "host": host})
         assert (got.outcome, got.rule, got.report, got.maybe,
                 got.opens_floor) == scan(policy, **question)
         assert got.route == (policy.rules[got.rule].route if got.rule >= 0 else "")
@@ -162,9 +167,8 @@ def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
 def test_what_an_address_could_save_is_not_refused_before_it_is_known(policy, question):
     acl = Acl(policy)
     question["host"] = "a.b"
-    question["tlvs"] = pack_tlvs(question["tlvs"])
-    before = acl.ask(**{**question, "address": None})
-    after = [acl.ask(**{**question, "address": address}) for address in
+    before = answer_to(acl, **{**question, "address": None})
+    after = [answer_to(acl, **{**question, "address": address}) for address in
              ("10.0.0.1", "10.1.0.1", "11.0.0.0", "::1", "2001:db8::1", "fe80::1")]
     if before.outcome != "ok":
         assert all(answer.outcome != "ok" for answer in after)
@@ -248,8 +252,8 @@ def test_a_definite_deny_before_the_maybe_refuses_at_once():
 
 def test_a_maybe_of_other_users_saves_nobody():
     acl = acl_of(allow(users=("ann",), addresses=("10.0.0.0/8",)))
-    assert acl.ask(host="a.b", port=443, user="bob").outcome != "ok"
-    assert acl.ask(host="a.b", port=443, user="ann").maybe
+    assert acl.ask(host="a.b", port=443, caller=Caller("bob")).outcome != "ok"
+    assert acl.ask(host="a.b", port=443, caller=Caller("ann")).maybe
 
 
 def test_host_and_address_must_both_match():
@@ -284,8 +288,9 @@ def test_a_network_of_one_family_says_nothing_of_the_other():
     assert acl.ask(host="a.b", port=1, address="::ffff:10.0.0.1").outcome != "ok"
     assert acl.ask(host="a.b", port=1, address="::1").outcome == "ok"
     acl = acl_of(allow(clients=("0.0.0.0/0",)))
-    assert acl.ask(host="a.b", port=1, client="::ffff:10.0.0.1").outcome == "ok"
-    assert acl.ask(host="a.b", port=1, client="::1").outcome != "ok"
+    inside, outside = Caller(client="::ffff:10.0.0.1"), Caller(client="::1")
+    assert acl.ask(host="a.b", port=1, caller=inside).outcome == "ok"
+    assert acl.ask(host="a.b", port=1, caller=outside).outcome != "ok"
 
 
 @pytest.mark.parametrize("network", [
@@ -297,19 +302,22 @@ def test_an_ipv6_network_holds_no_ipv4_whatever_its_length(network):
                  allow(hosts=("a.b",), addresses=(network,))):
         acl = acl_of(rule)
         for text in ("0.0.0.0", "10.0.0.1", "255.255.255.255", "::ffff:10.0.0.1"):
-            answer = acl.ask(host="a.b", port=1, client=text, address=text)
+            answer = acl.ask(
+                host="a.b", port=1, caller=Caller(client=text), address=text)
             assert answer.outcome == "destination_denied", (rule, text)
     inside = str(ipaddress.ip_network(network)[0])
-    answer = acl_of(allow(clients=(network,))).ask(host="a.b", port=1, client=inside)
+    answer = acl_of(allow(clients=(network,))).ask(
+        host="a.b", port=1, caller=Caller(client=inside))
     assert answer.outcome == "ok"
 
 
 @pytest.mark.parametrize("networks", [("0.0.0.0/0", "::/0"), ("ff00::/8",)])
 def test_a_caller_on_a_unix_socket_is_in_no_network(networks):
+    local = Caller(client="unix:1000")
     acl = acl_of(deny(clients=networks), default="allow")
-    assert acl.ask(host="a.b", port=1, client="unix:1000").outcome == "ok"
+    assert acl.ask(host="a.b", port=1, caller=local).outcome == "ok"
     acl = acl_of(allow(clients=networks), default="deny")
-    assert acl.ask(host="a.b", port=1, client="unix:1000").outcome != "ok"
+    assert acl.ask(host="a.b", port=1, caller=local).outcome != "ok"
 
 
 # The rest of a verdict.
@@ -336,18 +344,19 @@ def test_users_and_groups_are_one_question():
         allow(users=("ann",), groups=("dev",)),
         users={"bob": User(name="bob", hash="", groups=("dev",)),
                "cyd": User(name="cyd", hash="", groups=("ops",))})
-    asked = {user: acl.ask(host="a.b", port=1, user=user).outcome == "ok"
+    asked = {user: acl.ask(host="a.b", port=1, caller=Caller(user)).outcome == "ok"
              for user in ("ann", "bob", "cyd", "dev", "")}
     assert asked == {"ann": True, "bob": True, "cyd": False, "dev": False, "": False}
-    assert acl.ask(host="a.b", port=1, user="cyd", groups=("dev",)).outcome == "ok"
+    member = Caller("cyd", ("dev",))
+    assert acl.ask(host="a.b", port=1, caller=member).outcome == "ok"
 
 
 def test_a_bitmap_has_room_for_many_distinct_sets_of_users():
     acl = acl_of(*(allow(users=(f"u{i}",), ports=((i + 1, i + 1),))
                    for i in range(300)))
     for i in (0, 6, 7, 8, 255, 256, 299):
-        assert acl.ask(host="a.b", port=i + 1, user=f"u{i}").rule == i
-        assert acl.ask(host="a.b", port=i + 2, user=f"u{i}").rule == -1
+        assert acl.ask(host="a.b", port=i + 1, caller=Caller(f"u{i}")).rule == i
+        assert acl.ask(host="a.b", port=i + 2, caller=Caller(f"u{i}")).rule == -1
     assert acl.subjects_of(b"u7") == acl.subjects_of("u7") != acl.subjects_of("u8")
 
 

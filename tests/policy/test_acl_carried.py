@@ -4,6 +4,7 @@ import ipaddress
 
 import pytest
 
+from cutthrough.policy.answer import Caller
 from tests.policy.acls import acl_of, allow, deny, report
 
 CARRYING = [            # 8.8.8.8, as it may be written in IPv6
@@ -45,5 +46,7 @@ def test_an_allow_must_match_the_address_that_is_dialled(address):
 
 def test_a_client_is_judged_by_the_address_that_it_comes_from():
     acl = acl_of(deny(clients=("10.0.0.0/8",)), default="allow")
-    assert acl.ask(host="a.b", port=1, client="::ffff:10.0.0.1").outcome != "ok"
-    assert acl.ask(host="a.b", port=1, client="2002:a00:1::1").outcome == "ok"
+    carried, carrying = (Caller(client=text) for text in (
+        "::ffff:10.0.0.1", "2002:a00:1::1"))
+    assert acl.ask(host="a.b", port=1, caller=carried).outcome != "ok"
+    assert acl.ask(host="a.b", port=1, caller=carrying).outcome == "ok"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cutthrough.policy.acl import Acl
-from cutthrough.policy.answer import Answer
+from cutthrough.policy.answer import Answer, Caller
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.source import Policy, Rule
 
@@ -124,7 +124,7 @@ def test_another_name_is_allowed_if_the_rules_allow_it():
     assert outcome("b.example") == "ok"
     assert outcome("secret.example") == "sni_denied"
     assert outcome("cdn.test") == "sni_denied"
-    assert outcome("cdn.test", user="bob") == "ok"
+    assert outcome("cdn.test", caller=Caller("bob")) == "ok"
     assert outcome("") == "sni_denied"
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cutthrough.policy.answer import Caller
 from cutthrough.wire.proxy_header import pack_tlvs
 from tests.policy.acls import acl_of, allow
 
@@ -25,7 +26,7 @@ from tests.policy.acls import acl_of, allow
 def test_a_rule_compares_the_values_of_tlvs(values, value, matches):
     (name,) = values
     acl = acl_of(allow(tlvs=tuple(values.items())))
-    asked = acl.ask(host="a.b", port=443, tlvs=pack_tlvs({name: value}))
+    asked = acl.ask(host="a.b", port=443, caller=Caller(tlvs=pack_tlvs({name: value})))
     assert (asked.outcome == "ok") is matches
     assert asked.looked == ((0, "" if matches else "tlvs"),)
     assert acl.ask(host="a.b", port=443).outcome != "ok", "a client without any"
@@ -36,7 +37,7 @@ def test_all_tlvs_of_a_rule_must_be_there():
     for tlvs, passes in (({"alpn": b"h2", "netns": b"red"}, True),
                          ({"netns": b"blue", "alpn": b"h2", "unique_id": b"x"}, True),
                          ({"alpn": b"h2"}, False), ({"netns": b"red"}, False)):
-        asked = acl.ask(host="a.b", port=443, tlvs=pack_tlvs(tlvs))
+        asked = acl.ask(host="a.b", port=443, caller=Caller(tlvs=pack_tlvs(tlvs)))
         assert (asked.outcome == "ok") is passes
 
 
@@ -45,7 +46,7 @@ def test_each_of_many_values_is_found():
     acl = acl_of(allow(tlvs=(("aws_vpce", tuple(values)),)))
     for value in values:
         packed = pack_tlvs({"aws_vpce": value.encode()})
-        assert acl.ask(host="a.b", port=443, tlvs=packed).outcome == "ok"
+        assert acl.ask(host="a.b", port=443, caller=Caller(tlvs=packed)).outcome == "ok"
     for value in b"vpce-", b"vpce-01000", b"vpce-000000", b"a", b"z":
         packed = pack_tlvs({"aws_vpce": value})
-        assert acl.ask(host="a.b", port=443, tlvs=packed).outcome != "ok"
+        assert acl.ask(host="a.b", port=443, caller=Caller(tlvs=packed)).outcome != "ok"

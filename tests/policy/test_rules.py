@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cutthrough.policy.acl import Acl
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.rules import add_users, read_policy
 from cutthrough.policy.source import Limits, Policy, PolicyError, Rule, User
@@ -205,8 +206,8 @@ def test_users_of_another_file_get_the_groups_of_this_one():
     policy = add_users(policy, users, "users.htpasswd")
     assert policy.users["bob"].groups == ("dev",)
     acl = Acl(policy)
-    assert acl.ask(host="a.b", port=1, user="bob").outcome == "ok"
-    assert acl.ask(host="a.b", port=1, user="cyd").outcome != "ok"
+    assert acl.ask(host="a.b", port=1, caller=Caller("bob")).outcome == "ok"
+    assert acl.ask(host="a.b", port=1, caller=Caller("cyd")).outcome != "ok"
 
 
 def test_one_user_in_two_files_is_an_error():
@@ -220,7 +221,7 @@ def test_a_name_that_a_certificate_may_have_is_valid_where_no_password_is():
     name = "spiffe://example.org/ns/ci/builder"
     policy = read(f"[groups]\nci = ['{name}']\n[limits.slow]\nusers = ['{name}']\n"
                   f"[[rules]]\naction = 'allow'\nusers = ['{name}']\n")
-    assert Acl(policy).ask(host="a.b", port=1, user=name).outcome == "ok"
+    assert Acl(policy).ask(host="a.b", port=1, caller=Caller(name)).outcome == "ok"
 
 
 # The document.

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from cutthrough.policy.acl import Acl
+from cutthrough.policy.answer import Caller
 from cutthrough.policy.smokescreen import read_smokescreen
 from cutthrough.policy.source import PolicyError
 
@@ -75,7 +76,7 @@ TABLE = [
 
 
 def verdict(acl: Acl, role: str, host: str, groups: tuple[str, ...] = ()) -> str:
-    answer = acl.ask(host=host, port=443, user=role, groups=groups)
+    answer = acl.ask(host=host, port=443, caller=Caller(role, groups))
     return DENY if answer.outcome != "ok" else REPORT if answer.report else ALLOW
 
 
