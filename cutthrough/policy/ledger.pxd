@@ -34,6 +34,13 @@ cdef struct UserLimits:
     double depth            # bytes that the user's bucket holds
     int64_t bytes_per_day
 
+# A draw on a user's row, in bytes. The caller's, on its stack.
+cdef struct Draw:
+    int64_t used            # of the last grant
+    int64_t unused          # of the last grant
+    int64_t granted_us      # time of the last grant
+    int64_t want
+
 cdef struct Grant:
     int64_t bytes           # that may be used
     int64_t left_today      # bytes; INT64_MAX: no quota
@@ -77,11 +84,9 @@ cdef class Ledger(SharedTable):
                        int64_t now_us) noexcept nogil
     # Counts a tunnel without a further request: the connection was upgraded (101).
     cdef Entry charge_tunnel(self, Holding *holding, const UserLimits *limits) noexcept nogil
-    # Books `used` bytes, gives back `unused` of the bytes granted at `granted_us`, and
-    # requests `want` more.
-    cdef Grant draw(self, Holding *holding, const UserLimits *limits, int64_t used,
-                    int64_t unused, int64_t granted_us, int64_t want, int64_t now_us,
-                    int64_t now_s) noexcept nogil
+    # Books what was used of the last grant, gives back the rest, and requests more.
+    cdef Grant draw(self, Holding *holding, const UserLimits *limits, const Draw *draw,
+                    int64_t now_us, int64_t now_s) noexcept nogil
     cdef void end_tunnel(self, Holding *holding) noexcept nogil
     # Gives back everything that the connection holds. Idempotent.
     cdef void leave(self, Holding *holding, int64_t now_us) noexcept nogil

@@ -121,9 +121,9 @@ cdef class Ledger(SharedTable):
         self._unlock()
         return answer
 
-    cdef Grant draw(self, Holding *holding, const UserLimits *limits, int64_t used,
-                    int64_t unused, int64_t granted_us, int64_t want, int64_t now_us,
-                    int64_t now_s) noexcept nogil:
+    cdef Grant draw(self, Holding *holding, const UserLimits *limits, const Draw *draw,
+                    int64_t now_us, int64_t now_s) noexcept nogil:
+        cdef int64_t want = draw.want
         cdef Grant grant
         cdef Row *row
         cdef double target
@@ -136,7 +136,7 @@ cdef class Ledger(SharedTable):
         self._lock()
         row = self._row(&self.page.users, holding.user_row)
         if limits.bytes_per_day:
-            row.day_bytes = day_bytes_of(row, now_s) + used
+            row.day_bytes = day_bytes_of(row, now_s) + draw.used
             row.full_us = max(row.full_us, now_us + (DAY_S - now_s % DAY_S) * 1000000)
             grant.left_today = max(0, limits.bytes_per_day - row.day_bytes)
             lanes = 2 * max(1, <int64_t>self._sum(self._held(row, CONNECTIONS)))
@@ -147,8 +147,8 @@ cdef class Ledger(SharedTable):
                                   limits.depth, now_us)
             # If the bucket has been full since the grant, returned tokens would have run
             # over: relays at rest must not store up more than one bucket holds
-            if unused < 0 or granted_us >= row.bytes_full_us:
-                row.bytes += unused
+            if draw.unused < 0 or draw.granted_us >= row.bytes_full_us:
+                row.bytes += draw.unused
             if row.bytes >= limits.depth:
                 row.bytes = limits.depth
                 row.bytes_full_us = now_us

@@ -84,6 +84,9 @@ cdef class Limiter:
                      int64_t now_us) noexcept
     cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
                            int64_t now_us) noexcept
+    # Settles a request's bytes, and frees its meter. Does nothing without one.
+    cdef void end_meter(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                        int64_t now_us) noexcept
     # Ends a request: settles it and ends its tunnel. Does nothing if `terms` is None.
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept
@@ -92,11 +95,10 @@ cdef class Limiter:
     # None.
     cdef Entry adopt(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
                      const uint8_t *data, int64_t now_us) noexcept
-    # A request under way gets other limits: its row keeps what it has used, and its lanes begin
-    # anew. No limit refuses it; NO_ROW: a table is full. Either Terms may be None.
-    cdef Entry change(self, Usage *usage, Terms old, Terms new, bytes user, bint is_tunnel,
-                      int family, const uint8_t *data, int64_t *up_left, int64_t *down_left,
-                      int64_t now_us) noexcept
+    # A request under way gets other limits, after `end_meter`: its row keeps what it has used,
+    # and its lanes begin anew. No limit refuses it; NO_ROW: a table is full. `terms` may be None.
+    cdef Entry change(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
+                      const uint8_t *data, int64_t now_us) noexcept
     # Moves this connection's counts to holder `number` on the same page, and returns the tally
     # of that holder. `reclaim` moves them back if the holder refuses the connection, or is gone.
     cdef uint32_t lend(self, Usage *usage, int number) noexcept

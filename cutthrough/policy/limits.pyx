@@ -15,7 +15,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from libc.time cimport time
-from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Entry, Grant, Holding, Ledger
+from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Draw, Entry, Grant, Holding, Ledger
 from cutthrough.policy.source import Limits, PolicyError
 
 cdef enum:
@@ -143,11 +143,12 @@ cdef class Limiter:
         cdef int64_t may = INT64_MAX
         cdef int64_t least = terms.quantum // 4     # fewer bytes are not worth a turn
         cdef double rate = terms.tunnel_rate if is_tunnel else terms.bandwidth
+        cdef Draw draw
         cdef Grant grant
         lane.wait_us = 0
         if terms.limits.bytes_per_second > 0 or terms.limits.bytes_per_day:
-            grant = self.ledger.draw(&usage.holding, &terms.limits, used, lane.drawn - used,
-                                     lane.granted_us, terms.quantum, now_us, time(NULL))
+            draw = Draw(used, lane.drawn - used, lane.granted_us, terms.quantum)
+            grant = self.ledger.draw(&usage.holding, &terms.limits, &draw, now_us, time(NULL))
             lane.drawn = may = grant.bytes
             if grant.left_today == 0:
                 lane.granted = left[0] = 0
@@ -178,19 +179,25 @@ cdef class Limiter:
     cdef void _settle_lane(self, Usage *usage, Lane *lane, Terms terms, int64_t *left,
                            int64_t now_us) noexcept:
         cdef int64_t used = lane.granted - left[0]
+        cdef Draw draw
         if used or lane.drawn:
-            self.ledger.draw(&usage.holding, &terms.limits, used, lane.drawn - used,
-                             lane.granted_us, 0, now_us, time(NULL))
+            draw = Draw(used, lane.drawn - used, lane.granted_us, 0)
+            self.ledger.draw(&usage.holding, &terms.limits, &draw, now_us, time(NULL))
         lane.granted = lane.drawn = left[0] = 0
+
+    cdef void end_meter(self, Usage *usage, Terms terms, int64_t *up_left, int64_t *down_left,
+                        int64_t now_us) noexcept:
+        if usage.meter != NULL:
+            self.settle(usage, terms, up_left, down_left, now_us)
+            free(usage.meter)
+            usage.meter = NULL
 
     cdef void end_request(self, Usage *usage, Terms terms, int64_t *up_left,
                           int64_t *down_left, int64_t now_us) noexcept:
         if terms is None:
             return
         if usage.meter != NULL:
-            self.settle(usage, terms, up_left, down_left, now_us)
-            free(usage.meter)
-            usage.meter = NULL
+            self.end_meter(usage, terms, up_left, down_left, now_us)
             up_left[0] = down_left[0] = INT64_MAX
         self.ledger.end_tunnel(&usage.holding)
 
@@ -214,18 +221,13 @@ cdef class Limiter:
             return NO_ROW
         return ENTERED
 
-    cdef Entry change(self, Usage *usage, Terms old, Terms new, bytes user, bint is_tunnel,
-                      int family, const uint8_t *data, int64_t *up_left, int64_t *down_left,
-                      int64_t now_us) noexcept:
-        if usage.meter != NULL:
-            self.settle(usage, old, up_left, down_left, now_us)
-            free(usage.meter)
-            usage.meter = NULL
-        if new is None:
+    cdef Entry change(self, Usage *usage, Terms terms, bytes user, bint is_tunnel, int family,
+                      const uint8_t *data, int64_t now_us) noexcept:
+        if terms is None:
             self.ledger.end_tunnel(&usage.holding)
             self.ledger.leave_user(&usage.holding, now_us)
             return ENTERED
-        return self.adopt(usage, new, user, is_tunnel, family, data, now_us)
+        return self.adopt(usage, terms, user, is_tunnel, family, data, now_us)
 
     cdef uint32_t lend(self, Usage *usage, int number) noexcept:
         return self.ledger.lend(&usage.holding, number)

@@ -113,9 +113,11 @@ cdef int renew(Client c) except -1:
     cdef Terms newest = terms_now(c)
     if are_equal(newest, c.terms):
         return 0
+    c.context.limiter.end_meter(
+        &c.usage, c.terms, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
     c.context.limiter.change(
-        &c.usage, c.terms, newest, c.account.name, c.request.is_tunnel, c.address.family,
-        c.address.bytes, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
+        &c.usage, newest, c.account.name, c.request.is_tunnel, c.address.family,
+        c.address.bytes, c.poller.now_us)
     c.terms = newest
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
