@@ -217,16 +217,15 @@ def make_server(listener: Listener, files: TlsFiles,
         import_http2()
     # Imported here, because most configurations need no libssl
     from cutthrough.net.tls.certificates import Pair
-    from cutthrough.net.tls.context import TlsServer
+    from cutthrough.net.tls.context import ClientCheck, TlsServer
 
     return TlsServer(
         [Pair(pair.certificate, pair.key, pair.ocsp, pair.name)
          for pair in files.pairs],
         min_version=listener.tls_min_version,
         ciphers=listener.ciphers,
-        client_ca=files.client_ca,
-        client_crl=files.client_crl,
-        client_certificate=listener.client_certificate,
+        clients=ClientCheck(
+            files.client_ca, files.client_crl, listener.client_certificate),
         keys=keys,
         http2="http2" in listener.protocols,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from cutthrough.net.tls import transport as tls
 from cutthrough.net.tls.certificates import Pair, TlsError
-from cutthrough.net.tls.context import TlsServer
+from cutthrough.net.tls.context import ClientCheck, TlsServer
 from cutthrough.net.tls.ticket_keys import MAGIC, TicketKeys
 from tests.net.conftest import Meet
 from tests.support.certificates import (
@@ -223,7 +223,7 @@ def test_pairs_that_cannot_be_used(tmp_path) -> None:
     with pytest.raises(TlsError, match="needs a certificate"):
         TlsServer([])
     with pytest.raises(TlsError, match="need client_ca"):
-        TlsServer([pair_of(good)], client_certificate="required")
+        TlsServer([pair_of(good)], clients=ClientCheck(certificate="required"))
 
 
 def test_an_encrypted_key_is_refused_without_a_question(tmp_path) -> None:
@@ -246,9 +246,10 @@ def test_what_is_known_of_a_certificate() -> None:
 # --- client certificates
 
 
-def server_for(ca: Authority, how: str = "required", **more: object) -> TlsServer:
-    return TlsServer([pair_of(localhost())], client_ca=ca.own.certificate.read_bytes(),
-                     client_certificate=how, **more)
+def server_for(ca: Authority, how: str = "required", client_crl: bytes = b"",
+               **more: object) -> TlsServer:
+    return TlsServer([pair_of(localhost())], clients=ClientCheck(
+        ca.own.certificate.read_bytes(), client_crl, how), **more)
 
 
 @pytest.mark.parametrize(("names", "subject", "expected"), [

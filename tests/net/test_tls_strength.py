@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from cutthrough.net.tls.certificates import TlsError
-from cutthrough.net.tls.context import TlsClient, TlsServer
+from cutthrough.net.tls.context import ClientCheck, TlsClient, TlsServer
 from cutthrough.net.tls.leaves import TlsInterceptor
 from cutthrough.net.tls.ticket_keys import MAGIC, TicketKeys
 from tests.net.conftest import Meet
@@ -140,8 +140,8 @@ def test_the_key_of_an_authority_below(
 @pytest.mark.parametrize(("kind", "answer"), [
     ("rsa1024", "denied"), ("rsa2048", "done"), ("ec", "done"), ("ed25519", "done")])
 def test_a_clients_key(meet: Meet, tmp_path, version, kind, answer) -> None:
-    server = TlsServer([pair_of(localhost())], client_ca=ROOT.pem[0],
-                       client_certificate="required")
+    server = TlsServer([pair_of(localhost())],
+                       clients=ClientCheck(ROOT.pem[0], certificate="required"))
     path = tmp_path / "client.pem"
     path.write_bytes(b"".join(issue(ROOT, kind, names=("me",)).pem))
     peer = client_context()

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cutthrough.net.tls.certificates import Certificate, Pair
 from cutthrough.net.tls.ticket_keys import TicketKeys
@@ -10,6 +10,11 @@ class TlsContext:
     makes_leaves: bool
     certificates: list[Certificate]
 
+class ClientCheck(NamedTuple):
+    ca: bytes = b""
+    crl: bytes = b""
+    certificate: str = "none"
+
 class TlsServer(TlsContext):
     def __init__(
         self,
@@ -17,9 +22,7 @@ class TlsServer(TlsContext):
         *,
         min_version: str = "1.2",
         ciphers: str = "",
-        client_ca: bytes = b"",
-        client_crl: bytes = b"",
-        client_certificate: str = "none",
+        clients: ClientCheck = ...,
         keys: TicketKeys | None = None,
         http2: bool = False,
     ) -> None: ...

@@ -11,6 +11,7 @@ renegotiation (CVE-2009-3555; a client could also demand a handshake again and a
 """
 
 import hashlib
+from typing import NamedTuple
 from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cutthrough.net.tls cimport openssl
@@ -89,28 +90,35 @@ cdef class TlsContext:
         return ""
 
 
+class ClientCheck(NamedTuple):
+    """How a listener judges the certificates of its clients."""
+
+    ca: bytes = b""                 # PEM; of the authorities
+    crl: bytes = b""                # PEM; empty: nobody looks
+    certificate: str = "none"       # or optional, or required
+
+
 cdef class TlsServer(TlsContext):
     """A listener's side."""
 
-    def __init__(self, pairs, *, min_version="1.2", ciphers="", client_ca=b"", client_crl=b"",
-                 client_certificate="none", TicketKeys keys=None, bint http2=False):
+    def __init__(self, pairs, *, min_version="1.2", ciphers="", clients=ClientCheck(),
+                 TicketKeys keys=None, bint http2=False):
         """`pairs`: Pair objects, the first for clients that name no server. `ciphers`: names
-        joined by colons, of either version; "": our choice. `client_ca`, `client_crl`: PEM.
-        `client_certificate`: none, optional or required. `keys`: of tickets; None: no session
+        joined by colons, of either version; "": our choice. `keys`: of tickets; None: no session
         can be resumed. `http2`: is preferred to HTTP/1.1. Raises TlsError."""
         cdef Made context
         loaded = [load(pair) for pair in pairs]
         if not loaded:
             raise TlsError("", "a TLS listener needs a certificate")
-        if client_certificate != "none" and not client_ca:
+        if clients.certificate != "none" and not clients.ca:
             raise TlsError("", "client certificates need client_ca, which verifies them")
-        self.names_peer = client_certificate != "none"
-        self.requires_peer = client_certificate == "required"
+        self.names_peer = clients.certificate != "none"
+        self.requires_peer = clients.certificate == "required"
         self.certificates = [(<Loaded>certificate).about for certificate in loaded]
         by_name, first = sets_of(loaded)
         # A session made under other rules for clients must not be resumed here
         scope = hashlib.sha256(b"\0".join((
-            client_certificate.encode(), client_ca, client_crl))).digest()
+            clients.certificate.encode(), clients.ca, clients.crl))).digest()
         contexts = {}
         for chosen in {first, *by_name.values()}:
             context = Made()
@@ -119,7 +127,7 @@ cdef class TlsServer(TlsContext):
             if http2:
                 openssl.SSL_CTX_set_alpn_select_cb(context.ctx, on_alpn, <void *>HTTP_2_OR_11)
             if self.names_peer:
-                verify_clients(context.ctx, client_ca, client_crl, self.requires_peer)
+                verify_clients(context.ctx, clients.ca, clients.crl, self.requires_peer)
             contexts[chosen] = context
         context = contexts.pop(first)
         (<Shared>openssl.SSL_CTX_get_ex_data(context.ctx, shared_index)).by_name = {

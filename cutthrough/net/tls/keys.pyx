@@ -88,13 +88,19 @@ cdef bint take_keys(Keys *k, SSL *ssl) noexcept nogil:
 # --- the key schedules
 
 
-cdef bint hmac(int hash_n, const unsigned char *key, size_t key_n, const unsigned char *a,
-               size_t n, const unsigned char *b, size_t m, unsigned char *out) noexcept nogil:
+# Octets of the caller
+cdef struct Octets:
+    const unsigned char *data
+    size_t n
+
+
+# Of `a`, and `b` behind it
+cdef bint hmac(int hash_n, Octets key, Octets a, Octets b, unsigned char *out) noexcept nogil:
     cdef EVP_MAC_CTX *mac = macs[hash_n == LONGEST_HASH]
     cdef size_t out_n = 0
-    return (openssl.EVP_MAC_init(mac, key, key_n, NULL) == 1
-            and openssl.EVP_MAC_update(mac, a, n) == 1
-            and openssl.EVP_MAC_update(mac, b, m) == 1
+    return (openssl.EVP_MAC_init(mac, key.data, key.n, NULL) == 1
+            and openssl.EVP_MAC_update(mac, a.data, a.n) == 1
+            and openssl.EVP_MAC_update(mac, b.data, b.n) == 1
             and openssl.EVP_MAC_final(mac, out, &out_n, LONGEST_HASH) == 1
             and <int>out_n == hash_n)
 
@@ -111,7 +117,8 @@ cdef bint expand(const Keys *k, const Half *half, const unsigned char *label, si
     memcpy(info + 9, label, label_n)
     info[9 + label_n] = 0
     info[10 + label_n] = 1              # HKDF's number of the block
-    done = hmac(k.hash_n, half.secret, k.hash_n, info, 11 + label_n, NULL, 0, block)
+    done = hmac(k.hash_n, Octets(&half.secret[0], k.hash_n), Octets(&info[0], 11 + label_n),
+                Octets(NULL, 0), block)
     if done:
         memcpy(out, block, n)
     openssl.OPENSSL_cleanse(block, sizeof(block))
@@ -134,6 +141,8 @@ cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept n
     """TLS 1.2 (RFC 5246 sections 5 and 6.3)."""
     cdef unsigned char master[48]
     cdef unsigned char seed[13 + 32 + 32]
+    cdef Octets key = Octets(&master[0], sizeof(master))
+    cdef Octets labelled = Octets(&seed[0], sizeof(seed))
     cdef unsigned char a[LONGEST_HASH]
     cdef unsigned char block[2 * 32 + 2 * 12 + LONGEST_HASH]
     cdef Half *client = &k.tx if k.connects else &k.rx
@@ -147,11 +156,10 @@ cdef bint derive_block(Keys *k, SSL *ssl, const SSL_SESSION *session) noexcept n
     memcpy(seed, b"key expansion", 13)
     good = (good and openssl.SSL_get_server_random(ssl, seed + 13, 32) == 32
             and openssl.SSL_get_client_random(ssl, seed + 45, 32) == 32
-            and hmac(k.hash_n, master, sizeof(master), seed, sizeof(seed), NULL, 0, a))
+            and hmac(k.hash_n, key, labelled, Octets(NULL, 0), a))
     while good and filled < 2 * (k.key_n + iv_n):
-        good = (hmac(k.hash_n, master, sizeof(master), a, k.hash_n, seed, sizeof(seed),
-                     block + filled)
-                and hmac(k.hash_n, master, sizeof(master), a, k.hash_n, NULL, 0, a))
+        good = (hmac(k.hash_n, key, Octets(&a[0], k.hash_n), labelled, block + filled)
+                and hmac(k.hash_n, key, Octets(&a[0], k.hash_n), Octets(NULL, 0), a))
         filled += k.hash_n
     if good:
         memcpy(client.key, block, k.key_n)
