@@ -246,7 +246,8 @@ class Worker:
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
             plain_too="tls" in listener.protocols)
-        sink.set_tls(self.parts.tls.numbers[number])
+        if (tls := self.parts.tls.numbers[number]) >= 0:
+            sink.set_tls(tls)
         self.parts.sinks.append((number, sink))
         return sink
 

@@ -1,6 +1,5 @@
 """Captures in a real PostgreSQL: two proxies, outages, and its secret password."""
 
-import contextlib
 import itertools
 import json
 import re
@@ -13,7 +12,10 @@ import pytest
 
 from tests.support.admin import TOKEN, Operator
 from tests.support.origin import answer
-from tests.support.postgres import PASSWORD, PROGRAMS, Postgres
+from tests.support.postgres import PASSWORD
+from tests.support.postgres import postgres as postgres
+from tests.support.postgres import server as server
+from tests.support.postgres import url_file as url_file
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import takes_less, wait_until
 
@@ -24,30 +26,6 @@ REPLY = (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nSet-Cookie: id=s3cret-cookie\
 POLICY = '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\ncapture = "full"\n'
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server():
-    if PROGRAMS is None:
-        pytest.skip("postgresql is not installed")
-    with contextlib.closing(Postgres()) as running:
-        yield running
-
-
-@pytest.fixture
-def postgres(server):
-    yield server
-    server.resume()
-    if server.process is None:
-        server.start()
-
-
-@pytest.fixture
-def url_file(postgres, tmp_path):
-    """The file that names an empty database."""
-    path = tmp_path / "url"
-    path.write_text(postgres.make() + "\n")
-    return path
 
 
 @pytest.fixture

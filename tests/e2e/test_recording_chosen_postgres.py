@@ -4,12 +4,12 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
+from tests.support.postgres import postgres as postgres
+from tests.support.postgres import server as server
+from tests.support.postgres import url_file as url_file
 from tests.support.recordings import tell_who
 from tests.support.shared_recordings import ask as ask
-from tests.support.shared_recordings import postgres as postgres
-from tests.support.shared_recordings import server as server
 from tests.support.shared_recordings import start as start
-from tests.support.shared_recordings import url_file as url_file
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

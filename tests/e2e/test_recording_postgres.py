@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.origin import answer
 from tests.support.postgres import PASSWORD
+from tests.support.postgres import postgres as postgres
+from tests.support.postgres import server as server
+from tests.support.postgres import url_file as url_file
 from tests.support.shared_recordings import BEARER
 from tests.support.shared_recordings import ask as ask
-from tests.support.shared_recordings import postgres as postgres
-from tests.support.shared_recordings import server as server
 from tests.support.shared_recordings import start as start
-from tests.support.shared_recordings import url_file as url_file
 from tests.support.wait import takes_less, wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -19,8 +19,8 @@ from collections import Counter
 import pytest
 
 from tests.support.origin import answer
+from tests.support.postgres import server as server
 from tests.support.stores import Site
-from tests.support.stores import server as server
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop

@@ -6,11 +6,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg
+import pytest
 
 from tests.support.nginx import free_port
 from tests.support.wait import wait_until
@@ -118,3 +120,28 @@ class Postgres:
         self.resume()
         self.kill()
         shutil.rmtree(self.base)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    if PROGRAMS is None:
+        pytest.skip("postgresql is not installed")
+    with contextlib.closing(Postgres()) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres(server: Postgres) -> Iterator[Postgres]:
+    """It runs again after each test."""
+    yield server
+    server.resume()
+    if server.process is None:
+        server.start()
+
+
+@pytest.fixture
+def url_file(postgres: Postgres, tmp_path: Path) -> Path:
+    """The file that names an empty database."""
+    path = tmp_path / "url"
+    path.write_text(postgres.make() + "\n")
+    return path

@@ -1,6 +1,5 @@
 """Proxies of several hosts that share recordings in PostgreSQL."""
 
-import contextlib
 import itertools
 import json
 import re
@@ -10,7 +9,6 @@ import sys
 import pytest
 
 from tests.support.admin import TOKEN, Operator
-from tests.support.postgres import PROGRAMS, Postgres
 from tests.support.proxy import ROOT, Proxy, clean_environment
 from tests.support.wait import wait_until
 
@@ -18,30 +16,6 @@ POLICY = ('[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
           'recording = "{mode}"\n')
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server():
-    if PROGRAMS is None:
-        pytest.skip("postgresql is not installed")
-    with contextlib.closing(Postgres()) as running:
-        yield running
-
-
-@pytest.fixture
-def postgres(server):
-    yield server
-    server.resume()
-    if server.process is None:
-        server.start()
-
-
-@pytest.fixture
-def url_file(postgres, tmp_path):
-    """The file that names an empty database."""
-    path = tmp_path / "url"
-    path.write_text(postgres.make() + "\n")
-    return path
 
 
 class Host:

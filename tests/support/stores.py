@@ -7,10 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 
-import pytest
-
 from tests.support.admin import Operator
-from tests.support.postgres import PROGRAMS, Postgres
 from tests.support.wait import wait_until
 
 POLICY = """
@@ -178,11 +175,3 @@ class Site:
 
 def paths(rows):
     return Counter("/" + url.rpartition("/")[2] for (url,) in rows)
-
-
-@pytest.fixture(scope="module")
-def server():
-    if PROGRAMS is None:
-        pytest.skip("postgresql is not installed")
-    with contextlib.closing(Postgres()) as running:
-        yield running
