@@ -78,7 +78,7 @@ class Browser:
             port = directory / "profile" / "DevToolsActivePort"
             wait_until(
                 lambda: port.exists() and len(port.read_text().splitlines()) == 2,
-                lambda: (directory / "said").read_text(), 60)
+                lambda: (directory / "said").read_text(), 150)
             number, path = port.read_text().splitlines()
             self._stack = contextlib.ExitStack()
             self._socket = self._stack.enter_context(connect(
