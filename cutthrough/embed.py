@@ -77,12 +77,13 @@ class Embedded:
         check_recordings(self.config)
         _enter()
         try:
-            for one in self.config.all_listeners:
-                made = listen(one.address, mode=one.mode, owner=one.owner)
-                self._listeners += made
-                for sock in made:
-                    set_transparent(sock, one.transparent == "tproxy")
-                if path := path_of(one.address):
+            for listener in self.config.all_listeners:
+                sockets = listen(
+                    listener.address, mode=listener.mode, owner=listener.owner)
+                self._listeners += sockets
+                for sock in sockets:
+                    set_transparent(sock, listener.transparent == "tproxy")
+                if path := path_of(listener.address):
                     self._files[path] = inode_of(path)
             generation = Generation(
                 1, self.config, policy, tls=read_tls_files(self.config),
@@ -142,7 +143,7 @@ class Embedded:
         all listeners are unix sockets, for which there is no URL.
         """
         rows = zip(self._listeners, self.config.all_listeners, strict=True)
-        first = next(((one, row) for one, row in rows if not row.is_path), None)
+        first = next((pair for pair in rows if not pair[1].is_path), None)
         if first is None:
             raise RuntimeError("a unix socket has no URL: see `address`")
         address = show_address(bound_address(first[0]))
@@ -180,13 +181,13 @@ def serve(config: Config | None = None, *,
     function, closures and methods too. The access log and the flight recorder are off
     by default. Raises ConfigError.
     """
-    given: dict[str, Any] = {**options}
+    values: dict[str, Any] = {**options}
     if config is None:
-        given = {"access_log": "off", "flight_recorder": "0"} | given
-        if not given.get("listeners"):
-            given = {"listen": "127.0.0.1:0"} | given
+        values = {"access_log": "off", "flight_recorder": "0"} | values
+        if not values.get("listeners"):
+            values = {"listen": "127.0.0.1:0"} | values
     if isinstance(policy, str | os.PathLike):
-        given["policy"] = os.fspath(policy)
+        values["policy"] = os.fspath(policy)
         policy = None
     function = policy_hook if callable(policy_hook) else None
     if function is not None:
@@ -195,5 +196,5 @@ def serve(config: Config | None = None, *,
         except PolicyError as error:
             raise ConfigError("options", error.key, error.reason) from None
     if policy_hook is not None:
-        given["policy_hook"] = policy_hook
-    return Embedded(from_options(config, **given), policy, function)
+        values["policy_hook"] = policy_hook
+    return Embedded(from_options(config, **values), policy, function)

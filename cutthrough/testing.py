@@ -83,32 +83,33 @@ async def play_async(
         on_fault: Literal["refuse", "pass"] = "refuse", max_body: int = 1 << 20,
         pieces: int = 4096) -> Played:
     """As `play`, inside a running event loop."""
-    stages = {f"{type(one).__name__}-{n}": make_stage(
-        f"{type(one).__name__}-{n}", one, budget, on_fault, max_body)
-        for n, one in enumerate(filters)}
+    stages = {f"{type(filter).__name__}-{n}": make_stage(
+        f"{type(filter).__name__}-{n}", filter, budget, on_fault, max_body)
+        for n, filter in enumerate(filters)}
     parts = urlsplit(url)
     fields = Headers(headers)
     if body:
         fields["Content-Length"] = str(len(body))
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    made = _Exchange(_head(f"{method} {path} HTTP/1.1", fields, parts.netloc), url,
-                     body, answer or Answer(), pieces)
-    made.run = Filters(stages).begin(
-        made, tuple(stages), Arrival(
-            made.head, parts.hostname or "",
+    exchange = _Exchange(_head(f"{method} {path} HTTP/1.1", fields, parts.netloc), url,
+                         body, answer or Answer(), pieces)
+    exchange.run = Filters(stages).begin(
+        exchange, tuple(stages), Arrival(
+            exchange.head, parts.hostname or "",
             parts.port or (443 if parts.scheme == "https" else 80), parts.scheme),
         user=user, groups=groups, client="192.0.2.1", id="1", rule="test")
-    made.run.start()
-    await made.done.wait()
-    for task in made.waiting:
+    exchange.run.start()
+    await exchange.done.wait()
+    for task in exchange.waiting:
         task.cancel()
-    made.run.end(made.outcome)
-    while made.run.tasks:
+    exchange.run.end(exchange.outcome)
+    while exchange.run.tasks:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*made.run.tasks, return_exceptions=True)
-    if made.wrong is not None:
-        raise made.wrong
-    return Played(made.outcome, made.text, made.request, made.response, made.run.flow)
+            await asyncio.gather(*exchange.run.tasks, return_exceptions=True)
+    if exchange.wrong is not None:
+        raise exchange.wrong
+    return Played(exchange.outcome, exchange.text, exchange.request, exchange.response,
+                  exchange.run.flow)
 
 
 def _head(first: str, fields: Headers, host: str = "") -> bytes:

@@ -11,7 +11,7 @@ from cutthrough.net.sysio cimport CAN_READ, try_peek
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.net.transport cimport Socket
 from cutthrough.outcome cimport OK
-from cutthrough.session.model.client cimport Client, Journal
+from cutthrough.session.model.client cimport Client, Journal, set_user
 from cutthrough.session.model.flight_recorder cimport E_UP, FlightRecorder, note
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
@@ -135,7 +135,7 @@ def write_lines(Journal journal, long n):
     client.request.status = 200
     client.request.port = 443
     client.key = b"www.example.com\x01\xbb"
-    client.user = b"somebody"
+    set_user(client, b"somebody")
     client.address.family = 4
     client.address.bytes[0] = 192
     client.address.bytes[3] = 17
@@ -153,7 +153,7 @@ def write_requests(Journal journal, bytes head, long n):
     client.request.status = 200
     client.request.port = 80
     client.key = b"www.example.com\x00\x50"
-    client.user = b"somebody"
+    set_user(client, b"somebody")
     client.address.family = 4
     client.address.bytes[0] = 192
     client.address.bytes[3] = 17

@@ -9,7 +9,7 @@ from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport OK
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.client cimport Client, Observer, set_user
 from cutthrough.session.model.state cimport RELAY
 from cutthrough.wire.http1 cimport Head, HeadLimits, parse_response
 from cutthrough.wire.names cimport M_GET
@@ -38,7 +38,7 @@ def tap_heads(Observer observer, Ring ring, Snapshot snapshot, bytes request, by
     client.request.method = M_GET
     client.request.port = 80
     client.key = b"www.example.com\x00\x50"
-    client.user = b"somebody"
+    set_user(client, b"somebody")
     for address in (0, 1):
         (&client.address if address else &origin.address).family = 4
         (&client.address if address else &origin.address).bytes[0] = 192

@@ -1,4 +1,4 @@
-"""Servers and a relay for the bench's instruments, and what these need."""
+"""Servers and a relay for the bench's instruments, and marks for their programs."""
 
 import contextlib
 import os
@@ -12,9 +12,11 @@ import pytest
 
 from bench.origin import build_tool
 
+# The instruments in C are built when they are first used
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") and shutil.which("make")), reason="no C compiler"
 )
+# The origin of each scenario; in /usr/sbin, if root's PATH is not the user's
 needs_nginx = pytest.mark.skipif(
     not shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
     reason="nginx is not installed",

@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from tests.support.admin import TOKEN, administered
-from tests.support.browser import PROGRAM, Browser
+from tests.support.browser import Browser, needs_chromium
 from tests.support.client import USER
 from tests.support.live_page import ASKS, rows, see_reset
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                   # Chromium asks if IPv6 has a route
 ]
 

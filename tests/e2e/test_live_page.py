@@ -12,14 +12,14 @@ import pytest
 
 from cutthrough.admin.server import MOST_WATCHERS_EACH
 from tests.support.admin import TOKEN, administered
-from tests.support.browser import PROGRAM, Browser
+from tests.support.browser import Browser, needs_chromium
 from tests.support.client import USER
 from tests.support.live_page import ASKS, rows, see_reset
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                  # a browser asks its maker for this and that
 ]
 

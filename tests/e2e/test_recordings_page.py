@@ -8,7 +8,7 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from tests.support.admin import TOKEN, TOLD, Operator
-from tests.support.browser import PROGRAM, Browser
+from tests.support.browser import Browser, needs_chromium
 from tests.support.recordings import RULE, fill, made
 from tests.support.recordings_page import ask, get
 from tests.support.traffic import faults
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.any_loop
 AXE = find_spec("axe_core_python")
 HOSTILE = "<img src=x onerror=pwned=1>"
 in_browser = [
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.admin import TOKEN
-from tests.support.browser import PROGRAM, Browser
+from tests.support.browser import Browser, needs_chromium
 from tests.support.client import PASSWORD, USER
 from tests.support.mcp_tools import ask, served
 from tests.support.secrets import BODIES, Secretive, leaks, serve
@@ -106,7 +106,7 @@ EVERYTHING = """(() => {
 })()"""
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+@needs_chromium
 @pytest.mark.dials_out                       # Chromium checks if IPv6 has a route
 def test_no_secret_is_on_a_page(filled, directory, opened, loop_name):
     """R79: in each view of each flow, in attributes, fields and storage."""

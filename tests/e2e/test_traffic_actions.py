@@ -12,23 +12,16 @@ import pytest
 from tests.capture.flows import row
 from tests.support.admin import TOKEN
 from tests.support.archives import archive, entry
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER, build_request
-from tests.support.traffic import open_page
+from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
-
-
-@pytest.fixture
-def page(directory, opened, loop_name, tmp_path):
-    if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
-        pytest.skip("the page knows no event loop")
-    return open_page(directory, opened, loop_name, tmp_path)
 
 
 def test_a_flow_is_tagged_and_commented(page):

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from tests.capture.flows import row
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.traffic import HOSTILE
 from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 

@@ -5,13 +5,13 @@ import pytest
 from cutthrough.capture.filters import _BARE, _COMPARED, _TEXTS
 from cutthrough.storage.stores import open_reader
 from tests.capture.flows import row
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.traffic import DOWN, ENTER, ESCAPE
 from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 

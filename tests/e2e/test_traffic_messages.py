@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.capture.flows import row
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.flows import database as database
 from tests.support.flows import fill, get, reads
 from tests.support.flows import filled as filled
@@ -32,7 +32,7 @@ def test_messages_are_read_on_their_own(filled, database):
     assert reads(database)[-1] == ("127.0.0.1", "messages", "99", 0)
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+@needs_chromium
 @pytest.mark.dials_out
 def test_the_messages_of_a_websocket_are_shown(page):
     head = ("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"

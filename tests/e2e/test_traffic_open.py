@@ -3,7 +3,7 @@
 import pytest
 from websockets.frames import Opcode
 
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.open_flows import upgrade_at, wait_open
 from tests.support.traffic import messages
 from tests.support.traffic import page as page
@@ -12,7 +12,7 @@ from tests.support.websockets import frame, parrot, talk
 
 pytestmark = [
     pytest.mark.any_loop, pytest.mark.dials_out,
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")]
+    needs_chromium]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from cutthrough.storage.stores import open_store
 from tests.capture.flows import row
 from tests.support.admin import TOKEN
-from tests.support.browser import PROGRAM
+from tests.support.browser import needs_chromium
 from tests.support.captures import writer
 from tests.support.client import USER
 from tests.support.origin import answer
@@ -34,8 +34,7 @@ from tests.support.traffic import page as page
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.any_loop,
-    # 270 MB to load: `make browser` installs it, and CI does not
-    pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed"),
+    needs_chromium,
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 

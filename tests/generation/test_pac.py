@@ -19,7 +19,7 @@ PROXY, DIRECT = "PROXY proxy.example:3128", "DIRECT"
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if PROGRAM is None:
+    if PROGRAM is None:             # see needs_chromium; half of them need none
         pytest.skip("chromium is not installed")
     with Browser(tmp_path_factory.mktemp("browser")) as made:
         yield made

@@ -10,12 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from websockets.sync.client import connect
 
 from tests.support.certificates import make_nss_database
 from tests.support.wait import wait_until
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+# bootstrap.sh installs it on Debian; elsewhere it comes as a snap, or not at all
+needs_chromium = pytest.mark.skipif(
+    PROGRAM is None, reason="chromium is not installed")
 
 
 def wait_or_kill(process: subprocess.Popen[bytes]) -> None:

@@ -3,14 +3,14 @@
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.rewrite cimport Span
 
-# Reads a head that filters made, and makes client.head of it. Returns an Outcome.
+# Reads a head from filters, and puts it into client.head. Returns an Outcome.
 cdef int rebuild(Client client, bytes text) except -1
-# What `rebuild` would make of this head, and where its path is; b"": it is none. Not between
-# `rebuild` and `move`.
+# The result of `rebuild` for this head, and the place of its path; b"" if the text is no head.
+# Not between `rebuild` and `move`.
 cdef bytes rewritten(Client client, bytes text, Span *path)
-# Is the destination of the head that `rebuild` read last the request's?
+# Is the destination of the last rebuilt head the request's?
 cdef bint is_same_target(Client client) except -1
-# The request goes to that destination, and is judged again by the caller. Returns an Outcome.
+# Sends the request to that destination, if the caller judges it again. Returns an Outcome.
 cdef int move(Client client) except -1
-# The host that filters see: inside an intercepted connection, the name of the certificate.
+# The host for filters: the name of the certificate if the connection is intercepted.
 cdef bytes host_of(Client client)
