@@ -54,8 +54,9 @@ class _Child:
         self._writer.write(len(question).to_bytes(4, "little"))
         for part in question:
             self._writer.write(len(part).to_bytes(4, "little"))
+            view = memoryview(part)          # a slice of it copies nothing
             for at in range(0, len(part), PIECE):
-                self._writer.write(part[at:at + PIECE])
+                self._writer.write(view[at:at + PIECE])
                 await self._writer.drain()
         head = await self._read_number()
         reply = [await self._read_part() for _ in range(head >> 1)]

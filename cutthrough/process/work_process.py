@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from cutthrough.process.environment import SIGNALS
 
@@ -65,10 +65,10 @@ def unpack(parts: Sequence[bytes]) -> Any:
     return _Unpacker(parts).load()
 
 
-def read_parts(channel: socket.socket) -> list[bytes]:
-    """Empty: the other side has closed."""
-    count = int.from_bytes(read_exactly(channel, 4), "little")
-    return [read_exactly(channel, int.from_bytes(read_exactly(channel, 4), "little"))
+def read_parts(source: BinaryIO) -> list[bytes]:
+    """Raises EOFError."""
+    count = int.from_bytes(read_exactly(source, 4), "little")
+    return [read_exactly(source, int.from_bytes(read_exactly(source, 4), "little"))
             for _ in range(count)]
 
 
@@ -80,24 +80,15 @@ def write_parts(channel: socket.socket, parts: Sequence[bytes], ends: bool) -> N
         channel.sendall(part)
 
 
-def read_exactly(channel: socket.socket, size: int) -> bytes:
-    """Empty at the end."""
-    data = bytearray(size)
-    view, at = memoryview(data), 0
-    while at < size:
-        count = channel.recv_into(view[at:])
-        if not count:
-            return b""
-        at += count
-    return bytes(data)
+def read_exactly(source: BinaryIO, size: int) -> bytes:
+    data = source.read(size)                 # into the result itself
+    if len(data) < size:
+        raise EOFError
+    return data
 
 
 def answer(question: Sequence[bytes]) -> list[bytes]:
-    """A packed pair: whether it returned, and the result or the exception. The work
-    gives up its core every 0.5 ms."""
-    from cutthrough.process import duty_cycle  # here: the worker needs none of it
-
-    duty_cycle.start()
+    """A packed pair: whether it returned, and the result or the exception."""
     try:
         seconds, function, arguments = unpack(question)
         # Of processor time, so that a busy machine ends no call; the signal ends this
@@ -112,7 +103,6 @@ def answer(question: Sequence[bytes]) -> list[bytes]:
         except Exception:                    # an exception that cannot be pickled
             return pack((False, RuntimeError(type(error).__name__)))
     finally:
-        duty_cycle.stop()
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
@@ -133,6 +123,8 @@ def bound_memory(most: int) -> None:
 
 
 def main(fd: int) -> int:
+    from cutthrough.process import duty_cycle  # here: the worker needs none of it
+
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -144,14 +136,14 @@ def main(fd: int) -> int:
     bound_memory(MOST_MEMORY)
     least = size_now()[1]
     channel = socket.socket(fileno=fd)
-    with contextlib.suppress(OSError):
-        while question := read_parts(channel):
-            reply = answer(question)
-            del question
+    with contextlib.suppress(OSError, EOFError), channel.makefile("rb") as source:
+        is_large = False
+        while not is_large and source.peek(1):
+            duty_cycle.start()               # gives up its core every 0.5 ms
+            reply = answer(read_parts(source))
             is_large = size_now()[1] > least + MOST_KEPT
             write_parts(channel, reply, is_large)
-            if is_large:
-                return 0
+            duty_cycle.stop()
     return 0
 
 

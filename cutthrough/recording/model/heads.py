@@ -9,8 +9,14 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from cutthrough.recording.model.recording import Fields, Request, Response, find
-from cutthrough.recording.model.sluices import frame
+from cutthrough.recording.model.recording import (
+    Fields,
+    Recording,
+    Request,
+    Response,
+    find,
+)
+from cutthrough.recording.model.sluices import PIECE, frame
 
 _HOP = {"connection", "keep-alive", "proxy-connection", "proxy-authenticate",
         "proxy-authorization", "te", "transfer-encoding", "upgrade"}
@@ -122,6 +128,13 @@ def size_sent(response: Response) -> int:
     """At most, of the body with its framing: chunks of one byte are sent as six."""
     return (size_of(response) + OF_CHUNK * len(response.chunks)
             + sum([len(name) + len(value) + 4 for name, value in response.trailers]))
+
+
+def takes_time(recording: Recording, speed: float) -> bool:
+    """Its answer is not sent at once, or not in one piece, or not whole."""
+    response = recording.response
+    return bool(speed or recording.delay_us or response.is_cut
+                or size_sent(response) > PIECE)
 
 
 def size_of(response: Response) -> int:

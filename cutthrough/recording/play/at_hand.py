@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
-from cutthrough.recording.model.heads import build_body, build_head
+from cutthrough.recording.model.heads import build_body, build_head, takes_time
 from cutthrough.recording.model.sharing import mark_of
 from cutthrough.recording.model.sluices import PIECE
 from cutthrough.recording.play.alter import changes
-from cutthrough.recording.play.request import takes_time
 from cutthrough.recording.play.shared import Answers, Line, Ready
 
 # Bytes; a longer recording is not read, because at most PIECE is sent at once

@@ -32,11 +32,11 @@ from cutthrough.recording.model.heads import (
     has_body,
     is_call,
     read_request,
-    size_sent,
+    takes_time,
 )
 from cutthrough.recording.model.recording import Pattern, Recording, Request
 from cutthrough.recording.model.sharing import Reader, owner_of
-from cutthrough.recording.model.sluices import PIECE, Sluice, take, until_left, write
+from cutthrough.recording.model.sluices import Sluice, take, until_left, write
 from cutthrough.recording.play.alter import OnReplay, ReplayFailed, alter, changes
 from cutthrough.recording.play.calls import refusal
 from cutthrough.recording.play.in_step import InStep
@@ -52,13 +52,13 @@ REPLAYS, CACHES = 2, 3
 
 class Play:
     wants_response = False                   # of filters: read by the session
-    __slots__ = ("_collected", "_task", "arrival", "body", "exchange", "shared",
-                 "wants_upload")
+    __slots__ = ("_beyond", "_collected", "_task", "arrival", "body", "exchange",
+                 "shared", "wants_upload")
 
     def __init__(self, shared: Shared, exchange: Exchange, arrival: Arrival) -> None:
         self.shared, self.exchange, self.arrival = shared, exchange, arrival
         self.wants_upload = arrival.has_body
-        self.body = b""
+        self.body = self._beyond = b""
         self._collected: Body | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -85,7 +85,7 @@ class Play:
         return self._collected
 
     def drop_body(self) -> None:
-        self.body = b""
+        self.body = self._beyond = b""
         if self._collected is not None:
             self._collected.close()
             self._collected = None
@@ -141,9 +141,7 @@ class Play:
                                 f"{most} bytes (recording_body): it is not compared")
                 return False
             if not body.add(piece):
-                self.body = body.whole() + piece
-                exchange.keep_rest()
-                self.go_unread()
+                self.stop_reading(body.whole(), piece)
                 return False
         self.body = body.whole()
         exchange.end_of_request()
@@ -276,6 +274,12 @@ class Play:
         else:
             self.shared.miss_log.missed += 1
             self.exchange.pass_on()
+
+    def stop_reading(self, body: bytes, piece: bytes) -> None:
+        """There is no room for `piece`, which follows `body`."""
+        self.body, self._beyond = body, piece     # their sum would be a copy
+        self.exchange.keep_rest()
+        self.go_unread()
 
     def go_unread(self) -> None:
         """Without room or time for its body it goes on, if its rule allows that."""
@@ -430,17 +434,11 @@ class Play:
 
     async def _send_body(self, sluice: Sluice) -> None:
         chunked = self.exchange.send_collected()
-        await write(sluice, self.body, chunked)
+        for data in (self.body, self._beyond):
+            await write(sluice, data, chunked)
         self.drop_body()
         while piece := await take(sluice):   # if it was collected in part
             await write(sluice, piece, chunked)
         if chunked:
             sluice.write(b"0\r\n\r\n")
         sluice.finish()
-
-
-def takes_time(recording: Recording, speed: float) -> bool:
-    """Its answer is not sent at once, or not in one piece, or not whole."""
-    response = recording.response
-    return bool(speed or recording.delay_us or response.is_cut
-                or size_sent(response) > PIECE)
