@@ -67,7 +67,10 @@ types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy
 
 arm64: ## the quick tests on arm64, emulated in a Debian root of its own; ARGS=test runs all
-	nice scripts/arm64.sh $(or $(ARGS),quick)
+	nice scripts/debian.sh bookworm arm64 $(or $(ARGS),quick)
+
+sid: ## the quick tests with the newest Python, libssl and compiler of Debian, in a root of its own; ARGS=test runs all
+	nice scripts/debian.sh sid amd64 $(or $(ARGS),quick)
 
 # On a shared machine a rate may fall by a fifth: a regression is measured once more, with
 # more repetitions, and only counts if it persists.
@@ -220,5 +223,5 @@ build/tools/ready: requirements/tools.txt .venv/ready.run
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs types arm64 bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms
