@@ -36,11 +36,14 @@ cdef enum:
     # earlier
     CLAIM_US = 10000000
 
+# Without a value, for its layout: an offset from NULL is undefined behaviour
+cdef Header layout
+
 # With the layout that this program was compiled with: an upgrade may bring another (R90)
 MAGIC = (0x637574746872_6b02 ^ <uint64_t>sizeof(Header) << 8 ^ <uint64_t>sizeof(Proof) << 24
          ^ <uint64_t>sizeof(Mark) << 32 ^ <uint64_t>sizeof(Claim) << 40
-         ^ <uint64_t><size_t>&(<Header *>NULL).lock << 48
-         ^ <uint64_t><size_t>&(<Header *>NULL).claims << 52)
+         ^ <uint64_t>(<char *>&layout.lock - <char *>&layout) << 48
+         ^ <uint64_t>(<char *>&layout.claims - <char *>&layout) << 52)
 
 # The tables of marks. They are separate, because a client that fills one of them with names of
 # its choice must not push marks out of the others.

@@ -34,10 +34,14 @@ cdef enum:
     CAPACITY = 65536
     SWEEP_US = 1000000      # a full table is swept at most this often
 
+# Without values, for their layouts: an offset from NULL is undefined behaviour
+cdef Header layout
+cdef Row row_layout
+
 # With the layout that this program was compiled with (R90)
 MAGIC = (0x6375747468726f02 ^ <uint64_t>sizeof(Header) << 8 ^ <uint64_t>sizeof(Row) << 24
-         ^ <uint64_t>sizeof(Table) << 36 ^ <uint64_t><size_t>&(<Header *>NULL).lock << 44
-         ^ <uint64_t><size_t>&(<Row *>NULL).day << 52)
+         ^ <uint64_t>sizeof(Table) << 36 ^ <uint64_t>(<char *>&layout.lock - <char *>&layout) << 44
+         ^ <uint64_t>(<char *>&row_layout.day - <char *>&row_layout) << 52)
 
 
 cdef inline uint64_t aligned(uint64_t n) noexcept nogil:

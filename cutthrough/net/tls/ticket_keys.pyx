@@ -29,10 +29,13 @@ cdef extern from * nogil:
     void before_reading()
     void before_writing()
 
+# Without a value, for its layout: an offset from NULL is undefined behaviour
+cdef KeyPage layout
+
 # With the layout that this program was compiled with: an upgrade may bring another (R90)
 MAGIC = b"cutthrough k" + (
     sizeof(KeyPage) ^ sizeof(TicketKey) << 12
-    ^ <size_t>&(<KeyPage *>NULL).keys << 22).to_bytes(4, "little")
+    ^ <size_t>(<char *>&layout.keys - <char *>&layout) << 22).to_bytes(4, "little")
 PAGE_BYTES = 4096
 assert sizeof(KeyPage) <= PAGE_BYTES and len(MAGIC) == 16
 
