@@ -221,6 +221,14 @@ def test_every_attribute_of_a_typed_object_is_declared() -> None:
     assert not undeclared
 
 
+def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
+    """Cython compiles `S(array, n)`, for a struct whose first field is a pointer, to a
+    memcpy into what the field pointed to before. `&array[0]` is the pointer."""
+    copied = re.compile(r"memcpy\(__pyx_t_\d+\.\w+, ")
+    assert not [file for file in (TREE / "build/c").rglob("*.c")
+                if copied.search(file.read_text())]
+
+
 @pytest.mark.slow
 def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
     subprocess.run(

@@ -80,6 +80,8 @@ def test_the_map_has_every_module():
     text = (ROOT / "docs" / "architecture.md").read_text()
     text = text.partition("## Packages\n")[2].partition("\n## ")[0]
     words = {*re.findall(r"\w+", text)}
+    packages = re.findall(r"^ {6}(\w+)/ ", text, re.M)
+    assert len(packages) == len(set(packages))
     modules = {path.stem for end in ("py", "pyx", "pxd")
                for path in (ROOT / "cutthrough").rglob(f"*.{end}")
                if path.parent.name != "doctor"}

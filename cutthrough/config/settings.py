@@ -57,7 +57,8 @@ class Setting(NamedTuple):
 Settings = dict[str, Setting]
 
 # Tables of a policy file
-OF_POLICY = ("users", "groups", "lists", "limits", "faults", "filters", "rules")
+OF_POLICY = ("users", "groups", "lists", "limits", "faults", "filters", "headers",
+             "rules")
 
 # The file's name, and what a program passes on to its successor in an upgrade
 OUR_OWN = {"CUTTHROUGH_CONFIG", "CUTTHROUGH_SUCCEEDS", "CUTTHROUGH_ACTIVATED",

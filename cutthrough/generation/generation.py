@@ -134,7 +134,7 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.policy.limits, old.policy.user_limits, old.policy.group_limits) != (
             new.policy.limits, new.policy.user_limits, new.policy.group_limits):
         changes.append("limits")
-    for name in ("faults", "filters"):
+    for name in ("faults", "filters", "headers"):
         if getattr(old.policy, name) != getattr(new.policy, name):
             changes.append(name)
     if (old.tls, old.parent_files, old.ca_certificate, old.interception) != (

@@ -13,6 +13,7 @@ from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.headers import make_edits
 from cutthrough.policy.known import Known
 from cutthrough.policy.parents import Registry, Ways
 from cutthrough.policy.snapshot import (
@@ -66,7 +67,7 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
         judges=Judges(acl, hook, make_filters(
             generation.policy, tally.filters, tally.breakpoints, Holding(
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
-                config.breakpoint_messages))),
+                config.breakpoint_messages)), make_edits(generation.policy)),
         ways_out=WaysOut(
             make_ways(config, acl.routes if acl is not None else (), facts.registry,
                       tls),

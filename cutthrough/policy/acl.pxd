@@ -61,6 +61,7 @@ cdef enum Act:
     BY_FAULTS = 1
     BY_FILTERS = 2
     BY_BREAKPOINT = 4      # only if breakpoints are armed: see Context.acts
+    BY_HEADERS = 8         # as the heads are sent
 
 # The condition that a candidate does not meet, in the order of evaluation.
 cdef enum Mismatch:

@@ -134,7 +134,7 @@ cdef class Acl:
         candidate.subject = draft.subjects.setdefault((rule.users, rule.groups), len(draft.subjects))
         row.action, row.cut = ACTIONS[rule.action], rule.cut
         row.acts = ((BY_FAULTS if rule.faults else 0) | (BY_FILTERS if rule.filters else 0)
-                    | (BY_BREAKPOINT if rule.breakpoint else 0))
+                    | (BY_BREAKPOINT if rule.breakpoint else 0) | BY_HEADERS * bool(rule.headers))
         row.capture, row.recording = CAPTURES[rule.capture], RECORDINGS[rule.recording]
         self.replays |= row.recording >= REPLAYS
         row.refuses_unrecorded = rule.unrecorded == "refuse"

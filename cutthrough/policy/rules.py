@@ -25,6 +25,7 @@ from cutthrough.policy.faults import read_faults
 from cutthrough.policy.filters import read_filter
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.globs import parse_glob
+from cutthrough.policy.headers import read_headers
 from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
@@ -34,6 +35,7 @@ from cutthrough.policy.source import (
     Action,
     Faults,
     Filter,
+    Headers,
     Limits,
     Policy,
     PolicyError,
@@ -70,7 +72,9 @@ def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
 
 
 def is_secret(path: Path) -> bool:
-    """Whether this path may hold a password: in `users`, or in a misspelt table."""
+    """May a secret stand there? In `users`, in values of fields, in a misspelt table."""
+    if path[0] == "headers":
+        return len(path) > 3
     if path[0] == "users":
         return path[2:3] not in (("groups",), ("expires",))
     return path[0] not in (*_TOP, *_LIMITS, *_RULE)
@@ -124,13 +128,14 @@ class _Reader(ListReader):
         limits, user_limits, group_limits = self.read_limits()
         faults = self.read_acts("faults", Faults, read_faults)
         filters = self.read_acts("filters", Filter, read_filter)
+        headers = self.read_acts("headers", Headers, read_headers)
         rules = self.read_rules()
         raise_all(self.mistakes)
         return Policy(
             rules=rules, default=default, cut=cut, users=users,
             groups=groups, limits=limits, user_limits=user_limits,
             group_limits=group_limits, faults=faults, filters=filters,
-            source=self.source)
+            headers=headers, source=self.source)
 
     # Users, groups and limits.
 
@@ -433,7 +438,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
     "cut": _Reader.read_flag, "shared": _Reader.read_flag, "limits": _Reader.read_limit,
     **dict.fromkeys(_ROWS, _Reader.read_row_name),
-    "faults": _Reader.read_names, "filters": _Reader.read_names,
+    **dict.fromkeys(("faults", "filters", "headers"), _Reader.read_names),
     "recording_queue": _Reader.read_queue,
     "recording_queue_timeout": _Reader.read_timeout,
     **dict.fromkeys(WORDS, _Reader.read_word),

@@ -21,6 +21,7 @@ class Judges(NamedTuple):
     acl: Acl | None = None
     hook: Any = None
     filters: Any = None
+    edits: Mapping[int, tuple[Any, Any]] | None = None
 
 class WaysOut(NamedTuple):
     parents: Ways | None = None

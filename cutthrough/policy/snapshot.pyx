@@ -53,6 +53,7 @@ class Judges(NamedTuple):
     acl: object = None
     hook: object = None                 # see generation.hook
     filters: object = None              # see filters.stage
+    edits: Mapping[int, tuple] | None = None    # see Snapshot.edits
 
 
 class WaysOut(NamedTuple):
@@ -78,6 +79,7 @@ cdef class Snapshot:
         self.hook = judges.hook
         self.verdicts = judges.hook.verdicts if judges.hook is not None else None
         self.filters = judges.filters
+        self.edits = dict(judges.edits or ())
         self.ways = ways_out.parents
         self.own_sources = dict(ways_out.own_sources) if ways_out.own_sources else None
         self.origins = dict(ways_out.origins or ())

@@ -65,6 +65,21 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     toxicity: float = 1.0               # the probability that it has these faults
 
 
+class Edits(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of a head's fields; values may name members of wire.edits.KNOWN."""
+
+    set: tuple[tuple[str, str], ...] = ()       # in place of all fields of their names
+    add: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class Headers(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes of the fields of forwarded messages."""
+
+    request: Edits = Edits()
+    response: Edits = Edits()
+
+
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter in Python: its class, and how it may run."""
 
@@ -104,6 +119,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
     route: str = ""                     # of a parent or group, or `direct`; "": default
     faults: tuple[str, ...] = ()        # names in Policy.faults
+    headers: tuple[str, ...] = ()       # names in Policy.headers, in their order
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     recording: Recording | Literal[""] = ""     # answers kept, or played again
@@ -122,7 +138,7 @@ WORDS = {"sni": get_args(ServerName), "capture": get_args(Capture),
          "breakpoint": get_args(Breakpoint)}
 # Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
-ACTS = {"faults", "filters"}
+ACTS = {"faults", "filters", "headers"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
               if field.name in OF_TUNNELS or (
                   field.default == () and field.name not in ACTS)]
@@ -148,6 +164,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     group_limits: dict[str, str] = {}   # group -> name of limits
     faults: dict[str, Faults] = {}
     filters: dict[str, Filter] = {}
+    headers: dict[str, Headers] = {}
     code: dict[str, Code] = {}          # of filters and recordings' hooks, by module
     source: str = ""                    # the file; "": the built-in policy
     hook: Code | None = None            # None: no hook, or one without a source file

@@ -47,6 +47,7 @@ class Finding(NamedTuple):
     capture: str = ""           # the part of the request kept; "": nothing
     tls: str = "pass"           # the fate of TLS inside a tunnel
     filters: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
     pinned: str = ""            # pass: where clients have rejected our certificate
     client_certificate: str = ""    # the name of ours for the origin; "": none
 
@@ -157,8 +158,8 @@ class DryRun:
             address_dependent=answer.maybe, route=route, waits=answer.waits,
             faults=answer.faults, filters=answer.filters)
         return finding if rule is None else finding._replace(
-            capture=rule.capture, tls=rule.tls, pinned=rule.pinned,
-            client_certificate=rule.client_certificate)
+            capture=rule.capture, headers=rule.headers, tls=rule.tls,
+            pinned=rule.pinned, client_certificate=rule.client_certificate)
 
     def _show_rule(self, index: int) -> str:
         if index < 0:

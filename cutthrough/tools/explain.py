@@ -269,6 +269,7 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
     result.capture = last.capture
     result.source = first.source
     result.faults, result.filters = last.faults, last.filters
+    result.headers = last.headers
     _set_route(judge, caller, result, first)
     result.limits = judge.limits_of(caller, last.limits, of_hook)
     result.limit_values = _values(judge.policy.limits.get(result.limits))
@@ -417,6 +418,8 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("capture", result.capture))
     if result.filters and result.method != "CONNECT":
         lines.append(("filters", " ".join(result.filters)))
+    if result.headers and result.method != "CONNECT":
+        lines.append(("headers", " ".join(result.headers)))
     if result.source:
         lines.append(("source", show_source(config, result.source)))
     verdict = "allowed" if result.outcome == OK else (

@@ -45,6 +45,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     parent: str = ""            # the member taken while all work; "": not known here
     faults: tuple[str, ...] = ()        # names in the rule
     filters: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
     tunnel: str = ""            # the outcome by a tunnel's first bytes; or "maybe"
     tunnel_rule: str = ""       # that decides by them
     tls: str = ""               # intercept or refuse: the fate of TLS inside

@@ -9,7 +9,9 @@ from cutthrough.outcome cimport label_of
 from cutthrough.outcome import NAMES
 from cutthrough.wire.chars cimport text_of
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
+from cutthrough.wire.connect cimport Value
 from cutthrough.wire.date cimport DATE_BYTES, build_date
+from cutthrough.wire.edits cimport KNOWN_CLIENT, KNOWN_USER, N_KNOWN, HeadEdits
 from cutthrough.wire.framing cimport Framing, read_request_framing, read_response_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
@@ -345,3 +347,14 @@ def write_datagram_header(packed, port):
     cdef char out[MOST_SOCKS_REPLY]
     cdef int family = {4: 4, 16: 6}[len(packed)]
     return out[:build_datagram_header(out, family, packed, port)]
+
+
+def change_head(HeadEdits edits, bytes head, bytes user, bytes client, size_t cap):
+    """The head after the edits; b"": there is no room within `cap`."""
+    cdef Value[N_KNOWN] known
+    cdef bytearray room = bytearray(head + bytes(cap - len(head)))
+    cdef size_t n
+    known[<int>KNOWN_USER] = Value(user, len(user))
+    known[<int>KNOWN_CLIENT] = Value(client, len(client))
+    n = edits.apply(room, len(head), cap, known)
+    return bytes(room[:n])

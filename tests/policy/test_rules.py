@@ -241,7 +241,8 @@ NO_HASH = ("not a complete bcrypt, argon2id, SHA-crypt or apr1 hash; plain text 
 NO_SUCH_GROUP = ("groups: 'dev': no such group: define it in [groups], or add it to a "
                  "user's `groups` in [users]")
 NO_PORT = 'is neither a port such as 443 nor a range such as "8000-8999"'
-KEYS = "the keys are default, cut, users, groups, lists, limits, faults, filters, rules"
+KEYS = ("the keys are default, cut, users, groups, lists, limits, faults, filters, "
+        "headers, rules")
 MISTAKES = [
     ("defualt = 'deny'", "defualt: no such key; did you mean default?"),
     ("frobnicate = 1", f"frobnicate: no such key; {KEYS}"),

@@ -1,10 +1,11 @@
 """The faults and the filters of the deciding rule, applied to a request before it goes on."""
 
+from cutthrough.policy.acl cimport BY_HEADERS
 from cutthrough.session.model.client cimport Client
 
 # The rule has faults or filters, and they wait for nothing.
 cdef inline bint is_due(Client client) noexcept:
-    return client.request.acts and not (
+    return client.request.acts & ~BY_HEADERS and not (
         client.request.acted | client.request.address_dependent)
 
 

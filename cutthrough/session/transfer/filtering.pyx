@@ -18,12 +18,11 @@ from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
-    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, HEAD_TOO_LARGE,
-    OK, OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
+    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, OK,
+    OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport BY_BREAKPOINT
-from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, is_last
@@ -33,9 +32,10 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
 from cutthrough.session.transfer.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
+from cutthrough.session.transfer.headers cimport change_response, write_head_up
 from cutthrough.session.transfer.sluice cimport (
     Sluice, close_sluice, fail, give, open_sluice, run_sluice)
-from cutthrough.session.ways.parents cimport drop_parent, head_for_parent
+from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
@@ -292,8 +292,6 @@ cdef class Filtering:
     def send_request(self, bytes text, bytes shown=None):
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
-        cdef const char *data
-        cdef size_t n
         cdef int outcome
         if c is None or self.up is None or self.up.lost:
             return
@@ -308,13 +306,7 @@ cdef class Filtering:
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
                 return
-            data, n = bytes_of(c.head), c.head.end
-            if c.request.hop.kind == HOP_FORWARD:
-                data = head_for_parent(c, &n)
-                if data == NULL:
-                    c.refuse(HEAD_TOO_LARGE)
-                    return
-            self.up.write(data[:n])
+            write_head_up(c, self.up)
         except BaseException:
             c.poller.contain(c)
 
@@ -433,6 +425,8 @@ cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except 
     writing = writing_of(
         c.context, r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED)
     n = build_response_head(&writing, &head, data, date)
+    if n > 0:
+        n = change_response(c, &writing, n)
     if n < 0:
         return c.refuse(-n)
     if c.context.observer is not None:

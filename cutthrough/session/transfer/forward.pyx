@@ -15,7 +15,6 @@ from cutthrough.net.relay cimport (
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
     BAD_FRAMING, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OK, OVERLOADED)
-from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.chunked_body cimport scan_of, scan_through
@@ -25,11 +24,11 @@ from cutthrough.session.model.origin_streams cimport is_unread
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.filtering cimport begin_upload, takes_upload, up_sluice
+from cutthrough.session.transfer.headers cimport head_up, show_head
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.transfer.response cimport pump_down, read_response
 from cutthrough.session.transfer.sluice cimport run_sluice
-from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 
 
@@ -45,19 +44,17 @@ cdef bint expect_body(Client c, const Framing *framing) noexcept:
 cdef int send_request(Client c) except -1:
     cdef Pump *up = &c.relay.up
     cdef Block *ahead = c.input
-    cdef const char *head = bytes_of(c.head)
-    cdef size_t head_len = c.head.end
-    cdef size_t n = 0
+    cdef const char *head
+    cdef size_t head_len, n = 0
     cdef int64_t used
     if c.request.resumes:
         return resume(c)
     if c.filtering is not None and takes_upload(c):
         begin_upload(c)
         return read_response(c)
-    if c.request.hop.kind == HOP_FORWARD:
-        head = head_for_parent(c, &head_len)
-        if head == NULL:
-            return c.refuse(HEAD_TOO_LARGE)
+    head = head_up(c, &head_len)
+    if head == NULL:
+        return c.refuse(HEAD_TOO_LARGE)
     up.sink = &c.origin.sock
     c.relay.down.may_splice = c.context.may_splice
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
@@ -65,12 +62,15 @@ cdef int send_request(Client c) except -1:
     if c.up_open and ahead != NULL:
         n = ahead.end - ahead.start
         c.input = NULL
-    if up.tap != NULL and c.request.hop.kind == HOP_FORWARD:
-        used = feed_parent(c, head, head_len, bytes_of(ahead) + ahead.start if n else NULL, n)
+    if up.tap != NULL and head != bytes_of(c.head):
+        used = feed_changed(c, head, head_len, bytes_of(ahead) + ahead.start if n else NULL, n)
     else:
         used = feed(up, head, head_len, bytes_of(ahead) + ahead.start if n else NULL, n)
     # Bytes are counted as those of the request that the client sent
-    up.moved -= min(up.moved, <uint64_t>(head_len - c.head.end))
+    if head_len > c.head.end:
+        up.moved -= min(up.moved, <uint64_t>(head_len - c.head.end))
+    else:
+        up.moved += c.head.end - head_len
     note(c.context.recorder, <void *>c, c.poller.now_us, E_UP, 0, up.moved)
     if n:
         if 0 <= used < <int64_t>n and up.filter == NULL:
@@ -101,14 +101,13 @@ cdef int resume(Client c) except -1:
     return read_response(c)
 
 
-cdef int64_t feed_parent(Client c, const char *head, size_t head_len, char *data,
+cdef int64_t feed_changed(Client c, const char *head, size_t head_len, char *data,
                          size_t n) noexcept:
-    """As feed. The tap gets the head that an origin would get: the parent's has credentials
-    for the parent alone (R45)."""
+    """As feed, of a head that the tap does not get as it is."""
     cdef Pump *up = &c.relay.up
     cdef Tap *tap = up.tap
     cdef bint sent
-    tap.take(tap, bytes_of(c.head), c.head.end)
+    show_head(c, up)
     up.tap = NULL
     sent = push(up, head, head_len, NULL, 0)
     up.tap = tap

@@ -22,12 +22,11 @@ from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
-from cutthrough.outcome cimport HEAD_TOO_LARGE, OK, RECORDING_MISSED, REPLAYED
+from cutthrough.outcome cimport OK, RECORDING_MISSED, REPLAYED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.acl cimport CACHES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
-from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, user_of, worker_of_id
 from cutthrough.session.model.inside cimport Inside
@@ -38,9 +37,9 @@ from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.filtered_head cimport host_of
 from cutthrough.session.transfer.filtering cimport send_head_now
+from cutthrough.session.transfer.headers cimport write_head_up
 from cutthrough.session.transfer.response cimport pump_down
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
-from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
 
 cdef enum:
@@ -432,19 +431,12 @@ cdef class Replay(Filtering):
     def send_collected(self):
         """Sends the head, before the body that was collected. True: the body is in chunks."""
         cdef Client c = self.client
-        cdef const char *data
-        cdef size_t n
         if c is None or self.up is None or self.up.lost:
             return False
         try:
             c.poller.take_time()
-            data, n = bytes_of(c.head), c.head.end
-            if c.request.hop.kind == HOP_FORWARD:
-                data = head_for_parent(c, &n)
-                if data == NULL:
-                    c.refuse(HEAD_TOO_LARGE)
-                    return False
-            self.up.write(data[:n])
+            if not write_head_up(c, self.up):
+                return False
         except BaseException:
             c.poller.contain(c)
         return self.chunked

@@ -39,6 +39,7 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.filtering cimport down_sluice, is_held, takes_response
+from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
@@ -213,6 +214,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         c.context, version_of(c) | says_close * ADD_CLOSE | framing.contradicts * DROP_LENGTH
         | (chunked and r.minor == HTTP_11) * KEEP_CHUNKED)
     out_len = build_response_head(&writing, &head, data, date)
+    if out_len > 0:
+        out_len = change_response(c, &writing, out_len)
     if out_len < 0:
         return c.refuse(-out_len)
     down.left = framing.length if framing.kind == BODY_LENGTH else (

@@ -21,6 +21,9 @@ cdef class Sluice:
     cdef uint8_t finished       # its last byte was written
     cdef uint8_t lost           # the origin takes no more
 
+    # As `write`; taps do not get bytes that are not shown.
+    cdef bint put(self, const char *data, size_t n, bint is_shown) except -1
+
 # Makes the sluice for a body in chunks, of `left` bytes, or until the end of the stream (< 0).
 cdef Sluice open_sluice(Client client, bint is_up, bint chunked, int64_t left)
 # Bytes that came before: behind a head. Returns an Outcome.

@@ -15,7 +15,7 @@ from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_REQUESTS, Block, bytes_of, give_block, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.relay cimport (
-    PUMP_SINK_FAILED, Pumped, is_holding, push, run_pump, stop_pump)
+    PUMP_SINK_FAILED, Pumped, Tap, is_holding, push, run_pump, stop_pump)
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,
@@ -56,12 +56,22 @@ cdef class Sluice:
 
     def write(self, bytes data):
         """Sends framed bytes. True: the sink is slow, wait before the next."""
+        return self.put(data, len(data), True)
+
+    cdef bint put(self, const char *data, size_t n, bint is_shown) except -1:
         cdef Client client = self.client
+        cdef Tap *tap
+        cdef bint sent
         if client is None or self.lost or not REQUEST <= client.state <= RELAY:
             return False
         try:
             client.poller.take_time()
-            if not push(self.pump, data, len(data), NULL, 0):
+            tap = self.pump.tap
+            if not is_shown:
+                self.pump.tap = NULL
+            sent = push(self.pump, data, n, NULL, 0)
+            self.pump.tap = tap
+            if not sent:
                 fail(self)
             else:
                 client.count_moved()

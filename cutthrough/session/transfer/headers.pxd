@@ -1,0 +1,18 @@
+"""The heads that go on, with the fields that the deciding rule changes (`headers`)."""
+
+from cutthrough.net.relay cimport Pump
+from cutthrough.session.model.client cimport Client
+from cutthrough.session.transfer.sluice cimport Sluice
+from cutthrough.wire.rewrite cimport Writing
+
+# The request's head as it goes up: in the form for a parent if there is one, and with the
+# rule's changes. Valid until the next head is written. NULL: too large.
+cdef const char *head_up(Client client, size_t *n) except? NULL
+# Writes it before a body that comes by this sluice. False: it is too large, and the request is
+# refused.
+cdef bint write_head_up(Client client, Sluice up) except -1
+# For a head that is sent with more than the tap may have: the tap gets it without.
+cdef void show_head(Client client, Pump *up) noexcept
+# Applies the rule's changes to a response's head of `n` bytes at writing.out. Returns the new
+# number of bytes, or minus the Outcome.
+cdef int change_response(Client client, const Writing *writing, int n) except? -1

@@ -1,0 +1,20 @@
+"""Changes of the fields of a head that goes on, by a rule's `headers`."""
+
+from cutthrough.wire.connect cimport Value
+
+# Of one direction of a rule. Never changes.
+cdef class HeadEdits:
+    cdef readonly tuple dropped     # names in lower case, bytes
+    cdef readonly tuple lines       # each a tuple of bytes, and of members of Known
+
+    # Changes a head of `n` bytes in its own buffer of `cap` bytes. Returns the new number of
+    # bytes; 0: there is no room. `known`: N_KNOWN values. The head is one of rewrite.pyx's:
+    # strict lines, and an empty one at the end.
+    cdef size_t apply(self, char *head, size_t n, size_t cap, const Value *known) except? 0
+    cdef bint drops(self, const char *line, const char *behind) except -1
+
+# What a line may name.
+cdef enum Known:
+    KNOWN_USER = 0              # the name; empty: none
+    KNOWN_CLIENT                # the address
+    N_KNOWN

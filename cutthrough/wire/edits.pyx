@@ -1,0 +1,70 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Changes of the fields of a head that goes on, by a rule's `headers`.
+
+Dropped lines close up, and new lines follow the last one, so that a head needs no second
+buffer. The text of a value that a client has chosen, its name, cannot end its line: controls
+become `?` (R41).
+"""
+
+from libc.string cimport memchr, memcpy, memmove
+from cutthrough.wire.chars cimport equals_lower
+
+# The names in {braces}, by their numbers in Known
+KNOWN = ("user", "client")
+assert len(KNOWN) == N_KNOWN
+
+
+cdef class HeadEdits:
+
+    def __init__(self, dropped, lines):
+        """`dropped`: names, in lower case. `lines`: each the pieces of a line without its
+        end: bytes, or numbers of KNOWN."""
+        self.dropped = tuple(dropped)
+        self.lines = tuple([tuple(line) for line in lines])
+
+    cdef size_t apply(self, char *head, size_t n, size_t cap, const Value *known) except? 0:
+        cdef char *limit = head + cap
+        cdef char *end = head + n - 2           # of the last line; the empty one follows
+        cdef char *line = <char *>memchr(head, c'\n', n) + 1
+        cdef char *o = line
+        cdef char *behind
+        cdef tuple pieces
+        while line < end:
+            behind = <char *>memchr(line, c'\n', end - line) + 1
+            if not self.drops(line, behind):
+                if o != line:
+                    memmove(o, line, behind - line)
+                o += behind - line
+            line = behind
+        for pieces in self.lines:
+            o = put_line(o, limit - 2, pieces, known)
+            if o == NULL:
+                return 0
+        memcpy(o, b"\r\n", 2)
+        return o + 2 - head
+
+    cdef bint drops(self, const char *line, const char *behind) except -1:
+        cdef const char *colon = <const char *>memchr(line, c':', behind - line)
+        cdef bytes name
+        for name in self.dropped:
+            if colon - line == len(name) and equals_lower(line, name, len(name)):
+                return True
+        return False
+
+
+cdef char *put_line(char *o, char *limit, tuple pieces, const Value *known) except? NULL:
+    """NULL: there is no room."""
+    cdef const char *text
+    cdef size_t n, i
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            text, n = <bytes>piece, len(<bytes>piece)
+        else:
+            text, n = known[<int>piece].text, known[<int>piece].n
+        if <size_t>(limit - o) < n + 2:
+            return NULL
+        for i in range(n):
+            o[i] = text[i] if <unsigned char>text[i] >= 0x20 and text[i] != 0x7f else c'?'
+        o += n
+    o[0], o[1] = c'\r', c'\n'
+    return o + 2
