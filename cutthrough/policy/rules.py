@@ -72,7 +72,7 @@ def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
 
 
 def is_secret(path: Path) -> bool:
-    """May a secret stand there? In `users`, in values of fields, in a misspelt table."""
+    """May a secret stand there? In `users`, in fields' values, in a misspelt table."""
     if path[0] == "headers":
         return len(path) > 3
     if path[0] == "users":
