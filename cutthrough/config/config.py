@@ -209,6 +209,10 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         FLAG, "hand tunnels over to a worker's replacement; false: they drain",
         "our choice: most tunnels do not notice a reload or an upgrade",
         swapped=True)] = True
+    watch: Annotated[bool, Option(
+        FLAG, "reload when a file of the configuration or the policy changes",
+        "our choice: an editor's half-written file is no request",
+        swapped=True)] = False
     tls_records: Annotated[str, Option(
         choice("own", "libssl", "kernel"), "who encrypts behind a TLS handshake; "
         "libssl needs 13 KiB more a connection; kernel: own, and kTLS for bulk",

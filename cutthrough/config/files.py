@@ -17,8 +17,12 @@ MOST_BYTES = 16 << 20
 # process share this time, which begins with the first file
 PATIENCE_S = 10.0
 
+# Of a file's content: time of the change in ns, bytes, inode
+Version = tuple[int, int, int]
+
 _NULL = os.makedev(1, 3)
 _deadline = 0.0
+_versions: dict[str, Version | None] = {}
 
 
 class FileError(ValueError):
@@ -31,6 +35,26 @@ def stop_waiting() -> None:
     _deadline = time.monotonic()
 
 
+def take_versions() -> dict[str, Version | None]:
+    """Returns the versions of the files that were read since the last call; None: it
+    could not be opened. Pipes and devices have none."""
+    global _versions
+    versions, _versions = _versions, {}
+    return versions
+
+
+def version_of(path: str) -> Version | None:
+    """Returns the present one; None: the file is not there."""
+    try:
+        return _version(os.stat(path))
+    except OSError:
+        return None
+
+
+def _version(status: os.stat_result) -> Version:
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def read_file(path: str) -> bytes:
     """Returns the content of a file, or of a pipe that has a writer.
 
@@ -39,12 +63,16 @@ def read_file(path: str) -> bytes:
     """
     global _deadline
     _deadline = _deadline or time.monotonic() + PATIENCE_S
+    _versions[path] = None
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
+        _versions[path] = _version(status)
         mode = status.st_mode
         if stat.S_ISDIR(mode):               # open(2) accepts a directory
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            del _versions[path]
         if stat.S_ISFIFO(mode):
             return _read_pipe(fd, _deadline)
         if not stat.S_ISREG(mode) and status.st_rdev != _NULL:

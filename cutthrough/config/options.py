@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     upstream_idle_timeout: float | str
     drain_timeout: float | str
     handover: bool | str
+    watch: bool | str
     tls_records: Literal["own", "libssl", "kernel"]
     max_line: int | str
     max_head: int | str

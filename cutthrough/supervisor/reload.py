@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import take_versions
 from cutthrough.generation.checks import check_log, complete, describe
 from cutthrough.generation.generation import (
     Generation,
@@ -40,6 +41,7 @@ from cutthrough.process.systemd import notify_reloading
 from cutthrough.supervisor.attempt import Attempt, Basis, report_refusal
 from cutthrough.supervisor.certificate_watch import CertificateWatch
 from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.file_watch import FileWatch
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners, Opened
@@ -118,6 +120,8 @@ class Reloads:
         self._waiting: Reload | None = None
         self._watch = CertificateWatch(
             lambda: program.generation.config, self.reread_certificates)
+        self._files = FileWatch(lambda: program.generation.config, self.request)
+        self._files.follow(take_versions(), whole=True)     # read before the start
 
     def request(self) -> Reload:
         """Applies the files' present content; on any error nothing changes."""
@@ -159,9 +163,11 @@ class Reloads:
         watched, and ticket keys made, only while the program serves."""
         if self._program.is_serving:
             self._watch.begin()
+            self._files.begin()
             self._program.pages.tickets.begin()
         else:
             self._watch.end()
+            self._files.end()
             self._program.pages.tickets.end()
             if self._attempt is not None:
                 self._refuse("the program is shutting down")
@@ -196,12 +202,18 @@ class Reloads:
     def _read(self) -> tuple[Generation, int, Opened]:
         """Reads and checks everything, and opens missing listeners."""
         program = self._program
-        config, policy = program.sources.read()
-        generation = Generation(self._number + 1, config, policy,
-                                program.operations.open(config))
-        choose_loop(config.loop)
-        check_log(config.access_log)
-        generation = complete(generation)
+        is_whole = False
+        take_versions()
+        try:
+            config, policy = program.sources.read()
+            generation = Generation(self._number + 1, config, policy,
+                                    program.operations.open(config))
+            choose_loop(config.loop)
+            check_log(config.access_log)
+            generation = complete(generation)
+            is_whole = True
+        finally:
+            self._files.follow(take_versions(), is_whole)
         self._check_credentials(config)
         self._check_room(config)
         return self._open(generation)
@@ -286,6 +298,7 @@ class Reloads:
         for child in attempt.commit():
             self._on_unreachable(child)
         self.update()
+        self._files.begin()                  # as the new configuration says
         self._after_attempt()
 
     def _after_attempt(self) -> None:

@@ -1,0 +1,72 @@
+"""A reload that a change of files asks for (`watch`), as a deployment makes it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import echo
+from tests.support.proxy import RELOADED
+from tests.support.wait import wait_until
+
+ALLOW = '[[rules]]\nname = "all"\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
+DENY = f'[[rules]]\naction = "deny"\npaths = ["/secret"]\n{ALLOW}'
+
+
+def wait_reloads(proxy, count: int) -> str:
+    """Returns the last line."""
+    wait_until(lambda: len(RELOADED.findall(proxy.stderr())) >= count, proxy.stderr)
+    lines = RELOADED.findall(proxy.stderr())
+    assert len(lines) == count
+    return lines[-1]
+
+
+def put(folder: Path, version: str, policy: str) -> None:
+    """As Kubernetes swaps a ConfigMap: a new directory, and one rename of a link."""
+    (folder / version).mkdir(parents=True)
+    (folder / version / "policy.toml").write_text(policy)
+    (folder / "..new").symlink_to(version)
+    os.replace(folder / "..new", folder / "..data")
+
+
+def test_a_swapped_config_map_is_in_force_and_cuts_nothing(
+        start_proxy, make_origin, dial, tmp_path):
+    folder = tmp_path / "config"
+    put(folder, "..1", ALLOW)
+    (folder / "policy.toml").symlink_to("..data/policy.toml")
+    proxy = start_proxy(config=f'watch = true\npolicy = "{folder}/policy.toml"')
+    origin = make_origin(echo)
+    tunnel = dial(proxy).tunnel(f"127.0.0.1:{origin.port}")
+    put(folder, "..2", DENY)
+    assert "generation 2: rules 2 (+1 -0)" in wait_reloads(proxy, 1)
+    refused = dial(proxy)
+    refused.send(build_request("GET", "http://127.0.0.1:9/secret"))
+    assert refused.read_response("GET").status == 403
+    tunnel.send(b"still here")
+    assert tunnel.read_exact(10) == b"still here"
+
+
+def test_a_mistake_is_refused_once_and_its_correction_applied(start_policy):
+    proxy = start_policy(ALLOW, "watch = true")
+    proxy.policy.write_text("[[rules]\n")
+    assert "reload refused, generation 1 stays in force" in wait_reloads(proxy, 1)
+    proxy.policy.write_text(DENY)
+    assert "rules 2 (+1 -0)" in wait_reloads(proxy, 2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_reload_begins_and_ends_it(start_policy, first):
+    proxy = start_policy(ALLOW, f"watch = {str(first).lower()}")
+    text = proxy.config_file.read_text()
+    proxy.config_file.write_text(text.replace(
+        f"watch = {str(first).lower()}", f"watch = {str(not first).lower()}"))
+    if not first:
+        proxy.hup()
+        proxy.policy.write_text(DENY)
+        assert "rules 2" in wait_reloads(proxy, 2)
+        return
+    assert "generation 2" in wait_reloads(proxy, 1)     # which ends the watch
+    proxy.policy.write_text(DENY)
+    assert "generation 3" in proxy.hup()
+    wait_reloads(proxy, 2)
