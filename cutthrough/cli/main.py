@@ -232,8 +232,12 @@ def dispatch(argv: Sequence[str] | None) -> int:
         if args.verb == "config":
             print_config(args, sources)
         elif args.verb == "check":
-            for note in check(*sources.read()):
+            notes = check(*sources.read())
+            for note in notes:
                 print(f"note: {note}")
+            if notes and args.strict:
+                print("the configuration is valid, but has notes (--strict)")
+                return 1
             print("the configuration is valid")
         elif args.verb == "doctor" and args.kind == "host":
             return examine_host(args, sources)

@@ -265,6 +265,17 @@ def test_check_says_that_tunnels_go_by_other_rules(tmp_path, capsys, keys, notes
     assert (done.out + done.err).count("`paths` matches no tunnel") == notes
 
 
+@pytest.mark.parametrize(("rule", "status"), [
+    ('paths = ["/a"]', 1), ("", 0)])
+def test_notes_are_failures_of_a_strict_check(tmp_path, capsys, rule, status):
+    path = tmp_path / "policy.toml"
+    path.write_text(f'[[rules]]\naction = "allow"\n{rule}\n')
+    words = ["check", "--policy", str(path), "--user", "u", "--password", "p"]
+    assert main(words) == 0
+    assert main([*words, "--strict"]) == status
+    assert capsys.readouterr().out.count("note: ") == 2 * status
+
+
 @pytest.mark.parametrize(("keys", "opened", "notes"), [
     ('hosts = ["a.example"]', "", 0), ('hosts = ["a.example"]', '"*.example"', 0),
     ('hosts = ["*.example"]', '"a.example"', 0), ("", '"a.example"', 0),
