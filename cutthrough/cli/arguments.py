@@ -102,8 +102,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
                               "read password_file and the other files of secrets, "
                               "which this host or this user may not have")
             verb.add_argument("--strict", action="store_true", help="exit with 1 if "
-                              "there are notes, of rules that match less than they seem "
-                              "to")
+                              "there are notes, of rules that match less than they "
+                              "seem to")
     return parser
 
 
