@@ -36,6 +36,8 @@ if [ ! -e "$root/made" ]; then
     mkdir -p "$root"
     debootstrap --arch="$architecture" --variant=minbase --include=make,ca-certificates \
         "$suite" "$root" ${MIRROR:+"$MIRROR"} >&2
+    # A mirror may be a snapshot, whose lists have expired
+    echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/valid-until"
     touch "$root/made"
 fi
 

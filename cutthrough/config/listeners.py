@@ -116,6 +116,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     ciphers: Annotated[str, Option(
         TEXT, "OpenSSL's names of ciphers, with colons; TLS_… are those of TLS 1.3",
         "ECDHE with AES-GCM or ChaCha20", swapped=True)] = ""
+    groups: Annotated[str, Option(
+        TEXT, "OpenSSL's names of groups for the key exchange (curves), with colons, the "
+        "preferred one first", "X25519MLKEM768 if there is one, X25519, P-256, P-384",
+        swapped=True)] = ""
     client_ca: Annotated[str, Option(
         FILE, "file in PEM with the authorities of client certificates", "none",
         swapped=True)] = ""
@@ -169,7 +173,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
                 certificates = show_count(len(self.certificates), "certificate")
                 yield ConfigError(
                     "", key, f"has {show_count(len(files), 'file')} for {certificates}")
-        for key in ("ciphers", "client_ca", "client_crl"):
+        for key in ("ciphers", "groups", "client_ca", "client_crl"):
             if getattr(self, key) and not self.certificates:
                 yield ConfigError("", key, "has no effect without certificates")
         if self.client_certificate != "none" and not self.client_ca:

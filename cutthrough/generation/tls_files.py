@@ -224,6 +224,7 @@ def make_server(listener: Listener, files: TlsFiles,
          for pair in files.pairs],
         min_version=listener.tls_min_version,
         ciphers=listener.ciphers,
+        groups=listener.groups,
         clients=ClientCheck(
             files.client_ca, files.client_crl, listener.client_certificate),
         keys=keys,

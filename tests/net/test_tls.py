@@ -161,6 +161,23 @@ def test_ciphers_of_both_versions_can_be_chosen(meet: Meet) -> None:
         TlsServer([pair_of(localhost())], ciphers="NONE")
 
 
+@pytest.mark.parametrize("groups", ["P-256", "P-384:X25519"])
+def test_groups_of_the_key_exchange_can_be_chosen(meet: Meet, groups: str) -> None:
+    """A client that has only another group finds none in common."""
+    server = TlsServer([pair_of(localhost())], groups=groups)
+    peer = client_context()
+    peer.set_ecdh_curve("prime256v1" if "P-256" in groups else "secp384r1")
+    assert meet(server, peer).shake() == "done"
+    peer = client_context()
+    peer.set_ecdh_curve("secp384r1" if "P-256" in groups else "prime256v1")
+    assert meet(server, peer).shake() == "unshared"
+
+
+def test_an_unknown_group_is_refused() -> None:
+    with pytest.raises(TlsError, match="a group of 'P-256:NONE' is unknown"):
+        TlsServer([pair_of(localhost())], groups="P-256:NONE")
+
+
 def test_the_application_protocol(meet: Meet) -> None:
     both, other = client_context(), client_context()
     both.set_alpn_protocols(["h2", "http/1.1"])

@@ -22,6 +22,7 @@ class TlsServer(TlsContext):
         *,
         min_version: str = "1.2",
         ciphers: str = "",
+        groups: str = "",
         clients: ClientCheck = ...,
         keys: TicketKeys | None = None,
         http2: bool = False,

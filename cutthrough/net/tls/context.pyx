@@ -101,11 +101,12 @@ class ClientCheck(NamedTuple):
 cdef class TlsServer(TlsContext):
     """A listener's side."""
 
-    def __init__(self, pairs, *, min_version="1.2", ciphers="", clients=ClientCheck(),
-                 TicketKeys keys=None, bint http2=False):
+    def __init__(self, pairs, *, min_version="1.2", ciphers="", groups="",
+                 clients=ClientCheck(), TicketKeys keys=None, bint http2=False):
         """`pairs`: Pair objects, the first for clients that name no server. `ciphers`: names
-        joined by colons, of either version; "": our choice. `keys`: of tickets; None: no session
-        can be resumed. `http2`: is preferred to HTTP/1.1. Raises TlsError."""
+        joined by colons, of either version; `groups`: likewise, the first is preferred; "": our
+        choice. `keys`: of tickets; None: no session can be resumed. `http2`: is preferred to
+        HTTP/1.1. Raises TlsError."""
         cdef Made context
         loaded = [load(pair) for pair in pairs]
         if not loaded:
@@ -123,6 +124,8 @@ cdef class TlsServer(TlsContext):
         for chosen in {first, *by_name.values()}:
             context = Made()
             context.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
+            if groups and not openssl.SSL_CTX_set1_groups_list(context.ctx, groups.encode()):
+                raise TlsError("", why(f"a group of {groups!r} is unknown"))
             set_up_server(context.ctx, scope, keys, [loaded[i] for i in chosen])
             if http2:
                 openssl.SSL_CTX_set_alpn_select_cb(context.ctx, on_alpn, <void *>HTTP_2_OR_11)
