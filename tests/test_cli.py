@@ -75,8 +75,10 @@ def test_what_a_verb_does_not_take_is_not_suggested(words, reason):
 
 
 @pytest.mark.parametrize(("words", "remedy"), [
-    (("check", "proxy.toml"), "check takes its file with -c: cutthrough check -c "
-                              "proxy.toml"),
+    (("config", "a.toml"), "config takes its file with -c: cutthrough config -c a.to"),
+    (("check", "a.toml", "-c", "b.toml"), "check: a.toml: -c b.toml is its file"),
+    (("srve",), "srve: no such verb; did you mean serve?"),
+    (("frobnicate",), "frobnicate: no such verb; the verbs are serve, check, config"),
     (("-c", "proxy.toml", "serve"), "-c goes after a verb: cutthrough serve -c …"),
     (("--listen=1.2.3.4:5",), "--listen goes after a verb: cutthrough serve --lis"),
     (("serve", "--listen", "127.0.0.1:99999"), "port 99999 is above 65535"),
@@ -93,8 +95,22 @@ def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
     assert remedy in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["flows", "ca"])
+def test_a_verb_of_actions_alone_lists_them(verb):
+    done = run(verb)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ACTION" in done.stdout and "show" in done.stdout
+
+
+def test_check_takes_its_file_as_a_word(tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text('user = "u"\npassword = "p"\naccess_log = "access.json"\n')
+    done = run("check", str(file))
+    assert (done.returncode, done.stdout) == (0, "the configuration is valid\n")
+
+
 @pytest.mark.parametrize("words", [
-    ("check", "-c", "{}"), ("flows", "list", "--file", "{}"), ("serve", "--{}"),
+    ("{}",), ("check", "{}"), ("flows", "list", "--file", "{}"), ("serve", "--{}"),
     ("mcp", "--db-url-file", "{}"), ("run", "--cassette", "a", "--", "{}"),
     ("inspect", "--", "{}"), ("suggest", "--log", "{}"), ("doctor", "host", "-c", "{}"),
     ("recordings", "list", "--directory", "/proc/{}")])

@@ -5,6 +5,7 @@ options and of a selector's terms.
 """
 
 import argparse
+import difflib
 import sys
 from collections.abc import Collection, Sequence
 
@@ -28,6 +29,9 @@ VERBS = {
     "top": "show the activity of a running proxy, by its admin listener",
     "conns": "list the open connections of a running proxy",
     "kill": "close the selected connections of a running proxy",
+    "status": "say if a running proxy serves, with its workers and connections",
+    "reload": "have a running proxy read its files again; as SIGHUP",
+    "drain": "end a running proxy when its connections have ended; as SIGTERM",
     "ca": "make a certificate authority, pass its certificate on, issue others",
     "flows": "list, show, search, export, import or replay captured requests",
     "mode": "show or change the mode of recordings, of a running proxy too",
@@ -40,7 +44,7 @@ VERBS = {
 # Verbs that test a configuration as some user; their --user is that user's name.
 ASKING = ("explain", "route", "doctor")
 WITHOUT = ("user", "password", "password_file")
-CONSOLE = ("top", "conns", "kill")
+CONSOLE = ("top", "conns", "kill", "status", "reload", "drain")
 KINDS = ("host", "ssrf")                     # of doctor
 SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOUT) and "
            "a key of the file (head_timeout). A flag overrides the variable, and the "
@@ -98,6 +102,7 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         if name == "config":
             add_config(verb)
         if name == "check":
+            verb.add_argument("file", metavar="FILE", nargs="?", help="as -c FILE")
             verb.add_argument("--without-secrets", action="store_true", help="do not "
                               "read password_file and the other files of secrets, "
                               "which this host or this user may not have")
@@ -116,6 +121,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     first = words[0].partition("=")[0] if words else ""
     if first in ("-c", "--config", *map(flag_name, OPTIONS)):
         parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
+    if first and not first.startswith("-") and first not in VERBS:
+        parser.error(f"{first}: no such verb" + near(first, VERBS))
+    if words in (["flows"], ["ca"]):         # what actions are there?
+        words.append("--help")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])
     args, left = parser.parse_known_args(words)
@@ -123,6 +132,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         flag = left[0].partition("=")[0]
         parser.error(f"command line: {flag}: " + refuse(
             flag, args.verb, args.own if args.verb else parser))
+    if args.verb == "check" and args.file:
+        if args.config_file:
+            parser.error(f"check: {args.file}: -c {args.config_file} is its file")
+        args.config_file = args.file
     if args.verb == "kill" and not any(
             getattr(args, name) for name in (*TERMS, "all")):
         parser.error("kill: needs a selector: " + ", ".join(
@@ -147,6 +160,12 @@ def refuse(flag: str, verb: str | None, own: argparse.ArgumentParser) -> str:
     if verb and flag in map(flag_name, OPTIONS):
         return f"is not an option of {verb}"
     return no_such_option(flag, own._option_string_actions.keys() - {flag})
+
+
+def near(word: str, known: Collection[str]) -> str:
+    names = difflib.get_close_matches(word, known, 1)
+    return (f"; did you mean {names[0]}?" if names else
+            f"; the verbs are {', '.join(known)}")
 
 
 def usage_of(verb: str) -> str:
@@ -328,6 +347,8 @@ def add_console(verb: argparse.ArgumentParser, name: str) -> None:
         verb.add_argument("--count", type=updates, default=0, metavar="N",
                           help="number of updates, 0: until stopped [0; without a "
                           "terminal 1]")
+        return
+    if name not in ("conns", "kill"):
         return
     for field, term in TERMS.items():
         verb.add_argument(flag_name(field), metavar=term.metavar, help=term.help)

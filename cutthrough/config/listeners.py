@@ -117,8 +117,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         TEXT, "OpenSSL's names of ciphers, with colons; TLS_… are those of TLS 1.3",
         "ECDHE with AES-GCM or ChaCha20", swapped=True)] = ""
     groups: Annotated[str, Option(
-        TEXT, "OpenSSL's names of groups for the key exchange (curves), with colons, the "
-        "preferred one first", "X25519MLKEM768 if there is one, X25519, P-256, P-384",
+        TEXT, "OpenSSL's names of groups of the key exchange (curves), with colons, "
+        "the preferred one first", "X25519MLKEM768 if known, X25519, P-256, P-384",
         swapped=True)] = ""
     client_ca: Annotated[str, Option(
         FILE, "file in PEM with the authorities of client certificates", "none",

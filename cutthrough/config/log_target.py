@@ -29,6 +29,9 @@ SEVERITIES = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice
 MEANT = {"stdout": "-", "stderr": "/dev/stderr", "none": "off", "no": "off",
          "false": "off"}
 
+# Beyond doubt the name of a file, in the working directory
+_PLAIN = re.compile(r"[\w-]+\.(log|json|jsonl|csv|ltsv|txt)")
+
 # squid's modules, before a path and before a server's address
 _MODULE = re.compile(r"(stdio|daemon):")
 _SERVER = re.compile(r"(udp|tcp)://([^/]*)")
@@ -55,6 +58,8 @@ def read_target(text: str) -> Target:
         return Target("journal", _check_path(text, path))
     match = _SYSLOG.fullmatch(text)
     if match is None:
+        if _PLAIN.fullmatch(text):
+            return Target("file", f"./{text}")
         if "/" not in text:
             raise ValueError(_explain(text))
         server = _SERVER.match(text)

@@ -1,4 +1,5 @@
-"""`cutthrough top`, `conns` and `kill`: clients of the admin listener in a terminal."""
+"""Clients of the admin listener in a terminal: `cutthrough top`, `conns`, `kill`,
+`status`, `reload` and `drain`."""
 
 import argparse
 import contextlib
@@ -159,11 +160,15 @@ class Listener:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of the three verbs; returns the exit status. Raises ConfigError."""
+    """Runs one of these verbs; returns the exit status. Raises ConfigError."""
     listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
         if args.verb == "top":
             top(listener, args.interval, args.count)
+        elif args.verb == "status":
+            print("\n".join(status(listener)))
+        elif args.verb in ("reload", "drain"):
+            print(UNSAFE.sub("?", listener.ask("POST", f"/{args.verb}").strip()))
         elif args.verb == "conns" and args.trace is not None:
             print("\n".join(show_trace(listener.trace(args.trace), args.json)))
         elif args.verb == "conns":
@@ -271,6 +276,16 @@ def top(listener: Listener, interval: float, count: int) -> None:
         looks -= 1
         if looks == 0:
             return
+
+
+def status(listener: Listener) -> list[str]:
+    """Raises Unanswered if it serves nobody: it starts, drains, or has no worker."""
+    sample = listener.metrics()
+    lines = [*summary(sample, sample, 1.0)[:1]]
+    if not sample.get("config_last_reload_successful", 1):
+        lines.append("the last reload was refused, or is not in force yet")
+    listener.ask("GET", "/readyz")
+    return ["ready", *lines]
 
 
 def summary(before: Sample, now: Sample, seconds: float) -> list[str]:

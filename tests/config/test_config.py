@@ -263,7 +263,7 @@ REFUSED = [
     ("access_log", "udp://10.0.0.1:514", "did you mean syslog@10.0.0.1:514?"),
     ("access_log", "sylog", "did you mean syslog?"),
     ("access_log", "syslog+local0", "did you mean syslog?"),
-    ("access_log", "access.log", "for a file here give ./access.log"),
+    ("access_log", "access.out", "for a file here give ./access.out"),
     ("access_log_format", "xml", "not one of squid, common, combined, json"),
     ("access_log_format", "josn", "did you mean json"),
     ("access_log_format", "%>A", "no such code %>A; did you mean %>a"),

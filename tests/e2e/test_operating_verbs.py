@@ -1,0 +1,67 @@
+"""`cutthrough status`, `reload` and `drain`, at a running proxy."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.admin import operator_of
+from tests.support.wait import wait_until
+
+TOKEN = "a-token-of-the-tests"
+ADMIN = f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
+
+
+@pytest.fixture
+def verb(start_policy):
+    """The proxy, and a function that runs a verb at its admin listener."""
+    proxy = start_policy('[[rules]]\naction = "allow"\n', ADMIN)
+    port = operator_of(proxy).where
+
+    def run(*words: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cutthrough", *words], capture_output=True,
+            text=True, timeout=60, check=False, env={
+                "CUTTHROUGH_ADMIN": f"127.0.0.1:{port}",
+                "CUTTHROUGH_ADMIN_TOKEN": token})
+
+    return proxy, run
+
+
+def test_status_says_what_serves(verb):
+    proxy, run = verb
+    done = run("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ready\ngeneration 1, ")
+    assert "worker" in done.stdout and "0 connections" in done.stdout
+    proxy.policy.write_text("[[rules]\n")
+    proxy.hup()
+    assert "the last reload was refused" in run("status").stdout
+
+
+def test_reload_prints_its_line_and_fails_if_it_is_refused(verb):
+    proxy, run = verb
+    proxy.policy.write_text('[[rules]]\naction = "deny"\n')
+    done = run("reload")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "generation 2: rules 1 (+1 -1)\n"
+    proxy.policy.write_text("[[rules]\n")
+    done = run("reload")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "409: reload refused, generation 2 stays in force" in done.stderr
+
+
+def test_drain_ends_the_program(verb):
+    proxy, run = verb
+    assert run("drain").returncode == 0
+    wait_until(lambda: proxy.process.poll() is not None, proxy.stderr)
+    assert proxy.process.returncode == 0
+    assert run("status").returncode == 1
+
+
+@pytest.mark.parametrize("word", ["reload", "drain"])
+def test_without_its_token_nothing_happens(verb, word):
+    _, run = verb
+    done = run(word, token="")
+    assert done.returncode == 1 and "give the token with --token-file" in done.stderr
+    assert run("status").stdout.startswith("ready\ngeneration 1, ")
