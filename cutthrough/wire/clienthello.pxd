@@ -39,6 +39,8 @@ cdef struct ClientHello:
 
 # > 0: bytes of the records with a whole hello; 0: more is needed; -1: no ClientHello.
 cdef int parse_client_hello(ClientHello *out, const char *data, size_t n) noexcept nogil
+# The same of a whole handshake message, out of its records. False: no ClientHello.
+cdef bint parse_client_message(ClientHello *out, const char *data, size_t n) noexcept nogil
 # "1.3", "1.2" …; "": unknown.
 cdef const char *version_text(int version) noexcept nogil
 

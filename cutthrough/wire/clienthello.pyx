@@ -46,6 +46,12 @@ cdef int parse_client_hello(ClientHello *out, const char *data, size_t n) noexce
     return total if read_message(out, message.at, message.n) else -1
 
 
+cdef bint parse_client_message(ClientHello *out, const char *data, size_t n) noexcept nogil:
+    memset(out, 0, sizeof(ClientHello))
+    return n >= MESSAGE_HEAD + FIXED_BYTES and n <= MOST_HELLO and data[0] == CLIENT_HELLO and (
+        read_message(out, <const uint8_t *>data + MESSAGE_HEAD, n - MESSAGE_HEAD))
+
+
 cdef int find_message(Span *out, const uint8_t *p, size_t n) noexcept nogil:
     """Walks over the records. Returns the bytes of all records of the message, and its body in
     `out`; 0: more is needed; -1: this is no ClientHello."""

@@ -41,41 +41,69 @@ cdef const char *HEX = b"0123456789abcdef"
 
 
 cdef int write_ja4(char *out, const ClientHello *hello) except -1:
-    cdef int ciphers = sort_ciphers(hello)
+    return write_hashed(out, hello, False)
+
+
+cdef bytes make_ja4(const ClientHello *hello, bint original, bint raw):
+    cdef char[JA4_BYTES] hashed
+    cdef char *p
+    cdef int n
+    if not raw:
+        write_hashed(hashed, hello, original)
+        return hashed[:JA4_BYTES]
+    n = list_ciphers(hello, original)
+    put_summary(text, hello, n)
+    p = put_list(text + 11, n, n)
+    p[0] = c'_'
+    n = list_extensions(hello, original)
+    p = put_list(p + 1, n, add_signatures(n, hello) if n else 0)
+    return text[:min(p - text, <Py_ssize_t>MOST_RAW)]
+
+
+cdef int write_hashed(char *out, const ClientHello *hello, bint original) except -1:
+    cdef int ciphers = list_ciphers(hello, original)
     cdef int extensions
     put_hash(out + 11, ciphers, ciphers)
-    extensions = sort_extensions(hello)
+    extensions = list_extensions(hello, original)
     put_hash(out + 24, extensions, add_signatures(extensions, hello) if extensions else 0)
+    put_summary(out, hello, ciphers)
+    out[23] = c'_'
+    return 0
+
+
+cdef void put_summary(char *out, const ClientHello *hello, int ciphers) noexcept nogil:
     out[0] = c't'
     put_version(out + 1, hello.version)
     out[3] = c'i' if hello.name_kind == NO_NAME else c'd'
     put_count(out + 4, ciphers)
     put_count(out + 6, count_extensions(hello))
     put_alpn(out + 8, &hello.alpn)
-    out[10] = out[23] = c'_'
-    return 0
+    out[10] = c'_'
 
 
-cdef int sort_ciphers(const ClientHello *hello) noexcept nogil:
+cdef int list_ciphers(const ClientHello *hello, bint original) noexcept nogil:
     cdef int n = 0
     cdef size_t i
     for i in range(0, hello.ciphers.n, 2):
         numbers[n] = <uint16_t>(hello.ciphers.at[i] << 8 | hello.ciphers.at[i + 1])
         n += not is_grease(numbers[n])
-    sort(n)
+    if not original:
+        sort(n)
     return n
 
 
-cdef int sort_extensions(const ClientHello *hello) noexcept nogil:
-    """Without the two that depend on the destination, not on the client."""
+cdef int list_extensions(const ClientHello *hello, bint original) noexcept nogil:
+    """If sorted, without the two that depend on the destination, not on the client."""
     cdef const uint8_t *p = hello.extensions.at
     cdef const uint8_t *end = p + hello.extensions.n
     cdef int n = 0
     while p < end:
         numbers[n] = <uint16_t>(p[0] << 8 | p[1])
-        n += not is_grease(numbers[n]) and numbers[n] != SERVER_NAME and numbers[n] != ALPN
+        n += not is_grease(numbers[n]) and (
+            original or numbers[n] != SERVER_NAME and numbers[n] != ALPN)
         p += 4 + (p[2] << 8 | p[3])
-    sort(n)
+    if not original:
+        sort(n)
     return n
 
 

@@ -5,8 +5,9 @@ A source is bytes, or (address, length). No parser here has a use for `seen`.
 """
 
 from cutthrough.wire.chars cimport text_of
-from cutthrough.wire.clienthello cimport ClientHello, parse_client_hello
-from cutthrough.wire.fingerprints cimport JA3_BYTES, JA4_BYTES, write_ja3, write_ja4
+from cutthrough.wire.clienthello cimport ClientHello, parse_client_hello, parse_client_message
+from cutthrough.wire.fingerprints cimport (
+    JA3_BYTES, JA4_BYTES, make_ja4, write_ja3, write_ja4)
 from cutthrough.wire cimport openings
 from cutthrough.wire.openings import PROTOCOLS
 
@@ -55,3 +56,14 @@ def read_inner_opening(source, seen=0):
     cdef size_t n
     cdef const char *data = text_of(source, &n)
     return PROTOCOLS[openings.read_inner_opening(data, n)] or None
+
+
+def read_message(source):
+    """JA4 and its variants of a handshake message, out of its records; None: no ClientHello."""
+    cdef ClientHello hello
+    cdef size_t n
+    cdef const char *data = text_of(source, &n)
+    if not parse_client_message(&hello, data, n):
+        return None
+    return {name: make_ja4(&hello, "o" in name[3:], "r" in name[3:]).decode()
+            for name in ("ja4", "ja4_r", "ja4_o", "ja4_ro")}
