@@ -215,6 +215,10 @@ def add_explain(verb: argparse.ArgumentParser) -> None:
                       "--sni or --ja4 is given]")
     verb.add_argument("--sni", metavar="NAME", help=f"server name {text} [none]")
     verb.add_argument("--ja4", metavar="JA4", help=f"fingerprint {text} [none]")
+    text = "of the client's own connection, for rules that compare it"
+    verb.add_argument("--client-ja4", metavar="JA4", help=f"fingerprint {text} [none]")
+    verb.add_argument("--http2-fingerprint", metavar="TEXT",
+                      help=f"the same of its HTTP/2, {text[3:]} [none]")
     verb.add_argument("--tlv", metavar="NAME=VALUE", action="append", default=[],
                       help="TLV of the client's PROXY header; may be repeated [none]")
     add_log(verb)

@@ -336,7 +336,8 @@ def ask(args: argparse.Namespace, config: Config, policy: Policy) -> int:
         return run_explain(config, policy, question, args.json, WAY)
     return run_explain(config, policy, question._replace(
         opening=read_opening(args.protocol, args.sni, args.ja4),
-        tlvs=read_tlvs(args.tlv)), args.json)
+        tlvs=read_tlvs(args.tlv),
+        prints=(args.client_ja4 or "", args.http2_fingerprint or "")), args.json)
 
 
 def demonstrate(argv: Sequence[str]) -> int:

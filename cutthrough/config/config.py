@@ -148,6 +148,12 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "one of its codes looks by itself",
         swapped=True)] = False
 
+    fingerprints: Annotated[bool, Option(
+        FLAG, "have the JSON log and the live page show the fingerprints of clients' "
+        "own TLS and HTTP/2: docs/fingerprints.md",
+        "what else uses one has it made, and nothing else pays",
+        swapped=True)] = False
+
     error_log_format: Annotated[Literal["text", "logfmt", "json"], Option(
         choice("text", "logfmt", "json"), "format of the lines on standard error",
         "for people")] = "text"

@@ -51,6 +51,9 @@ CODES = {
     "ct::client_tls_version": 4, "ct::client_cipher": 60, "ct::client_sni": LEAST_LONG,
     "ct::client_alpn": LEAST_LONG, "ct::client_resumed": 7,
     "ct::client_certificate": LEAST_LONG,
+    "ct::client_ja4": 36, "ct::client_ja3": 32, "ct::client_ja4_r": LEAST_LONG,
+    "ct::client_ja4_o": 36, "ct::client_ja4_ro": LEAST_LONG,
+    "ct::http2_fingerprint": LEAST_LONG,
     "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
     "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
     "ct::intercepted": 11, "ct::pinned": 6,
@@ -72,6 +75,9 @@ LONG = frozenset(code for code, most in CODES.items() if most == LEAST_LONG)
 # Codes of a tunnel's first bytes: if a format has one of them, the worker looks at them
 PEEKED = frozenset(("ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version",
                     "ct::ja4", "ct::ja3", "ct::ech"))
+# Codes of the fingerprints of a client's own connection
+PRINTS = frozenset(("ct::client_ja4", "ct::client_ja3", "ct::client_ja4_r",
+                    "ct::client_ja4_o", "ct::client_ja4_ro", "ct::http2_fingerprint"))
 # TLVs of a PROXY header, by the names of wire.proxy_header
 TLVS = ("alpn", "authority", "unique_id", "tls_version", "tls_cn", "tls_cipher",
         "netns", "aws_vpce", *(f"type_{kind:02x}" for kind in range(0xE0, 0xF0)))
@@ -141,11 +147,12 @@ def parse_format(text: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def peeked_codes(text: str) -> frozenset[str]:
-    """The codes of PEEKED in the value of the option."""
+def costly_codes(text: str) -> frozenset[str]:
+    """The codes of PEEKED and PRINTS in the value of the option."""
     if text == "json":
         return frozenset()
-    return PEEKED & {step.code for step in parse_format(PRESETS.get(text, text))}
+    return (PEEKED | PRINTS) & {
+        step.code for step in parse_format(PRESETS.get(text, text))}
 
 
 def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:

@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     access_log: str
     access_log_format: str
     peek_tunnels: bool | str
+    fingerprints: bool | str
     error_log_format: Literal["text", "logfmt", "json"]
     flight_recorder: int | str
     head_timeout: float | str

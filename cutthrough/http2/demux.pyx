@@ -14,6 +14,7 @@ octets, and no others.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
+from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
 from cutthrough.http2.frames cimport free_one, free_stuck, on_send_data, reset, stream_in
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
@@ -64,6 +65,10 @@ cdef Demux *make_demux(Socket *carrier, const Bounds *bounds, int64_t now_us) no
     d.most_records = bounds.head_bytes
     d.now_us = d.idle_us = now_us
     start_meter(&d.meter, bounds.head_bytes, 0 if bounds.asks else <int>PREFACE, now_us)
+    if bounds.has_print:                # without memory there is none
+        d.print = <Print *>calloc(1, sizeof(Print))
+        if d.print != NULL:
+            d.print.preface = PREFACE
     table[carrier.fd] = d
     if (not say_settings(d, bounds) or nghttp2_session_set_local_window_size(
                 d.session, NGHTTP2_FLAG_NONE, 0, WINDOW) != 0):
@@ -119,6 +124,7 @@ cdef void free_demux(Demux *d) noexcept nogil:
                 st.error = ECONNRESET
         st = next
     table[d.carrier.fd] = NULL
+    free(d.print)
     nghttp2_session_del(d.session)
     give_block(&d.out)
     free(d)
@@ -137,6 +143,8 @@ cdef int feed(Demux *d, const char *data, size_t n) noexcept nogil:
         return d.flooded
     if heard != HEARD_ALL:
         return heard
+    if d.print != NULL:
+        read_frames(d.print, data, n)
     r = nghttp2_session_mem_recv(d.session, <const uint8_t *>data, n)
     if d.meter.is_stray and not d.asks:
         nghttp2_session_terminate_session(d.session, NGHTTP2_STREAM_CLOSED)
@@ -213,6 +221,9 @@ cdef int on_header(nghttp2_session *session, const nghttp2_frame *frame, const u
                    size_t n, const uint8_t *value, size_t m, uint8_t flags,
                    void *user) noexcept nogil:
     cdef Stream *st = stream_in(session, frame.hd.stream_id)
+    cdef Print *print = (<Demux *>user).print
+    if print != NULL and n and name[0] == c':':
+        note_pseudo(print, frame.hd.stream_id, <const char *>name, n)
     if st != NULL and not st.released:
         keep_field(st, <const char *>name, n, <const char *>value, m)
     return 0

@@ -4,6 +4,7 @@ The peer is a client, and its messages are requests; or it is an origin, and the
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cutthrough.http2.fingerprint cimport Print
 from cutthrough.http2.meter cimport Meter
 from cutthrough.http2.nghttp2 cimport nghttp2_session
 from cutthrough.net.buffers cimport Block
@@ -102,6 +103,7 @@ cdef struct Demux:
     uint8_t has_freed       # it has taken all since: those that are STUCK may go on
     uint8_t drained         # steps of the drain that were taken
     uint8_t over            # one side has said that there are no more streams
+    Print *print            # NULL: nobody wants it, or it was taken
     uint8_t flooded         # a Heard; HEARD_ALL: not yet
 
 # A stream of this connection, in a slot; NULL: no memory, or no slot.

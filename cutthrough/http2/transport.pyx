@@ -14,10 +14,12 @@ the stream is reset.
 """
 
 from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp
 from cutthrough.http2.answer cimport take_answer
 from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
+from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
 from cutthrough.http2.frames cimport free_stuck, reset, say_end, write_frames
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
@@ -231,6 +233,19 @@ cdef bint next_due(Socket *carrier, Due *out) noexcept nogil:
     return True
 
 
+cdef char[MOST_PRINT] taken
+
+
+cdef const char *take_print(Socket *carrier, size_t *n) noexcept nogil:
+    cdef Demux *d = demux_of(carrier)
+    if d == NULL or d.print == NULL:
+        return NULL
+    n[0] = write_print(taken, d.print)
+    free(d.print)
+    d.print = NULL
+    return taken
+
+
 cdef bint is_due(const Socket *carrier) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
     return d != NULL and d.lists[<int>DUE].first != NULL
@@ -394,6 +409,7 @@ row.is_agreed = is_agreed
 row.begin = begin
 row.hear = hear
 row.next_due = next_due
+row.take_print = take_print
 row.is_due = is_due
 row.has_room = has_room
 row.most = most

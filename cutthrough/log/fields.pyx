@@ -21,7 +21,8 @@ from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified
 from cutthrough.session.judge.source cimport name_of_source
 from cutthrough.session.model.client cimport (
     Client, parent_of, peer_of, tried_of, user_of, worker_of_id)
-from cutthrough.session.model.inside cimport is_intercepted, opening_of
+from cutthrough.session.model.inside cimport is_intercepted, opening_of, prints_of
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
 from cutthrough.session.stages.proxied cimport sender_of
@@ -45,6 +46,8 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::id", "ct::reason", "ct::worker", "ct::path", "ct::rule", "ct::hook", "ct::kind",
     "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
     "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
+    "ct::client_ja4", "ct::client_ja3", "ct::client_ja4_r", "ct::client_ja4_o",
+    "ct::client_ja4_ro", "ct::http2_fingerprint",
     "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
     "ct::ech", "ct::intercepted", "ct::pinned", "ct::report", "ct::upgrade", "ct::changed",
     "ct::breakpoint", "ct::parent", "ct::parent_status", "ct::source", "ct::client_http",
@@ -186,6 +189,8 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return put_value(p, step, certified_name(c), last)
     if S_OWN_TLS <= code < S_OWN_CERTIFICATE:
         return put_agreed(p, step, agreed_by(c), last)
+    if S_OWN_JA4 <= code <= S_OWN_HTTP2:
+        return put_print(p, step, prints_of(c), last)
     if S_PROTOCOL <= code <= S_ECH:
         return p if opening_of(c) == NULL else put_part(p, step, opening_of(c), last)
     if code == S_INTERCEPTED:
@@ -210,6 +215,16 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
         return put_ms(p, info.rtt_us)
     return put_number(p, info.retransmits)
+
+
+cdef char *put_print(char *p, Step *step, Prints prints, const char *last) noexcept:
+    cdef int code = step.code
+    if prints is None:
+        return p
+    return put_value(p, step, (
+        prints.ja4 if code == S_OWN_JA4 else prints.ja3 if code == S_OWN_JA3 else
+        prints.ja4_r if code == S_OWN_JA4_R else prints.ja4_o if code == S_OWN_JA4_O else
+        prints.ja4_ro if code == S_OWN_JA4_RO else prints.http2), last)
 
 
 cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:

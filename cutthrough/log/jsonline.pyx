@@ -23,7 +23,8 @@ from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified
 from cutthrough.session.judge.source cimport name_of_source
 from cutthrough.session.model.client cimport (
     Client, carries_tunnel, parent_of, peer_of, tlvs_of, tried_of, user_of, worker_of_id)
-from cutthrough.session.model.inside cimport is_intercepted, opening_of
+from cutthrough.session.model.inside cimport is_intercepted, opening_of, prints_of
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.stages.proxied cimport sender_of
 from cutthrough.session.transfer.filtering cimport (
@@ -44,6 +45,7 @@ cdef enum:
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 680           # and for those of a client's handshake
     MOST_CERTIFICATE = 200      # of these, for the name in its certificate
+    MOST_PRINTS = 400           # and for the client's fingerprints
     MOST_PEER = 120             # and for those of the handshake behind the proxy
     MOST_FILTERING = 80         # and for those of filters
     MOST_TLVS = 1024            # of a PROXY header: longer texts are cut
@@ -102,6 +104,7 @@ cdef class JsonLine(Line):
         p = put_url(put_text(p, b',"url":"'), c, Q_JSON, last - MOST_BEHIND - (
             MOST_OPENING if opening_of(c) != NULL else 0) - (
             MOST_AGREED if c.sock.kind != KERNEL else 0) - (
+            MOST_PRINTS if prints_of(c) is not None else 0) - (
             MOST_PEER if agreed_behind(c) != NULL else 0) - (
             MOST_FILTERING if c.filtering is not None else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
@@ -163,6 +166,8 @@ cdef class JsonLine(Line):
             if certified_name(c) is not None:
                 p = put_word(put_text(p, b',"client_certificate":'), certified_name(c),
                              p + MOST_CERTIFICATE)
+        if prints_of(c) is not None:
+            p = put_prints(p, prints_of(c))
         if c.decision is not None:
             p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:
@@ -253,6 +258,17 @@ cdef char *put_agreed(char *p, const Agreed *agreed, const char *last) noexcept:
         p = put_text(p, b'","client_alpn":"')
         p = put_escaped(p, agreed.alpn, agreed.alpn_len, Q_JSON, last - 40, True)
     return put_text(p, b'","client_resumed":true' if agreed.resumed else b'"')
+
+
+cdef char *put_prints(char *p, Prints prints) noexcept:
+    """Writes the fingerprints of the client's own connection."""
+    if prints.ja4 is not None:
+        p = put_string(put_text(p, b',"client_ja4":'), prints.ja4)
+    if prints.ja3 is not None:
+        p = put_string(put_text(p, b',"client_ja3":'), prints.ja3)
+    if prints.http2 is not None:
+        p = put_string(put_text(p, b',"http2_fingerprint":'), prints.http2)
+    return p
 
 
 cdef char *put_behind(char *p, const Agreed *agreed) noexcept:

@@ -35,6 +35,7 @@ cdef struct Bounds:
     uint32_t streams        # open at a time
     uint32_t head_bytes     # of a head that the peer sends
     bint asks               # the streams are opened here, for requests; the peer answers
+    bint has_print          # the fingerprint of a client's first frames is wanted
 
 # A stream with something to do: its endpoint, or one that has come and has none yet.
 cdef struct Due:
@@ -53,6 +54,9 @@ cdef struct Multiplexer:
     int (*hear)(Socket *carrier, int64_t now_us) noexcept nogil
     # The next stream with something to do. False: there is none.
     bint (*next_due)(Socket *carrier, Due *out) noexcept nogil
+    # The fingerprint of the client's first frames, valid until the next call; `n`: its octets.
+    # NULL: nobody wanted it, or it was taken.
+    const char *(*take_print)(Socket *carrier, size_t *n) noexcept nogil
     # Whether `next_due` has one: a write to another stream may end one's wait.
     bint (*is_due)(const Socket *carrier) noexcept nogil
     # Whether the peer takes one more request at once.

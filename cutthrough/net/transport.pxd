@@ -18,6 +18,7 @@ cdef enum:
     KERNEL = 0
     TLS = 1                 # see tls; without a row if this build or host has no libssl
     MOST_KINDS = 8
+    MOST_GREETING = 16384      # of a ClientHello
 
 # Answers of a handshake that failed; HANDSHAKE_MORE and HANDSHAKE_DONE are no failures.
 cdef enum Handshake:
@@ -48,6 +49,13 @@ cdef struct Agreed:
     const char *alpn
     unsigned int alpn_len
     bint resumed
+
+# The first ClientHello that `handshake` reads: a whole message, put together
+# from its records.
+cdef struct Greeting:
+    bint is_wanted          # by the caller of `handshake`
+    size_t n                # 0: none came in this call, or it is longer than MOST_GREETING
+    char data[MOST_GREETING]
 
 # Each function means the same as its namesake in sysio, and sets the same readiness bits.
 #
@@ -93,5 +101,9 @@ cdef void set_tls(const Transport *transport) noexcept nogil
 cdef int open_transport(Socket *s, int kind, int context, const char *name) noexcept nogil
 # Removes the transport; the kernel socket stays open. Does nothing if the kind is KERNEL.
 cdef void drop_transport(Socket *s) noexcept nogil
+# Of the process: valid until the next call of a handshake.
+cdef Greeting *greeting_at_hand() noexcept nogil
+# A message of the handshake at hand.
+cdef void note_greeting(bint is_read, const void *data, size_t n) noexcept nogil
 # The socket's transport; its kind must not be KERNEL.
 cdef const Transport *transport_of(const Socket *s) noexcept nogil

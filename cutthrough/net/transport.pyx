@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The table of transports. It is empty until a module adds one."""
 
+from libc.string cimport memcpy
 from cutthrough.net.linux cimport ENOSYS
 
 cdef Transport[MOST_KINDS] table
@@ -34,6 +35,24 @@ cdef void drop_transport(Socket *s) noexcept nogil:
     if s.kind != KERNEL:
         table[s.kind].release(s)
         s.kind = KERNEL
+
+
+cdef enum:
+    CLIENT_HELLO = 1
+
+cdef Greeting greeting
+
+
+cdef Greeting *greeting_at_hand() noexcept nogil:
+    return &greeting
+
+
+cdef void note_greeting(bint is_read, const void *data, size_t n) noexcept nogil:
+    # A second hello answers a HelloRetryRequest, and is not what the client offered of itself
+    if is_read and greeting.is_wanted and greeting.n == 0 and n <= sizeof(greeting.data) and (
+            n and (<const uint8_t *>data)[0] == CLIENT_HELLO):
+        memcpy(greeting.data, data, n)
+        greeting.n = n
 
 
 cdef const Transport *transport_of(const Socket *s) noexcept nogil:

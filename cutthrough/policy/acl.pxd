@@ -6,6 +6,7 @@ from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport Demand, Met
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
+from cutthrough.policy.http2_prints cimport Http2PrintSets
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport CarriedKeys, MAX_NESTED, NetworkIndex, NetworkSets
@@ -28,6 +29,9 @@ cdef struct Question:
     bint has_client         # False: a caller on a unix socket, which is in no network
     const char *tlvs        # of the PROXY header, as wire.proxy_header keeps them; NULL: none
     size_t tlvs_len
+    const char *ja4         # of the client's own connection, JA4_BYTES; NULL: unknown
+    const char *http2       # fingerprint of the same; NULL: unknown
+    size_t http2_len
     const char *host        # canonical, as wire.target writes it
     size_t host_len
     bint is_name            # False: the host is an address, and `address` is set
@@ -71,6 +75,8 @@ cdef enum Mismatch:
     OTHER_METHOD
     OTHER_CLIENT
     OTHER_TLVS
+    OTHER_JA4
+    OTHER_HTTP2
     OTHER_ADDRESS
     OTHER_PATH
     OTHER_OPENING           # plus a Met
@@ -96,6 +102,8 @@ cdef struct PortRange:
 cdef struct Row:            # a rule; set number 0: no condition
     uint32_t clients        # number in Acl.sets
     uint32_t tlvs           # number in Acl.tlvs
+    uint32_t client_ja4     # number in Acl.fingerprints
+    uint32_t http2_print    # number in Acl.http2_prints
     uint32_t addresses      # number in Acl.sets; 0 too if `by_address`
     uint32_t literals       # number in Acl.sets: the addresses among its hosts
     uint32_t paths          # number in Acl.globs
@@ -137,9 +145,11 @@ cdef class Acl:
     cdef NetworkIndex networks
     cdef NetworkSets sets
     cdef FingerprintSets fingerprints
+    cdef Http2PrintSets http2_prints
     cdef TlvSets tlvs
     cdef GlobSets globs
     cdef readonly bint compares_paths   # a rule has `paths`
+    cdef bint compares_prints           # a rule has `client_ja4` or `http2_fingerprint`
     cdef bint replays                   # a rule plays answers again
     cdef Candidate *anywhere            # rules with neither hosts nor addresses
     cdef Candidate *needing_address     # rules found by address alone that do not deny

@@ -15,18 +15,17 @@ address, any other rule only the address that is dialled. The same holds for the
 path: a deny rule matches if one of them does, any other rule only if all do (R56).
 """
 
-import ipaddress
-
 from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, PATH_DENIED, TLS_REFUSED, label_of
-from cutthrough.policy.answer import Answer, Caller, Look
+from cutthrough.policy.answer import Answer, Caller, Look, is_literal, packed
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, TLS_IS_REFUSED, TLS_PASSES, Met, last_of, meets,
     opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.globs cimport GlobSets
+from cutthrough.policy.http2_prints cimport Http2PrintSets
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, read_carried
 from cutthrough.policy.source import RECORDINGS
@@ -71,7 +70,7 @@ cdef class Acl:
         self.networks = NetworkIndex()
         self.sets = NetworkSets()
         self.fingerprints = FingerprintSets()
-        self.tlvs = TlvSets()
+        self.http2_prints, self.tlvs = Http2PrintSets(), TlvSets()
         self.globs = GlobSets()
 
     def __dealloc__(self):
@@ -152,6 +151,9 @@ cdef class Acl:
                 draft.ports.extend(rule.ports)
         row.clients = self.sets.number(rule.clients)
         row.tlvs = self.tlvs.number(rule.tlvs)
+        row.client_ja4 = self.fingerprints.number(rule.client_ja4)
+        row.http2_print = self.http2_prints.number(rule.http2_fingerprint)
+        self.compares_prints |= row.client_ja4 != 0 or row.http2_print != 0
         row.paths = self.globs.number(rule.paths)
         self.compares_paths |= row.paths != 0
         for text in rule.hosts:
@@ -307,6 +309,10 @@ cdef class Acl:
             return OTHER_CLIENT
         if row.tlvs and not self.tlvs.are_met(row.tlvs, q.tlvs, q.tlvs_len):
             return OTHER_TLVS
+        if row.client_ja4 and (q.ja4 == NULL or not self.fingerprints.contains(row.client_ja4, q.ja4)):
+            return OTHER_JA4
+        if row.http2_print and not self.http2_prints.contains(row.http2_print, q.http2, q.http2_len):
+            return OTHER_HTTP2
         if row.addresses and q.address != NULL and (
                 not self.sets.contains(row.addresses, key_of(q.address))) and (
                 row.action != DENY or not self.sets.contains_carried(row.addresses, carried)):
@@ -368,6 +374,7 @@ cdef class Acl:
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.subjects_of(caller.user, caller.groups), tlvs = caller.tlvs
+        cdef bytes ja4 = caller.ja4.encode(), http2 = caller.http2.encode()
         cdef bint is_unix = caller.client.startswith("unix:")
         cdef bytes from_packed = bytes(16) if is_unix else packed(caller.client)
         cdef bytes to_packed
@@ -379,6 +386,8 @@ cdef class Acl:
         memcpy(q.client, <const char *>from_packed, 16)
         q.has_client = not is_unix
         q.tlvs, q.tlvs_len = tlvs, len(tlvs)
+        q.ja4 = <const char *>ja4 if ja4 else NULL
+        q.http2, q.http2_len = <const char *>http2 if http2 else NULL, len(http2)
         q.host = target.host
         q.host_len = target.host_len
         q.is_name = target.host_kind == HOST_NAME
@@ -436,15 +445,6 @@ cdef class Acl:
                 "paths": self.globs.bytes}
 
 
-MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "address", "path", "", "protocol",
-              "sni", "ja4")
+MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "client_ja4", "http2_fingerprint",
+              "address", "path", "", "protocol", "sni", "ja4")
 
-
-# Is this canonical host an address? An IPv4 address has a number as its last label (wire.target).
-cdef bint is_literal(bytes host):
-    return b":" in host or host.rpartition(b".")[2].isdigit()
-
-
-cdef bytes packed(text):
-    address = ipaddress.ip_address(text)
-    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed

@@ -1,5 +1,6 @@
 """A verdict of the rules in words, and the sender of its request, for `explain`."""
 
+import ipaddress
 from typing import NamedTuple
 
 
@@ -10,6 +11,8 @@ class Caller(NamedTuple):
     groups: tuple[str, ...] = ()
     client: str = "127.0.0.1"   # or `unix:` and a user id
     tlvs: bytes = b""           # of its PROXY header, as wire.proxy_header packs them
+    ja4: str = ""               # of its own connection; "": unknown
+    http2: str = ""             # fingerprint of the same
 
 
 class Look(NamedTuple):
@@ -35,3 +38,17 @@ class Answer(NamedTuple):
     faults: tuple[str, ...]     # the names in the rule
     filters: tuple[str, ...]    # the same
     looked: tuple[Look, ...]    # in order, the deciding rule last
+
+
+def is_literal(host: bytes) -> bool:
+    """Whether a canonical host is an address. An IPv4 address has a number as its last
+    label (wire.target)."""
+    return b":" in host or host.rpartition(b".")[2].isdigit()
+
+
+def packed(text: str) -> bytes:
+    """An address in 16 bytes."""
+    address = ipaddress.ip_address(text)
+    if address.version == 6:
+        return address.packed
+    return bytes(10) + b"\xff\xff" + address.packed

@@ -26,6 +26,7 @@ from cutthrough.policy.filters import read_filter
 from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.headers import read_headers
+from cutthrough.policy.http2_prints import parse_http2_fingerprint
 from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
@@ -53,7 +54,8 @@ _LIMITS = Limits.__struct_fields__
 # The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
-_LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "tlvs")
+_LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "client_ja4",
+           "http2_fingerprint", "tlvs")
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
@@ -386,7 +388,7 @@ class _Reader(ListReader):
             self.fail(key, str(error))
 
     def read_fingerprints(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
-        return self.entries(table, key, parse_fingerprint)
+        return self.entries(table, key, _PRINTS.get(key, parse_fingerprint))
 
     def read_ports(self, table: dict[str, Any],
                    key: str) -> tuple[tuple[int, int], ...]:
@@ -423,6 +425,7 @@ class _Reader(ListReader):
         return self.choice(table, key, WORDS[key], "")
 
 
+_PRINTS = {"http2_fingerprint": parse_http2_fingerprint}
 # Tables of the configuration, one of whose names a key takes
 _ROWS = {"route": "a name of [parents] or [groups] of the configuration, or \"direct\"",
          "source": "a name of [sources] of the configuration",
@@ -430,12 +433,12 @@ _ROWS = {"route": "a name of [parents] or [groups] of the configuration, or \"di
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
-    "clients": _Reader.read_networks, "tlvs": _Reader.read_tlvs,
-    "hosts": _Reader.read_hosts,
-    "addresses": _Reader.read_networks, "ports": _Reader.read_ports,
+    "clients": _Reader.read_networks, "addresses": _Reader.read_networks,
+    "tlvs": _Reader.read_tlvs, "hosts": _Reader.read_hosts, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "paths": _Reader.read_paths,
     "protocol": _Reader.read_protocols,
-    "sni": _Reader.read_word, "ja4": _Reader.read_fingerprints,
+    **dict.fromkeys(("ja4", "client_ja4", *_PRINTS), _Reader.read_fingerprints),
+    "sni": _Reader.read_word,
     "cut": _Reader.read_flag, "shared": _Reader.read_flag, "limits": _Reader.read_limit,
     **dict.fromkeys(_ROWS, _Reader.read_row_name),
     **dict.fromkeys(("faults", "filters", "headers"), _Reader.read_names),

@@ -18,6 +18,8 @@ from cutthrough.session.model.client cimport (
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters import METHODS
 from cutthrough.session.model.flight_recorder cimport told
+from cutthrough.session.model.inside cimport prints_of
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.state cimport CLOSED, LINGER
 from cutthrough.session.stages.proxied cimport sender_of
 from cutthrough.session.model.states import KINDS, WORDS
@@ -70,6 +72,7 @@ def describe(Client client, int worker):
         "peer": text_of(peer_of(client)) if peer_of(client) != NULL else None,
         **({} if own_opening(client) == NULL else describe_opening(own_opening(client))),
         **through,
+        **({} if prints_of(client) is None else describe_prints(prints_of(client))),
     }
 
 
@@ -84,6 +87,12 @@ cdef dict describe_opening(const Opening *opening):
             "ech": bool(opening.offers_ech), "ja4": (<bytes>opening.ja4).decode(),
             "ja3": (<bytes>opening.ja3).decode()}
     return {name: value for name, value in about.items() if value}
+
+
+cdef dict describe_prints(Prints prints):
+    about = {"client_ja4": prints.ja4, "client_ja3": prints.ja3,
+             "http2_fingerprint": prints.http2}
+    return {name: value.decode() for name, value in about.items() if value is not None}
 
 
 def trace(Client client, int worker):

@@ -86,7 +86,8 @@ class DryRun:
         return judge
 
     def find_caller(self, user: str, client: str = "127.0.0.1",
-                    tlvs: bytes = b"") -> tuple[Caller, str]:
+                    tlvs: bytes = b"", prints: tuple[str, str] = ("", "")
+                    ) -> tuple[Caller, str]:
         """The caller, and the outcome of authentication with the right password.
 
         The default is the one user of the configuration. Raises ConfigError.
@@ -105,7 +106,8 @@ class DryRun:
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"
-        return Caller(name, self.policy.groups_of(name), client, tlvs), outcome
+        return Caller(
+            name, self.policy.groups_of(name), client, tlvs, *prints), outcome
 
     def judge_name(self, request: Request, opening: FirstBytes | None = None,
                    path: bytes | None = None) -> Finding:

@@ -53,7 +53,8 @@ STATUS = {row.label: row.status for row in TABLE}
 
 class Question(NamedTuple):
     """A request as an operator describes it. `opening`: the first bytes of the tunnel,
-    if they are known; `tlvs`: of the client's PROXY header."""
+    if they are known; `tlvs`: of the client's PROXY header; `prints`: JA4 and HTTP/2's
+    of its own connection."""
 
     method: str
     target: str
@@ -61,6 +62,7 @@ class Question(NamedTuple):
     client: str = "127.0.0.1"
     opening: FirstBytes | None = None
     tlvs: bytes = b""
+    prints: tuple[str, str] = ("", "")
 
 
 def run(config: Config, policy: Policy, question: Question, as_json: bool,
@@ -110,8 +112,8 @@ def read_tlvs(texts: Sequence[str]) -> bytes:
 
 async def explain(judge: DryRun, question: Question) -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
-    method, target, user, client, opening, tlvs = question
-    caller, outcome = judge.find_caller(user, client, tlvs)
+    method, target, user, client, opening, tlvs, prints = question
+    caller, outcome = judge.find_caller(user, client, tlvs, prints)
     result = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
                        floor=judge.snapshot.address_floor)

@@ -121,7 +121,7 @@ def _caller(judge: DryRun, line: Line) -> Caller:
     tlvs = {name: value.encode("latin-1") for name, value in line.proxy_tlvs.items()
             if name in TLVS and max(value, default="\u0100") < "\u0100"}
     return Caller(line.who, judge.policy.groups_of(line.who), line.client,
-                  pack_tlvs(tlvs))
+                  pack_tlvs(tlvs), line.client_ja4, line.http2_fingerprint)
 
 
 def _is_about_address(judge: DryRun, line: Line) -> bool:

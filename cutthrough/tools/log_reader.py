@@ -47,6 +47,8 @@ class Line(msgspec.Struct, frozen=True):
     tunnel_protocol: str = ""   # "": the first bytes were not looked at
     sni: str = ""
     ja4: str = ""
+    client_ja4: str = ""
+    http2_fingerprint: str = ""
     proxy_tlvs: dict[str, str] = {}
 
     @property

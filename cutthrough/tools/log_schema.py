@@ -13,6 +13,8 @@ from cutthrough.wire.openings import PROTOCOLS
 
 MS = {"type": "number", "minimum": 0}
 COUNT = {"type": "integer", "minimum": 0}
+JA4 = {"type": "string", "pattern": "^t..[di][0-9]{4}.._[0-9a-f]{12}_[0-9a-f]{12}$"}
+JA3 = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 # In the order in which they follow each other
 PHASES = {
     "head_ms": "from the first byte of the request to the end of its head",
@@ -112,6 +114,11 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                        "description": "the handshake resumed an earlier session"},
     "client_certificate": {"type": "string", "description": "the name in the client's "
                            "certificate, which was verified"},
+    "client_ja4": JA4 | {"description": "of the connection that the request came by, "
+                                        "if somebody asks for it"},
+    "client_ja3": JA3,
+    "http2_fingerprint": {"type": "string", "maxLength": 252,
+                          "description": "Akamai's, of the same connection"},
     "tunnel_protocol": {"enum": [word for word in PROTOCOLS if word],
                         "description": "of a tunnel, by its first bytes; silent: none "
                                        "came in time. Absent: no look was asked for"},
@@ -124,9 +131,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                     "description": "the highest that it offers"},
     "ech": {"const": True, "description": "it has an encrypted_client_hello extension; "
                                           "most browsers always send one"},
-    "ja4": {"type": "string",
-            "pattern": "^t..[di][0-9]{4}.._[0-9a-f]{12}_[0-9a-f]{12}$"},
-    "ja3": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+    "ja4": JA4,
+    "ja3": JA3,
     "intercepted": {"const": True, "description": "a request inside an intercepted "
                     "connection, or its CONNECT"},
     "pinned": {"const": True, "description": "a tunnel that passed unopened, because "

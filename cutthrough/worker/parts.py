@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
-from cutthrough.config.log_format import peeked_codes
+from cutthrough.config.log_format import PEEKED, costly_codes
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
@@ -24,6 +24,7 @@ from cutthrough.session.accept import ConnectionSink
 from cutthrough.session.model.context import ConnectionOptions, Context
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
+from cutthrough.session.model.prints import prints_wanted
 from cutthrough.tape.observer import Capture
 from cutthrough.verify.verifier import Verifier
 from cutthrough.worker.parent_checks import ParentChecks
@@ -102,7 +103,7 @@ class Parts:
         # The first step that is of this generation alone: it converts every number
         # before it assigns the first
         prepared.on_commit(self._configure_context, config, snapshot, limiter, numbers,
-                           {*peeked_codes(config.access_log_format)},
+                           {*costly_codes(config.access_log_format)},
                            config.max_connections or most_connections())
         prepared.on_commit(self._assign, sources, pacs)
         prepared.on_commit(hide_keys, {
@@ -158,10 +159,13 @@ class Parts:
             splice=config.splice,
             min_rate=config.min_rate,
             min_rate_grace=config.min_rate_grace,
-            peeks=config.peek_tunnels or bool(in_log),
+            peeks=config.peek_tunnels or bool(in_log & PEEKED),
             peeks_ja4=config.peek_tunnels or "ct::ja4" in in_log,
             peeks_ja3="ct::ja3" in in_log
             or (config.peek_tunnels and config.access_log_format == "json"),
+            prints=prints_wanted(
+                config.fingerprints, in_log,
+                snapshot.acl.policy if snapshot.acl else None),
             client_tls=numbers.client_tls,
             passes_offers=numbers.passes_offers,
         ))

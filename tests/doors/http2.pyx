@@ -134,7 +134,7 @@ cdef class Carrier:
     def __init__(self, int fd, *, int streams=100, int head_bytes=16384,
                  bint asks=False):
         import_module("cutthrough.http2.transport")     # sets the row
-        cdef Bounds bounds = Bounds(streams, head_bytes, asks)
+        cdef Bounds bounds = Bounds(streams, head_bytes, asks, not asks)
         self.row = multiplexer()
         self.sock.fd = fd
         self.sock.ready = CAN_READ | CAN_WRITE
@@ -193,6 +193,12 @@ cdef class Carrier:
 
     def is_unread(self, Stream stream):
         return bool(self.row.is_unread(&stream.sock))
+
+    def take_print(self):
+        """The client's fingerprint; None: it was taken."""
+        cdef size_t n
+        cdef const char *text = self.row.take_print(&self.sock, &n)
+        return None if text == NULL else text[:n].decode("ascii")
 
     @property
     def is_due(self):

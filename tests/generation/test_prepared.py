@@ -204,7 +204,7 @@ NOTES = (prepared.__file__, contextlib.__file__, __file__)
 
 STEPS: list[tuple[Any, str]] = [
     (parts, "make_snapshot"), (parts, "Limiter"), (parts, "make_pac"),
-    (parts, "prepare_records"), (parts, "peeked_codes"), (parts, "SourceNumbers"),
+    (parts, "prepare_records"), (parts, "costly_codes"), (parts, "SourceNumbers"),
     (tls_interception, "make_interceptor"), (tls_listeners, "make_server"),
     (parents, "make_client"), (checks, "make_checker"), (checks, "identity"),
     (recordings, "make_hooks")]

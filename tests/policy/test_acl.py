@@ -42,9 +42,15 @@ def has(values: tuple[str, ...], tlv: str, value: str) -> bool:
     return names(values, value) if tlv == "authority" else value in values
 
 
+def same(text: str, pattern: str, mark: str) -> bool:
+    parts = text.split(mark)
+    return bool(text) and all(part in ("*", parts[i])
+                              for i, part in enumerate(pattern.split(mark)))
+
+
 def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method: str,
-         address: str | None, tlvs: dict[str, bytes]) -> tuple[
-             str, int, bool, bool, bool]:
+         address: str | None, tlvs: dict[str, bytes], ja4: str, http2: str
+         ) -> tuple[str, int, bool, bool, bool]:
     is_name = not is_literal(host)
     address = address if is_name else host
     known = policy.users.get(user)
@@ -58,6 +64,11 @@ def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method
             continue
         if not all(name in tlvs and has(values, name, tlvs[name].decode())
                    for name, values in rule.tlvs):
+            continue
+        if rule.client_ja4 and not any(same(ja4, one, "_") for one in rule.client_ja4):
+            continue
+        if rule.http2_fingerprint and not any(
+                same(http2, one, "|") for one in rule.http2_fingerprint):
             continue
         if rule.ports and not any(a <= port <= b for a, b in rule.ports):
             continue
@@ -122,10 +133,14 @@ def some_tlvs() -> Any:
         for name, values in sorted(found.items()))))
 
 
+JA4S = ("t13d1516h2_8daaf6152771_e5627efa2ab1", "t12i0102h1_8daaf6152771_e5627efa2ab1")
+HTTP2 = ("1:65536|2|0|m,a,s,p", "|2|0|m,s,p,a", "1:65536|00|0|m,a,s,p")
 RULES = st.builds(
     Rule, action=st.sampled_from(("allow", "deny", "report")),
     users=some(st.sampled_from(("ann", "bob"))), groups=some(st.sampled_from("gh")),
     clients=some(NETWORKS), hosts=some(PATTERNS), addresses=some(NETWORKS),
+    client_ja4=some(st.sampled_from((f"{JA4S[0][:11]}*_*", JA4S[1]))),
+    http2_fingerprint=some(st.sampled_from((HTTP2[0], "*|2|0|*"))),
     ports=some(RANGES), methods=some(METHODS), tlvs=some_tlvs(),
     route=st.sampled_from(("", "", "direct", "corp")))
 POLICIES = st.builds(
@@ -136,15 +151,16 @@ POLICIES = st.builds(
 QUESTIONS = st.fixed_dictionaries({
     "host": st.one_of(HOSTS, LITERALS), "port": st.sampled_from((1, 80, 443, 65535)),
     "user": st.sampled_from(("ann", "bob", "cyd", "")), "client": ADDRESSES,
+    "ja4": st.sampled_from((*JA4S, "")), "http2": st.sampled_from((*HTTP2, "")),
     "method": METHODS, "address": st.one_of(st.none(), ADDRESSES),
     "tlvs": st.fixed_dictionaries({}, optional={
         "authority": HOSTS.map(str.encode), "alpn": st.sampled_from((b"h2", b"h"))})})
 
 
-def answer_to(acl: Acl, user: str, client: str, tlvs: dict[str, bytes], **more: Any
-              ) -> Answer:
-    return acl.ask(
-        caller=Caller(user, client=client, tlvs=pack_tlvs(tlvs)), **more)
+def answer_to(acl: Acl, user: str, client: str, tlvs: dict[str, bytes], ja4: str = "",
+              http2: str = "", **more: Any) -> Answer:
+    return acl.ask(caller=Caller(
+        user, client=client, tlvs=pack_tlvs(tlvs), ja4=ja4, http2=http2), **more)
 
 
 @given(POLICIES, st.lists(QUESTIONS, min_size=1, max_size=8))

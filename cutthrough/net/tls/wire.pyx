@@ -19,7 +19,7 @@ from cutthrough.net.tls.context cimport TlsContext
 from cutthrough.net.tls.keys cimport Half, note_secrets
 from cutthrough.net.tls.openssl cimport BIO, BIO_METHOD, SSL
 from cutthrough.net.tls.records cimport ALERT, APPLICATION_DATA, Records, wipe_records
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.transport cimport Socket, note_greeting
 
 log = logging.getLogger("cutthrough")
 
@@ -42,8 +42,7 @@ cdef int n_open = 0
 cdef int n_ssl = 0              # of those, with libssl's object
 cdef int n_shaking = 0
 cdef int most_shaking = 1024
-cdef long n_full = 0
-cdef long n_resumed = 0
+cdef long n_full = 0, n_resumed = 0
 
 # TlsContext objects by number; each entry holds a reference
 cdef void *contexts[MOST_CONTEXTS]
@@ -184,6 +183,7 @@ cdef void on_message(int sent, int version, int kind, const void *data, size_t n
     if openssl.LIBSSL_MISSES_ALERTS and t.shaking and not (sent or t.connects) and (
             kind == openssl.SSL3_RT_HEADER and t.alert != SEALED):
         t.alert = clear_alert(<const uint8_t *>data, n)
+    note_greeting(kind == HANDSHAKE and not sent, data, n)
     if kind == HANDSHAKE and sent and n and (<const uint8_t *>data)[0] == CERTIFICATE:
         t.shows = True
     if kind == HANDSHAKE and not sent and n and (

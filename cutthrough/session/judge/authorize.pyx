@@ -24,8 +24,9 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.model.client cimport Client, own_opening, tlvs_of, user_of
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.inside cimport Inside, identify, names_server
+from cutthrough.session.model.inside cimport Inside, identify, names_server, prints_of
 from cutthrough.session.model.narrowing cimport CERTIFIED
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport HALF_CLOSED, PEEK
 from cutthrough.wire.authority cimport HOST_NAME
@@ -104,6 +105,7 @@ cdef int ask_connect(Client c, Inside inside, Question *q, unsigned char *mapped
     q.host, q.host_len = inside.key, len(inside.key) - 2
     q.is_name = inside.host_kind == HOST_NAME
     q.method, q.has_opening, q.opening, q.path = M_CONNECT, True, inside.opening, NULL
+    fill_prints(inside.outer, q)
     c.snapshot.acl.judge(q, verdict)
     return 0
 
@@ -168,7 +170,8 @@ cdef int take_verdict(Client c, const Verdict *verdict, const Address *address) 
 
 cdef int find_replay_inside(Client c, const Address *address) except -1:
     """A tunnel is opened by one rule, and another rule replays the requests inside: as far as
-    that is certain before they come, no origin is asked (R60). The Recording, or 0."""
+    that is certain before they come, no origin is asked (R60); not if a rule compares their
+    client's fingerprints. The Recording, or 0."""
     cdef Acl acl = c.snapshot.acl
     cdef int fate = acl.tls_of(c.request.rule)
     cdef Question q
@@ -176,7 +179,7 @@ cdef int find_replay_inside(Client c, const Address *address) except -1:
     cdef unsigned char mapped[16]
     cdef int method
     if fate != TLS_IS_INTERCEPTED and fate != ONLY_HTTP_IS_INTERCEPTED or (
-            acl.rows[c.request.rule].recording):
+            acl.rows[c.request.rule].recording or acl.compares_prints):
         return 0
     fill_question(c, c.snapshot, address, mapped, &q)
     q.has_opening, q.opening = False, NULL
@@ -265,6 +268,10 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
         tlvs = tlvs_of(c)               # the context keeps it
         q.tlvs = tlvs
         q.tlvs_len = len(tlvs)
+    q.ja4 = q.http2 = NULL
+    q.http2_len = 0
+    if snapshot.acl.compares_prints:
+        fill_prints(prints_of(c), q)
     q.host = c.key
     q.host_len = len(c.key) - 2
     q.is_name = r.host_kind == HOST_NAME
@@ -280,6 +287,17 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     if q.method != M_CONNECT and snapshot.acl.compares_paths:
         q.path = path_of(c)
     return 0
+
+
+cdef void fill_prints(Prints prints, Question *q) noexcept:
+    """The connection keeps them."""
+    q.ja4 = q.http2 = NULL
+    q.http2_len = 0
+    if prints is not None and prints.ja4 is not None:
+        q.ja4 = prints.ja4
+    if prints is not None and prints.http2 is not None:
+        q.http2 = prints.http2
+        q.http2_len = len(prints.http2)
 
 
 cdef Path *path_of(Client c) noexcept:

@@ -19,13 +19,14 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
     HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_UNSHARED,
-    KERNEL, TLS, Agreed, open_transport, transport_of)
+    KERNEL, TLS, Agreed, Greeting, greeting_at_hand, open_transport, transport_of)
 from cutthrough.outcome cimport (
     CERTIFICATE_REJECTED, CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, TLS_ALERT, TLS_CERTIFICATE,
     TLS_FAILED, TLS_UNSHARED)
 from cutthrough.session.model.client cimport Client, rest
 from cutthrough.session.model.counters cimport BOUND_HANDSHAKES
 from cutthrough.session.model.pinned cimport note_failure
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.shed cimport shed_part
 from cutthrough.session.model.stage cimport STAGE_TLS, STAGE_TLS_LATE
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -81,11 +82,21 @@ cdef bint shake_hands(Client c) except -1:
 
 
 cdef int try_handshake(Client c) except? -1:
-    cdef int answer = transport_of(&c.sock).handshake(&c.sock)
+    cdef Greeting *greeting = greeting_at_hand()
+    cdef int answer
     cdef int n = 0
+    greeting.n = 0
+    greeting.is_wanted = c.context.prints != 0 and c.entrance.prints is None
+    answer = transport_of(&c.sock).handshake(&c.sock)
     while answer == -HANDSHAKE_NO_ROOM and n < MOST_SHED and shed_part(c, BOUND_HANDSHAKES):
         answer = transport_of(&c.sock).handshake(&c.sock)
         n += 1
+    if greeting.is_wanted and (greeting.n or answer == HANDSHAKE_DONE):
+        if not c.entrance.is_inside:
+            c.entrance = c.entrance.copy()
+        c.entrance.prints = Prints.__new__(Prints)
+        c.entrance.prints.read_hello(greeting.data, greeting.n, c.context.prints)
+    greeting.is_wanted = False
     return answer
 
 

@@ -59,6 +59,7 @@ cdef class Context:
     cdef bint may_splice
     cdef uint8_t acts                   # those of policy.acl.Act that are heeded
     cdef uint8_t peeks                  # of tunnels' first bytes: PEEK_ALWAYS, Fingerprint
+    cdef uint8_t prints                 # of clients' connections: a set of Print
     cdef uint16_t client_tls            # TLS context of intercepted clients
     cdef bint passes_offers             # their ClientHello has what the client's has
     cdef public int origin_transport    # of all connections to origins; KERNEL: none

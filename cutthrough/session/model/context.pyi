@@ -30,6 +30,7 @@ class ConnectionOptions(NamedTuple):
     peeks: bool = False
     peeks_ja4: bool = False
     peeks_ja3: bool = False
+    prints: int = 0
     client_tls: int = 0
     passes_offers: bool = False
 

@@ -45,6 +45,7 @@ class ConnectionOptions(NamedTuple):
     peeks: bool = False                 # the first bytes of each tunnel are looked at,
     peeks_ja4: bool = False             # and these fingerprints of them are made
     peeks_ja3: bool = False
+    prints: int = 0                     # fingerprints of clients: a set of prints.Print
     client_tls: int = 0                 # number of the TLS context of intercepted clients
     passes_offers: bool = False         # a ClientHello's are offered to the origin
 
@@ -94,6 +95,7 @@ cdef class Context:
         cdef int64_t most_body = options.max_body, most_clients = options.max_connections
         cdef uint32_t n_streams = options.most_streams
         cdef uint16_t tls = options.client_tls
+        cdef uint8_t prints = options.prints
         cdef HeadLimits limits = HeadLimits(
             options.max_line, options.max_head, options.max_fields)
         cdef HeadLimits answer_limits = HeadLimits(
@@ -102,6 +104,7 @@ cdef class Context:
             timeout_ms[number] = (
                 int(options.timeouts[row.timeout] * 1000) if row.timeout else 0)
         self.client_tls = tls
+        self.prints = prints
         self.passes_offers = bool(options.passes_offers)
         self.snapshot = snapshot
         self.limiter = limiter

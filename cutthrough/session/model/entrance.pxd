@@ -4,8 +4,9 @@ from libc.stdint cimport uint32_t
 from cutthrough.net.address cimport Address
 from cutthrough.net.intercepted cimport Way
 from cutthrough.policy.networks cimport NetworkSets
+from cutthrough.session.model.prints cimport Prints
 
-# Shared by the connections of a listener, and never changed.
+# Shared by the connections of a listener, and never changed; or the own one of a connection.
 cdef class Entrance:
     cdef bint http
     cdef bint http2                 # if a TLS handshake agrees on it
@@ -21,7 +22,10 @@ cdef class Entrance:
     cdef NetworkSets networks
     cdef uint32_t number            # if not is_for_all: of clients that need no credentials
     cdef uint32_t senders           # of load balancers
+    cdef Prints prints              # of one connection's client; None: not wanted
 
+    # One more, for a connection of its own.
+    cdef Entrance copy(self)
     cdef bint contains(self, uint32_t number, const Address *address) noexcept
     # Its connection ends. Only if `is_inside`.
     cdef int leave(self) except -1

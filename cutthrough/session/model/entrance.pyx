@@ -30,6 +30,16 @@ cdef class Entrance:
         self.senders = self.networks.number(tuple(senders))
         self.networks.seal()
 
+    cdef Entrance copy(self):
+        cdef Entrance other = Entrance.__new__(Entrance)
+        other.http, other.http2 = self.http, self.http2
+        other.socks5, other.socks4, other.udp = self.socks5, self.socks4, self.udp
+        other.needs_user, other.user = self.needs_user, self.user
+        other.is_for_all, other.transparent = self.is_for_all, self.transparent
+        other.has_senders, other.senders = self.has_senders, self.senders
+        other.networks, other.number = self.networks, self.number
+        return other
+
     cdef int leave(self) except -1:
         return 0
 

@@ -5,8 +5,9 @@ from cutthrough.net.address cimport Address
 from cutthrough.net.connector cimport Stream
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.snapshot cimport Snapshot
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, own_opening
 from cutthrough.session.model.entrance cimport Entrance
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.wire.authority cimport Target
 from cutthrough.wire.openings cimport Opening
 
@@ -30,6 +31,7 @@ cdef class Inside(Entrance):
     cdef uint16_t tls_11            # the same, for a connection that must be HTTP/1.1
     cdef uint16_t source            # Hop.source of the same
     cdef uint16_t route             # as in Request
+    cdef Prints outer               # of the CONNECT's own connection; None: not wanted
     cdef bytes credentials          # of the CONNECT, for parents; None: none
     cdef Stream spare               # to the origin, for the first request; None: taken
     cdef Opening *opening           # the client's ClientHello; NULL: the CONNECT has it
@@ -55,6 +57,15 @@ cdef inline bint is_intercepted(Client client) noexcept:
 # The key by which the way is chosen that a connection and the requests inside it go.
 cdef inline bytes key_of_way(Client client):
     return (<Inside>client.entrance).key if is_intercepted(client) else client.key
+
+
+# The fingerprints by which the request is judged: of the connection that it came by. None: unknown.
+cdef inline Prints prints_of(Client client):
+    if client.entrance is None:
+        return None
+    if client.entrance.is_inside and own_opening(client) != NULL:   # judged as its CONNECT
+        return (<Inside>client.entrance).outer
+    return client.entrance.prints
 
 
 # The ClientHello of the request's tunnel, or around the request; NULL: none is known.

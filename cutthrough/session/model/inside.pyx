@@ -47,6 +47,7 @@ cdef Inside enclose(Client c, bytes offer):
     inside.transparent = c.entrance.transparent
     inside.needs_user = c.entrance.needs_user
     inside.user = c.entrance.user
+    inside.outer = c.entrance.prints
     inside.key = c.key
     inside.name = name
     if c.origin is not None:

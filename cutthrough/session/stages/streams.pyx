@@ -26,6 +26,7 @@ from cutthrough.outcome cimport (
     HTTP2_RESETS, KEEPALIVE_TIMEOUT, OK, OVERLOADED, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.judge.admit cimport admit, turn_away
 from cutthrough.session.model.client cimport Client, set_tlvs, leave_place, link, rest, tlvs_of
+from cutthrough.session.model.prints cimport P_HTTP2
 from cutthrough.session.model.state cimport HEAD, STREAMS
 
 cdef enum:
@@ -37,7 +38,9 @@ cdef bint carries_streams(Client c) noexcept:
 
 
 cdef int begin_streams(Client c) except -1:
-    cdef Bounds bounds = Bounds(c.context.most_streams, c.context.limits.head_bytes, False)
+    cdef bint has_print = c.entrance.prints is not None and c.context.prints & P_HTTP2
+    cdef Bounds bounds = Bounds(
+        c.context.most_streams, c.context.limits.head_bytes, False, has_print)
     if not multiplexer().begin(&c.sock, &bounds, c.poller.now_us):
         return c.abort(OVERLOADED, True)
     memset(&c.stamps, 0, sizeof(c.stamps))  # of the handshake
@@ -89,7 +92,13 @@ cdef int serve(Client c, const Multiplexer *m) except -1:
 
 cdef int begin_stream(Client c, const Multiplexer *m, Due *due) except -1:
     cdef Client stream = type(c).__new__(type(c))
+    cdef const char *text
+    cdef size_t n
     cdef int outcome
+    if c.entrance.prints is not None and c.entrance.prints.http2 is None:
+        text = m.take_print(&c.sock, &n)    # all of it came before this stream, the first
+        if text != NULL:
+            c.entrance.prints.http2 = text[:n]
     stream.sock = due.sock
     m.adopt(&stream.sock, <void *>stream)
     inherit(stream, c)

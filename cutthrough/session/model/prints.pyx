@@ -1,0 +1,47 @@
+# cython: language_level=3
+"""The fingerprints of a connection's client: of its ClientHello, and of its HTTP/2.
+
+A connection has them once: its entrance is its own then, and its requests find them there, streams
+of HTTP/2 too. Without a wish for one the entrance stays the listener's.
+"""
+
+from cutthrough.wire.clienthello cimport ClientHello, parse_client_message
+from cutthrough.wire.fingerprints cimport JA3_BYTES, make_ja4, write_ja3
+
+# By bit: the names in logs, captures and policies
+NAMES = {"ja4": P_JA4, "ja3": P_JA3, "ja4_r": P_JA4_R, "ja4_o": P_JA4_O, "ja4_ro": P_JA4_RO,
+         "http2_fingerprint": P_HTTP2}
+
+cdef ClientHello hello          # used within one call
+
+
+cdef class Prints:
+
+    cdef int read_hello(self, const char *data, size_t n, int wanted) except -1:
+        cdef char[JA3_BYTES] ja3
+        if not parse_client_message(&hello, data, n):
+            return 0
+        if wanted & P_JA4:
+            self.ja4 = make_ja4(&hello, False, False)
+        if wanted & P_JA3:
+            write_ja3(ja3, &hello)
+            self.ja3 = ja3[:JA3_BYTES]
+        if wanted & P_JA4_R:
+            self.ja4_r = make_ja4(&hello, False, True)
+        if wanted & P_JA4_O:
+            self.ja4_o = make_ja4(&hello, True, False)
+        if wanted & P_JA4_RO:
+            self.ja4_ro = make_ja4(&hello, True, True)
+        return 0
+
+
+def prints_wanted(bint shown, codes, policy):
+    """A set of Print. `shown`: in the JSON log; `codes`: of a log format; `policy`: whose rules
+    compare or keep some, or None."""
+    wanted = P_JA4 | P_JA3 | P_HTTP2 if shown else 0
+    for name, bit in NAMES.items():
+        if f"ct::client_{name}" in codes or f"ct::{name}" in codes and bit == P_HTTP2:
+            wanted |= bit
+    for rule in policy.rules if policy is not None else ():
+        wanted |= (P_JA4 if rule.client_ja4 else 0) | (P_HTTP2 if rule.http2_fingerprint else 0)
+    return wanted
