@@ -282,6 +282,7 @@ class Flow:
         "_label",
         "_refusal",
         "client",
+        "fingerprints",
         "groups",
         "id",
         "metadata",
@@ -294,13 +295,14 @@ class Flow:
 
     def __init__(self, request: Request, *, user: str = "",
                  groups: tuple[str, ...] = (), client: str = "", id: str = "",
-                 rule: str = "") -> None:
+                 rule: str = "", fingerprints: dict[str, str] | None = None) -> None:
         self.request = request
         self.response: Response | None = None       # None: has not come yet
         self.user, self.groups = user, groups
         self.client = client                        # address, without port
         self.id = id                                # as the access log has it
         self.rule = rule                            # name or place of the rule
+        self.fingerprints = fingerprints or {}      # the client's, by the log's names
         self.metadata: dict[str, Any] = {}          # the filters' own
         self.outcome = ""                           # in on_end: the log's reason
         self._refusal: str | None = None

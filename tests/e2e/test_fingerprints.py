@@ -16,11 +16,21 @@ from tests.support.client import AUTH, PASSWORD, USER
 from tests.support.inside import ALL, HERE, config, enter, okay, over_tls
 from tests.support.inside_http2 import reach as reach_inside  # noqa: F401
 from tests.support.origin import answer
+from tests.support.tls_listener import call as call
 from tests.support.tls_listener import reach as reach
 from tests.support.tls_listener import serve as serve
 from tests.support.tls_listener import table
 from tests.support.wait import wait_until
-from tests.wire.twin_hello import Hello, read_hello
+from tests.wire.twin_hello import (
+    SIGNATURES,
+    VERSIONS_13,
+    Hello,
+    build_body,
+    build_message,
+    build_records,
+    named,
+    read_hello,
+)
 
 pytest.importorskip("cutthrough.http2.transport")
 pytestmark = pytest.mark.any_loop
@@ -266,3 +276,79 @@ def test_a_connect_is_judged_by_its_own_connection(
     proxy.hup()
     assert inside.ask(client).status == 200
     assert [one["rule"] for one in proxy.wait_log(3)] == ["outer", "inner", "inner"]
+
+
+# Filters
+
+
+PASS = """
+    class PassFingerprints:
+        async def on_request_head(self, flow):
+            for field, name in (("X-Client-JA4", "client_ja4"),
+                                ("X-Client-HTTP2", "http2_fingerprint")):
+                del flow.request.headers[field]
+                if name in flow.fingerprints:
+                    flow.request.headers[field] = flow.fingerprints[name]
+"""
+
+
+def test_a_filter_passes_them_on_and_removes_forged_ones(
+        start_policy, reach, dial, make_origin) -> None:
+    """The example of docs/fingerprints.md, with TLS and without."""
+    policy = (LOCAL + 'filters = "pass"\n[filters.pass]\n'
+              'code = "passing:PassFingerprints"\n')
+    proxy, other = (start_policy(policy, more, modules={"passing": PASS})
+                    for more in (table(localhost()), ""))
+    origin = make_origin(answer(OKAY))
+    forged = ("X-Client-JA4: forged", "x-client-ja4: again", "X-Client-HTTP2: forged")
+    assert reach(proxy).get(origin.url(), *forged).status == 200
+    by_tls = origin.requests[0]
+    assert len(by_tls.all("X-Client-JA4")) == 1
+    assert by_tls.get("X-Client-JA4").startswith("t13d")
+    assert by_tls.get("X-Client-HTTP2") is None
+    assert dial(other).get(origin.url(), *forged).status == 200
+    assert not origin.requests[1].all("X-Client-JA4")
+
+
+# Hostile hellos
+
+
+def hello_of(context: ssl.SSLContext) -> bytes:
+    """The record that this client would send."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(
+            ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    return out.read()
+
+
+@pytest.mark.parametrize(("record", "piece"), [
+    (1 << 14, 1), (1, 1 << 16), (7, 3), (300, 1 << 16)])
+def test_a_hello_in_many_records_or_pieces_has_the_same(
+        serve, call, record, piece) -> None:
+    """Its client leaves behind it: the fingerprint is there as soon as it is whole."""
+    proxy, data = serve(flags=SHOWN), hello_of(client_context())
+    wanted = read_hello(data)
+    message = data[5:]
+    sent = build_records(message, *[record] * (len(message) // record))
+    sock = call(proxy)
+    for at in range(0, len(sent), piece):
+        sock.sendall(sent[at:at + piece])
+    assert sock.recv(1) == b"\x16"
+    sock.close()
+    assert proxy.wait_log(1)[0]["client_ja4"] == wanted.ja4
+
+
+@pytest.mark.parametrize("padding", [17_000, 64_000])
+def test_a_large_hello_has_none(serve, call, padding) -> None:
+    """Of more than 16 KiB; libssl answers it all the same, or not."""
+    proxy = serve(flags=SHOWN)
+    message = build_records(build_message(build_body(
+        named(b"localhost"), VERSIONS_13, SIGNATURES, (21, bytes(padding)))),
+        *[16000] * 4)
+    sock = call(proxy)
+    sock.sendall(message)
+    sock.shutdown(socket.SHUT_WR)
+    while sock.recv(4096):
+        pass
+    assert "client_ja4" not in proxy.wait_log(1)[0]

@@ -15,3 +15,4 @@ class Prints:
     ja4_o: bytes | None
     ja4_ro: bytes | None
     http2: bytes | None
+    def texts(self) -> dict[str, str]: ...

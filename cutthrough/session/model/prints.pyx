@@ -34,14 +34,22 @@ cdef class Prints:
             self.ja4_ro = make_ja4(&hello, True, True)
         return 0
 
+    def texts(self):
+        """Those that are known, by the log's names."""
+        known = {"client_ja4": self.ja4, "client_ja3": self.ja3, "client_ja4_r": self.ja4_r,
+                 "client_ja4_o": self.ja4_o, "client_ja4_ro": self.ja4_ro,
+                 "http2_fingerprint": self.http2}
+        return {name: text.decode("ascii") for name, text in known.items() if text is not None}
+
 
 def prints_wanted(bint shown, codes, policy):
     """A set of Print. `shown`: in the JSON log; `codes`: of a log format; `policy`: whose rules
-    compare or keep some, or None."""
+    compare some, or have filters, which see them; or None."""
     wanted = P_JA4 | P_JA3 | P_HTTP2 if shown else 0
     for name, bit in NAMES.items():
         if f"ct::client_{name}" in codes or f"ct::{name}" in codes and bit == P_HTTP2:
             wanted |= bit
     for rule in policy.rules if policy is not None else ():
-        wanted |= (P_JA4 if rule.client_ja4 else 0) | (P_HTTP2 if rule.http2_fingerprint else 0)
+        wanted |= P_JA4 if rule.client_ja4 or rule.filters else 0
+        wanted |= P_HTTP2 if rule.http2_fingerprint or rule.filters else 0
     return wanted

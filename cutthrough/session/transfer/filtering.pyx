@@ -27,6 +27,7 @@ from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, is_last
 from cutthrough.session.model.context cimport writing_of
+from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -74,6 +75,7 @@ cdef int begin_filters(Client c) except -1:
         user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
         client=text[:n].decode(), id=str(c.request_id),
         rule=c.snapshot.acl.label(r.rule).decode(),
+        fingerprints={} if prints_of(c) is None else prints_of(c).texts(),
         breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
