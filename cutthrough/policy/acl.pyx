@@ -447,4 +447,3 @@ cdef class Acl:
 
 MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "client_ja4", "http2_fingerprint",
               "address", "path", "", "protocol", "sni", "ja4")
-

@@ -17,4 +17,6 @@ cdef class HeadEdits:
 cdef enum Known:
     KNOWN_USER = 0              # the name; empty: none
     KNOWN_CLIENT                # the address
+    KNOWN_JA4                   # of the client's TLS; empty: not known
+    KNOWN_HTTP2                 # its HTTP/2 fingerprint; likewise
     N_KNOWN

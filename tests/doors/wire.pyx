@@ -11,7 +11,8 @@ from cutthrough.wire.chars cimport text_of
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.date cimport DATE_BYTES, build_date
-from cutthrough.wire.edits cimport KNOWN_CLIENT, KNOWN_USER, N_KNOWN, HeadEdits
+from cutthrough.wire.edits cimport (
+    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_USER, N_KNOWN, HeadEdits)
 from cutthrough.wire.framing cimport Framing, read_request_framing, read_response_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
@@ -356,5 +357,6 @@ def change_head(HeadEdits edits, bytes head, bytes user, bytes client, size_t ca
     cdef size_t n
     known[<int>KNOWN_USER] = Value(user, len(user))
     known[<int>KNOWN_CLIENT] = Value(client, len(client))
+    known[<int>KNOWN_JA4] = known[<int>KNOWN_HTTP2] = Value(NULL, 0)
     n = edits.apply(room, len(head), cap, known)
     return bytes(room[:n])

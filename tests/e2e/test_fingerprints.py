@@ -310,6 +310,22 @@ def test_a_filter_passes_them_on_and_removes_forged_ones(
     assert not origin.requests[1].all("X-Client-JA4")
 
 
+def test_a_rules_headers_pass_them_on_in_place_of_forged_ones(
+        start_policy, reach, dial, make_origin) -> None:
+    policy = ('[headers.prints.request]\nset = { X-Client-JA4 = "{client_ja4}", '
+              'X-Client-HTTP2 = "{http2_fingerprint}" }\n'
+              + LOCAL + 'headers = "prints"\n')
+    proxy, other = (start_policy(policy, more) for more in (table(localhost()), ""))
+    origin = make_origin(answer(OKAY))
+    forged = ("X-Client-JA4: forged", "x-client-ja4: again", "X-Client-HTTP2: forged")
+    assert reach(proxy).get(origin.url(), *forged).status == 200
+    (ja4,) = origin.requests[0].all("X-Client-JA4")
+    assert ja4.startswith("t13d")
+    assert origin.requests[0].all("X-Client-HTTP2") == [""]
+    assert dial(other).get(origin.url(), *forged).status == 200
+    assert origin.requests[1].all("X-Client-JA4") == [""]
+
+
 # Hostile hellos
 
 

@@ -62,12 +62,12 @@ def test_the_combined_format(start_proxy, make_origin, dial):
 def test_every_code_says_something(start_proxy, make_origin, dial):
     codes = [code for code in CODES if code != ">h"]
     fields = {"tl": "{%H}", "tg": "{%H}", "ct::tlv": "{authority}"}
-    form = " ".join(f"{code}=%{fields.get(code, '')}{code}" for code in codes)
+    form = " ".join(f"%{fields.get(code, '')}{code}" for code in codes)
     proxy = start_proxy("--access-log-format", form)
     origin = make_origin()
     client = dial(proxy)
     assert client.get(origin.url("/path?q")).status == 200
-    said = dict(part.split("=", 1) for part in lines_of(proxy, 1)[0].split(" "))
+    said = dict(zip(codes, lines_of(proxy, 1)[0].split(" "), strict=True))
     expected = {
         "sn": "1", "err_code": "-", "err_detail": "-", ">a": "127.0.0.1",
         ">p": str(client.sock.getsockname()[1]), "la": "127.0.0.1",

@@ -133,7 +133,7 @@ def test_fields_that_end_or_lead_a_message_are_the_proxys(key, name):
     ("request = { set = { a = \"1\\r\\nb: 2\" } }", "set.a takes a text of one line"),
     ("request = { set = { a = \"\\u0000\" } }", "set.a takes a text of one line"),
     ("request = { add = { a = \"" + "x" * 1025 + "\" } }", "at most 1024 bytes"),
-    ("request = { add = { a = \"{host}\" } }", "{host} is none of {user}, {client}"),
+    ("request = { add = { a = \"{host}\" } }", "{host} is none of {user}, {client},"),
     ("request = { remove = [" + "\"a\"," * 33 + "] }", "more than 32 fields"),
     ("requests = { remove = [\"a\"] }", "requests")])
 def test_what_cannot_be_used_is_an_error(text, reason):
@@ -152,4 +152,4 @@ def test_a_rule_names_tables_that_are_there(rule, reason):
 
 
 def test_the_names_of_values_are_known_to_both_sides():
-    assert KNOWN == ("user", "client")
+    assert KNOWN == ("user", "client", "client_ja4", "http2_fingerprint")

@@ -42,6 +42,16 @@ cdef class Prints:
         return {name: text.decode("ascii") for name, text in known.items() if text is not None}
 
 
+cdef int prints_named(headers) except -1:
+    """Those in the values of a table of header rules."""
+    cdef int wanted = 0
+    for edits in (headers.request, headers.response):
+        for _, value in (*edits.set, *edits.add):
+            wanted |= P_JA4 * ("{client_ja4}" in value)
+            wanted |= P_HTTP2 * ("{http2_fingerprint}" in value)
+    return wanted
+
+
 def prints_wanted(bint shown, codes, policy):
     """A set of Print. `shown`: in the JSON log; `codes`: of a log format; `policy`: whose rules
     compare some, or have filters, which see them; or None."""
@@ -52,4 +62,6 @@ def prints_wanted(bint shown, codes, policy):
     for rule in policy.rules if policy is not None else ():
         wanted |= P_JA4 if rule.client_ja4 or rule.filters else 0
         wanted |= P_HTTP2 if rule.http2_fingerprint or rule.filters else 0
+        for name in rule.headers:
+            wanted |= prints_named(policy.headers[name])
     return wanted

@@ -14,10 +14,13 @@ from cutthrough.outcome cimport HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE
 from cutthrough.policy.acl cimport BY_HEADERS
 from cutthrough.policy.hop cimport HOP_FORWARD
 from cutthrough.session.model.client cimport user_of
+from cutthrough.session.model.inside cimport prints_of
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.transfer.sluice cimport Sluice
 from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
-from cutthrough.wire.edits cimport KNOWN_CLIENT, KNOWN_USER, N_KNOWN, HeadEdits
+from cutthrough.wire.edits cimport (
+    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_USER, N_KNOWN, HeadEdits)
 
 
 cdef const char *head_up(Client c, size_t *n) except? NULL:
@@ -71,7 +74,13 @@ cdef int change_response(Client c, const Writing *writing, int n) except? -1:
 cdef size_t apply(Client c, HeadEdits edits, char *head, size_t n, size_t cap) except? 0:
     cdef Value[N_KNOWN] known
     cdef char client[ADDRESS_TEXT]
-    cdef bytes user = user_of(c) or b""
-    known[<int>KNOWN_USER] = Value(user, len(user))
+    cdef Prints prints = prints_of(c)
+    known[<int>KNOWN_USER] = value_of(user_of(c))
     known[<int>KNOWN_CLIENT] = Value(&client[0], print_address(&c.address, client))
+    known[<int>KNOWN_JA4] = value_of(None if prints is None else prints.ja4)
+    known[<int>KNOWN_HTTP2] = value_of(None if prints is None else prints.http2)
     return edits.apply(head, n, cap, known)
+
+
+cdef Value value_of(bytes text):
+    return Value(NULL, 0) if text is None else Value(text, len(text))
