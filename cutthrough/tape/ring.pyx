@@ -254,12 +254,11 @@ cdef class Ring:
         self.producer.size = size
         while at < end:
             record = <Record *>(self.producer.data + (at & (size - 1)))
-            if record.size < 8 or record.size & 7 or record.size > head - at or (
-                    record.size > size - (at & (size - 1))):
+            if not is_framed(record, min(head - at, size - (at & (size - 1)))):
                 at = head
                 break
             if record.kind != PADDING:
-                if record.size < sizeof(Record) or record.length > record.size - sizeof(Record):
+                if record.length > record.size - sizeof(Record):
                     at = head
                     break
                 if wholes and record.kind != END and (
@@ -356,8 +355,7 @@ cdef class Ring:
         cdef Record *record
         while at < self.read_to:
             record = <Record *>(self.producer.data + (at & (size - 1)))
-            if record.size < 8 or record.size > min(
-                    self.read_to - at, size - (at & (size - 1))):
+            if not is_framed(record, min(self.read_to - at, size - (at & (size - 1)))):
                 tail = self.read_to             # not a record: read() has skipped the rest
                 break
             if record.kind != PADDING and self.is_done_with(record, at):
@@ -432,12 +430,19 @@ cdef class Ring:
         cdef Py_ssize_t count = 0
         while left:
             record = <const Record *>(self.producer.data + (at & (size - 1)))
-            if record.size < 8 or record.size > left:
+            if not is_framed(record, min(left, size - (at & (size - 1)))):
                 break
             count += record.kind == END
             at += record.size
             left -= record.size
         return count
+
+
+cdef inline bint is_framed(const Record *record, uint64_t left) noexcept nogil:
+    """Whether it can be a record, or padding, if so many bytes are left. Something else has
+    written into this memory if not."""
+    return 8 <= record.size <= left and record.size & 7 == 0 and (
+        record.kind == PADDING or record.size >= sizeof(Record))
 
 
 cdef uint64_t size_of(const Header *header) noexcept:
