@@ -27,9 +27,12 @@ from cutthrough.process.work_pool import ProcessPool, ThreadPool, make_pool
 from cutthrough.recording.match.keys import Key, KeyReader
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Request
+from tests.support.sanitized import SANITIZED
 from tests.support.wait import wait_until
 
 MIB = 1 << 20
+measured = pytest.mark.skipif(
+    SANITIZED, reason="sanitizers take several times the memory and the time")
 
 
 def children():
@@ -116,6 +119,7 @@ def test_a_body_counts_until_it_is_closed_or_forgotten():
 
 # Time
 
+@measured
 def test_work_runs_in_another_process_which_is_used_again():
     async def test(gate):
         first = await gate.run("ann", pid_of)
@@ -192,6 +196,7 @@ def test_who_gets_no_place_in_time_is_told_so(tmp_path):
     run(test, wait_s=0.05)
 
 
+@measured
 def test_a_client_that_leaves_does_not_have_the_process_start_again(tmp_path):
     flag = str(tmp_path / "flag")
 
@@ -216,6 +221,7 @@ def test_a_process_that_dies_costs_one_call():
     run(test)
 
 
+@measured
 def test_memory_of_a_call_is_bounded_and_goes_back():
     # R69
     async def test(gate):
@@ -326,6 +332,7 @@ def least_ms(function, *given, **more):
     return min(found)
 
 
+@measured
 @pytest.mark.parametrize("worst", WORST)
 def test_the_worst_text_that_is_read_in_the_loop_takes_a_few_milliseconds(worst):
     # R63, R64
