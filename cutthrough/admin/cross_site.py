@@ -5,9 +5,11 @@ watchers is limited per address, because any page can make the browser send requ
 and they come from the operator's own address.
 """
 
+import asyncio
 import ipaddress
 import socket
 import struct
+from typing import Any
 
 from aiohttp import web
 
@@ -24,6 +26,16 @@ PAGE_POLICY = (
     "frame-ancestors 'none'")
 CROSS_SITE = ("cross-site request refused: only the live page, a link to it and "
               "clients other than browsers are allowed\n")
+
+
+def request_key(name: str) -> Any:
+    """Of a value that a request keeps. Strings are warned of since aiohttp 3.14."""
+    made = getattr(web, "RequestKey", None)
+    return name if made is None else made(name, object)
+
+
+# Its watcher_key
+WATCHER = request_key("watcher")
 UCRED = struct.Struct("3i")                  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
@@ -49,14 +61,23 @@ def is_cross_site(request: web.Request) -> bool:
 
 def watcher_key(request: web.Request) -> tuple[str, str]:
     """Returns the key by which a watcher is counted, and its kind: the address, of IPv6
-    the /64 network, as limits count it; over a unix socket the user."""
-    assert request.transport is not None
-    sock = request.transport.get_extra_info("socket")
+    the /64 network, as limits count it; over a unix socket the user. The request keeps
+    it, because a watcher that has left has no address any more."""
+    key: tuple[str, str] | None = request.get(WATCHER)
+    if key is None:
+        key = request[WATCHER] = _key_of(request.transport)
+    return key
+
+
+def _key_of(transport: asyncio.Transport | None) -> tuple[str, str]:
+    if transport is None:                    # left before its request was answered
+        return "", "address"
+    sock = transport.get_extra_info("socket")
     if sock.family == socket.AF_UNIX:
         _, uid, _ = UCRED.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size))
         return f"uid {uid}", "user"
-    address = ipaddress.ip_address(request.transport.get_extra_info("peername")[0])
+    address = ipaddress.ip_address(transport.get_extra_info("peername")[0])
     if address.version == 6:
         return str(ipaddress.ip_network((int(address), 64), strict=False)), "address"
     return str(address), "address"

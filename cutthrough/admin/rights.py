@@ -16,11 +16,11 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from cutthrough.admin.cross_site import watcher_key
+from cutthrough.admin.cross_site import request_key, watcher_key
 from cutthrough.config.administration import RIGHTS, AdminToken
 
 # Of the token, in a request
-NAME = "token"
+NAME = request_key("token")
 REALM = 'Bearer realm="cutthrough"'
 
 

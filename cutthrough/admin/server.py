@@ -296,6 +296,7 @@ class AdminServer:
     @web.middleware
     async def _guard(self, request: web.Request,
                      handler: Handler) -> web.StreamResponse:
+        watcher_key(request)                # which needs the connection
         response = self._refuse(request) or await self._answer(request, handler)
         if self._acceptor is not None and self._acceptor.is_short():
             response.force_close()          # the next connection needs its descriptor

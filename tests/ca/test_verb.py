@@ -323,7 +323,7 @@ def test_what_cannot_be_issued_is_refused(run, refused, words, reason):
 
 
 @pytest.mark.parametrize("words", [
-    (), ("trust",), ("init", "--days", "0"), ("init", "--days", "3651"), ("show", "x"),
+    ("trust",), ("init", "--days", "0"), ("init", "--days", "3651"), ("show", "x"),
     ("export", "--format", "key"), ("init", "--permt", "a.example")])
 def test_what_is_not_understood_exits_2(words, capsys):
     with pytest.raises(SystemExit) as ended:

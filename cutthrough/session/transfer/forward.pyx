@@ -102,7 +102,7 @@ cdef int resume(Client c) except -1:
 
 
 cdef int64_t feed_changed(Client c, const char *head, size_t head_len, char *data,
-                         size_t n) noexcept:
+                          size_t n) noexcept:
     """As feed, of a head that the tap does not get as it is."""
     cdef Pump *up = &c.relay.up
     cdef Tap *tap = up.tap
