@@ -30,8 +30,8 @@ CROSS_SITE = ("cross-site request refused: only the live page, a link to it and 
 
 def request_key(name: str) -> Any:
     """Of a value that a request keeps. Strings are warned of since aiohttp 3.14."""
-    made = getattr(web, "RequestKey", None)
-    return name if made is None else made(name, object)
+    key_class = getattr(web, "RequestKey", None)
+    return name if key_class is None else key_class(name, object)
 
 
 # Its watcher_key

@@ -14,7 +14,6 @@ from tests.support import inside
 from tests.support.certificates import authority, client_context, localhost
 from tests.support.client import AUTH, PASSWORD, USER
 from tests.support.inside import ALL, HERE, config, enter, okay, over_tls
-from tests.support.inside_http2 import reach as reach_inside  # noqa: F401
 from tests.support.origin import answer
 from tests.support.tls_listener import call as call
 from tests.support.tls_listener import reach as reach

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tests.support import inside_http2
 from tests.support.browser import Browser, needs_chromium
 from tests.support.certificates import authority, client_context, localhost
 from tests.support.client import CREDENTIALS, PASSWORD, USER
@@ -17,7 +18,6 @@ from tests.support.http2 import (
 )
 from tests.support.http2_listener import BOTH, LOGIN
 from tests.support.inside import ALL, HERE, config, okay, over_tls
-from tests.support.inside_http2 import reach as reach_inside  # noqa: F401
 from tests.support.origin import answer
 from tests.support.tls_listener import reach as reach
 from tests.support.tls_listener import table
@@ -27,6 +27,9 @@ pytestmark = pytest.mark.any_loop
 
 LOCAL = f'[[rules]]\nname = "known"\naction = "allow"\n{HERE}'
 OKAY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+# A fixture; this page has another `reach`
+reach_inside = inside_http2.reach
 
 
 def settings(*pairs: tuple[int, int]) -> bytes:
@@ -143,7 +146,7 @@ def test_a_preface_in_single_octets_has_the_same(start_policy, opened, make_orig
 
 
 def test_http2_inside_has_its_fingerprint(
-        start_policy, make_origin, reach_inside) -> None:  # noqa: F811
+        start_policy, make_origin, reach_inside) -> None:
     rule = ALL.replace('name = "inside"', 'name = "inside"\nmethods = ["CONNECT"]') + (
         f'[[rules]]\nname = "h2"\naction = "allow"\n{HERE}'
         'http2_fingerprint = ["*|*|0|m,s,a,p"]\n')

@@ -38,6 +38,7 @@ async def collect(memory: Memory) -> tuple[str, int]:
         gate=SimpleNamespace(memory=memory))
     arrival = SimpleNamespace(
         has_body=True, head=HEAD, mode=REPLAYS, asker=SimpleNamespace(name="alice"))
+    # Ignored: the stand-ins have what a collection needs, and no more
     play = Play(shared, exchange, arrival)  # type: ignore[arg-type]
     tracemalloc.start()
     try:

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The heads that go on, with the fields that the deciding rule changes (`headers`).
 
-They are changed when they are sent, and nowhere before: log, captures, recordings, filters
-and the hook have the client's and the origin's own fields, because what the operator sets may
-be a secret (R82).
+The heads change as they are sent. So log, captures, recordings, filters and the hook have the
+fields of the client and the origin: a field of the operator may hold a secret (R82).
 """
 
 from libc.string cimport memcpy
