@@ -14,7 +14,7 @@ from cutthrough.doctor.certificates import (
 from cutthrough.doctor.program import check_listeners
 from cutthrough.generation.tls_files import expiries, read_parent_files
 from tests.doctor.hosts import make_case
-from tests.support.certificates import Authority, authority, openssl
+from tests.support.certificates import Authority, authority, end_in
 
 
 def findings(days: int, key: str = "") -> list:
@@ -123,10 +123,8 @@ def test_without_an_authority_there_is_nothing_to_check():
     (-1, "fail", "commonName=ours, expired")])
 def test_how_long_an_authority_is_valid(tmp_path, days, verdict, seen):
     ours = Authority("ours", tmp_path)
-    path = tmp_path / "new.pem"
-    openssl("x509", "-in", str(ours.own.certificate), "-signkey", str(ours.own.key),
-            "-days", str(days), "-out", str(path))
-    (found,) = check_authority(make_case(ca_certificate=str(path)))
+    end_in(days, *ours.own)
+    (found,) = check_authority(make_case(ca_certificate=str(ours.own.certificate)))
     assert (found.verdict, found.seen) == (verdict, seen)
     assert bool(found.advice) == (verdict != "ok")
 
@@ -145,9 +143,7 @@ def test_without_interception_there_is_no_authority_to_check():
 @pytest.mark.parametrize(("days", "verdict"), [(70, "ok"), (30, "warn"), (-1, "fail")])
 def test_how_long_the_authority_of_interception_is_valid(tmp_path, days, verdict):
     ours = Authority("ours", tmp_path)
-    openssl("x509", "-in", str(ours.own.certificate), "-signkey", str(ours.own.key),
-            "-days", str(days), "-out", str(tmp_path / "new.pem"))
-    (tmp_path / "new.pem").rename(ours.own.certificate)
+    end_in(days, *ours.own)
     ours.own.key.chmod(0o600)
     (found,) = check_interception_authority(make_case(intercept_ca=str(tmp_path)))
     assert (found.verdict, found.name) == (verdict, f"intercept_ca {tmp_path}/ca.pem")

@@ -1,7 +1,10 @@
 """Certificates for tests, made by openssl(1) once for a process, and a TLS client."""
 
+import atexit
 import contextlib
+import datetime
 import functools
+import shutil
 import socket
 import ssl
 import subprocess
@@ -9,6 +12,13 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    load_pem_private_key,
+)
 
 from tests.support.wrapped import WrappedSocket
 
@@ -30,7 +40,7 @@ class Authority:
     def __init__(self, name: str = "authority", folder: Path | None = None,
                  constraints: str = "") -> None:
         """`constraints`: on names, as permitted;DNS:.example."""
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="cutthrough-ca-"))
+        self.folder = folder or make_folder()
         self.own = Made(self.folder / "ca.pem", self.folder / "ca.key")
         self.count = 0
         openssl("req", "-x509", *new_key("ec", self.own.key), "-out",
@@ -60,9 +70,11 @@ class Authority:
             f"subjectAltName={','.join(names)}\n" if names
             else "keyUsage=digitalSignature\n")
         openssl("x509", "-req", "-in", str(request), "-CA", str(self.own.certificate),
-                "-CAkey", str(self.own.key), "-CAcreateserial", "-days", str(days),
+                "-CAkey", str(self.own.key), "-CAcreateserial", "-days", "30",
                 "-extfile", str(extension), "-out", str(made.certificate))
         made.key.chmod(0o600)
+        if days != 30:
+            end_in(days, made.certificate, self.own.key)
         return made
 
     def issue(self, name: str) -> "Authority":
@@ -86,6 +98,29 @@ class Authority:
         path = self.folder / "crl.pem"
         openssl(*common, "-gencrl", "-out", str(path))
         return path
+
+
+def make_folder() -> Path:
+    """A directory that goes with the process."""
+    folder = tempfile.mkdtemp(prefix="cutthrough-ca-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def end_in(days: int, certificate: Path, key: Path) -> None:
+    """Changes the end of a certificate's validity, which openssl 3.6 sets to no day of
+    the past. `key`: its issuer's."""
+    old = x509.load_pem_x509_certificate(certificate.read_bytes())
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    builder = x509.CertificateBuilder().subject_name(old.subject).issuer_name(
+        old.issuer).public_key(old.public_key()).serial_number(
+        old.serial_number).not_valid_after(end).not_valid_before(
+        min(old.not_valid_before_utc, end - datetime.timedelta(days=1)))
+    for extension in old.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    signer = load_pem_private_key(key.read_bytes(), None)
+    certificate.write_bytes(
+        builder.sign(signer, SHA256()).public_bytes(Encoding.PEM))
 
 
 def new_key(kind: str, path: Path) -> list[str]:
