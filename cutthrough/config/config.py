@@ -137,7 +137,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "target of the access log: docs/logs.md",
         "standard output, as containers expect", section="Logs")] = "-"
     access_log_format: Annotated[str, Option(
-        Kind("squid|common|combined|json|FORMAT", parse_log_format),
+        Kind("squid|common|combined|ltsv|w3c|csv|haproxy|json|FORMAT",
+             parse_log_format),
         "format of the access log; FORMAT uses squid's %-codes: docs/logs.md",
         "squid's native format, which existing tools read")] = "squid"
 

@@ -22,6 +22,25 @@ PRESETS = {
     "common": '%>a %ui %un [%tl] "%rm %ru HTTP/%rv" %>Hs %<st %Ss:%Sh',
     "combined": '%>a %ui %un [%tl] "%rm %ru HTTP/%rv" %>Hs %<st "%{Referer}>h" '
                 '"%{User-Agent}>h" %Ss:%Sh',
+    # The labels of ltsv.org; `reason` is our own
+    "ltsv": r"time:%tl\thost:%>a\tuser:%un\tmethod:%rm\turi:%ru\tprotocol:HTTP/%rv"
+            r"\tstatus:%>Hs\tsize:%<st\treqsize:%>st\treferer:%{Referer}>h"
+            r"\tua:%{User-Agent}>h\treqtime:%ct::total_s\treason:%ct::reason",
+    "w3c": "%{%Y-%m-%d}tg %{%H:%M:%S}tg %>a %un %rm %ru HTTP/%rv %>Hs %<st %>st "
+           "%ct::total_s %<a %ct::reason %{User-Agent}>h %{Referer}>h",
+    "csv": "%{%Y-%m-%dT%H:%M:%SZ}tg,%>a,%,un,%,rm,%,ru,%>Hs,%ct::reason,%<st,%>st,"
+           "%ct::total_ms,%,<a,%,ct::rule,%,{User-Agent}>h",
+    # HAProxy's `option httplog`; the braces hold what it captures
+    "haproxy": '%>a:%>p [%ct::start] cutthrough %<A/%<a %ct::haproxy_timers %>Hs %<st '
+               '- - %ct::haproxy_state 0/0/0/0/0 0/0 {%un} "%rm %ru HTTP/%rv"',
+}
+# What stands at the beginning of a file that is empty
+HEADINGS = {
+    "w3c": "#Version: 1.0\n#Fields: date time c-ip cs-username cs-method cs-uri "
+           "cs-version sc-status sc-bytes cs-bytes time-taken r-ip x-reason "
+           "cs(User-Agent) cs(Referer)\n",
+    "csv": "time,client,user,method,url,status,reason,bytes_down,bytes_up,total_ms,"
+           "origin,rule,user_agent\n",
 }
 
 # Bytes of a line: each long field (see LONG) has room for at least LEAST_LONG, however
@@ -66,7 +85,9 @@ CODES = {
     "ct::head_ms": NUMBER + 4, "ct::auth_ms": NUMBER + 4,
     "ct::hook_ms": NUMBER + 4, "ct::dns_ms": NUMBER + 4,
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
-    "ct::total_ms": NUMBER + 4,
+    "ct::total_ms": NUMBER + 4, "ct::total_s": NUMBER + 4,
+    "ct::start": MOST_TIME, "ct::haproxy_timers": 5 * NUMBER + 4,
+    "ct::haproxy_state": 4,
     "ct::client_rtt_ms": NUMBER + 4, "ct::client_retransmits": NUMBER,
     "ct::origin_rtt_ms": NUMBER + 4, "ct::origin_retransmits": NUMBER,
 }
@@ -92,12 +113,14 @@ ALIASES = {">rm": "rm", "<rm": "rm", ">ru": "ru", "<ru": "ru", ">rp": "rp",
 # Fields of a request that are never logged (R37)
 SECRET = frozenset(("authorization", "proxy-authorization", "cookie"))
 DEFAULT_TIME = "%d/%b/%Y:%H:%M:%S %z"
+START_TIME = "%d/%b/%Y:%H:%M:%S"    # milliseconds follow
 # Encodings, by squid's signs. Without ', because it would write bytes from the wire as
 # they are.
-ENCODINGS = '"[#/'
+ENCODINGS = '"[#/,'
+AROUND_CSV = 3               # bytes that `,` adds to a field
 
 _CODE = re.compile(
-    r"%(?P<encoding>[\"\[#/']?)(?P<left>-?)(?P<zero>0?)(?P<width>[1-9][0-9]*)?"
+    r"%(?P<encoding>[\"\[#/,']?)(?P<left>-?)(?P<zero>0?)(?P<width>[1-9][0-9]*)?"
     r"(?:\.(?P<most>[0-9]+))?(?:\{(?P<before>[^}]*)\})?"
     r"(?P<code>(?:[a-z]+::)?[<>]?[A-Za-z_0-9]*)(?:\{(?P<behind>[^}]*)\})?")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
@@ -119,7 +142,8 @@ class Step(NamedTuple):
 
 
 def parse_format(text: str) -> tuple[Step, ...]:
-    """Reads a format. Raises ValueError with the reason."""
+    r"""Reads a format, in which `\t` is a tab. Raises ValueError with the reason."""
+    text = text.replace(r"\t", "\t")
     steps: list[Step] = []
     quoted = False
     at = 0
@@ -139,12 +163,18 @@ def parse_format(text: str) -> tuple[Step, ...]:
         steps.append(Step("", literal))
     if not any(step.code for step in steps):
         raise ValueError("contains no code such as %>a")
-    fixed = sum(max(CODES[s.code], s.width) if s.code else len(s.text.encode())
-                for s in steps)
+    fixed = sum(map(most_bytes, steps))
     if fixed > MOST_FIXED:
         raise ValueError(f"makes lines of {fixed} bytes without their long fields; at "
                          f"most {MOST_FIXED} are possible")
     return tuple(steps)
+
+
+def most_bytes(step: Step) -> int:
+    """The bytes that a step takes at most; a long field is cut to what is left."""
+    if not step.code:
+        return len(step.text.encode())
+    return max(CODES[step.code], step.width) + AROUND_CSV * (step.encoding == ",")
 
 
 def costly_codes(text: str) -> frozenset[str]:
@@ -181,7 +211,7 @@ def _parse_code(text: str, at: int, quoted: bool) -> tuple[Step, int]:
     if max(width, most) > MOST_WIDTH:
         raise ValueError(f"%{code}: the largest width is {MOST_WIDTH}")
     encoding = match["encoding"]
-    if quoted and encoding in ("", "/"):     # the quotes of / would end those around it
+    if quoted and encoding in ("", "/", ","):     # their quotes would end those around
         encoding = '"'
     return Step(code, _check_argument(code, argument), encoding,
                 left=bool(match["left"]), zero=bool(match["zero"]), width=width,
@@ -198,8 +228,9 @@ def _find_near(said: str) -> str:
 
 
 def _check_argument(code: str, argument: str | None) -> str:
-    if code in ("tl", "tg"):
-        shown = DEFAULT_TIME if argument is None else argument
+    if code in ("tl", "tg", "ct::start"):
+        default = START_TIME if code == "ct::start" else DEFAULT_TIME
+        shown = default if argument is None else argument
         try:
             text = time.strftime(shown)
         except ValueError as error:
@@ -233,5 +264,5 @@ def parse_log_format(text: str) -> str:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{text!r} is not one of {', '.join(PRESETS)}, json, nor a "
                          f"format with %-codes{hint}")
-    parse_format(parse_text(text))
+    parse_format(parse_text(text.replace("\t", r"\t")))
     return text

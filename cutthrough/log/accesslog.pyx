@@ -50,8 +50,9 @@ cdef class AccessLog(Journal):
         self.loop = loop
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
-        self.sink = (FileSink(target) if isinstance(target, int)
-                     else open_sink(read_target(target), worker, required))
+        heading = self.line.heading
+        self.sink = (FileSink(target, heading=heading) if isinstance(target, int)
+                     else open_sink(read_target(target), worker, required, heading))
         if self.sink.error_text is not None:
             log.error("access log: cannot open %s, will retry: %s", target,
                       self.sink.error_text)

@@ -15,7 +15,7 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
-from cutthrough.outcome cimport OK, REPLAYED, label_of, tag_of, token_of
+from cutthrough.outcome cimport N_OUTCOMES, OK, REPLAYED, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
@@ -32,6 +32,7 @@ from cutthrough.wire.clienthello cimport version_text
 from cutthrough.wire.names cimport M_CONNECT, is_connect
 from cutthrough.wire.openings cimport Opening, alpn_of, protocol_text, server_name
 from cutthrough.config.log_format import CODES, TLVS
+from cutthrough.outcome import TABLE
 from cutthrough.wire.proxy_header import TLVS as KEPT
 
 cdef extern from "<time.h>" nogil:
@@ -54,10 +55,30 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::origin_http", "ct::peer_tls_version", "ct::peer_cipher", "ct::held_ms",
     "ct::client_tls_ms", "ct::origin_tls_ms", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
     "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
-    "ct::client_rtt_ms", "ct::client_retransmits", "ct::origin_rtt_ms",
-    "ct::origin_retransmits"))}
+    "ct::total_s", "ct::start", "ct::haproxy_timers", "ct::haproxy_state", "ct::client_rtt_ms",
+    "ct::client_retransmits", "ct::origin_rtt_ms", "ct::origin_retransmits"))}
 assert TLVS == KEPT
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
+
+
+def haproxy_state(row):
+    """HAProxy's session state at disconnection, of a row of `outcome`: who ended it (in small
+    letters by a timeout), and when."""
+    late = "timeout" in row.label
+    if row.fault in ("", "proxy", "policy"):
+        return b"PR--" if row.fault else b"----"
+    if row.fault == "client":
+        return (b"cR--" if late else b"PR--") if row.status else b"cD--" if late else b"CD--"
+    connecting = row.token.startswith(("dns", "connection_refused", "connection_timeout",
+                                       "destination", "tls"))
+    return (b"s" if late else b"S") + (
+        b"C" if connecting else b"H" if row.status else b"D") + b"--"
+
+
+cdef list states = [haproxy_state(row) for row in TABLE]
+cdef const char *state_texts[N_OUTCOMES]
+for number, text in enumerate(states):
+    state_texts[<int>number] = <bytes>text
 
 
 cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple noted,
@@ -208,6 +229,18 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
               at.dns_us if code == S_DNS_MS else
               at.connect_us if code == S_CONNECT_MS else at.first_byte_us)
         return put_ms(p, us) if us else p
+    if code == S_TOTAL_S:
+        return put_ms(p, (clock_us() - at.start_us) // 1000)
+    if code == S_START:
+        us = clock_us() - at.start_us
+        us = ending.now.tv_sec * 1000 + ending.now.tv_nsec // 1000000 - us // 1000
+        p = put_date(p, step, us // 1000)
+        p[0] = b"."
+        return put_padded(p + 1, us % 1000, 3)
+    if code == S_TIMERS:
+        return put_timers(p, at)
+    if code == S_TERMINATION:
+        return put_text(p, state_texts[ending.outcome])
     if code >= S_ORIGIN_RTT and c.origin is None:
         return p
     if not read_path(&c.sock if code < S_ORIGIN_RTT else &c.origin.sock, &info):
@@ -215,6 +248,23 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
     if code == S_CLIENT_RTT or code == S_ORIGIN_RTT:
         return put_ms(p, info.rtt_us)
     return put_number(p, info.retransmits)
+
+
+cdef char *put_timers(char *p, const Stamps *at) noexcept:
+    """Writes HAProxy's timers in milliseconds: the head, what it waited for, the connection, the
+    response's head, all. -1: not reached."""
+    cdef int64_t[5] timers = [
+        at.head_us, <int64_t>at.auth_us + at.hook_us + at.dns_us, at.connect_us, at.first_byte_us,
+        clock_us() - at.start_us]
+    cdef bint reached
+    cdef int i
+    for i in range(5):
+        if i:
+            p[0] = b"/"
+            p += 1
+        reached = i == 4 or i == 1 or timers[i] > 0
+        p = put_number(p, timers[i] // 1000) if reached else put_text(p, b"-1")
+    return p
 
 
 cdef char *put_print(char *p, Step *step, Prints prints, const char *last) noexcept:

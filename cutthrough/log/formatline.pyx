@@ -8,20 +8,23 @@ enough to leave room for the rest of the line. `fields` has the value of each co
 
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memchr, memcpy, memmove, memset
 from cutthrough.log.fields cimport S_FIELD, S_TEXT, S_TLV, Ending, Step, put_field
 from cutthrough.log.jsonline cimport Line
-from cutthrough.log.text cimport Q_MIME, Q_PERCENT, Q_STRING, Q_URL
+from cutthrough.log.text cimport Q_CSV, Q_MIME, Q_PERCENT, Q_STRING, Q_URL
 from cutthrough.net cimport linux
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport Field, Head
-from cutthrough.config.log_format import CODES, PRESETS, TLVS, parse_format
+from cutthrough.config.log_format import AROUND_CSV, HEADINGS, PRESETS, TLVS, most_bytes, parse_format
 from cutthrough.log.fields import NUMBERS
 
 cdef enum:
+    AROUND = 3              # config.log_format.AROUND_CSV
     MOST_NOTED = 65536      # tunnels with kept fields; further ones show "-"
     MOST_VALUE = 512        # octets kept of a field
+
+assert AROUND_CSV == <int>AROUND
 
 
 cdef class FormatLine(Line):
@@ -53,7 +56,8 @@ cdef class FormatLine(Line):
             step = &self.steps[<size_t>i]
             step.code = NUMBERS[directive.code]
             step.is_shell = directive.encoding == "/"
-            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME}.get(directive.encoding, Q_STRING)
+            step.quote = {"": Q_URL, "#": Q_PERCENT, "[": Q_MIME, ",": Q_CSV}.get(
+                directive.encoding, Q_STRING)
             step.left, step.zero = directive.left, directive.zero
             step.width, step.most = directive.width, directive.most
             argument = directive.text.encode()
@@ -68,9 +72,9 @@ cdef class FormatLine(Line):
         for i in range(self.n - 1, -1, -1):
             step = &self.steps[<size_t>i]
             step.behind = behind
-            behind += (step.text_len if step.code == S_TEXT
-                       else max(step.width, <size_t>CODES[parsed[i].code]))
+            behind += most_bytes(parsed[i])
         self.wants_fields = bool(self.names)
+        self.heading = HEADINGS.get(text, "").encode()
 
     def __dealloc__(self):
         free(self.steps)
@@ -95,6 +99,9 @@ cdef class FormatLine(Line):
             if step.code == S_TEXT:
                 memcpy(p, step.text, step.text_len)
                 p += step.text_len
+                continue
+            if step.quote == Q_CSV:
+                p = put_csv(p, step, c, &ending, noted, last - step.behind)
                 continue
             end = put_field(p, step, c, &ending, noted, last - step.behind)
             if end == p:
@@ -135,15 +142,34 @@ cdef class FormatLine(Line):
         return 0
 
 
+cdef char *put_csv(char *p, Step *step, Client c, const Ending *ending, tuple noted,
+                   const char *last) noexcept:
+    """Writes a quoted value, or nothing if there is none. If its first character would begin a
+    formula of a spreadsheet, an apostrophe stands before it."""
+    cdef char *end = put_field(p + 1, step, c, ending, noted, last - <int>AROUND)
+    if end == p + 1:
+        return p
+    if step.width or step.most:
+        end = fit(p + 1, end, step)
+    if memchr(b"=+-@", p[1], 4) != NULL:
+        memmove(p + 2, p + 1, end - p - 1)
+        p[1] = b"'"
+        end += 1
+    p[0] = end[0] = b'"'
+    return end + 1
+
+
 cdef char *fit(char *p, char *end, Step *step) noexcept:
     """Cuts the value to the greatest width, then pads it to the least."""
     cdef size_t n = end - p
-    cdef size_t slashes = 0
+    cdef size_t escapes = 0
+    cdef char escape = b'"' if step.quote == Q_CSV else b"\\"
+    cdef bint has_pairs = step.quote == Q_CSV or step.quote == Q_STRING
     if step.most and n > step.most:
         n = step.most
-        while step.quote == Q_STRING and slashes < n and p[n - 1 - slashes] == b"\\":
-            slashes += 1                    # half an escape would escape the next character
-        n -= slashes & 1
+        while has_pairs and escapes < n and p[n - 1 - escapes] == escape:
+            escapes += 1                    # half an escape would escape the next character
+        n -= escapes & 1
         while n and p[n - 1] & 0x80:        # a part of "…"
             n -= 1
     if n < step.width:

@@ -11,6 +11,7 @@ from cutthrough.wire.http1 cimport Head
 cdef class Line:
     """A line's form. JsonLine and FormatLine implement it."""
     cdef readonly int worker
+    cdef readonly bytes heading     # of an empty file; b"": none
     cdef bint wants_fields          # its format has fields of a head that is not kept
     # Writes the line at `p`, without "\n", and returns its end, `last` at most. A value that
     # is too long is cut, and ends in "…".

@@ -79,6 +79,7 @@ cdef class JsonLine(Line):
 
     def __init__(self, worker):
         self.worker = worker
+        self.heading = b""
 
     cdef char *put(self, char *p, Client c, int outcome, const char *last) noexcept:
         cdef const Request *r = &c.request

@@ -13,6 +13,7 @@ journal gets its native protocol, a datagram of `FIELD=value` lines.
 import os
 import socket
 import stat
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memset, strerror
@@ -112,15 +113,18 @@ cdef class LogSink:
 
 cdef class FileSink(LogSink):
     cdef object path
+    cdef bytes heading
     cdef bint is_file, is_socket
     cdef bint is_own            # the open file is not shared: its offset is our last write's
     cdef bint torn              # the file ends within a line
     cdef bint is_missing        # not opened yet; `fd` is /dev/null
 
-    def __init__(self, path, required=True):
+    def __init__(self, path, required=True, heading=b""):
         """`path`: a path, "-" for standard output, or a descriptor, which the sink then
-        owns. Raises OSError if it cannot be opened and `required`."""
+        owns. `heading`: the first lines of a file. Raises OSError if it cannot be opened and
+        `required`."""
         self.path = path
+        self.heading = heading
         self.ends_lines = True
         try:
             self.reopen()
@@ -146,6 +150,24 @@ cdef class FileSink(LogSink):
         self.can_wait = not self.is_file and fd > 2
         self.is_own = isinstance(self.path, str) and self.path != "-"
         self.torn = self.is_missing = False
+        if self.heading and self.is_file:
+            self.write_heading()
+
+    cdef int write_heading(self) except -1:
+        """Writes the heading if the file is empty; of several workers one does. A lock that
+        anybody else holds is not waited for."""
+        try:
+            flock(self.fd, LOCK_EX | LOCK_NB)
+        except OSError:
+            return 0
+        try:
+            if os.fstat(self.fd).st_size == 0:
+                os.write(self.fd, self.heading)
+        except OSError as error:
+            self.error_text = error.strerror
+        finally:
+            flock(self.fd, LOCK_UN)
+        return 0
 
     cdef size_t send(self, const char *data, size_t n) except? 0:
         cdef size_t done = 0
@@ -394,11 +416,11 @@ cdef size_t whole_lines(const char *data, size_t n) noexcept:
     return i if i > 0 else end
 
 
-def open_sink(target, worker, required=True):
-    """Returns the sink for a Target. If it cannot be opened, raises OSError if `required`;
-    otherwise each new line tries again."""
+def open_sink(target, worker, required=True, heading=b""):
+    """Returns the sink for a Target. `heading`: the first lines of a file. If the target cannot
+    be opened, raises OSError if `required`; otherwise each new line tries again."""
     if target.kind == "syslog":
         return SyslogSink(target, required)
     if target.kind == "journal":
         return JournalSink(target, worker, required)
-    return FileSink("-" if target.kind == "stdout" else target.path, required)
+    return FileSink("-" if target.kind == "stdout" else target.path, required, heading)

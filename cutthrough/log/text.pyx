@@ -15,7 +15,7 @@ cdef enum:
 
 cdef const char *HEX = b"0123456789abcdef"
 # Longest form of one escaped octet
-cdef int[N_QUOTES] longest = [3, 3, 3, 4, 6]
+cdef int[N_QUOTES] longest = [3, 3, 3, 3, 4, 6]
 # 1: the octet stays as it is
 cdef uint8_t[N_QUOTES][256] plain
 
@@ -33,7 +33,7 @@ cdef int fill() except -1:
     for ch in b'%[]"':
         plain[<int>Q_MIME][ch] = 0
     plain[<int>Q_PERCENT][0x25] = 0
-    plain[<int>Q_STRING][0x22] = plain[<int>Q_JSON][0x22] = 0
+    plain[<int>Q_CSV][0x22] = plain[<int>Q_STRING][0x22] = plain[<int>Q_JSON][0x22] = 0
     return 0
 
 
@@ -87,6 +87,8 @@ cdef char *put_address(char *p, const Address *address) noexcept:
 
 cdef inline char *put_unit(char *p, unsigned char ch, Quote quote) noexcept:
     """Writes one escaped octet."""
+    if quote == Q_CSV and ch == b'"':
+        return put_text(p, b'""')
     if quote <= Q_MIME:
         p[0] = b"%"
     elif ch == b'"' or ch == b"\\":

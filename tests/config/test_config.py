@@ -264,7 +264,7 @@ REFUSED = [
     ("access_log", "sylog", "did you mean syslog?"),
     ("access_log", "syslog+local0", "did you mean syslog?"),
     ("access_log", "access.out", "for a file here give ./access.out"),
-    ("access_log_format", "xml", "not one of squid, common, combined, json"),
+    ("access_log_format", "xml", "not one of squid, common, combined, ltsv"),
     ("access_log_format", "josn", "did you mean json"),
     ("access_log_format", "%>A", "no such code %>A; did you mean %>a"),
 ]

@@ -35,6 +35,9 @@ DOCS = (ROOT / "docs" / "logs.md").read_text()
     ('"%/ru"', [Step("", '"'), Step("ru", "", '"'), Step("", '"')]),
     ("%{%H}tg", [Step("tg", "%H")]),
     ("%ct::id", [Step("ct::id", "")]),
+    (r"%un\t%>a", [Step("un", ""), Step("", "\t"), Step(">a", "")]),
+    ("%,un", [Step("un", "", ",")]),
+    ('"%,un"', [Step("", '"'), Step("un", "", '"'), Step("", '"')]),
 ])
 def test_a_format_is_read_as_squid_reads_it(text, steps):
     assert parse_format(text) == tuple(steps)
@@ -73,7 +76,7 @@ def test_a_bad_format_is_refused(text, reason):
 def test_what_is_no_preset_and_no_format_is_refused():
     with pytest.raises(ValueError, match=r"did you mean combined\?"):
         parse_log_format("combinde")
-    with pytest.raises(ValueError, match="is not one of squid, common, combined, json"):
+    with pytest.raises(ValueError, match="is not one of squid, common, combined, ltsv"):
         parse_log_format("")
 
 

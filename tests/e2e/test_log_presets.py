@@ -1,0 +1,153 @@
+"""Presets of the access log for other programs: CSV, LTSV, W3C extended, HAProxy's."""
+
+import csv
+import re
+import signal
+import time
+from datetime import datetime
+
+import pytest
+
+from tests.support.client import build_request
+from tests.support.origin import echo
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+FORMULA = '=HYPERLINK("http://a.test/","a"),1'
+# haproxy's configuration.txt, section 8.2.3, with the request's captures
+HTTPLOG = re.compile(
+    r"(?P<client>[\d.]+):(?P<port>\d+) \[(?P<accepted>[^]]+)\] (?P<frontend>\S+) "
+    r"(?P<backend>[^ /]+)/(?P<server>\S+) "
+    r"(?P<TR>-1|\d+)/(?P<Tw>-1|\d+)/(?P<Tc>-1|\d+)/(?P<Tr>-1|\d+)/(?P<Ta>\d+) "
+    r"(?P<status>\d{3}) (?P<bytes>\d+) - - (?P<state>[-\w]{4}) "
+    r"\d+/\d+/\d+/\d+/\d+ \d+/\d+ \{(?P<user>[^}]*)\} "
+    r'"(?P<method>\S+) (?P<url>\S+) HTTP/(?P<version>\S+)"')
+
+
+@pytest.fixture
+def log_to(start_proxy, directory):
+    """Starts a proxy that writes a file in this format; returns both."""
+    def start(form, *more):
+        path = directory("log") / "access.log"
+        return start_proxy("--access-log", str(path), "--access-log-format", form,
+                           *more), path
+
+    return start
+
+
+def read_lines(path, n: int) -> list[str]:
+    return wait_until(
+        lambda: len(lines := path.read_text().splitlines()) >= n and lines,
+        lambda: f"{n} lines: {path.read_text()}")
+
+
+def test_a_csv_is_read_by_a_reader_of_csv(log_to, make_origin, dial):
+    """RFC 4180; and no value begins a formula of a spreadsheet."""
+    proxy, path = log_to("csv", "--workers", "2")
+    origin, tunnelled = make_origin(), make_origin(echo)
+    url = origin.url('/a,"b"')
+    assert dial(proxy).get(url, f"User-Agent: {FORMULA}").status == 200
+    read_lines(path, 2)
+    assert dial(proxy).get(url, auth=None).status == 407
+    read_lines(path, 3)
+    tunnel = dial(proxy)
+    tunnel.send(build_request("CONNECT", tunnelled.authority,
+                              host=tunnelled.authority))
+    assert tunnel.read_response("CONNECT").status == 200
+    tunnel.half_close()
+    assert tunnel.at_eof()
+    read_lines(path, 4)
+    with path.open(newline="") as file:
+        first, second, third = csv.DictReader(file, strict=True)
+    assert (first["client"], first["user"], first["method"], first["url"]) == (
+        "127.0.0.1", "user", "GET", url)
+    assert (first["status"], first["reason"], first["origin"]) == (
+        "200", "ok", "127.0.0.1")
+    assert first["user_agent"] == "'" + FORMULA
+    assert abs(datetime.fromisoformat(first["time"]).timestamp() - time.time()) < 60
+    assert (second["status"], second["reason"], second["user"], second["origin"],
+            second["user_agent"]) == ("407", "auth_required", "", "", "")
+    assert (third["method"], third["url"]) == ("CONNECT", tunnelled.authority)
+    assert int(first["bytes_down"]) > 0 and float(third["total_ms"]) > 0
+
+
+def test_each_line_of_w3c_has_the_fields_of_its_heading(log_to, make_origin, dial):
+    proxy, path = log_to("w3c", "--workers", "2")
+    url = make_origin().url("/page?a=b c")
+    assert dial(proxy).get(make_origin().url(), "User-Agent: a b").status == 200
+    assert dial(proxy).get(url.replace(" ", "%20"), auth=None).status == 407
+    version, fields, *lines = read_lines(path, 4)
+    assert version == "#Version: 1.0"
+    names = fields.removeprefix("#Fields: ").split(" ")
+    rows = [dict(zip(names, line.split(" "), strict=True)) for line in lines]
+    by_status = {row["sc-status"]: row for row in rows}
+    assert by_status["200"]["cs(User-Agent)"] == "a%20b"
+    assert by_status["200"]["x-reason"] == "ok"
+    assert by_status["407"]["cs-username"] == "-" == by_status["407"]["r-ip"]
+    for row in rows:
+        datetime.fromisoformat(f"{row['date']}T{row['time']}+00:00")
+        assert re.fullmatch(r"\d+\.\d{3}", row["time-taken"])
+
+
+def test_a_file_that_is_rotated_has_its_heading_again(log_to, make_origin, dial):
+    proxy, path = log_to("csv", "--workers", "2")
+    url = make_origin().url()
+    assert dial(proxy).get(url).status == 200
+    heading, _ = read_lines(path, 2)
+    path.rename(path.with_suffix(".1"))
+    proxy.signal(signal.SIGUSR1)
+    wait_until(path.exists, "the new file")
+    assert dial(proxy).get(url).status == 200
+    again, line = read_lines(path, 2)
+    assert again == heading and line.startswith("2")
+    proxy.stop()
+    assert path.read_text().count(heading) == 1
+
+
+def test_a_file_that_has_lines_gets_no_heading(log_to, make_origin, dial, directory):
+    path = directory("log") / "access.log"
+    path.write_text("a line\n")
+    proxy, path = log_to("csv")
+    assert dial(proxy).get(make_origin().url()).status == 200
+    assert len(read_lines(path, 2)) == 2
+
+
+def test_the_labels_of_ltsv(log_to, make_origin, dial):
+    proxy, path = log_to("ltsv")
+    url = make_origin().url("/a?b=c:d")
+    assert dial(proxy).get(url, "User-Agent: a\tb: c").status == 200
+    (line,) = read_lines(path, 1)
+    values = dict(part.split(":", 1) for part in line.split("\t"))
+    assert (values["host"], values["user"], values["method"], values["uri"],
+            values["status"], values["reason"]) == (
+        "127.0.0.1", "user", "GET", url, "200", "ok")
+    assert values["ua"] == "a%09b:%20c" and values["referer"] == "-"
+    assert float(values["reqtime"]) < 60
+    datetime.strptime(values["time"], "%d/%b/%Y:%H:%M:%S %z")
+
+
+def test_a_line_of_haproxy(log_to, make_origin, dial):
+    proxy, path = log_to("haproxy")
+    url = make_origin().url("/page")
+    client = dial(proxy)
+    assert client.get(url).status == 200
+    assert dial(proxy).get(url, auth=None).status == 407
+    assert dial(proxy).get("http://127.0.0.1:1/").status == 502
+    served, denied, failed = map(HTTPLOG.fullmatch, read_lines(path, 3))
+    assert served and denied and failed, path.read_text()
+    assert served["port"] == str(client.sock.getsockname()[1])
+    assert (served["user"], served["method"], served["url"], served["state"]) == (
+        "user", "GET", url, "----")
+    assert "-1" not in served.group("TR", "Tw", "Tc", "Tr", "Ta")
+    accepted = datetime.strptime(served["accepted"], "%d/%b/%Y:%H:%M:%S.%f")
+    assert abs(accepted.timestamp() - time.time()) < 60
+    assert (denied["status"], denied["state"]) == ("407", "PR--")
+    assert denied.group("Tc", "Tr") == ("-1", "-1")
+    assert (failed["status"], failed["state"]) == ("502", "SC--")
+
+
+def test_a_format_has_tabs(start_proxy, make_origin, dial):
+    proxy = start_proxy("--access-log-format", r"a:%un\tb:%>Hs")
+    assert dial(proxy).get(make_origin().url()).status == 200
+    assert wait_until(proxy.lines, "a line") == ["a:user\tb:200"]
