@@ -14,14 +14,15 @@ from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.config.settings import OF_POLICY, variable_name
 from cutthrough.outcome import NAMES
-from cutthrough.policy.rules import _LIMITS, _RULE
+from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
+from cutthrough.policy.rules import _RULE
 from cutthrough.policy.smokescreen import _SERVICE
 from tests.support.certificates import authority, localhost
 from tests.support.proxy import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 # Keys of tables, of the configuration's and of a policy's
-KEYS = {*_RULE, *_LIMITS,
+KEYS = {*_RULE, *LIMIT_KEYS,
         *(key for table in TABLES.values() for key in table.options)}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.M)

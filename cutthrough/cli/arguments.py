@@ -73,6 +73,9 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         elif name == "init":
             verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
                               help="where the files are made [this one]")
+            verb.add_argument("--for", dest="template", default="",
+                              choices=("laptop", "team", "ci", "kubernetes"),
+                              help="an annotated configuration for this use")
         elif name == "suggest":
             add_log(verb, required=True)
         elif name == "explain":

@@ -183,7 +183,7 @@ def dispatch(argv: Sequence[str] | None) -> int:
     if args.verb == "init":
         from cutthrough.tools.init import run as run_init
 
-        return run_init(args.directory)
+        return run_init(args.directory, args.template)
     if args.verb == "passwd":
         from cutthrough.tools.passwd import run as run_passwd
 

@@ -137,10 +137,11 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "target of the access log: docs/logs.md",
         "standard output, as containers expect", section="Logs")] = "-"
     access_log_format: Annotated[str, Option(
-        Kind("squid|common|combined|ltsv|w3c|csv|haproxy|json|FORMAT",
+        Kind("auto|squid|common|combined|ltsv|w3c|csv|haproxy|terminal|json|FORMAT",
              parse_log_format),
         "format of the access log; FORMAT uses squid's %-codes: docs/logs.md",
-        "squid's native format, which existing tools read")] = "squid"
+        "lines for people on a terminal, else squid's format, which existing tools "
+        "read")] = "auto"
 
     peek_tunnels: Annotated[bool, Option(
         FLAG, "look at the first bytes of each tunnel, unopened, for the JSON log, "

@@ -33,7 +33,11 @@ PRESETS = {
     # HAProxy's `option httplog`; the braces hold what it captures
     "haproxy": '%>a:%>p [%ct::start] cutthrough %<A/%<a %ct::haproxy_timers %>Hs %<st '
                '- - %ct::haproxy_state 0/0/0/0/0 0/0 {%un} "%rm %ru HTTP/%rv"',
+    # For people
+    "terminal": "%{%H:%M:%S}tl %ct::color%>Hs %-18ct::reason%ct::uncolor %-10un "
+                "%-7rm %ru  %<st B  %ct::total_ms ms",
 }
+AUTO = "auto"                # "terminal" on one, else "squid"
 # What stands at the beginning of a file that is empty
 HEADINGS = {
     "w3c": "#Version: 1.0\n#Fields: date time c-ip cs-username cs-method cs-uri "
@@ -87,7 +91,7 @@ CODES = {
     "ct::connect_ms": NUMBER + 4, "ct::first_byte_ms": NUMBER + 4,
     "ct::total_ms": NUMBER + 4, "ct::total_s": NUMBER + 4,
     "ct::start": MOST_TIME, "ct::haproxy_timers": 5 * NUMBER + 4,
-    "ct::haproxy_state": 4,
+    "ct::haproxy_state": 4, "ct::color": 5, "ct::uncolor": 4,
     "ct::client_rtt_ms": NUMBER + 4, "ct::client_retransmits": NUMBER,
     "ct::origin_rtt_ms": NUMBER + 4, "ct::origin_retransmits": NUMBER,
 }
@@ -179,7 +183,7 @@ def most_bytes(step: Step) -> int:
 
 def costly_codes(text: str) -> frozenset[str]:
     """The codes of PEEKED and PRINTS in the value of the option."""
-    if text == "json":
+    if text in ("json", AUTO):
         return frozenset()
     return (PEEKED | PRINTS) & {
         step.code for step in parse_format(PRESETS.get(text, text))}
@@ -257,12 +261,12 @@ def _check_argument(code: str, argument: str | None) -> str:
 
 def parse_log_format(text: str) -> str:
     """Reads the option: a preset's name, or a format, which it returns as it is."""
-    if text in PRESETS or text == "json":
+    if text in PRESETS or text in ("json", AUTO):
         return text
     if "%" not in text:
-        near = difflib.get_close_matches(text, [*PRESETS, "json"], 1)
+        near = difflib.get_close_matches(text, [*PRESETS, "json", AUTO], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{text!r} is not one of {', '.join(PRESETS)}, json, nor a "
-                         f"format with %-codes{hint}")
+        raise ValueError(f"{text!r} is not one of {', '.join(PRESETS)}, json, auto, "
+                         f"nor a format with %-codes{hint}")
     parse_format(parse_text(text.replace("\t", r"\t")))
     return text

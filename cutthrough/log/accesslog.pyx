@@ -10,6 +10,7 @@ log.jsonline and log.formatline make the lines; log.sinks writes them.
 """
 
 import logging
+import os
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memmove
@@ -18,6 +19,7 @@ from cutthrough.log.jsonline cimport Line
 from cutthrough.log.jsonline import JsonLine
 from cutthrough.log.sinks cimport MOST_MESSAGE, LogSink
 from cutthrough.log.sinks import FileSink, open_sink
+from cutthrough.config.log_format import AUTO, PRESETS
 from cutthrough.config.log_target import read_target
 from cutthrough.session.model.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
@@ -45,9 +47,11 @@ cdef class AccessLog(Journal):
 
     def __init__(self, loop, target, format, worker=0, required=True):
         """`target`: the option's value, or a descriptor, which the log then owns;
-        `format`: a preset or a format with %-codes. Raises ValueError for a malformed
+        `format`: a preset, "auto" or a format with %-codes. Raises ValueError for a malformed
         value, and OSError if the target cannot be opened and `required`."""
         self.loop = loop
+        if format == AUTO:
+            format = choose_format(target)
         self.line = JsonLine(worker) if format == "json" else FormatLine(format, worker)
         self.wants_fields = self.line.wants_fields
         heading = self.line.heading
@@ -197,3 +201,13 @@ cdef class AccessLog(Journal):
 
     cdef int note_head(self, Client c, const Head *head, const char *data) except -1:
         return self.line.note_head(c, head, data)
+
+
+def choose_format(target):
+    """squid's, or lines for people if the target is a terminal; without colours if the variable
+    NO_COLOR (no-color.org) says so, or if the terminal has none."""
+    if target != "-" or not os.isatty(1):
+        return "squid"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return PRESETS["terminal"].replace("%ct::color", "").replace("%ct::uncolor", "")
+    return "terminal"

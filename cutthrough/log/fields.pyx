@@ -55,7 +55,8 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::origin_http", "ct::peer_tls_version", "ct::peer_cipher", "ct::held_ms",
     "ct::client_tls_ms", "ct::origin_tls_ms", "ct::head_ms", "ct::auth_ms", "ct::hook_ms",
     "ct::dns_ms", "ct::connect_ms", "ct::first_byte_ms", "ct::total_ms",
-    "ct::total_s", "ct::start", "ct::haproxy_timers", "ct::haproxy_state", "ct::client_rtt_ms",
+    "ct::total_s", "ct::start", "ct::haproxy_timers", "ct::haproxy_state", "ct::color",
+    "ct::uncolor", "ct::client_rtt_ms",
     "ct::client_retransmits", "ct::origin_rtt_ms", "ct::origin_retransmits"))}
 assert TLVS == KEPT
 assert set(NUMBERS) == {"", *CODES} and len(NUMBERS) == <int>N_STEPS
@@ -75,10 +76,19 @@ def haproxy_state(row):
         b"C" if connecting else b"H" if row.status else b"D") + b"--"
 
 
+def color_of(row):
+    """The escape sequence of a terminal: green, yellow for a refusal, else red."""
+    return b"\x1b[32m" if not row.fault else (
+        b"\x1b[33m" if row.fault in ("client", "policy") else b"\x1b[31m")
+
+
 cdef list states = [haproxy_state(row) for row in TABLE]
 cdef const char *state_texts[N_OUTCOMES]
-for number, text in enumerate(states):
-    state_texts[<int>number] = <bytes>text
+cdef list color_texts = [color_of(row) for row in TABLE]
+cdef const char *colors[N_OUTCOMES]
+for number in range(<int>N_OUTCOMES):
+    state_texts[<int>number] = <bytes>states[number]
+    colors[<int>number] = <bytes>color_texts[number]
 
 
 cdef char *put_field(char *p, Step *step, Client c, const Ending *ending, tuple noted,
@@ -241,6 +251,10 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return put_timers(p, at)
     if code == S_TERMINATION:
         return put_text(p, state_texts[ending.outcome])
+    if code == S_COLOR:
+        return put_text(p, colors[ending.outcome])
+    if code == S_UNCOLOR:
+        return put_text(p, b"\x1b[0m")
     if code >= S_ORIGIN_RTT and c.origin is None:
         return p
     if not read_path(&c.sock if code < S_ORIGIN_RTT else &c.origin.sock, &info):

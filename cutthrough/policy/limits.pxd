@@ -43,6 +43,10 @@ cdef class Terms:
     cdef int64_t bandwidth      # bytes per second, each direction, of requests too
     cdef int64_t most_bytes     # in either direction
     cdef object plain           # the source.Limits
+    cdef object name            # its table's; None: of faults alone
+    cdef bint per_user          # else by `subject`
+    # What is counted together, as the name of a user that nobody can have
+    cdef bytes subject(self, int family, const uint8_t *data)
 
 # Do these limit alike? None: no limits.
 cdef bint are_equal(Terms a, Terms b)
@@ -69,7 +73,8 @@ cdef class Limiter:
     cdef Terms terms_of(self, bytes user, object limits)
     # Returns these Terms (None: no limits) with bounds by faults; 0: no bound.
     cdef Terms with_faults(self, Terms terms, int64_t bandwidth, int64_t most_bytes)
-    # Charges a request, as Ledger.charge. ENTERED: call end_request at its end.
+    # Charges a request, as Ledger.charge. `user`: here and below, what is counted, a user's name
+    # or Terms.subject. ENTERED: call end_request at its end.
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
                       int64_t now_us, uint32_t *retry_s) noexcept
     # Undoes the charge of this request, because other limits turn out to apply.

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The limits of users, and the allowance of bytes of a relay.
 
-Limits apply by name, the first of these: the limits that a rule names, the user's own, those
-of the first of the user's groups that has limits, "default", none.
+What counts together is a user, a client or all, as the limits say. Limits apply by name, the
+first of these: the limits that a rule names, the user's own, those of the first of the user's
+groups that has limits, "default", none.
 
 A rate is a token bucket. The user's bucket is on the shared page, one for all workers. It is drawn
 from in quanta, because the lock is then taken some 30 times a second and not for each read. A
@@ -13,7 +14,7 @@ quota is booked when a quantum has been used, at the end, and each second while 
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from libc.time cimport time
 from cutthrough.policy.ledger cimport ENTERED, NO_ROW, Draw, Entry, Grant, Holding, Ledger
 from cutthrough.policy.source import Limits, PolicyError
@@ -30,10 +31,12 @@ cdef enum:
 
 cdef class Terms:
 
-    def __init__(self, limits, bandwidth=0, most_bytes=0):
-        """Made from a source.Limits, and the bounds by faults."""
+    def __init__(self, limits, name=None, bandwidth=0, most_bytes=0):
+        """Made from a source.Limits, its table's name, and the bounds by faults."""
         cdef double slowest
         self.plain = limits
+        self.name = name
+        self.per_user = limits.per == "user"
         self.bandwidth = bandwidth
         self.most_bytes = most_bytes
         self.limits.connections = min(limits.connections, MOST_COUNT)
@@ -51,12 +54,24 @@ cdef class Terms:
         self.has_bytes = bool(limits.bytes_per_second or limits.tunnel_bytes_per_second
                               or limits.bytes_per_day or bandwidth or most_bytes)
 
+    cdef bytes subject(self, int family, const uint8_t *data):
+        cdef uint8_t masked[16]
+        cdef int bits, size
+        if self.plain.per == "all":
+            return b"\0" + (self.name or "").encode()
+        bits = self.plain.ipv4_prefix if family == 4 else self.plain.ipv6_prefix
+        size = (bits + 7) // 8
+        memcpy(masked, data, size)
+        if bits % 8:
+            masked[size - 1] &= 0xff << (8 - bits % 8)
+        return b"\0%d/%d " % (family, bits) + masked[:size]
+
 
 cdef bint are_equal(Terms a, Terms b):
     if a is b or a is None or b is None:
         return a is b
     return (a.bandwidth == b.bandwidth and a.most_bytes == b.most_bytes
-            and a.plain == b.plain)
+            and a.plain == b.plain and (a.plain.per != "all" or a.name == b.name))
 
 
 cdef class Limiter:
@@ -76,7 +91,7 @@ cdef class Limiter:
 
     def _compile(self, policy):
         self.by_name = {
-            name: None if is_unlimited(limits) else Terms(limits)
+            name: None if is_unlimited(limits) else Terms(limits, name)
             for name, limits in policy.limits.items()}
         chosen = {}
         for name, user in policy.users.items():
@@ -112,8 +127,8 @@ cdef class Limiter:
             return terms
         key = (terms, bandwidth, most_bytes)
         if key not in self.faulty:
-            self.faulty[key] = Terms(Limits() if terms is None else terms.plain, bandwidth,
-                                     most_bytes)
+            self.faulty[key] = (Terms(Limits(), None, bandwidth, most_bytes) if terms is None
+                                else Terms(terms.plain, terms.name, bandwidth, most_bytes))
         return <Terms>self.faulty[key]
 
     cdef Entry charge(self, Usage *usage, Terms terms, bytes user, bint is_tunnel,
@@ -273,4 +288,5 @@ cdef uint32_t seconds_left_today() noexcept nogil:
 
 
 def is_unlimited(limits):
-    return not any(getattr(limits, name) for name in limits.__struct_fields__)
+    return limits == Limits(per=limits.per, ipv4_prefix=limits.ipv4_prefix,
+                            ipv6_prefix=limits.ipv6_prefix)

@@ -7,7 +7,6 @@ an empty array is an error, and a rule whose lists turn out empty is left out.
 """
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -18,7 +17,7 @@ import msgspec
 from cutthrough.config.mistake import noting, raise_all
 from cutthrough.config.settings import OF_POLICY
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
-from cutthrough.config.values import parse_row_name, parse_size
+from cutthrough.config.values import parse_row_name
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.contradictions import contradictions
 from cutthrough.policy.faults import read_faults
@@ -27,6 +26,8 @@ from cutthrough.policy.fingerprints import parse_fingerprint
 from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.headers import read_headers
 from cutthrough.policy.http2_prints import parse_http2_fingerprint
+from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
+from cutthrough.policy.limit_tables import read_limits
 from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
@@ -50,13 +51,8 @@ from cutthrough.wire.openings import PROTOCOLS
 ACTIONS = get_args(Action)
 _TOP = ("default", "cut", *OF_POLICY)
 _USER = ("password", "groups", "expires")
-_LIMITS = Limits.__struct_fields__
-# The advice for a limit of 0, if it is not "no limit"
-_ABSENT = {"burst": "one second's worth",
-           "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
 _LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "client_ja4",
            "http2_fingerprint", "tlvs")
-_SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
 
@@ -79,7 +75,7 @@ def is_secret(path: Path) -> bool:
         return len(path) > 3
     if path[0] == "users":
         return path[2:3] not in (("groups",), ("expires",))
-    return path[0] not in (*_TOP, *_LIMITS, *_RULE)
+    return path[0] not in (*_TOP, *LIMIT_KEYS, *_RULE)
 
 
 def add_users(policy: Policy, users: Mapping[str, User], source: str) -> Policy:
@@ -210,18 +206,14 @@ class _Reader(ListReader):
             with self.table_at("limits", name):
                 if not isinstance(table, dict):
                     self.fail("", "takes a table")
-                self.check_keys(table, (*_LIMITS, "users", "groups"))
+                self.check_keys(table, (*LIMIT_KEYS, "users", "groups"))
                 if name == "default" and ("users" in table or "groups" in table):
                     self.fail("", "applies to all other users: it takes no `users` or "
                                   "`groups`")
                 for key, taken in (("users", of_users), ("groups", of_groups)):
                     with noting(self.mistakes):
                         self.assign(table, key, taken, name)
-                amounts = {}
-                for key in table.keys() & {*_LIMITS}:
-                    with noting(self.mistakes):
-                        amounts[key] = self.amount(key, table[key])
-                limits[name] = Limits(**amounts)
+                limits[name] = read_limits(table, self.fail, self.mistakes)
         return limits, of_users, of_groups
 
     def read_acts(self, key: str, kind: type[Any],
@@ -242,25 +234,6 @@ class _Reader(ListReader):
                 self.check_group(who, i)
             if taken.setdefault(who, name) != name:
                 self.fail(key, f"{who!r} already has limits.{taken[who]}", i)
-
-    def amount(self, key: str, value: Any) -> Any:
-        if key in _SIZES:
-            if isinstance(value, str):
-                try:
-                    value = parse_size(value)
-                except ValueError as error:
-                    self.fail(key, str(error))
-            what = "a size such as \"10MiB\""
-        else:
-            what = "a number" if key == "requests_per_second" else "a whole number"
-        kinds = (int, float) if key == "requests_per_second" else (int,)
-        if (isinstance(value, bool) or not isinstance(value, kinds)
-                or not math.isfinite(value) or not 0 <= value < 1 << 63):
-            self.fail(key, f"takes {what}")
-        if value == 0:
-            self.fail(key, "cannot be 0; leave it out for "
-                           + _ABSENT.get(key, "no limit"))
-        return value
 
     def check_group(self, group: str, item: int) -> None:
         if group not in self.known_groups:

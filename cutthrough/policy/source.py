@@ -42,8 +42,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one user. 0: no limit."""
+    """The limits of one user, or what else is counted together. 0: no limit."""
 
+    per: Literal["user", "client", "all"] = "user"
+    ipv4_prefix: int = 32               # bits of an address that are one client
+    ipv6_prefix: int = 64
     connections: int = 0                # client connections at a time
     tunnels: int = 0                    # at a time
     requests_per_second: float = 0.0

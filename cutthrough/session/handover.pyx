@@ -39,7 +39,7 @@ from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.judge.source cimport name_of_source, source_named
-from cutthrough.session.model.charge cimport readmit_user
+from cutthrough.session.model.charge cimport counted_of, readmit_user
 from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport shed_one
@@ -163,7 +163,7 @@ cdef class Parcel:
         c.origin.sock.fd = self.origin_fd
         link(c.context, c)
         if self.holder >= 0:
-            c.context.limiter.reclaim(&c.usage, self.holder, self.tally, c.account.name,
+            c.context.limiter.reclaim(&c.usage, self.holder, self.tally, counted_of(c, c.terms),
                                       c.address.family, c.address.bytes, c.poller.now_us)
         try:
             c.poller.add(c)

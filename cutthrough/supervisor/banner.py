@@ -1,5 +1,6 @@
 """The first line on standard error: addresses, workers, event loop."""
 
+import os
 import sys
 from collections.abc import Iterable
 
@@ -23,6 +24,8 @@ def why_no_own_records() -> str:
 def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
                  config: Config) -> None:
     """Prints the line, with a warning if demonstration credentials are in force."""
+    bound = list(bound)
+    first = bound[0]
     addresses = " and ".join(map(show_address, bound))
     line = (f"cutthrough {cutthrough.__version__} listening on {addresses}, "
             f"{show_count(workers, 'worker')}, {loop}{show_pinning(config)}")
@@ -34,5 +37,8 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
     elif config.tls_records == "kernel" and (reason := why_no_kernel_tls()):
         instead = f'tls_records = "kernel" is as "own": {reason}'
     announce(line)
+    if config.demonstration and os.isatty(2):
+        announce(f"try: curl -x http://username:password@{show_address(first)} "
+                 "http://example.com/   (cutthrough --help; Ctrl-C ends)")
     if instead:
         say(instead)

@@ -9,6 +9,8 @@ The lower-case variable comes before the upper-case one, as for curl. The parent
 as other programs use it: it resolves names, and gets plain requests in absolute form.
 Credentials go into files of their own, and into no message (R37).
 
+With `--for` it is a template, without the environment's proxies.
+
 No file is replaced. If the result is not valid, nothing is left of it.
 """
 
@@ -26,6 +28,8 @@ from cutthrough.config.config import DEFAULTS
 from cutthrough.config.mistake import Mistake, show_all
 from cutthrough.config.settings import build, gather
 from cutthrough.config.values import parse_host, show_address, split_address
+from cutthrough.policy.users import make_hash
+from cutthrough.tools.templates import TEMPLATES
 
 USER = "me"
 # As in curl's manual, "Proxy environment variables"; a program may know fewer
@@ -61,12 +65,16 @@ class Bypass(NamedTuple):
     everything: bool
 
 
-def run(directory: str, environ: Mapping[str, str] = os.environ) -> int:
-    """Writes the files; returns the exit status."""
+def run(directory: str, template: str = "",
+        environ: Mapping[str, str] = os.environ) -> int:
+    """Writes the files; returns the exit status. `template`: a name of TEMPLATES."""
     folder = os.path.abspath(directory)
     try:
-        files, report = compose(folder, environ)
+        files, report = (fill(folder, template) if template
+                         else compose(folder, environ))
         write(folder, files)
+        if template:
+            relocate(files[-1], folder, TEMPLATES[template].places)
     except (InitError, Mistake) as error:
         text = show_all(error) if isinstance(error, Mistake) else [str(error)]
         print(*(f"cutthrough: {line}" for line in text), sep="\n", file=sys.stderr)
@@ -243,6 +251,34 @@ def compose(folder: str, environ: Mapping[str, str]) -> tuple[list[File], list[s
         report += report_bypass(bypass, policy)
     files.append(File(path, "\n".join([*head, *tables, ""])))
     return files, report
+
+
+def fill(folder: str, template: str) -> tuple[list[File], list[str]]:
+    """The files of a template, the configuration last, and the lines to print."""
+    config, policy, after, _ = TEMPLATES[template]
+    password = secrets.token_urlsafe(18)
+    secret = {"password": f"{password}\n", "admin-token": f"{secrets.token_hex(32)}\n",
+              "users": f"{USER}:{make_hash(password.encode(), 'bcrypt')}\n"}
+    files = [File(os.path.join(folder, name), text, True)
+             for name, text in secret.items() if f"{{folder}}/{name}\"" in config]
+    login = (f"the password is {password}, shown only now" if "users_file" in config
+             else f"the password is in {folder}/password")
+    path = os.path.join(folder, "cutthrough.toml")
+    files += [File(os.path.join(folder, "policy.toml"), policy),
+              File(path, f"# cutthrough serve -c {path}\n"
+                   + config.replace("{folder}", quote(folder)[1:-1]))]
+    return files, [f"{path}: made for {template}; the user is {USER}, {login}",
+                   *(line.replace("{folder}", folder) for line in after)]
+
+
+def relocate(config: File, folder: str, places: Iterable[tuple[str, str]]) -> None:
+    """Names the places of files on another host, after all was valid on this one."""
+    text = config.text
+    for name, place in places:
+        text = text.replace(f'"{quote(folder)[1:-1]}/{name}"', f'"{place}/{name}"')
+    if text != config.text:
+        with open(config.path, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 Parents = dict[str, tuple[Way, list[str]]]

@@ -1,15 +1,23 @@
-"""Presets of the access log for other programs: CSV, LTSV, W3C extended, HAProxy's."""
+"""Presets of the access log: CSV, LTSV, W3C extended, HAProxy's, and for people."""
 
 import csv
+import os
+import pty
 import re
+import select
 import signal
+import subprocess
+import sys
 import time
+from base64 import b64encode
 from datetime import datetime
 
 import pytest
 
-from tests.support.client import build_request
+from tests.support.client import Client, build_request
+from tests.support.nginx import free_port
 from tests.support.origin import echo
+from tests.support.proxy import ROOT
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -151,3 +159,58 @@ def test_a_format_has_tabs(start_proxy, make_origin, dial):
     proxy = start_proxy("--access-log-format", r"a:%un\tb:%>Hs")
     assert dial(proxy).get(make_origin().url()).status == 200
     assert wait_until(proxy.lines, "a line") == ["a:user\tb:200"]
+
+
+def run_on_terminal(opened, monkeypatch, **variables):
+    """Serves with the demonstration's defaults, its output a terminal; returns a
+    function that reads what the terminal has shown so far."""
+    master, slave = pty.openpty()
+    opened.callback(os.close, master)
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
+        monkeypatch.setenv(name, value)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cutthrough", "serve", "--listen", f"127.0.0.1:{port}",
+         "--workers", "1"],
+        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, cwd=ROOT,
+        start_new_session=True)
+    os.close(slave)
+    opened.callback(process.wait, 30)
+    opened.callback(process.terminate)
+    shown = bytearray()
+
+    def read() -> str:
+        while select.select([master], [], [], 0)[0]:
+            shown.extend(os.read(master, 65536))
+        return shown.decode()
+
+    wait_until(lambda: "try: curl" in read(), read)
+    return port, read
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}],
+                         ids=["color", "no-color", "dumb"])
+def test_a_terminal_shows_lines_for_people(
+        opened, monkeypatch, make_origin, variables):
+    port, read = run_on_terminal(opened, monkeypatch, **variables)
+    assert f"curl -x http://username:password@127.0.0.1:{port} " in read()
+    url = make_origin().url("/page")
+    with Client(port) as client:
+        client.send(build_request("GET", url, auth=None))
+        assert client.read_response().status == 407
+        token = b64encode(b"username:password").decode()
+        client.send(build_request("GET", url, f"Proxy-Authorization: Basic {token}",
+                                  auth=None))
+        assert client.read_response().status == 200
+    wait_until(lambda: "/page  " in read().split("auth_required")[-1], read)
+    lines = [line for line in read().splitlines() if "/page" in line]
+    color = not variables
+    assert [("\x1b[33m407" in line, "\x1b[32m200" in line) for line in lines] == (
+        [(color, False), (False, color)])
+    plain = [re.sub(r"\x1b\[\d+m", "", line) for line in lines]
+    assert re.fullmatch(
+        rf"\d\d:\d\d:\d\d 407 auth_required      -          GET     {re.escape(url)}  "
+        r"\d+ B  \d+\.\d{3} ms", plain[0]), plain
+    assert re.fullmatch(
+        rf"\d\d:\d\d:\d\d 200 ok                 username   GET     {re.escape(url)}  "
+        r"\d+ B  \d+\.\d{3} ms", plain[1]), plain

@@ -367,8 +367,14 @@ MISTAKES = [
     ("[groups]\ndev = ['#b']", "groups: dev: a user name cannot begin or end with a "
                                "space, or begin with #"),
     ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key; the keys are "
-     "connections, tunnels, requests_per_second, burst, bytes_per_second, "
-     "tunnel_bytes_per_second, bytes_per_day, users, groups"),
+     "per, ipv4_prefix, ipv6_prefix, connections, tunnels, requests_per_second, "
+     "burst, bytes_per_second, tunnel_bytes_per_second, bytes_per_day, users, groups"),
+    ("[limits.slow]\nper = 'address'",
+     "limits.slow: per: takes one of user, client, all"),
+    ("[limits.slow]\nipv4_prefix = 24",
+     "limits.slow: ipv4_prefix: belongs to per = \"client\""),
+    ("[limits.slow]\nper = 'client'\nipv6_prefix = 65",
+     "limits.slow: ipv6_prefix: takes a length of 16 to 64 bits"),
     ("[limits.slow]\ntunels = 1", "limits.slow: tunels: no such key; did you mean "
                                   "tunnels?"),
     ("[limits.slow]\ntunnels = -1",

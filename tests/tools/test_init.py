@@ -9,6 +9,7 @@ import pytest
 from cutthrough.cli import main as cli
 from cutthrough.config.config import Config
 from cutthrough.config.settings import build, gather
+from cutthrough.tools.templates import TEMPLATES
 
 SECRET = "s3cret%20word"
 PROXY = f"http://ann:{SECRET}@proxy.corp.example:3128"
@@ -234,3 +235,62 @@ def test_the_written_configuration_is_valid(host, capsys):
     assert host.init(all_proxy=PROXY, no_proxy="localhost") == 0
     assert cli.main(["check", "-c", str(host.folder / "cutthrough.toml")]) == 0
     assert "the configuration is valid" in capsys.readouterr().out
+
+
+# Templates
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_is_valid_and_explained(host, capsys, name):
+    assert cli.main(["init", "--for", name, str(host.folder)]) == 0
+    said = capsys.readouterr().out
+    config = host.folder / "cutthrough.toml"
+    assert f"{config}: made for {name}; the user is me" in said
+    assert config.read_text().count("# ") > 2
+    for path in host.folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == (
+            0o644 if path.suffix == ".toml" else 0o600)
+    text = here = config.read_text()
+    for file, place in TEMPLATES[name].places:
+        assert f'"{place}/{file}"' in text
+        here = here.replace(f"{place}/", f"{host.folder}/")
+    config.write_text(here)
+    assert cli.main(["check", "--strict", "-c", str(config)]) == 0
+    assert "the configuration is valid" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_secrets_of_a_template_are_new_each_time(host, tmp_path, name):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        assert cli.main(["init", "--for", name, str(folder)]) == 0
+    one, other = ({path.name: path.read_text() for path in folder.iterdir()
+                   if path.suffix != ".toml"} for folder in folders)
+    assert one.keys() == other.keys() and one
+    assert not set(one.values()) & set(other.values())
+
+
+@pytest.mark.parametrize(("name", "target", "verdict"), [
+    ("laptop", "a.test:22", True), ("team", "a.test:443", True),
+    ("team", "a.test:22", False), ("team", "metadata.google.internal:443", False),
+    ("ci", "packages.example.com:443", True),
+    ("ci", "x.githubusercontent.com:443", True),
+    ("ci", "a.test:443", False), ("kubernetes", "a.test:443", True),
+    ("kubernetes", "10.0.0.1:443", False)])
+def test_what_a_template_lets_pass(host, capsys, name, target, verdict):
+    folder = host.folder
+    assert cli.main(["init", "--for", name, str(folder)]) == 0
+    config = folder / "cutthrough.toml"
+    for _, place in TEMPLATES[name].places:
+        config.write_text(config.read_text().replace(f"{place}/", f"{folder}/"))
+    capsys.readouterr()
+    name = target.partition(":")[0]
+    names = [] if name[0].isdigit() else ["--dns-overrides", f"{name}=8.8.8.8"]
+    cli.main(["explain", "-c", str(config), "CONNECT", target, "--user", "me",
+              "--client", "127.0.0.1", "--json", *names])
+    assert (json.loads(capsys.readouterr().out)["outcome"] == "ok") is verdict
+
+
+def test_an_unknown_template_is_refused(host, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["init", "--for", "office", str(host.folder)])
+    assert "laptop, team, ci, kubernetes" in capsys.readouterr().err.replace("'", "")

@@ -1,6 +1,7 @@
 """How much a client may use: charged at each step of a connection."""
 
 from libc.stdint cimport int64_t
+from cutthrough.policy.limits cimport Terms
 from cutthrough.session.model.client cimport Client
 
 # All seven return an Outcome: OK, or the refusal.
@@ -19,6 +20,8 @@ cdef int admit_with_faults(Client client, int64_t bandwidth, int64_t most_bytes)
 cdef int admit_again(Client client) except -1
 # For a tunnel that another process let in; client.usage holds a part of its charge or nothing.
 cdef int readmit_user(Client client) except -1
+# What the request's limits count: its user's name, or Terms.subject.
+cdef bytes counted_of(Client client, Terms terms)
 # For a request that becomes a tunnel: a 101.
 cdef int admit_tunnel(Client client) noexcept
 

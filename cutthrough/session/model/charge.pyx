@@ -77,7 +77,9 @@ cdef int admit(Client c, Terms terms) except -1:
         return OK                       # the usual case: no limits, and none before
     cdef uint32_t retry_s = 0
     cdef int outcome = outcome_of(c.context.limiter.charge(
-        &c.usage, c.terms, c.account.name, c.request.is_tunnel, c.poller.now_us, &retry_s))
+        &c.usage, c.terms, counted_of(c, c.terms), c.request.is_tunnel, c.poller.now_us, &retry_s))
+    if outcome == USER_LIMIT and c.terms.plain.per == "client":
+        outcome = CLIENT_LIMIT
     c.request.retry_s = retry_s
     if c.usage.meter != NULL:
         c.relay.up.allowance = c.relay.down.allowance = 0
@@ -92,8 +94,8 @@ cdef int admit_again(Client c) except -1:
 cdef int readmit_user(Client c) except -1:
     c.terms = c.context.limiter.terms_of(c.account.name, named_limits(c))
     cdef int outcome = outcome_of(c.context.limiter.adopt(
-        &c.usage, c.terms, c.account.name, c.request.is_tunnel, c.address.family, c.address.bytes,
-        c.poller.now_us))
+        &c.usage, c.terms, counted_of(c, c.terms), c.request.is_tunnel, c.address.family,
+        c.address.bytes, c.poller.now_us))
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
     return outcome
@@ -116,12 +118,18 @@ cdef int renew(Client c) except -1:
     c.context.limiter.end_meter(
         &c.usage, c.terms, &c.relay.up.allowance, &c.relay.down.allowance, c.poller.now_us)
     c.context.limiter.change(
-        &c.usage, newest, c.account.name, c.request.is_tunnel, c.address.family,
+        &c.usage, newest, counted_of(c, newest), c.request.is_tunnel, c.address.family,
         c.address.bytes, c.poller.now_us)
     c.terms = newest
     c.relay.up.allowance = c.relay.down.allowance = (
         0 if c.usage.meter != NULL else INT64_MAX)
     return c.poller.call_again(c)
+
+
+cdef bytes counted_of(Client c, Terms terms):
+    if terms is None or terms.per_user:
+        return c.account.name
+    return terms.subject(c.address.family, c.address.bytes)
 
 
 cdef object named_limits(Client c):

@@ -1,0 +1,68 @@
+"""The values of one table of limits in a policy."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from cutthrough.config.mistake import noting
+from cutthrough.config.values import parse_size
+from cutthrough.policy.source import Limits
+
+KEYS = Limits.__struct_fields__
+_SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
+_SUBJECTS = ("user", "client", "all")
+_PREFIXES = {"ipv4_prefix": (8, 32), "ipv6_prefix": (16, 64)}
+# The advice for a limit of 0, if it is not "no limit"
+_ABSENT = {"burst": "one second's worth",
+           "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
+
+
+def read_limits(table: dict[str, Any], fail: Callable[[str, str], NoReturn],
+                mistakes: list[Any]) -> Limits:
+    """Returns the limits of one table; what else is in it is not read. `fail` raises,
+    for a key and a reason; each value's mistake is added to `mistakes`."""
+    values: dict[str, Any] = {}
+    for key in table.keys() & {*KEYS}:
+        with noting(mistakes):
+            values[key] = (
+                _read_subject(table[key], fail) if key == "per" else
+                _read_prefix(key, table, fail) if key in _PREFIXES else
+                _read_amount(key, table[key], fail))
+    return Limits(**values)
+
+
+def _read_subject(value: Any, fail: Callable[[str, str], NoReturn]) -> str:
+    if value not in _SUBJECTS:
+        fail("per", f"takes one of {', '.join(_SUBJECTS)}")
+    return str(value)
+
+
+def _read_prefix(key: str, table: dict[str, Any],
+                 fail: Callable[[str, str], NoReturn]) -> int:
+    least, most = _PREFIXES[key]
+    value = table[key]
+    if table.get("per") != "client":
+        fail(key, "belongs to per = \"client\"")
+    if isinstance(value, bool) or not isinstance(value, int) or not (
+            least <= value <= most):
+        fail(key, f"takes a length of {least} to {most} bits")
+    return value
+
+
+def _read_amount(key: str, value: Any, fail: Callable[[str, str], NoReturn]) -> Any:
+    if key in _SIZES:
+        if isinstance(value, str):
+            try:
+                value = parse_size(value)
+            except ValueError as error:
+                fail(key, str(error))
+        what = "a size such as \"10MiB\""
+    else:
+        what = "a number" if key == "requests_per_second" else "a whole number"
+    kinds = (int, float) if key == "requests_per_second" else (int,)
+    if (isinstance(value, bool) or not isinstance(value, kinds)
+            or not math.isfinite(value) or not 0 <= value < 1 << 63):
+        fail(key, f"takes {what}")
+    if value == 0:
+        fail(key, "cannot be 0; leave it out for " + _ABSENT.get(key, "no limit"))
+    return value

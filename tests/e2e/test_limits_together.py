@@ -1,0 +1,106 @@
+"""Limits by a client's address, by its network, and of all together."""
+
+import time
+
+import pytest
+
+from tests.support.client import Client, build_request
+from tests.support.limits import retry_after
+from tests.support.origin import echo, flood
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.any_loop
+
+FLOOR = 'address_floor = "off"\n'
+OPEN = """
+default = "allow"
+[limits.default]
+per = "client"
+{limits}
+"""
+
+
+def tunnel_from(client: Client, authority: str) -> int:
+    client.send(build_request("CONNECT", authority, host=authority))
+    return client.read_response("CONNECT").status
+
+
+def test_tunnels_of_a_client_are_counted_whoever_its_users_are(
+        start_policy, make_origin, call):
+    proxy = start_policy(OPEN.format(limits="tunnels = 1"), "workers = 2\n" + FLOOR)
+    authority = make_origin(echo).authority
+    first = call(proxy.port)
+    assert tunnel_from(first, authority) == 200
+    second = call(proxy.port)
+    second.send(build_request("CONNECT", authority, host=authority))
+    refused = second.read_response("CONNECT")
+    assert refused.status == 429 and retry_after(refused) == 1
+    proxy.wait_reason("client_limit", method="CONNECT")
+    other = call(proxy.port, "127.0.0.2")
+    assert tunnel_from(other, authority) == 200
+    first.close()
+    wait_until(lambda: tunnel_from(call(proxy.port), authority) == 200,
+               "room for the address")
+
+
+def test_addresses_of_a_network_count_together(start_policy, make_origin, call):
+    proxy = start_policy(OPEN.format(limits="ipv4_prefix = 24\ntunnels = 2"), FLOOR)
+    authority = make_origin(echo).authority
+    assert [tunnel_from(call(proxy.port, f"127.0.0.{host}"), authority)
+            for host in (1, 2, 3)] == [200, 200, 429]
+    assert tunnel_from(call(proxy.port, "127.0.1.1"), authority) == 200
+
+
+def test_requests_of_all_have_one_rate(start_policy, make_origin, call):
+    proxy = start_policy("""
+        default = "allow"
+        [limits.default]
+        per = "all"
+        requests_per_second = 0.01
+        burst = 3
+        """, "workers = 2\n" + FLOOR)
+    url = make_origin().url()
+    statuses = []
+    for host in range(1, 6):
+        client = call(proxy.port, f"127.0.0.{host}")
+        client.send(build_request("GET", url))
+        statuses.append(client.read_response().status)
+    assert statuses == [200, 200, 200, 429, 429]
+
+
+def test_one_bandwidth_for_all_is_changed_by_a_reload(start_policy, make_origin, call):
+    """A throttle of everything, which a reload raises while transfers run."""
+    policy = """
+        default = "allow"
+        [limits.default]
+        per = "all"
+        bytes_per_second = "{rate}"
+        """
+    proxy = start_policy(policy.format(rate="64KiB"), FLOOR)
+    authority = make_origin(flood).authority
+    clients = [call(proxy.port, f"127.0.0.{host}") for host in (1, 2)]
+    for client in clients:
+        assert tunnel_from(client, authority) == 200
+        client.send(b"begin")
+    began = time.monotonic()
+    read = sum(len(clients[turn % 2].read_exact(1024)) for turn in range(128))
+    took = time.monotonic() - began
+    assert read / took < 2 * 65536, (read, took)
+    proxy.policy.write_text(policy.format(rate="64MiB"))
+    proxy.hup()
+    for client in clients:
+        client.read_exact(1 << 20)          # 32 s at the old rate
+
+
+@pytest.mark.parametrize("per", ["client", "all"])
+def test_nothing_is_left_of_what_is_counted_together(
+        start_policy, make_origin, call, per):
+    proxy = start_policy(
+        f'default = "allow"\n[limits.default]\nper = "{per}"\ntunnels = 1\n', FLOOR)
+    authority = make_origin(echo).authority
+    for _ in range(3):
+        held = []
+        wait_until(lambda held=held: tunnel_from(
+            held.append(call(proxy.port)) or held[-1], authority) == 200, "room")
+        for client in held:
+            client.close()
