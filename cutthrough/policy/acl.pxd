@@ -6,7 +6,6 @@ from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.policy.first_bytes cimport Demand, Met
 from cutthrough.policy.globs cimport GlobSets
 from cutthrough.policy.hop cimport Hop
-from cutthrough.policy.http2_prints cimport Http2PrintSets
 from cutthrough.policy.hosts cimport HostIndex, MAX_LABELS, Candidate, Run
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.policy.networks cimport CarriedKeys, MAX_NESTED, NetworkIndex, NetworkSets
@@ -145,7 +144,7 @@ cdef class Acl:
     cdef NetworkIndex networks
     cdef NetworkSets sets
     cdef FingerprintSets fingerprints
-    cdef Http2PrintSets http2_prints
+    cdef FingerprintSets http2_prints
     cdef TlvSets tlvs
     cdef GlobSets globs
     cdef readonly bint compares_paths   # a rule has `paths`

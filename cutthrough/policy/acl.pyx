@@ -25,11 +25,11 @@ from cutthrough.policy.first_bytes cimport (
     IF_ALLOWED, IS_MET, NOT_NAME, TLS_IS_REFUSED, TLS_PASSES, Met, last_of, meets,
     opening_in_words, outcome_of, read_demand)
 from cutthrough.policy.globs cimport GlobSets
-from cutthrough.policy.http2_prints cimport Http2PrintSets
 from cutthrough.policy.hosts cimport Candidate, HostIndex, Run, candidates_of
 from cutthrough.policy.networks cimport NetworkIndex, NetworkSets, key_of, read_carried
 from cutthrough.policy.source import RECORDINGS
 from cutthrough.policy.tlvs cimport TlvSets
+from cutthrough.wire.fingerprints cimport JA4_BYTES
 from cutthrough.wire.names cimport (
     M_CONNECT, M_DELETE, M_GET, M_HEAD, M_OPTIONS, M_OTHER, M_POST, M_PUT, M_TRACE)
 from cutthrough.wire.openings cimport TLS, server_name
@@ -69,8 +69,8 @@ cdef class Acl:
         self.hosts = HostIndex()
         self.networks = NetworkIndex()
         self.sets = NetworkSets()
-        self.fingerprints = FingerprintSets()
-        self.http2_prints, self.tlvs = Http2PrintSets(), TlvSets()
+        self.fingerprints, self.http2_prints = FingerprintSets("_"), FingerprintSets("|")
+        self.tlvs = TlvSets()
         self.globs = GlobSets()
 
     def __dealloc__(self):
@@ -309,7 +309,7 @@ cdef class Acl:
             return OTHER_CLIENT
         if row.tlvs and not self.tlvs.are_met(row.tlvs, q.tlvs, q.tlvs_len):
             return OTHER_TLVS
-        if row.client_ja4 and (q.ja4 == NULL or not self.fingerprints.contains(row.client_ja4, q.ja4)):
+        if row.client_ja4 and not self.fingerprints.contains(row.client_ja4, q.ja4, JA4_BYTES):
             return OTHER_JA4
         if row.http2_print and not self.http2_prints.contains(row.http2_print, q.http2, q.http2_len):
             return OTHER_HTTP2

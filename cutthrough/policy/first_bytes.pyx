@@ -11,6 +11,7 @@ from libc.string cimport memcmp
 from cutthrough.outcome cimport DESTINATION_DENIED, JA4_DENIED, PROTOCOL_DENIED, SNI_DENIED
 from cutthrough.policy.fingerprints cimport FingerprintSets
 from cutthrough.wire.clienthello cimport ADDRESS_NAMED, HOST_NAMED, INVALID_NAME, NO_NAME
+from cutthrough.wire.fingerprints cimport JA4_BYTES
 from cutthrough.wire.openings cimport TLS, Opening, opening_of, server_name
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.authority cimport HOST_NAME, Target, parse_authority
@@ -44,7 +45,7 @@ cdef Met meets(const Demand *demand, const Opening *o, FingerprintSets sets, con
             by_name = meets_name(demand.sni, o, host, host_len, is_name)
         if by_name == NOT_NAME:
             return NOT_NAME
-    if demand.ja4 and (o.protocol != TLS or not sets.contains(demand.ja4, o.ja4)):
+    if demand.ja4 and (o.protocol != TLS or not sets.contains(demand.ja4, o.ja4, JA4_BYTES)):
         return NOT_JA4
     return by_name
 

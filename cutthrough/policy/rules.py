@@ -22,10 +22,9 @@ from cutthrough.policy.acl import METHODS
 from cutthrough.policy.contradictions import contradictions
 from cutthrough.policy.faults import read_faults
 from cutthrough.policy.filters import read_filter
-from cutthrough.policy.fingerprints import parse_fingerprint
+from cutthrough.policy.fingerprints import parse_fingerprint, parse_http2_fingerprint
 from cutthrough.policy.globs import parse_glob
 from cutthrough.policy.headers import read_headers
-from cutthrough.policy.http2_prints import parse_http2_fingerprint
 from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
 from cutthrough.policy.limit_tables import read_limits
 from cutthrough.policy.lists import ListReader, ReadFile

@@ -106,7 +106,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     clients: tuple[str, ...] = ()       # networks, 10.0.0.0/8
     tlvs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names of policy.tlvs, values
     client_ja4: tuple[str, ...] = ()    # patterns of policy.fingerprints
-    http2_fingerprint: tuple[str, ...] = ()     # patterns of policy.http2_prints
+    http2_fingerprint: tuple[str, ...] = ()     # patterns of policy.fingerprints
     hosts: tuple[str, ...] = ()         # canonical: example.com, *.example.com
     addresses: tuple[str, ...] = ()     # networks that a resolved address must be in
     ports: tuple[tuple[int, int], ...] = ()     # ranges, both ends included

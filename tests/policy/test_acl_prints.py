@@ -4,7 +4,7 @@ import pytest
 
 from cutthrough.policy.acl import Acl
 from cutthrough.policy.answer import Answer, Caller
-from cutthrough.policy.http2_prints import parse_http2_fingerprint
+from cutthrough.policy.fingerprints import parse_http2_fingerprint
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy, PolicyError, Rule
 
