@@ -20,7 +20,10 @@ const TLS = [["intercepted", "intercepted"], ["pinned", "passed: pinned"],
   ["client_cipher", "cipher with the client"], ["peer_tls_version", "version behind the proxy"],
   ["peer_cipher", "cipher behind the proxy"], ["protocol", "protocol inside"],
   ["sni", "server name"], ["alpn", "ALPN offered"], ["ja4", "JA4"],
-  ["tls_version", "version offered"], ["ech", "offers ECH"]];
+  ["tls_version", "version offered"], ["ech", "offers ECH"],
+  ["client_ja4", "client's JA4"], ["client_ja4_o", "in its order"],
+  ["client_ja4_r", "with its lists"], ["client_ja4_ro", "with its lists in its order"],
+  ["client_ja3", "client's JA3"], ["http2_fingerprint", "client's HTTP/2"]];
 const TRUTHS = new Set(["reported", "reused", "retried", "ech", "intercepted", "pinned"]);
 
 let flow = null, tab = "request";

@@ -11,7 +11,9 @@ const OPERATORS = [["~d", "host matches"], ["~m", "method matches"], ["~u", "URL
   ["~rule", "rule's name matches"], ["~reason", "reason matches"],
   ["~src", "client's address matches, as 192.0.2.1:5000"],
   ["~dst", "address behind the proxy matches"], ["~sni", "server name inside a tunnel matches"],
-  ["~ja4", "JA4 inside a tunnel matches"], ["~program", "was captured by the program"]];
+  ["~ja4", "JA4 inside a tunnel matches"], ["~client_ja4", "client's JA4 matches"],
+  ["~client_ja3", "client's JA3 matches"], ["~http2_fingerprint", "client's HTTP/2 matches"],
+  ["~program", "was captured by the program"]];
 const BARE = new Set(["~q", "~s", "~websocket", "~e"]);
 const JOINTS = [["&", "and"], ["|", "or"], ["!", "not"], ["(", "group"]];
 const MOST_HINTS = 12, MOST_VALUES = 300;
@@ -19,7 +21,7 @@ const MOST_HINTS = 12, MOST_VALUES = 300;
 const VALUES = {"~d": "host", "~m": "method", "~c": "status", "~t": "type", "~ts": "type",
   "~program": "program", "~tag": "tag", "~comment": "comment", "~user": "user",
   "~rule": "rule", "~reason": "reason", "~src": "client", "~dst": "peer", "~sni": "sni",
-  "~ja4": "ja4"};
+  "~ja4": "ja4", "~client_ja4": "client_ja4", "~http2_fingerprint": "http2_fingerprint"};
 const known = Object.fromEntries(Object.values(VALUES).map(field => [field, new Map()]));
 const counted = new Set();      // flows: another filter reads them again
 let hints = [], hintAt = -1, hintFrom = 0;
@@ -46,7 +48,7 @@ function asArgument(value) {
 }
 // What could stand at the end of `text`: {from, list of [insert, explanation]}
 function complete(text) {
-  const value = /(?:^|[\s(!&|])(~[a-z0-9]+)\s+([^\s()&|"']*)$/.exec(text);
+  const value = /(?:^|[\s(!&|])(~[a-z0-9_]+)\s+([^\s()&|"']*)$/.exec(text);
   if (value && VALUES[value[1]]) {
     const typed = value[2].toLowerCase();
     const found = [...known[VALUES[value[1]]]].filter(([one]) =>
@@ -54,13 +56,13 @@ function complete(text) {
     return {from: text.length - value[2].length,
       list: found.map(([one, n]) => [asArgument(one) + " ", n === 1 ? "1 flow" : `${n} flows`])};
   }
-  const operator = /(?:^|[\s(!&|])(~[a-z0-9]*)$/.exec(text);
+  const operator = /(?:^|[\s(!&|])(~[a-z0-9_]*)$/.exec(text);
   if (operator) return {from: text.length - operator[1].length,
     list: OPERATORS.filter(([name]) => name.startsWith(operator[1]))
       .map(([name, why]) => [name + " ", why])};
   if (!text || /[!&|(]\s*$/.test(text)) return {from: text.length,
     list: OPERATORS.map(([name, why]) => [name + " ", why])};
-  const last = /(~[a-z0-9]+)\s+\S+\s+$|(~(?:[qse]|websocket))\s+$/.exec(text);
+  const last = /(~[a-z0-9_]+)\s+\S+\s+$|(~(?:[qse]|websocket))\s+$/.exec(text);
   if (last && (last[1] ? !BARE.has(last[1]) : true)) return {from: text.length,
     list: JOINTS.map(([name, why]) => [name + (name === "&" || name === "|" ? " " : ""), why])};
   return {from: text.length, list: []};

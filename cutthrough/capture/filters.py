@@ -6,6 +6,7 @@
     ~websocket  is a WebSocket                         ~program REGEX  its program
     ~tag ~comment REGEX  of the operator       ~user ~rule ~reason REGEX  the decision
     ~src ~dst REGEX  addresses, "1.2.3.4:80"   ~sni ~ja4 REGEX  of a tunnel inside
+    ~client_ja4 ~http2_fingerprint REGEX  of the client itself, as ~client_ja3
     ~e        ended by a fault ~time ~dur ~size         compared: see measures.py
     ~tq ~ts ~hq ~hs ~bq ~bs   the same of the request (q) or of the response (s) alone
     !  &  |  ( )              not, and, or; two terms side by side mean and
@@ -92,7 +93,8 @@ _TEXTS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "~bq": lambda flow: _bodies(flow, "request"),
     "~bs": lambda flow: _bodies(flow, "response"),
     **{f"~{name}": _column(name) for name in (
-        "tag", "comment", "user", "rule", "reason", "sni", "ja4")},
+        "tag", "comment", "user", "rule", "reason", "sni", "ja4", "client_ja4",
+        "client_ja3", "http2_fingerprint")},
     "~src": lambda flow: [address_of(flow.client, flow.client_port)],
     "~dst": lambda flow: [address_of(flow.peer, flow.peer_port)],
     # A column of a shared database alone; empty if the flow was imported

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Protocol
 
+from cutthrough.exchange.columns import FINGERPRINTS
 from cutthrough.exchange.content import octets_codec
 from cutthrough.exchange.messages import read_events
 from cutthrough.outcome import TABLE
@@ -117,6 +118,12 @@ class Flow:
     def has_response(self) -> bool:
         """Whether the origin answered, or the tunnel was made."""
         return bool(self.response_head) or self.kind == "tunnel"
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Those of the client that are known, by the log's names."""
+        return {name: text for name in FINGERPRINTS
+                if (text := getattr(self, name, None))}
 
     @property
     def fault(self) -> str:

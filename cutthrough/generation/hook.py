@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -31,6 +31,7 @@ from cutthrough.policy.source import Code, PolicyError
 log = logging.getLogger("cutthrough")
 
 Function = Callable[["Request"], Awaitable[Decision]]
+Pairs = tuple[tuple[str, str], ...]
 
 # Calls in progress: a hook that hangs must not pile up tasks without end (R31).
 MOST_QUESTIONS = 1024
@@ -40,9 +41,46 @@ MOST_QUESTIONS = 1024
 _embedded: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
 _numbers = itertools.count(1)
 
+class Fingerprints(Mapping[str, str]):
+    """A client's fingerprints, by the log's names: docs/fingerprints.md. It knows
+    whether they were read: then a decision depends on them."""
+
+    __slots__ = ("_texts", "are_read", "pairs")
+
+    def __init__(self, pairs: Pairs = ()) -> None:
+        self.pairs = pairs
+        self._texts = dict(pairs)
+        self.are_read = False
+
+    def __getitem__(self, name: str) -> str:
+        self.are_read = True
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.are_read = True
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        self.are_read = True
+        return len(self._texts)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Fingerprints):  # of the same question?
+            return self.pairs == other.pairs
+        self.are_read = True
+        return self._texts == other
+
+    def __hash__(self) -> int:
+        return hash(self.pairs)
+
+    def __repr__(self) -> str:
+        return repr(self._texts)
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The argument of a hook. A cached decision applies to every client address and
-    method: a hook that depends on these must return ttl=0."""
+    method: a hook that depends on these must return ttl=0. It applies to clients of
+    the same fingerprints if the hook has read them, else to all."""
 
     user: str
     groups: tuple[str, ...]
@@ -50,6 +88,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     host: str                           # canonical
     port: int
+    fingerprints: Fingerprints = msgspec.field(default_factory=Fingerprints)
 
 
 # The decision; None if the hook failed; an outcome's label if it was not called
@@ -149,7 +188,8 @@ class Hook:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, user: bytes, key: bytes, groups: tuple[str, ...], client: str,
-            method: str, callback: Callback, token: object = None) -> None:
+            method: str, callback: Callback, token: object = None,
+            fingerprints: Pairs = ()) -> None:
         """Calls `callback` later, with an Answer.
 
         `key` is the canonical host and two bytes of port, most significant first.
@@ -157,7 +197,8 @@ class Hook:
         """
         request = Request(
             user=user.decode("utf-8", "replace"), groups=groups, client=client,
-            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"))
+            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"),
+            fingerprints=Fingerprints(fingerprints))
         question = self._questions.get(request)
         if question is None:
             loop = asyncio.get_running_loop()
@@ -200,7 +241,9 @@ class Hook:
                 raise ValueError(f"the policy has no limits named {answer.limits!r}")
             decision = answer
             now_ms = int(asyncio.get_running_loop().time() * 1000)
-            self.verdicts.keep(user, key, decision, now_ms)
+            given = question.request.fingerprints
+            self.verdicts.keep(user, key, decision, now_ms,
+                               given.pairs if given.are_read else None)
         except Exception as error:      # the operator's code: it may raise anything
             self._report_failure(error)
         finally:

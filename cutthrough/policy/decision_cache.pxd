@@ -10,9 +10,11 @@ cdef class Decision:
     cdef int64_t until_ms           # when the cached decision expires
 
 cdef class DecisionCache:
-    cdef dict decisions             # (user, canonical host and port) -> Decision
+    cdef dict decisions             # (user, canonical host and port, fingerprints) -> Decision
     cdef int bound
     cdef readonly unsigned long hits
+    cdef bint by_fingerprints       # the hook has read some
 
-    # Returns the cached decision if it has not expired, else None. Runs no Python.
-    cdef Decision find(self, bytes user, bytes key, int64_t now_ms)
+    # Returns the cached decision if it has not expired, else None. Runs no Python. `fingerprints`:
+    # pairs; None: of decisions for which the hook has read none.
+    cdef Decision find(self, bytes user, bytes key, int64_t now_ms, tuple fingerprints)

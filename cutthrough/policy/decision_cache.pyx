@@ -2,7 +2,8 @@
 """A cache of the hook's decisions, each kept for its time to live.
 
 The key is one user and one destination, because the next request of the same kind should cost a
-look-up and no Python. Each generation begins with an empty cache.
+look-up and no Python. A decision for which the hook has read the client's fingerprints has them in
+its key, too. Each generation begins with an empty cache.
 """
 
 import math
@@ -51,17 +52,19 @@ cdef class DecisionCache:
         self.decisions = {}
         self.bound = bound
 
-    cdef Decision find(self, bytes user, bytes key, int64_t now_ms):
-        cdef Decision decision = <Decision>self.decisions.get((user, key))
+    cdef Decision find(self, bytes user, bytes key, int64_t now_ms, tuple fingerprints):
+        cdef Decision decision = <Decision>self.decisions.get((user, key, fingerprints))
         if decision is None or decision.until_ms <= now_ms:
             return None
         self.hits += 1
         return decision
 
-    def keep(self, bytes user, bytes key, Decision decision not None, int64_t now_ms):
-        """Keeps a decision for its time to live."""
+    def keep(self, bytes user, bytes key, Decision decision not None, int64_t now_ms,
+             tuple fingerprints=None):
+        """Keeps a decision for its time to live. `fingerprints`: see `find`."""
         cdef Decision copy
-        self.decisions.pop((user, key), None)
+        self.by_fingerprints |= fingerprints is not None
+        self.decisions.pop((user, key, fingerprints), None)
         if decision.ttl <= 0 or self.bound <= 0:
             return
         while len(self.decisions) >= self.bound:
@@ -70,11 +73,11 @@ cdef class DecisionCache:
         copy = Decision(bool(decision.allow), decision.reason, decision.ttl,
                         decision.limits)
         copy.until_ms = now_ms + <int64_t>(copy.ttl * 1000)
-        self.decisions[user, key] = copy
+        self.decisions[user, key, fingerprints] = copy
 
-    def get(self, bytes user, bytes key, int64_t now_ms):
+    def get(self, bytes user, bytes key, int64_t now_ms, tuple fingerprints=None):
         """The decision in force, or None."""
-        return self.find(user, key, now_ms)
+        return self.find(user, key, now_ms, fingerprints)
 
     def __len__(self):
         return len(self.decisions)

@@ -31,12 +31,14 @@ MAKING = 0x63757474
 
 class Tables(NamedTuple):
     """`statements` make a schema of this name, with the table `state`, whose column
-    `version` has this version. `missing`: the error for a database without them."""
+    `version` has this version. `missing`: the error for a database without them.
+    `additions`: a statement that brings those of an earlier program up to date."""
 
     schema: str
     version: int
     statements: str
     missing: str
+    additions: str = ""
 
 
 class _Connection(psycopg.Connection[dict[str, Any]]):
@@ -127,7 +129,7 @@ class Base:
         """Raises NotNow if the tables are not ours, or have another version."""
         if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
             raise NotNow(f"{self.where}: its encoding is {encoding}, and not UTF8")
-        schema, wanted, statements, missing = self._tables
+        schema, wanted, statements, missing, additions = self._tables
         if not _has_tables(connection, schema):
             if not self._may_make:
                 raise NoStore(f"{self.where}: {missing}")
@@ -142,6 +144,8 @@ class Base:
             raise NotNow(
                 f"{self.where}: has version {version} of the tables, and "
                 f"this program has {wanted}; rename the schema {schema}")
+        if self._may_make and additions:
+            connection.execute(additions)
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, errors.OperationalError | errors.InternalError):

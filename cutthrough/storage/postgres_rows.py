@@ -3,10 +3,10 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS
 from cutthrough.storage.postgres import Tables
 from cutthrough.storage.runs import MOST_PAIRED, paired, parts_of
 from cutthrough.storage.store import TEXTS, WORDS
@@ -55,7 +55,18 @@ CREATE TABLE cutthrough.reads (
 CREATE TABLE cutthrough.state (version bigint, flows bigint, bytes bigint);
 INSERT INTO cutthrough.state VALUES ({VERSION}, 0, 0);
 """
-TABLES = Tables("cutthrough", VERSION, SCHEMA, "has no captured exchanges")
+# A look first, because ALTER TABLE waits until nobody reads the table
+ADDITIONS = f"""
+DO $$ BEGIN
+    IF (SELECT count(*) FROM pg_catalog.pg_attribute
+            WHERE attrelid = 'cutthrough.flows'::regclass AND NOT attisdropped
+            AND attname IN ({", ".join(f"'{name}'" for name in ADDED)})) < {len(ADDED)}
+    THEN ALTER TABLE cutthrough.flows {", ".join(
+        f'ADD COLUMN IF NOT EXISTS "{name}" {_type_of(name)}' for name in ADDED)};
+    END IF;
+END $$;
+"""
+TABLES = Tables("cutthrough", VERSION, SCHEMA, "has no captured exchanges", ADDITIONS)
 
 
 def words_of(text: str) -> list[str]:
@@ -127,11 +138,12 @@ def clean(value: Any) -> Any:
     return value.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
-def select_list(names: Iterable[str]) -> str:
-    """Of a SELECT: these columns; a body is text, or the bytes beside it."""
+def select_list(names: Iterable[str], missing: Container[str] = ()) -> str:
+    """Of a SELECT: these columns; a body is text, or the bytes beside it. `missing`:
+    those that the table of an earlier program lacks, which are null."""
     columns = []
     for name in names:
-        columns.append(f'"{name}"')
+        columns.append(f'null AS "{name}"' if name in missing else f'"{name}"')
         if name in _BYTES_OF:
             columns.append(_BYTES_OF[name])
     return ", ".join(columns)

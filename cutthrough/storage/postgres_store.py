@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS
 from cutthrough.storage.postgres import (
     ANSWER_S,
     READER_ANSWER_S,
@@ -49,9 +49,6 @@ from cutthrough.storage.store import (
 WHOLE_ROWS = 20
 
 _BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
-_LIGHT = f"SELECT {quote(LIGHT)}, program, tag, comment FROM cutthrough.flows WHERE "
-_WHOLE = (f"SELECT {select_list(('id', *COLUMNS))}, program, tag, comment "
-          "FROM cutthrough.flows WHERE ")
 _PRUNE = """
 DELETE FROM cutthrough.flows WHERE id IN (
     SELECT id FROM (
@@ -192,9 +189,20 @@ class PostgresReader:
         self._keep = keep
         self._base = Base(url, TABLES, READER_ANSWER_S, may_make=False)
         try:
-            self.newest()
+            self._missing = self._look()
         except StoreAway:                    # a connection that was kept has broken
-            self.newest()
+            self._missing = self._look()
+        self._light = self._select_of(LIGHT)
+
+    def _look(self) -> set[str]:
+        """The columns that no writer has added yet; a reader may not."""
+        return {*ADDED}.difference(row["attname"] for row in self._select(
+            "SELECT attname FROM pg_catalog.pg_attribute WHERE "
+            "attrelid = 'cutthrough.flows'::regclass"))
+
+    def _select_of(self, names: Sequence[str]) -> str:
+        return (f"SELECT {select_list(names, self._missing)}, program, tag, comment "
+                "FROM cutthrough.flows WHERE ")
 
     def flows(self, words: str = "", number: int = 0) -> Iterator[dict[str, Any]]:
         where = "true"
@@ -209,20 +217,20 @@ class PostgresReader:
             f"SELECT id FROM cutthrough.flows WHERE {where} ORDER BY id DESC", values)]
         for at in range(0, len(numbers), WHOLE_ROWS):
             yield from map(join_bodies, self._select(
-                f"{_WHOLE} id = ANY(%s) ORDER BY id DESC",
+                f"{self._select_of(('id', *COLUMNS))} id = ANY(%s) ORDER BY id DESC",
                 (numbers[at:at + WHOLE_ROWS],)))
 
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> list[dict[str, Any]]:
         order = "id > %s ORDER BY id" if rising else "id < %s ORDER BY id DESC"
         if not words:
-            return self._select(f"{_LIGHT} {order} LIMIT %s", (at, most))
+            return self._select(f"{self._light} {order} LIMIT %s", (at, most))
         query = query_of(words)
-        return self._select(f"{_LIGHT} words @@ %s::tsquery AND {order} LIMIT %s",
+        return self._select(f"{self._light} words @@ %s::tsquery AND {order} LIMIT %s",
                             (query, at, most)) if query else []
 
     def light(self, number: int) -> dict[str, Any] | None:
-        rows = self._select(f"{_LIGHT} id = %s", (number,))
+        rows = self._select(f"{self._light} id = %s", (number,))
         return rows[0] if rows else None
 
     def bodies(self, number: int) -> Sequence[Any]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS
 from cutthrough.storage.sqlite_insert import Inserter
 from cutthrough.storage.sqlite_place import Place
 from cutthrough.storage.sqlite_words import RUNS, Words
@@ -55,10 +55,14 @@ _KINDS: dict[int, type[StoreError]] = {
                      sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT), NotNow),
     sqlite3.SQLITE_FULL: NoRoom, sqlite3.SQLITE_IOERR: NoRoom}
 
+
+def _type_of(name: str) -> str:
+    return "TEXT" if name in TEXTS else "BLOB" if name in _ANY else "INTEGER"
+
+
 _SCHEMA = f"""
 CREATE TABLE flows (id INTEGER PRIMARY KEY AUTOINCREMENT, {", ".join(
-    f"{name} {'TEXT' if name in TEXTS else 'BLOB' if name in _ANY else 'INTEGER'}"
-    for name in COLUMNS)});
+    f"{name} {_type_of(name)}" for name in COLUMNS)});
 CREATE UNIQUE INDEX flows_by_request ON flows (begun_us, request);
 CREATE VIEW texts AS SELECT id, url, request_head, response_head,
     CASE typeof(request_body) WHEN 'text' THEN request_body END AS request_body,
@@ -162,7 +166,23 @@ def _connect(path: str) -> sqlite3.Connection:
             base.close()
             raise NotNow(f"{path}: has version {version} of the tables, and this "
                          f"program has {VERSION}; move the file away")
+        add_columns(base)
     return base
+
+
+def add_columns(base: sqlite3.Connection) -> None:
+    """To the tables of an earlier program: it can go on with them."""
+    if not missing_in(base):
+        return
+    base.execute("BEGIN IMMEDIATE")
+    for name in missing_in(base):            # another process may have been as quick
+        base.execute(f"ALTER TABLE flows ADD COLUMN {name} {_type_of(name)}")
+    base.execute("COMMIT")
+
+
+def missing_in(base: sqlite3.Connection) -> list[str]:
+    names = {row[1] for row in base.execute("PRAGMA table_info(flows)")}
+    return [name for name in ADDED if name not in names]
 
 
 def use_wal(base: sqlite3.Connection, patience_s: float = BUSY_MS / 1000) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
 from cutthrough.exchange.flow import Row
 from cutthrough.tape.batch import Batch
 
@@ -32,8 +32,8 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
          "peer", "parent", "protocol", "sni", "alpn", "ja4", "request_body_state",
          "response_body_state", "request_head", "response_head", "tls_version",
          "client_tls_version", "client_cipher", "peer_tls_version", "peer_cipher",
-         "messages", "messages_state", "detail", "client_http", "origin_http",
-         "request_trailers", "response_trailers")
+         *FINGERPRINTS, "messages", "messages_state", "detail", "client_http",
+         "origin_http", "request_trailers", "response_trailers")
 
 BYTES = COLUMNS.index("bytes")
 

@@ -16,6 +16,12 @@ cdef enum:
     T_CLIENT_CIPHER
     T_PEER_CIPHER
     T_HEAD                      # the request's; empty: not known
+    T_CLIENT_JA4                # of the client's own connection, in the order of its columns
+    T_CLIENT_JA3
+    T_CLIENT_JA4_R
+    T_CLIENT_JA4_O
+    T_CLIENT_JA4_RO
+    T_HTTP2
     T_DETAIL                    # more than the outcome says: the log's `hook`
     N_TEXTS
 
@@ -69,3 +75,10 @@ cdef struct EndRecord:
     uint8_t protocol            # of a tunnel; 0: not looked at
     uint8_t client_http         # HTTP's version times ten, as the client speaks it; 0: it does not
     uint8_t origin_http         # 20: HTTP/2 to the origin; 0: as its head says
+
+
+cdef inline void point(EndRecord *end, const char **texts, int which, bytes value) noexcept:
+    """It lives as long as `value`; None: there is none."""
+    if value is not None:
+        texts[which] = value
+        end.lengths[which] = <uint32_t>len(value)

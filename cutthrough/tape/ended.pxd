@@ -5,6 +5,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.relay cimport Tap
 from cutthrough.net.transport cimport Agreed, Socket
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.tape.end_record cimport EndRecord
 from cutthrough.tape.ring cimport Producer
 from cutthrough.wire.openings cimport Opening
@@ -37,6 +38,7 @@ cdef inline int64_t unix_us() noexcept nogil:
 
 cdef void fill_in(EndRecord *end, Client c) noexcept
 cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexcept
+cdef void fill_prints(EndRecord *end, const char **texts, Prints prints) noexcept
 cdef void fill_opening(EndRecord *end, const char **texts, const Opening *opening) noexcept
 # NULL: no TLS, or its handshake is not over.
 cdef const Agreed *agreed_of(const Socket *s, Agreed *out) noexcept

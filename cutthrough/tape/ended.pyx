@@ -13,13 +13,15 @@ from cutthrough.net.transport cimport KERNEL, Agreed, Socket, transport_of
 from cutthrough.session.model.chunked_body cimport scan_of
 from cutthrough.session.model.client cimport Client, carries_tunnel
 from cutthrough.session.model.inside cimport is_intercepted
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps, end_last_phase
 from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 from cutthrough.tape.end_record cimport (
     DOWN_CHUNKED, DOWN_CUT, HAS_UPGRADE, IS_INTERCEPTED, IS_PINNED, IS_REPORTED, IS_REUSED,
-    IS_TUNNEL, IS_WEBSOCKET, OFFERS_ECH, T_ALPN, T_JA4, T_SNI, UP_CHUNKED, UP_CUT, WAS_RETRIED,
-    EndRecord)
+    IS_TUNNEL, IS_WEBSOCKET, OFFERS_ECH, T_ALPN, T_CLIENT_JA3, T_CLIENT_JA4, T_CLIENT_JA4_O,
+    T_CLIENT_JA4_R, T_CLIENT_JA4_RO, T_HTTP2, T_JA4, T_SNI, UP_CHUNKED, UP_CUT, WAS_RETRIED,
+    EndRecord, point)
 from cutthrough.tape.ring cimport FRAMES_UP
 from cutthrough.wire.http1 cimport HTTP_11
 from cutthrough.wire.names cimport M_CONNECT
@@ -112,6 +114,16 @@ cdef void fill_opening(EndRecord *end, const char **texts, const Opening *openin
     end.lengths[T_ALPN] = opening.alpn_len
     texts[T_JA4] = &opening.ja4[0]
     end.lengths[T_JA4] = <uint32_t>strlen(opening.ja4)
+
+
+cdef void fill_prints(EndRecord *end, const char **texts, Prints prints) noexcept:
+    """They live as long as `prints`."""
+    point(end, texts, T_CLIENT_JA4, prints.ja4)
+    point(end, texts, T_CLIENT_JA3, prints.ja3)
+    point(end, texts, T_CLIENT_JA4_R, prints.ja4_r)
+    point(end, texts, T_CLIENT_JA4_O, prints.ja4_o)
+    point(end, texts, T_CLIENT_JA4_RO, prints.ja4_ro)
+    point(end, texts, T_HTTP2, prints.http2)
 
 
 cdef const Agreed *agreed_of(const Socket *s, Agreed *out) noexcept:

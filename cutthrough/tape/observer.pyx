@@ -32,16 +32,17 @@ from cutthrough.policy.acl cimport CAPTURE_FULL, CAPTURE_NOTHING
 from cutthrough.session.judge.secure cimport agreed_by
 from cutthrough.session.model.client cimport (
     Client, Observer, is_between_requests, parent_of, peer_of, user_of, worker_of_id)
-from cutthrough.session.model.inside cimport opening_of
+from cutthrough.session.model.inside cimport opening_of, prints_of
 from cutthrough.session.model.recording_mode cimport is_recorded
 from cutthrough.session.model.state cimport CLOSED, LINGER
 from cutthrough.session.transfer.filtering cimport Shown, shown_of
 from cutthrough.session.transfer.recording_room cimport Room
 from cutthrough.tape.end_record cimport (
     IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
-    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord)
+    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord, point)
 from cutthrough.tape.ended cimport (
-    Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_tls, unix_us)
+    Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_prints, fill_tls,
+    unix_us)
 from cutthrough.tape.ring cimport (
     DOWN, END, FRAMES_DOWN, FRAMES_UP, HEADS, TIMED_DOWN, UP, Kind, Producer, Ring, publish,
     reserve, reserve_or_hold)
@@ -253,20 +254,20 @@ cdef class Capture(Observer):
         cdef char *at
         cdef int i
         cdef bytes rule, parent, detail
-        point(&texts[T_HOST], &end.lengths[T_HOST], client.key)
+        point(end, texts, T_HOST, client.key)
         end.lengths[T_HOST] -= min(end.lengths[T_HOST], <uint32_t>2)    # the port
         if shown.data != NULL and shown.path_len and (
                 not client.request.is_tunnel):      # of an upgrade on_response has given it
             texts[T_HEAD] = shown.data
             end.lengths[T_HEAD] = <uint32_t>shown.n
-        point(&texts[T_USER], &end.lengths[T_USER], user_of(client))
+        point(end, texts, T_USER, user_of(client))
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
-            point(&texts[T_RULE], &end.lengths[T_RULE], rule)
-            point(&texts[T_PARENT], &end.lengths[T_PARENT], parent)
+            point(end, texts, T_RULE, rule)
+            point(end, texts, T_PARENT, parent)
             detail = None if client.decision is None else (
                 client.decision.reason.encode(errors="replace"))
-            point(&texts[T_DETAIL], &end.lengths[T_DETAIL], detail)
+            point(end, texts, T_DETAIL, detail)
             texts[T_CLIENT] = client_text
             end.lengths[T_CLIENT] = print_address(&client.address, client_text)
             texts[T_PEER] = peer_text
@@ -275,6 +276,8 @@ cdef class Capture(Observer):
                 end.peer_port = peer_of(client).port
             if opening_of(client) != NULL:
                 fill_opening(end, texts, opening_of(client))
+            if prints_of(client) is not None:
+                fill_prints(end, texts, prints_of(client))
             fill_tls(agreed_by(client), &end.client_tls, &texts[T_CLIENT_CIPHER],
                      &end.lengths[T_CLIENT_CIPHER])
             if client.origin is not None:
@@ -319,12 +322,6 @@ cdef inline int mode_of(Client client) noexcept:
     if client.request.rule < 0 or client.snapshot is None or client.snapshot.acl is None:
         return CAPTURE_NOTHING
     return client.snapshot.acl.rows[client.request.rule].capture
-
-
-cdef inline void point(const char **text, uint32_t *n, bytes value) noexcept:
-    if value is not None:
-        text[0] = value
-        n[0] = <uint32_t>len(value)
 
 
 cdef inline bint is_taped(Client client) noexcept:

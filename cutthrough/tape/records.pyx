@@ -216,7 +216,7 @@ cdef class Assembly:
         cdef char[40] name
         cdef int flags = end.flags
         cdef Value[MOST_VALUES] values          # those of the request's head
-        cdef int n_values
+        cdef int n_values, i
         cdef int64_t size
         cdef bint is_websocket
         texts_of(end, texts)
@@ -332,6 +332,9 @@ cdef class Assembly:
         put_some(to, texts[<int>end_record.T_CLIENT_CIPHER])
         to.any(version_of(end.peer_tls))
         put_some(to, texts[<int>end_record.T_PEER_CIPHER])
+        for i in range(end_record.T_CLIENT_JA4, end_record.T_HTTP2 + 1):
+            put_some(to, texts[i])
+            size += texts[i].n
         to.any(_HTTP.get(end.client_http))
         if end.origin_http in _HTTP:        # its frames compress heads
             to.any(_HTTP[end.origin_http])

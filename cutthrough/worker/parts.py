@@ -164,7 +164,7 @@ class Parts:
             peeks_ja3="ct::ja3" in in_log
             or (config.peek_tunnels and config.access_log_format == "json"),
             prints=prints_wanted(
-                config.fingerprints, in_log,
+                config.fingerprints, snapshot.hook is not None, in_log,
                 snapshot.acl.policy if snapshot.acl else None),
             client_tls=numbers.client_tls,
             passes_offers=numbers.passes_offers,

@@ -28,6 +28,8 @@ CUT = flow(
 HTTP2 = flow(
     13, client_http="2", origin_http="2", origin_tls_us=700, client_tls_us=900,
     held_us=50, detail="it said so",
+    client_ja4="t13d1516h2_8daaf6152771_b186095e22b6",
+    http2_fingerprint="1:65536;4:6291456|15663105|0|m,a,s,p",
     request_head="POST / HTTP/2\r\nHost: a.test\r\n\r\n",
     response_head="HTTP/2 200\r\ncontent-type: application/grpc\r\n\r\n",
     request_head_bytes=None, response_head_bytes=None,

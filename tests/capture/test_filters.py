@@ -97,9 +97,14 @@ def test_what_cannot_be_read_is_refused_with_its_reason(text, reason):
     ("~reason ^ok$", True), ("~reason denied", False), ("~src ^127.0.0.1:5000$", True),
     ("~dst 192.0.2.1:80", True), ("~dst 5000", False), ("~sni a.test", True),
     ("~ja4 ^t13d", True), ("~tag ^odd$", False), ("~comment .", False),
+    ("~client_ja4 ^t13d15", True), ("~client_ja4 ^t12", False),
+    ("~client_ja3 .", False),
+    ('~http2_fingerprint "[|]m,a,s,p$"', True), ("~http2_fingerprint m,p", False),
     ("~c 4xx", False), ("~c 2XX", True)])
 def test_decision_addresses_and_tls(text, passes):
-    one = flow(sni="a.test", ja4="t13d1516h2_8daaf6152771_b186095e22b6")
+    one = flow(sni="a.test", ja4="t13d1516h2_8daaf6152771_b186095e22b6",
+               client_ja4="t13d1516h2_8daaf6152771_b186095e22b6",
+               http2_fingerprint="1:65536;4:6291456|15663105|0|m,a,s,p")
     assert parse_filter(text)(one) is passes
 
 

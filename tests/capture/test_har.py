@@ -77,6 +77,10 @@ def test_http2_has_its_version_its_handshakes_and_trailers():
         "blocked": 0.16, "connect": 3.7, "ssl": 0.7, "_held": 0.05, "_client_tls": 0.9}
     assert (entry["_clientHttpVersion"], entry["_detail"]) == (
         "HTTP/2.0", "it said so")
+    assert entry["_fingerprints"] == {
+        "client_ja4": "t13d1516h2_8daaf6152771_b186095e22b6",
+        "http2_fingerprint": "1:65536;4:6291456|15663105|0|m,a,s,p"}
+    assert "_fingerprints" not in make_entry(flow())
     for side in ("request", "response"):
         assert entry[side]["httpVersion"] == "HTTP/2.0"
         assert entry[side]["headersSize"] == -1

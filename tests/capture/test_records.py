@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from cutthrough.exchange.columns import FINGERPRINTS
 from cutthrough.tape import records
 from cutthrough.tape.records import (
     COLUMNS,
@@ -229,3 +230,14 @@ def test_an_exchange_that_ended_two_writers_is_left_out_with_all_its_parts():
     (row,) = made.rows([(END, 0, 2, end(body_up=10))])
     assert row[0] == "0-2" and "of another" in row
     assert made._size == 0
+
+
+def test_the_clients_fingerprints_are_columns_of_their_own():
+    prints = {name: f"{name}.text" for name in FINGERPRINTS}
+    (row,) = rows((END, 0, 1, end(**{
+        name: text.encode() for name, text in prints.items()}, ja4=b"of the tunnel")))
+    assert {name: row[name] for name in FINGERPRINTS} == prints
+    assert row["ja4"] == "of the tunnel"
+    (other,) = rows((END, 0, 1, end()))
+    assert {other[name] for name in FINGERPRINTS} == {None}
+    assert row["bytes"] - other["bytes"] == sum(map(len, prints.values()))

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cutthrough.config.database import is_url
+from cutthrough.exchange.columns import ADDED
+from cutthrough.exchange.flow import Flow
 from cutthrough.storage.store import MOST_PRUNED, StoreError
 from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import row
@@ -177,6 +179,43 @@ def test_a_file_of_an_earlier_program_gets_its_runs_indexed(file):
         pass
     store.close()
     assert [one["id"] for one in open_reader(file).flows("检查")] == [1]
+
+
+@pytest.mark.parametrize("first", [open_reader, make])
+def test_tables_of_an_earlier_program_get_their_columns(path, first):
+    """A reader of a server's may not, and sees nulls until a writer has."""
+    store = make(path)
+    store.write([row(1)])
+    store.close()
+    drop(path, ADDED)
+    first(path).close()
+    reader = open_reader(path)
+    (flow,) = map(Flow, reader.flows())
+    assert (flow.id, flow.fingerprints) == (1, {})
+    assert reader.light(1)["client_ja4"] is None
+    reader.close()
+    store = make(path)
+    store.write([row(2, client_ja4="t13d")])
+    store.close()
+    reader = open_reader(path)
+    assert [Flow(one).fingerprints for one in reader.flows()] == [
+        {"client_ja4": "t13d"}, {}]
+    reader.close()
+
+
+def drop(path, names):
+    """Makes the table one of a program that knew no such columns."""
+    if is_url(path):
+        import psycopg
+
+        connection = psycopg.connect(path)
+    else:
+        connection = sqlite3.connect(path)
+    with contextlib.closing(connection) as base:
+        table = "cutthrough.flows" if is_url(path) else "flows"
+        for name in names:
+            base.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+        base.commit()
 
 
 def test_large_rows_are_indexed_a_few_at_a_time(file):

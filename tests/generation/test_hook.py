@@ -297,3 +297,51 @@ def test_a_module_that_somebody_else_has_imported_is_theirs(tmp_path, monkeypatc
                                   "itertools:count", "", ":f"])
 def test_what_has_no_source_has_no_code(name):
     assert load_code(name) is None
+
+
+async def ask_as(hook: Hook, *pairs: tuple[str, str]) -> bool:
+    answer = asyncio.get_running_loop().create_future()
+    hook.ask(b"alice", KEY, *FACTS, answer.set_result, None, pairs)
+    return (await asyncio.wait_for(answer, 10)).allow
+
+
+async def test_a_decision_is_for_clients_of_the_fingerprints_that_it_read():
+    async def decide(request):
+        return Decision(request.fingerprints.get("client_ja4") == "t13d", ttl=60)
+
+    hook = Hook(decide, 1)
+    known, other = ("client_ja4", "t13d"), ("client_ja4", "t12d")
+    assert await ask_as(hook, known)
+    assert not await ask_as(hook, other)
+    assert not await ask_as(hook)
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    verdicts = [hook.verdicts.get(b"alice", KEY, now_ms, pairs)
+                for pairs in ((known,), (other,), (), None)]
+    assert [one and one.allow for one in verdicts] == [True, False, False, None]
+
+
+@pytest.mark.parametrize("read", [
+    lambda prints: prints["client_ja4"], len, list, dict, bool,
+    lambda prints: "client_ja4" in prints, lambda prints: prints == {}])
+async def test_any_look_at_fingerprints_counts(read):
+    async def decide(request):
+        read(request.fingerprints)
+        return Decision(True, ttl=60)
+
+    hook = Hook(decide, 1)
+    pair = ("client_ja4", "t13d")
+    assert await ask_as(hook, pair)
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    assert hook.verdicts.get(b"alice", KEY, now_ms) is None
+    assert hook.verdicts.get(b"alice", KEY, now_ms, (pair,)).allow
+
+
+async def test_a_hook_that_reads_no_fingerprint_decides_for_all_clients():
+    async def decide(request):
+        assert repr(request)
+        return Decision(True, ttl=60)
+
+    hook = Hook(decide, 1)
+    assert await ask_as(hook, ("client_ja4", "t13d"))
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    assert hook.verdicts.get(b"alice", KEY, now_ms).allow

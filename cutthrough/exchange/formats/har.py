@@ -82,6 +82,8 @@ def make_entry(flow: Flow) -> dict[str, Any]:
         entry["_error"] = flow.reason
     if flow.detail:
         entry["_detail"] = flow.detail
+    if flow.fingerprints:
+        entry["_fingerprints"] = flow.fingerprints
     if flow.is_websocket:
         entry["_resourceType"] = "websocket"
         if flow.messages_state or flow.messages:

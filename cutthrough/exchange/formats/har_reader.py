@@ -127,6 +127,7 @@ class Entry(msgspec.Struct, rename="camel"):
     resource_type: Text = ours("resourceType")
     messages: Any = ours("webSocketMessages")
     messages_state: Text = ours("messagesState")
+    fingerprints: Any = ours("fingerprints")
 
 
 def read_archive(data: bytes) -> Iterator[Exchange | NotImported]:
@@ -185,7 +186,7 @@ def make_exchange(entry: Entry, number: int, program: object, notes: Notes) -> E
         user=entry.user, parent=entry.parent, detail=entry.detail,
         client_version=entry.client_http_version or "",
         peer=(entry.peer or "").strip("[]") or None,
-        is_tunnel=entry.resource_type == "websocket",
+        fingerprints=entry.fingerprints, is_tunnel=entry.resource_type == "websocket",
         frames=None if messages is None else list(
             map(read_message, filter(is_frame, messages))),
         frames_state=entry.messages_state or (

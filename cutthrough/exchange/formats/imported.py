@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
 from cutthrough.exchange.flow import Fields
 from cutthrough.exchange.messages import KINDS, MOST_MESSAGES, show
 from cutthrough.exchange.messages import Message as Shown
@@ -23,8 +23,8 @@ from cutthrough.exchange.targets import spell_iri
 
 # Bytes of a body that are kept: bodies.MOST_INFLATED
 MOST_BODY = 4 << 20
-# Characters of a URL, of a head, and of other texts
-MOST_URL, MOST_HEAD, MOST_TEXT = 64 << 10, 256 << 10, 256
+# Characters of a URL, of a head, of a fingerprint, and of other texts
+MOST_URL, MOST_HEAD, MOST_PRINT, MOST_TEXT = 64 << 10, 256 << 10, 600, 256
 # 1970 to 9998 in microseconds; a day of the last year may lie in the next one
 MOST_US = 253_370_764_800_000_000
 MOST_BYTES = 1 << 53
@@ -105,6 +105,7 @@ class Exchange:
     parent: str | None = None
     peer: str | None = None
     client_version: str = ""                 # "": not known
+    fingerprints: Any = None                 # by the log's names, of a dict of texts
     is_tunnel: bool = False
     frames: list[Frame] | None = None        # None: of no WebSocket, or not kept
     frames_state: str = ""
@@ -152,7 +153,7 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
         "status": exchange.status or None, "reason": text(exchange.reason) or "ok",
         "detail": text(exchange.detail), "rule": text(exchange.rule), "reported": 0,
         "user": text(exchange.user), "parent": text(exchange.parent), "client": "",
-        "peer": text(exchange.peer),
+        "peer": text(exchange.peer), **read_fingerprints(exchange.fingerprints),
         "total_us": total,
         **{f"{name}_us": us for name, us in phases.items()},
         "request_head": redactor.head(request_head),
@@ -174,7 +175,7 @@ def make_row(exchange: Exchange, redactor: Redactor) -> tuple[Any, ...]:
     row["messages"], row["messages_state"] = make_messages(exchange, redactor)
     row["bytes"] = 400 + sum(len(row[name] or "") for name in (
         "url", "request_head", "response_head", "request_body", "response_body",
-        "messages", "request_trailers", "response_trailers"))
+        "messages", "request_trailers", "response_trailers", *FINGERPRINTS))
     return tuple(row[name] for name in COLUMNS)
 
 
@@ -197,6 +198,12 @@ def make_messages(exchange: Exchange, redactor: Redactor
             entry["bytes"] = frame.size
         shown.append(entry)
     return json.dumps(shown, ensure_ascii=False), state
+
+
+def read_fingerprints(texts: Any) -> dict[str, str]:
+    """Those that are known here; what is no text is left out."""
+    return {name: clean(texts[name])[:MOST_PRINT] for name in FINGERPRINTS
+            if isinstance(texts, dict) and isinstance(texts.get(name), str)}
 
 
 def split_url(url: str) -> tuple[str, str, int | None, str]:

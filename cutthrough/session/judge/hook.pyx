@@ -7,12 +7,16 @@
 
 from functools import partial
 
+from libc.stdint cimport int64_t
+
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
+from cutthrough.policy.decision_cache cimport DecisionCache
 from cutthrough.session.model.charge cimport admit_user
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.phase cimport PHASE_FAULTS, parked
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport DECIDE
@@ -21,8 +25,17 @@ from cutthrough.session.model.state cimport DECIDE
 cdef bint must_ask(Client c) except -1:
     if c.snapshot.hook is None:
         return False
-    c.decision = c.snapshot.verdicts.find(c.account.name, c.key, c.poller.time_ms())
+    cdef DecisionCache verdicts = c.snapshot.verdicts
+    cdef int64_t now_ms = c.poller.time_ms()
+    c.decision = verdicts.find(c.account.name, c.key, now_ms, None)
+    if c.decision is None and verdicts.by_fingerprints:
+        c.decision = verdicts.find(c.account.name, c.key, now_ms, fingerprints_of(c))
     return c.decision is None
+
+
+cdef tuple fingerprints_of(Client c):
+    """Those of the client that are known, by the log's names."""
+    return () if prints_of(c) is None else tuple(prints_of(c).texts().items())
 
 
 cdef int ask(Client c) except -1:
@@ -57,7 +70,8 @@ cdef int ask_hook(Client c) except -1:
     cdef int n = print_address(&c.address, text)
     c._set_state(DECIDE)
     c.snapshot.hook.ask(c.account.name, c.key, c.account.groups, text[:n].decode(), method_of(c),
-                        partial(on_decided, c, c.request_id), c.request_id)
+                        partial(on_decided, c, c.request_id), c.request_id,
+                        fingerprints_of(c))
     return 0
 
 

@@ -5,7 +5,7 @@ from cutthrough.policy.source import Policy
 NAMES: dict[str, int]
 
 def prints_wanted(
-    shown: bool, codes: Container[str], policy: Policy | None
+    shown: bool, has_hook: bool, codes: Container[str], policy: Policy | None
 ) -> int: ...
 
 class Prints:

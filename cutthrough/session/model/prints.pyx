@@ -52,10 +52,10 @@ cdef int prints_named(headers) except -1:
     return wanted
 
 
-def prints_wanted(bint shown, codes, policy):
-    """A set of Print. `shown`: in the JSON log; `codes`: of a log format; `policy`: whose rules
-    compare some, or have filters, which see them; or None."""
-    wanted = P_JA4 | P_JA3 | P_HTTP2 if shown else 0
+def prints_wanted(bint shown, bint has_hook, codes, policy):
+    """A set of Print. `shown`: in the JSON log; `has_hook`: which sees them; `codes`: of a log
+    format; `policy`: whose rules compare some, or have filters, which see them; or None."""
+    wanted = (P_JA4 | P_JA3 | P_HTTP2 if shown else 0) | (P_JA4 | P_HTTP2 if has_hook else 0)
     for name, bit in NAMES.items():
         if f"ct::client_{name}" in codes or f"ct::{name}" in codes and bit == P_HTTP2:
             wanted |= bit
