@@ -7,9 +7,10 @@
     GET    /flows/N/as/curl|fetch|httpx|json            the request as a command
     GET    /flows/N/diff/M                              the lines in which both differ
     GET    /flows/counts                                captured and lost, in numbers
+    GET    /flows/capture                               POST: {"paused": true}
     GET    /flows/open… …/live?open=true                those that have not ended
     GET    /flows/reads                                 who has read
-    GET    /flows/hosts /flows/slowest?filter=&before=  summaries
+    GET    /flows/hosts|slowest|failures|statistics?filter=&before=   summaries
     GET    /flows.har?filter=                           an HTTP Archive
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
@@ -74,10 +75,25 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
     comment: str | None = None
 
 
+class CaptureSwitch(Protocol):
+    """The supervisor's part."""
+
+    @property
+    def paused(self) -> bool: ...
+    async def pause(self, paused: bool, who: str) -> list[str]: ...
+
+
+class Pause(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /flows/capture."""
+
+    paused: bool
+
+
 class FlowsPage:
     def __init__(self, flows: Flows, read_counters: Callable[[], Reading],
-                 open_flows: OpenFlows) -> None:
+                 open_flows: OpenFlows, switch: CaptureSwitch) -> None:
         self._flows = flows
+        self._switch = switch
         self._read_counters = read_counters
         self._open_flows = open_flows
         self._streams = Streams()
@@ -91,8 +107,11 @@ class FlowsPage:
             web.get("/flows", self.list, allow_head=False),
             web.get("/flows/live", self.live, allow_head=False),
             web.get("/flows/counts", self.counts, allow_head=False),
+            web.get("/flows/capture", self.capture, allow_head=False),
+            web.post("/flows/capture", self.pause),
             web.get("/flows/reads", self.reads, allow_head=False),
-            web.get("/flows/{summary:hosts|slowest}", self.summary, allow_head=False),
+            web.get("/flows/{summary:hosts|slowest|failures|statistics}", self.summary,
+                    allow_head=False),
             web.get("/flows.har", self.archive, allow_head=False),
             web.get(number, self.show, allow_head=False),
             web.patch(number, self.mark),
@@ -120,6 +139,10 @@ class FlowsPage:
         reading = self._read_counters()
         return web.json_response({result: reading.total(f"capture:{result}")
                                   for result in CAPTURE_RESULTS})
+
+    async def capture(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"configured": bool(self._flows.capture_database()),
+                                  "paused": self._switch.paused})
 
     async def reads(self, request: web.Request) -> web.StreamResponse:
         return await self.relay(request, self.query(request, "reads"))
@@ -199,6 +222,11 @@ class FlowsPage:
         return await self.relay(request, self.query(
             request, "mark", number=int(request.match_info["id"]), tag=mark.tag,
             comment=mark.comment))
+
+    async def pause(self, request: web.Request) -> web.StreamResponse:
+        paused = decode(await read_body(request, MOST_MARK), Pause).paused
+        unanswered = await self._switch.pause(paused, asker(request))
+        return web.json_response({"paused": paused, "unanswered": unanswered})
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         number = int(request.match_info.get("id", 0))

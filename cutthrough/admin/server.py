@@ -40,7 +40,7 @@ from cutthrough.admin.cross_site import (
     watcher_key,
 )
 from cutthrough.admin.endings import next_batch
-from cutthrough.admin.flows_page import Flows, FlowsPage
+from cutthrough.admin.flows_page import CaptureSwitch, Flows, FlowsPage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.open_flows import OpenFlows
@@ -116,6 +116,8 @@ class Connections(Protocol):
     def replays(self) -> Replays: ...
     @property
     def open_flows(self) -> OpenFlows: ...
+    @property
+    def capture_switch(self) -> CaptureSwitch: ...
     async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
@@ -236,7 +238,8 @@ class AdminServer:
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows, self._operations.read_counters,
-                       self._connections.open_flows).routes(),
+                       self._connections.open_flows,
+                       self._connections.capture_switch).routes(),
             *ModePage(self._operations.recording_directory,
                       self._connections.replays).routes(),
             *RecordingsPage(self._operations.recording_directory,

@@ -29,7 +29,7 @@ from cutthrough.capture.shown import (
     show_read,
     show_row,
 )
-from cutthrough.capture.summaries import by_host, slowest
+from cutthrough.capture.summaries import SUMMARIES
 from cutthrough.capture.views import VIEWS, show_body, views_of
 from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
@@ -159,21 +159,11 @@ class _Bounded:
         self.next = 0
 
 
-def _hosts(reader: Reader, query: Query) -> Result:
+def _summary(reader: Reader, query: Query) -> Result:
     flows = _Bounded(reader, query)
-    hosts = by_host(flows)
-    reader.log("hosts", query.filter, len(hosts), query.client)
-    shown = hosts[:query.limit]
-    return _json({"hosts": shown, "left": len(hosts) - len(shown),
-                  "next": flows.next or None}, len(hosts))
-
-
-def _slowest(reader: Reader, query: Query) -> Result:
-    flows = _Bounded(reader, query)
-    slow_flows = slowest(flows, query.limit)
-    reader.log("slowest", query.filter, len(slow_flows), query.client)
-    return _json({"flows": [show_row(flow) for flow in slow_flows],
-                  "next": flows.next or None}, len(slow_flows))
+    content, count = SUMMARIES[query.verb](flows, query.limit)
+    reader.log(query.verb, query.filter, count, query.client)
+    return _json({**content, "next": flows.next or None}, count)
 
 
 def _watch(reader: Reader, query: Query) -> Result:
@@ -432,4 +422,5 @@ _ANSWERS: dict[str, Callable[[Reader, Query], Result]] = {
     "list": _list, "watch": _watch, "show": _show, "request": _body, "response": _body,
     "messages": _messages, "open": _open, "tail": _tail, "ended": _ended,
     "reads": _reads, "har": _har, "delete": _delete, "mark": _mark, "copy": _copy,
-    "diff": _diff, "hosts": _hosts, "slowest": _slowest}
+    "diff": _diff,
+    **dict.fromkeys(SUMMARIES, _summary)}

@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
                   "delete", "mark", "send", "import", "copy", "diff", "open", "tail",
-                  "ended", "reads", "hosts", "slowest"]
+                  "ended", "reads", "hosts", "slowest", "failures", "statistics"]
     database: str                            # a path, or a URL with its password
     client: str = ""                         # the reader, for the log of reads
     filter: str = ""

@@ -163,6 +163,14 @@ class Arm(msgspec.Struct, frozen=True, tag="arm"):
     seconds: float
 
 
+class PauseCapture(msgspec.Struct, frozen=True, tag="pause_capture"):
+    """Capture no request that begins from now on, or capture again. The answer is
+    Decided, if `query` is not 0."""
+
+    query: int
+    paused: bool
+
+
 class ListHeld(msgspec.Struct, frozen=True, tag="list_held"):
     """List the held messages, or the one with this number and its body; the answer
     is Listed."""
@@ -238,8 +246,9 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 Message = (Hello | Ready | Drain | Stop | Reopen
            | Prepare | Prepared | Commit | Discard | Swapped
-           | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm | ListHeld
-           | Decide | Decided | ListReplays | Settle | Look | Give | Gave | Take | Took)
+           | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm
+           | PauseCapture | ListHeld | Decide | Decided | ListReplays | Settle | Look
+           | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):

@@ -29,6 +29,7 @@ from cutthrough.process.channel import (
 )
 from cutthrough.process.selector import Selector
 from cutthrough.supervisor.breakpoints import Breakpoints
+from cutthrough.supervisor.capture_switch import CaptureSwitch
 from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child
 from cutthrough.supervisor.open_flows import OpenFlows
@@ -112,6 +113,7 @@ class Inquiry:
         self._partial_line = b""
         self._watchers: set[asyncio.Queue[bytes]] = set()
         self.breakpoints = Breakpoints(self.ask_workers, processes)
+        self.capture_switch = CaptureSwitch(self.ask_workers, processes)
         self.replays = Replays(self.ask_workers, processes)
         self.open_flows = OpenFlows(self.ask_workers, processes)
 
@@ -236,9 +238,10 @@ class Inquiry:
             self.close()
 
     def on_ready(self, child: Child) -> None:
-        """Has a new worker report its endings, if there is a watcher, and heed
-        breakpoints, if they are armed."""
+        """Has a new worker report its endings, if there is a watcher, heed breakpoints,
+        if they are armed, and capture nothing, if that is paused."""
         self.breakpoints.on_ready(child)
+        self.capture_switch.on_ready(child)
         if self._pipe is not None and child.ready:
             child.send(Watch(True), (self._pipe[1],))
 

@@ -111,6 +111,8 @@ cdef class Capture(Observer):
     cdef uint64_t most_body             # bytes kept of each body
     cdef uint64_t most_recorded         # the same, of an exchange that is recorded
     cdef readonly Py_ssize_t tapped     # exchanges in hand with taps
+    # Exchanges that began in this time are not captured, by the clock of their stamps
+    cdef int64_t paused_us, resumed_us
 
     def __init__(self, Ring ring, int worker):
         self.ring = ring
@@ -120,10 +122,29 @@ cdef class Capture(Observer):
         self.most_body = most_body
         self.most_recorded = most_recorded
 
+    def pause(self, bint paused):
+        """Captures no exchange that begins from now on, or captures again. Of several pauses
+        only the last one counts: what began in an earlier one and ends now is captured
+        without its bodies."""
+        cdef bint is_paused = self.paused_us and not self.resumed_us
+        if paused and not is_paused:
+            self.paused_us, self.resumed_us = clock_us(), 0
+        elif is_paused and not paused:
+            self.resumed_us = clock_us()
+
+    cdef int mode_of(self, Client client) noexcept:
+        """The Capturing of the rule that decided."""
+        cdef int64_t begun_us = client.stamps.start_us
+        if client.request.rule < 0 or client.snapshot is None or client.snapshot.acl is None or (
+                self.paused_us and begun_us >= self.paused_us and (
+                    not self.resumed_us or begun_us < self.resumed_us)):
+            return CAPTURE_NOTHING
+        return client.snapshot.acl.rows[client.request.rule].capture
+
     cdef int on_route(self, Client client) except -1:
         cdef Exchange *exchange
         cdef bint is_recorded_now = is_recorded(client)
-        if mode_of(client) != CAPTURE_FULL and not is_recorded_now or (
+        if self.mode_of(client) != CAPTURE_FULL and not is_recorded_now or (
                 client.request.is_tunnel or client.request.has_upgrade):
             return 0
         exchange = self.tapping(client)
@@ -169,10 +190,10 @@ cdef class Capture(Observer):
         cdef size_t n
         cdef char *at
         cdef bint is_recorded_now = head != NULL and head.status == 101 and is_recorded(client)
-        if head == NULL or (mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
+        if head == NULL or (self.mode_of(client) == CAPTURE_NOTHING and not is_taped(client) and (
                 not is_recorded_now)):
             return 0
-        if head.status == 101 and (is_recorded_now or mode_of(client) == CAPTURE_FULL) and (
+        if head.status == 101 and (is_recorded_now or self.mode_of(client) == CAPTURE_FULL) and (
                 has_token(head, data, F_UPGRADE, b"websocket", 9)):
             exchange = self.tapping(client)
             if exchange != NULL:
@@ -201,7 +222,7 @@ cdef class Capture(Observer):
 
     cdef int on_end(self, Client client, int outcome) except -1:
         cdef Exchange *exchange = <Exchange *>client.relay.up.tap
-        cdef bint is_captured = mode_of(client) != CAPTURE_NOTHING
+        cdef bint is_captured = self.mode_of(client) != CAPTURE_NOTHING
         cdef bint is_kept = is_captured or is_taped(client)
         cdef EndRecord end
         memset(&end, 0, sizeof(end))
@@ -221,7 +242,7 @@ cdef class Capture(Observer):
         is none, it is not captured, or it has begun less than `least_us` ago."""
         cdef EndRecord end
         if client.state == CLOSED or client.state == LINGER or is_between_requests(client) or (
-                not client.stamps.start_us or mode_of(client) == CAPTURE_NOTHING or (
+                not client.stamps.start_us or self.mode_of(client) == CAPTURE_NOTHING or (
                 clock_us() - client.stamps.start_us < least_us)):
             return None
         memset(&end, 0, sizeof(end))
@@ -315,13 +336,6 @@ cdef int loss_of(Client client) noexcept:
     if exchange.up.was_cut or exchange.down.was_cut:
         return RECORDING_FULL
     return RECORDING_TOO_LARGE if exchange.up.is_beyond or exchange.down.is_beyond else OK
-
-
-cdef inline int mode_of(Client client) noexcept:
-    """The Capturing of the rule that decided."""
-    if client.request.rule < 0 or client.snapshot is None or client.snapshot.acl is None:
-        return CAPTURE_NOTHING
-    return client.snapshot.acl.rows[client.request.rule].capture
 
 
 cdef inline bint is_taped(Client client) noexcept:

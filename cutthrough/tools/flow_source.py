@@ -26,17 +26,24 @@ from cutthrough.tools.console import Listener, Unanswered
 ANSWER_S, SEND_S = 20.0, 40.0
 SIDES = ("request", "response")
 
+Summary = Literal["hosts", "slowest", "failures", "statistics"]
+Rows = list[dict[str, Any]]
+
 
 class FlowSource(Protocol):
     """All raise Unanswered."""
 
     def list(self, *, filter: str, words: str, before: int, limit: int
              ) -> dict[str, Any]: ...
-    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
-                limit: int) -> dict[str, Any]: ...
+    def summary(self, verb: Summary, *, filter: str, before: int, limit: int
+                ) -> dict[str, Any]: ...
     def show(self, number: int) -> dict[str, Any]: ...
     def body(self, number: int, side: str) -> bytes: ...
     def messages(self, number: int) -> bytes: ...
+    def har(self, *, filter: str, number: int) -> bytes: ...
+    def copy(self, number: int, form: str) -> str: ...
+    def diff(self, number: int, other: int) -> str: ...
+    def reads(self) -> Rows: ...
     def delete(self, number: int) -> dict[str, Any]: ...
     def mark(self, number: int, tag: str | None, comment: str | None
              ) -> dict[str, Any]: ...
@@ -64,8 +71,8 @@ class ByListener:
                  **({"before": before} if before else {})}
         return self._ask("GET", "/flows?" + urlencode(query, quote_via=quote))
 
-    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
-                limit: int) -> dict[str, Any]:
+    def summary(self, verb: Summary, *, filter: str, before: int, limit: int
+                ) -> dict[str, Any]:
         query = {"filter": filter, "limit": limit,
                  **({"before": before} if before else {})}
         return self._ask("GET", f"/flows/{verb}?" + urlencode(query, quote_via=quote))
@@ -80,6 +87,21 @@ class ByListener:
     def messages(self, number: int | str) -> bytes:
         return self._listener.fetch(
             "GET", f"{self._area}/{number}/messages", None, ANSWER_S)
+
+    def har(self, *, filter: str, number: int) -> bytes:
+        query = {"filter": filter, **({"id": number} if number else {})}
+        return self._listener.fetch(
+            "GET", "/flows.har?" + urlencode(query, quote_via=quote), None, ANSWER_S)
+
+    def copy(self, number: int, form: str) -> str:
+        return self._listener.ask("GET", f"/flows/{number}/as/{form}")
+
+    def diff(self, number: int, other: int) -> str:
+        return self._listener.ask("GET", f"/flows/{number}/diff/{other}")
+
+    def reads(self) -> Rows:
+        rows: Rows = json.loads(self._listener.ask("GET", "/flows/reads"))
+        return rows
 
     def delete(self, number: int) -> dict[str, Any]:
         return self._ask("DELETE", f"/flows/{number}")
@@ -165,8 +187,8 @@ class ByDatabase:
         return self._object(
             "list", filter=filter, words=words, before=before, limit=limit)
 
-    def summary(self, verb: Literal["hosts", "slowest"], *, filter: str, before: int,
-                limit: int) -> dict[str, Any]:
+    def summary(self, verb: Summary, *, filter: str, before: int, limit: int
+                ) -> dict[str, Any]:
         return self._object(verb, filter=filter, before=before, limit=limit)
 
     def show(self, number: int) -> dict[str, Any]:
@@ -177,6 +199,19 @@ class ByDatabase:
 
     def messages(self, number: int) -> bytes:
         return self._ask("messages", number=number)
+
+    def har(self, *, filter: str, number: int) -> bytes:
+        return self._ask("har", filter=filter, number=number)
+
+    def copy(self, number: int, form: str) -> str:
+        return self._ask("copy", number=number, form=form).decode(errors="replace")
+
+    def diff(self, number: int, other: int) -> str:
+        return self._ask("diff", number=number, other=other).decode(errors="replace")
+
+    def reads(self) -> Rows:
+        rows: Rows = json.loads(self._ask("reads"))
+        return rows
 
     def delete(self, number: int) -> dict[str, Any]:
         return self._object("delete", number=number)

@@ -27,6 +27,7 @@ from cutthrough.process.channel import (
     ListOpen,
     ListReplays,
     Look,
+    PauseCapture,
     Settle,
     Trace,
     WasCut,
@@ -64,7 +65,7 @@ class AdminQueries:
     def carry_out(
             self,
             message: (List | Trace | ListOpen | Cut | Watch | Arm | ListHeld | Decide
-                      | ListReplays | Settle | Look)) -> None:
+                      | PauseCapture | ListReplays | Settle | Look)) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
@@ -80,6 +81,11 @@ class AdminQueries:
                 self._unwatch()
             case Arm(query, seconds):
                 self.breakpoints.arm(seconds)
+                if query:
+                    self._channel.send(Decided(query))
+            case PauseCapture(query, paused):
+                if self._worker.capture is not None:
+                    self._worker.capture.pause(paused)
                 if query:
                     self._channel.send(Decided(query))
             case ListHeld(query, number):

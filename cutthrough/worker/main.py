@@ -42,6 +42,7 @@ from cutthrough.process.channel import (
     ListReplays,
     Look,
     Message,
+    PauseCapture,
     Prepare,
     Prepared,
     Ready,
@@ -144,8 +145,9 @@ class WorkerProcess:
                 self.discard()
             case Stop():
                 self.over.set()
-            case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm() | ListHeld()
-                  | Decide() | ListReplays() | Settle() | Look()):
+            case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm()
+                  | PauseCapture() | ListHeld() | Decide() | ListReplays() | Settle()
+                  | Look()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():

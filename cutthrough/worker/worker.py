@@ -132,7 +132,7 @@ class Worker:
         # Addresses that are no destinations (R20); a path is none anyway
         self._bound = [sock.getsockname()[:2] for sock in listeners
                        if sock.family != socket.AF_UNIX]
-        self._capture = Capture(pages.ring, slot) if pages.ring is not None else None
+        self.capture = Capture(pages.ring, slot) if pages.ring is not None else None
         self._helpers = helpers
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
@@ -214,7 +214,7 @@ class Worker:
             interception=TlsInterception(), tls_parents=TlsParents(),
             rows=ParentRows(self.page, self.context.parents, checks.results),
             checks=checks, standby=ParentStandby(self.context, self.poller),
-            recordings=self.recordings, capture=self._capture, tally=self.tally,
+            recordings=self.recordings, capture=self.capture, tally=self.tally,
             gate=self.gate)
         self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)

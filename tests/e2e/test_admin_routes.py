@@ -136,7 +136,8 @@ def routes() -> list[tuple[str, str]]:
     some = SimpleNamespace
     nothing = some(ca_certificate=0, flows=0, read_counters=0, recording_directory=0,
                    recording_url=0, recording_session=0, recordings=0)
-    server = AdminServer(nothing, some(breakpoints=0, replays=0, open_flows=some()), "")
+    server = AdminServer(nothing, some(
+        breakpoints=0, replays=0, open_flows=some(), capture_switch=0), "")
     return [(one.method, one.path) for one in server.routes()]
 
 

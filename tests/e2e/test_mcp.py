@@ -8,7 +8,16 @@ from tests.support.admin import TOKEN, administered
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER
 from tests.support.flows import HELLO, POLICY
-from tests.support.mcp_tools import READING, WRITING, ask, refusal, served
+from tests.support.mcp_tools import (
+    ARGUMENTS,
+    LISTENING,
+    OPERATING,
+    READING,
+    WRITING,
+    ask,
+    refusal,
+    served,
+)
 from tests.support.origin import answer
 
 pytestmark = pytest.mark.any_loop
@@ -42,7 +51,7 @@ async def test_flows_and_connections_are_those_of_the_listener(start, tmp_path, 
     tunnel = dial(proxy)
     async with served(*words, "--token-file", tmp_path / "token") as client:
         tools = {one.name for one in (await client.list_tools()).tools}
-        assert tools == READING | {"connections"}
+        assert tools == READING | LISTENING
         (flow,) = (await ask(client, "list_flows"))["flows"]
         shown = await ask(client, "show_flow", id=flow["id"])
         assert shown["response_body"] == "<b>x<" and shown["user"] == USER
@@ -61,15 +70,9 @@ async def test_without_the_token_nothing_is_read(start, tmp_path, token):
         (tmp_path / "guess").write_text(token)
         words += ("--token-file", tmp_path / "guess")
     async with served(*words, "--allow-writes") as client:
-        for name in READING | WRITING:
-            given = {"words": "a"} if name == "search_flows" else {
-                } if name in ("list_flows", "hosts", "slowest_flows") else {"id": 1}
-            if name == "read_body":
-                given["side"] = "request"
-            if name == "tag_flow":
-                given["tag"] = "a"
-            assert "401" in await refusal(client, name, **given), name
-        assert "401" in await refusal(client, "cut_connection", id="0-1")
+        open_to_all = {"metrics", "connections", "trace_connection"}
+        for name in (READING | WRITING | LISTENING | OPERATING) - open_to_all:
+            assert "401" in await refusal(client, name, **ARGUMENTS.get(name, {})), name
 
 
 async def test_a_read_only_listener_stays_so(start, tmp_path):
@@ -107,7 +110,7 @@ async def test_flows_are_changed_and_connections_cut(start, tmp_path, dial):
     async with served(*words, "--token-file", tmp_path / "token", "--allow-writes"
                       ) as client:
         tools = {one.name for one in (await client.list_tools()).tools}
-        assert tools == READING | WRITING | {"connections", "cut_connection"}
+        assert tools == READING | WRITING | LISTENING | OPERATING
         await ask(client, "tag_flow", id=1, tag="seen")
         assert (await ask(client, "show_flow", id=1))["tag"] == "seen"
         (one,) = (await ask(client, "connections"))["connections"]

@@ -6,12 +6,27 @@ import sys
 
 from mcp import Client, StdioServerParameters, stdio_client
 
-from cutthrough.tools.mcp_server import UNTRUSTED
+from cutthrough.tools.mcp_results import UNTRUSTED
+from cutthrough.tools.mcp_server import (
+    CHANGE_FLOWS,
+    CHANGE_LISTENER,
+    READ_FLOWS,
+    READ_LISTENER,
+)
 from tests.support.proxy import ROOT, clean_environment
 
-READING = {"list_flows", "search_flows", "hosts", "slowest_flows", "show_flow",
-           "read_body"}
-WRITING = {"tag_flow", "delete_flow", "replay_flow"}
+READING, WRITING = set(READ_FLOWS), set(CHANGE_FLOWS)
+LISTENING, OPERATING = set(READ_LISTENER), set(CHANGE_LISTENER)
+# What each takes, if it takes anything
+ARGUMENTS = {
+    "search_flows": {"words": "a"},
+    **{name: {"id": 1} for name in (
+        "show_flow", "read_messages", "copy_flow", "delete_flow", "replay_flow")},
+    "read_body": {"id": 1, "side": "request"}, "diff_flows": {"id": 1, "other": 2},
+    "tag_flow": {"id": 1, "tag": "a"}, "send_request": {"url": "http://127.0.0.1/"},
+    "trace_connection": {"id": "0-1"}, "cut_connection": {"id": "0-1"},
+    "show_held": {"id": "1-1"}, "decide_held": {"id": "1-1", "action": "pass"},
+    "recordings": {"session": "default"}, "arm_breakpoints": {"seconds": 60}}
 
 
 @contextlib.asynccontextmanager
