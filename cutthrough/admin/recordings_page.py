@@ -120,7 +120,8 @@ class RecordingsPage:
             web.get("/replays", self.replays, allow_head=False)]
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        text, policy = make_page("recordings.html", ("recordings.js",))
+        text, policy = make_page(
+            "recordings.html", ("recordings.js",), "recordings.css")
         return web.Response(text=text, content_type="text/html",
                             headers={"Content-Security-Policy": policy})
 

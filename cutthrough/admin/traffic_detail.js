@@ -74,6 +74,7 @@ async function openDetail(id) {
     flow = null;
     $("detail").hidden = false;
     $("detail-url").textContent = `#${id}`;
+    $("ending").replaceChildren();
     $("panel").replaceChildren(make("p", error.message, "bad"));
     return;
   }
@@ -82,9 +83,19 @@ async function openDetail(id) {
   $("detail").hidden = false;
   $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`
     + (flow.open ? " (open)" : "");
+  showEnding();
   mark();
   showCompare();
   showTab();
+}
+// Status and time, and of what did not go well the reason in words
+function showEnding() {
+  const {status, reason, detail} = flow, isWell = !MEANINGS[reason];
+  const parts = [make("b", status ?? "no answer", status >= 400 || !status ? "bad" : "")];
+  if (!flow.open) parts.push(` · ${duration(flow.total_us)}`);
+  if (!isWell) parts.push(" · ", make("b", reason, "bad"),
+    `: ${MEANINGS[reason]}${detail ? ` (${detail})` : ""}`);
+  $("ending").replaceChildren(...parts);
 }
 function closeDetail() {
   $("detail").hidden = true;
@@ -160,7 +171,7 @@ function readBody(of, side) {
 // its first request, and in an interception after the origin's. When a message was held is not
 // known: that row is the last, and only outlined
 function showTiming() {
-  const isBefore = !(flow.kind === "tunnel" && flow.intercepted), after = [...PHASES];
+  const isBefore = !(flow.method === "CONNECT" && flow.intercepted), after = [...PHASES];
   after.splice(isBefore ? 0 : 1 + PHASES.findIndex(([field]) => field === "origin_tls_us"), 0,
     CLIENT_TLS);
   const known = [...after, HELD].filter(([field]) => flow[field] !== undefined);
@@ -195,7 +206,11 @@ function rowsOf(fields) {
 }
 function showDecision() {
   const tls = rowsOf(TLS);
-  return [make("h2", "decision and way"), table(rowsOf(DECISION)), make("h2", "TLS"),
+  const rows = rowsOf(DECISION), connect = connects.get(tunnelOf(flow));
+  if (connect !== undefined && connect !== flow.id)
+    rows.push(["opened tunnel", button(`#${connect}`, () => openDetail(connect),
+      `the CONNECT, #${connect}`)]);
+  return [make("h2", "decision and way"), table(rows), make("h2", "TLS"),
     tls.length ? table(tls) : make("p", "none, or its first bytes were not looked at", "soft")];
 }
 

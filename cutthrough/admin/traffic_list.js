@@ -2,14 +2,21 @@
 //
 // `newer` grows with what arrives, `older` with the pages read backwards, both at their
 // ends. A flow's sequence number (its place in `newer`, or -1 - its place in `older`)
-// never changes, and neither does the node that shows it while it is in view.
-const ROW = 24, MOST_ROWS = 200000, SPARE = 6;
+// never changes, and neither does the node that shows it while it is in view. `newerShown`
+// and `olderShown` are the numbers of those that have a row: the CONNECT of an opened tunnel
+// has none, because the requests inside have rows, unless all are asked for.
+const MOST_ROWS = 200000, SPARE = 6, ROW = 24, TWO_LINES = 46, NARROW = 480;
 const COLUMNS = [["time", "time"], ["method", "method"], ["status", "status"], ["url", "URL"],
-  ["type", "type"], ["bytes", "bytes"], ["ms", "ms"], ["user", "user"], ["tag", "tag"]];
+  ["reason", "reason"], ["type", "type"], ["bytes", "bytes"], ["ms", "ms"], ["user", "user"],
+  ["tag", "tag"]];
 const NUMBERS = new Set(["status", "bytes", "ms"]);
+// Columns that are there if a row has something in them
+const OPTIONAL = ["reason", "type", "user", "tag"];
 
-let newer = [], older = [], pool = [], chosen = null, dirty = true, spaceRows = -1;
-const byId = new Map();         // flows shown in the list
+let newer = [], older = [], newerShown = [], olderShown = [], folded = 0, isUnfolded = false;
+let pool = [], chosen = null, dirty = true, spaceRows = -1, rowHeight = ROW, headHeight = 26;
+const byId = new Map();         // flows shown in the list, folded ones too
+const connects = new Map();     // the number of the CONNECT, by the client's address and port
 
 function bytes(n) {
   for (const unit of ["B", "kB", "MB", "GB"]) {
@@ -18,65 +25,144 @@ function bytes(n) {
   }
   return n.toFixed(1) + " TB";
 }
-const total = () => newer.length + older.length;
-const seqAt = i => newer.length - 1 - i;
-const indexOf = seq => newer.length - 1 - seq;
+const total = () => newerShown.length + olderShown.length;
+const seqAt = i => i < newerShown.length ? newerShown[newerShown.length - 1 - i]
+  : olderShown[i - newerShown.length];
+// Where the row is, or would be
+function indexOf(seq) {
+  const all = seq < 0 ? olderShown : newerShown, is = seq < 0 ? one => one > seq : one => one < seq;
+  let low = 0, high = all.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (is(all[middle])) low = middle + 1; else high = middle;
+  }
+  return seq < 0 ? newerShown.length + low : newerShown.length - 1 - low;
+}
 const flowOf = seq => seq < 0 ? older[-1 - seq] : newer[seq];
 const CELLS = {
   time: flow => flow.time.slice(11, 23), bytes: flow => bytes(flow.bytes),
   ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s"
     : flow.ms < 100 ? flow.ms.toFixed(1) : String(Math.round(flow.ms)),
   tag: flow => flow.tag ?? (flow.open ? "open" : ""),
-  status: flow => flow.status ?? (flow.fault === undefined ? "" : "–")};
+  status: flow => flow.status ?? (flow.fault === undefined ? "" : "–"),
+  reason: flow => flow.reason === "ok" ? "" : flow.reason ?? ""};
 const cell = (flow, field) => String((CELLS[field] ?? (one => one[field] ?? ""))(flow));
+
+// Of an opened tunnel with requests inside, and it went well: they tell the rest. If what is
+// inside is no HTTP, its kind is tunnel
+const isFolded = flow => Boolean(!isUnfolded && flow.method === "CONNECT" && flow.intercepted
+  && flow.kind === "request" && flow.fault === undefined);
+const tunnelOf = flow => flow.intercepted && flow.client_port ? `${flow.client} ${flow.client_port}`
+  : null;
 
 function clearList() {
   newer = [];
   older = [];
+  newerShown = [];
+  olderShown = [];
+  folded = 0;
   byId.clear();
+  connects.clear();
   openNow.clear();
   chosen = null;
+  for (const field of OPTIONAL) $("list").classList.remove("has-" + field);
   for (const node of pool) node.seq = null;
   $("list").scrollTop = 0;
   dirty = true;
+}
+function index(flow, seq) {
+  byId.set(flow.id, seq);
+  if (flow.method === "CONNECT" && tunnelOf(flow)) connects.set(tunnelOf(flow), flow.id);
+  if (isFolded(flow)) folded++;
+  else (seq < 0 ? olderShown : newerShown).push(seq);
+  noteColumns(flow);
+}
+function noteColumns(flow) {
+  for (const field of OPTIONAL)
+    if (cell(flow, field)) $("list").classList.add("has-" + field);
 }
 function addOlder(flows) {
   for (const flow of flows) {
     if (byId.has(flow.id)) continue;
     older.push(flow);
-    byId.set(flow.id, -older.length);
+    index(flow, -older.length);
   }
   dirty = true;
 }
 function addNewer(flows) {
-  const list = $("list"), before = newer.length;
+  const list = $("list"), before = newerShown.length;
   for (const flow of flows) {
     if (byId.has(flow.id) || (!flow.open && settle(flow))) continue;
     newer.push(flow);
-    byId.set(flow.id, newer.length - 1);
+    index(flow, newer.length - 1);
   }
   // Who has scrolled away keeps the same rows in view
-  if (list.scrollTop >= ROW) {
+  if (list.scrollTop >= rowHeight) {
     resize();
-    list.scrollTop += (newer.length - before) * ROW;
+    list.scrollTop += (newerShown.length - before) * rowHeight;
   }
-  while (total() > MOST_ROWS && older.length) byId.delete(older.pop().id);
+  while (newer.length + older.length > MOST_ROWS && older.length) {
+    byId.delete(older.pop().id);
+    if (olderShown.at(-1) === -1 - older.length) olderShown.pop(); else folded--;
+  }
   dirty = true;
+}
+// Shows each CONNECT, or folds those that can be; the row at the top stays there
+function foldConnects(unfold) {
+  const list = $("list"), top = Math.floor(list.scrollTop / rowHeight);
+  const anchor = top && top < total() ? seqAt(top) : null;
+  isUnfolded = unfold;
+  newerShown = [...newer.keys()].filter(seq => !isFolded(newer[seq]));
+  olderShown = [...older.keys()].filter(i => !isFolded(older[i])).map(i => -1 - i);
+  folded = newer.length + older.length - total();
+  for (const node of pool) node.at = null;
+  if (anchor !== null) {
+    resize();
+    list.scrollTop += (indexOf(anchor) - top) * rowHeight;
+  }
+  dirty = true;
+}
+function showFolded() {
+  const text = isUnfolded ? "fold CONNECTs" : `+ ${folded.toLocaleString("en")} CONNECT`;
+  $("connects").hidden = !folded && !isUnfolded;
+  $("connects").setAttribute("aria-pressed", String(isUnfolded));
+  if ($("connects").textContent !== text) $("connects").textContent = text;
 }
 // Replaces what is known of a flow; null: it is deleted, and its row says so
 function changeFlow(id, fields) {
   const seq = byId.get(id);
   if (seq === undefined) return;
   const flow = fields ? {...flowOf(seq), ...fields} : {...flowOf(seq), tag: "deleted", gone: true};
+  putFlow(seq, flow);
+}
+function putFlow(seq, flow) {
+  const isMoved = isFolded(flowOf(seq)) !== isFolded(flow);
   if (seq < 0) older[-1 - seq] = flow; else newer[seq] = flow;
+  noteColumns(flow);
+  if (isMoved) foldConnects(isUnfolded);
   dirty = true;
 }
 
 function resize() {
   if (spaceRows === total()) return;
   spaceRows = total();
-  $("space").style.height = spaceRows * ROW + "px";
+  $("space").style.height = spaceRows * rowHeight + "px";
   $("list").setAttribute("aria-rowcount", spaceRows + 1);
+}
+// A narrow list has rows of two lines, and no heads
+function measure() {
+  const list = $("list"), isNarrow = list.clientWidth <= NARROW, before = rowHeight;
+  rowHeight = isNarrow ? TWO_LINES : ROW;
+  list.classList.toggle("narrow", isNarrow);
+  headHeight = $("heads").offsetHeight;
+  if (rowHeight !== before) {
+    spaceRows = -1;
+    for (const node of pool) node.at = null;
+    const top = list.scrollTop / before;
+    resize();
+    list.scrollTop = top * rowHeight;
+  }
+  mark();
 }
 function makeNode() {
   const node = document.createElement("div");
@@ -86,18 +172,30 @@ function makeNode() {
     const part = document.createElement("span");
     part.setAttribute("role", "gridcell");
     part.setAttribute("aria-colindex", i + 1);
-    if (NUMBERS.has(field)) part.className = "n";
+    part.className = NUMBERS.has(field) ? `${field} n` : field;
+    if (field === "url") part.append(...["scheme", "host", "path"].map(name =>
+      make("span", "", name)));
     node.append(part);
   }
   node.seq = node.flow = node.at = null;
   $("space").append(node);
   return node;
 }
+// Host and path in parts of their own: both are cut if there is no room. https is usual
+function showUrl(part, url) {
+  if (part.title === url) return;
+  const [, scheme, host, path] = /^([a-z][a-z0-9+.-]*:\/\/)?([^/?#]*)(.*)$/is.exec(url);
+  part.title = url;
+  part.children[0].textContent = scheme ?? "";
+  part.children[0].className = scheme === "https://" ? "scheme usual" : "scheme";
+  part.children[1].textContent = host;
+  part.children[2].textContent = path;
+}
 function showNode(node, seq) {
   const flow = flowOf(seq), at = indexOf(seq);
   if (node.at !== at) {
     node.at = at;
-    node.style.transform = `translateY(${at * ROW}px)`;
+    node.style.transform = `translateY(${at * rowHeight}px)`;
     node.setAttribute("aria-rowindex", at + 2);
   }
   if (node.seq !== seq || node.flow !== flow || flow.open) {
@@ -107,10 +205,13 @@ function showNode(node, seq) {
     node.hidden = false;
     COLUMNS.forEach(([field], i) => {
       const text = cell(flow, field), part = node.children[i];
+      if (field === "url") return showUrl(part, text);
+      if (field === "reason") part.title = MEANINGS[text] ?? "";
       if (part.textContent !== text) part.textContent = text;
     });
     node.classList.toggle("open", flow.open === true);
-    node.classList.toggle("failed", flow.fault !== undefined || flow.status >= 400);
+    node.classList.toggle("error", flow.status >= 400 || flow.status === undefined);
+    node.classList.toggle("of-client", flow.fault === "client");
   }
   const isChosen = flow.id === chosen;
   if (node.wasChosen !== isChosen) {
@@ -123,9 +224,9 @@ function render() {
   dirty = false;
   resize();
   const list = $("list"), height = list.clientHeight;
-  const first = Math.max(0, Math.floor((list.scrollTop - 26) / ROW) - SPARE);
-  const last = Math.min(total(), Math.ceil((list.scrollTop + height) / ROW) + SPARE);
-  const wanted = Math.ceil(height / ROW) + 2 * SPARE + 3;
+  const first = Math.max(0, Math.floor((list.scrollTop - headHeight) / rowHeight) - SPARE);
+  const last = Math.min(total(), Math.ceil((list.scrollTop + height) / rowHeight) + SPARE);
+  const wanted = Math.ceil(height / rowHeight) + 2 * SPARE + 3;
   while (pool.length < wanted) pool.push(makeNode());
   const shown = new Set();
   for (let i = first; i < last; i++) {
@@ -144,6 +245,7 @@ function render() {
   if (active) list.setAttribute("aria-activedescendant", "flow-" + chosen);
   else list.removeAttribute("aria-activedescendant");
   showCount();
+  showFolded();
 }
 function frame() {
   if (dirty) render();
@@ -154,10 +256,11 @@ function mark() { dirty = true; }
 function choose(i, open = true) {
   if (!total()) return;
   i = Math.max(0, Math.min(total() - 1, i));
-  const list = $("list"), top = i * ROW, height = list.clientHeight - 26;
+  const list = $("list"), top = i * rowHeight, height = list.clientHeight - headHeight;
   chosen = flowOf(seqAt(i)).id;
   if (top < list.scrollTop) list.scrollTop = top;
-  else if (top + ROW > list.scrollTop + height) list.scrollTop = top + ROW - height;
+  else if (top + rowHeight > list.scrollTop + height)
+    list.scrollTop = top + rowHeight - height;
   dirty = true;
   if (open) openDetail(chosen);
 }
@@ -169,18 +272,18 @@ function startList() {
     part.setAttribute("role", "columnheader");
     part.setAttribute("aria-colindex", i + 1);
     part.textContent = text;
-    if (NUMBERS.has(field)) part.className = "n";
+    part.className = NUMBERS.has(field) ? `${field} n` : field;
     return part;
   }));
   $("list").addEventListener("scroll", mark, {passive: true});
-  addEventListener("resize", mark);
-  new ResizeObserver(mark).observe($("list"));
+  new ResizeObserver(measure).observe($("list"));
+  $("connects").addEventListener("click", () => foldConnects(!isUnfolded));
   $("space").addEventListener("click", event => {
     const node = event.target.closest(".row");
     if (node?.flow) choose(indexOf(node.seq));
   });
   $("list").addEventListener("keydown", event => {
-    const page = Math.max(1, Math.floor($("list").clientHeight / ROW) - 2), at = chosenIndex();
+    const page = Math.max(1, Math.floor($("list").clientHeight / rowHeight) - 2), at = chosenIndex();
     const to = {ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page,
       Home: 0, End: total() - 1}[event.key];
     if (event.key === "Enter" && chosen !== null) {

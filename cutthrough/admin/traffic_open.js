@@ -30,7 +30,7 @@ function takeOpen({rows, gone, all}) {
 function settle(one) {
   const seq = byId.get(one.request);
   if (seq === undefined) return false;
-  newer[seq] = one;
+  putFlow(seq, one);
   byId.delete(one.request);
   byId.set(one.id, seq);
   openNow.delete(one.request);

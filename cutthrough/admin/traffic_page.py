@@ -1,15 +1,18 @@
-"""The page "Traffic": /traffic. It holds no data, and asks for the admin token.
+"""The page "Traffic": /traffic, and how every page is made. They hold no data.
 
-Its policy is stricter than the live page's, because its content is hostile: URLs,
-fields and bodies chosen by clients and origins.
+Their policy is strict, because their content is hostile: URLs, fields and bodies chosen
+by clients and origins.
 """
 
 import hashlib
+import json
 from base64 import b64encode
 from collections.abc import Sequence
 from importlib import resources
 
 from aiohttp import web
+
+from cutthrough.outcome import TABLE
 
 SCRIPTS = ("traffic_list.js", "traffic_open.js", "traffic_filter.js",
            "traffic_detail.js", "traffic_bodies.js", "traffic_messages.js",
@@ -28,13 +31,20 @@ async def show_page(request: web.Request) -> web.StreamResponse:
                         headers={"Content-Security-Policy": policy})
 
 
-def make_page(page: str = "traffic.html", scripts: Sequence[str] = SCRIPTS
-              ) -> tuple[str, str]:
+def make_page(page: str = "traffic.html", scripts: Sequence[str] = SCRIPTS,
+              style: str = "traffic.css") -> tuple[str, str]:
     """A page and its policy: the one script and the one style sheet are allowed by
     their hashes, and no other; the script cannot make HTML of a string."""
     here = resources.files("cutthrough.admin")
-    script = "\n".join(here.joinpath(name).read_text() for name in scripts)
-    text = here.joinpath(page).read_text().replace("/* scripts */", script)
+
+    def join(names: Sequence[str]) -> str:
+        return "\n".join(here.joinpath(name).read_text() for name in names)
+
+    meanings = json.dumps({row.label: row.meaning for row in TABLE if row.fault})
+    text = here.joinpath(page).read_text()
+    for mark, content in (("styles", join(("tokens.css", style))),
+                          ("meanings", meanings), ("scripts", join(scripts))):
+        text = text.replace(f"/* {mark} */", content)
     hashes = []
     for tag in ("style", "script"):
         content = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]

@@ -15,7 +15,8 @@ MOST_SHOWN = 4 << 20
 
 # Of a row of the list: those that are not null
 _SHOWN = ("request", "kind", "method", "url", "host", "status", "reason", "rule",
-          "user", "client", "sni", "ja4", "client_ja4", "http2_fingerprint", "tag",
+          "user", "client", "client_port", "intercepted", "sni", "ja4", "client_ja4",
+          "http2_fingerprint", "tag",
           "comment", "program")
 
 

@@ -34,7 +34,7 @@ def test_a_flow_is_tagged_and_commented(page):
     page.browser.type("#comment", "why twice?")
     page.browser.click("#save")
     page.wait_note("#save-note", "saved")
-    wait_until(lambda: page.rows()[0][8] == "odd", "the tag in the list")
+    wait_until(lambda: page.rows()[0][9] == "odd", "the tag in the list")
     page.browser.click("#close")
     page.open()
     page.tab("notes")
@@ -288,7 +288,7 @@ def test_flows_are_exported_and_deleted(page, directory):
     page.browser.click("#remove-one")
     page.browser.click("#remove-yes")
     page.wait_note("#note", "1 deleted")
-    wait_until(lambda: page.rows()[0][8] == "deleted", "a word in the list")
+    wait_until(lambda: page.rows()[0][9] == "deleted", "a word in the list")
     assert page.browser.faults == []
 
 

@@ -28,11 +28,11 @@ def talking(page, make_origin, dial):
 
 def test_an_open_websocket_has_a_row_that_stays_in_its_place(page, talking):
     (cells,) = page.rows()
-    assert cells[2] == "101" and cells[6].endswith(" s") and cells[8] == "open"
+    assert cells[2] == "101" and cells[7].endswith(" s") and cells[9] == "open"
     talking.close()
-    wait_until(lambda: page.rows()[0][8] == "", lambda: str(page.rows()))
+    wait_until(lambda: page.rows()[0][9] == "", lambda: str(page.rows()))
     (cells,) = page.rows()
-    assert not cells[6].endswith(" s")
+    assert not cells[7].endswith(" s")
 
 
 def test_its_messages_come_and_its_end_shows_the_flow(page, talking):

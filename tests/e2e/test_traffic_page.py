@@ -80,7 +80,7 @@ def test_flows_appear_as_they_are_captured(page, make_origin, dial):
             assert client.get(origin.url(path)).status == 200
     page.wait_rows(2)
     assert [url.rpartition("/")[2] for url in page.urls()] == ["two", "one"]
-    assert page.rows()[0][1:3] == ["GET", "200"] and page.rows()[0][7] == USER
+    assert page.rows()[0][1:3] == ["GET", "200"] and page.rows()[0][8] == USER
     assert page.text("#count") == "2 flows"
     assert page.browser.faults == []
 
