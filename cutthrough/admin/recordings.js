@@ -1,4 +1,3 @@
-const $ = id => document.getElementById(id);
 const LOOK_MS = 2000, PAGE = 100, DAY_S = 86400;
 let shown = "", opened = null, next = null, rows = [], inForce = "";
 let timer = 0, seen = {}, sessions = [];
@@ -6,9 +5,9 @@ let timer = 0, seen = {}, sessions = [];
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(path, {...options, headers: {
-      Authorization: "Bearer " + $("token").value}});
+    answer = await fetch(path, {...options, headers: sessionFields()});
   } catch { throw new Error("no answer"); }
+  if (answer.status === 401) setRights(null);
   if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
   return answer.json();
 }
@@ -52,7 +51,7 @@ const place = (name, number) => `sessions/${encodeURIComponent(name)}`
 // What is in force, the sessions and the misses; again after a while
 async function look() {
   clearTimeout(timer);
-  if (!$("token").value) return;
+  if (!isSignedIn()) return say("enter the admin token", false, "state");
   try {
     const [told, replays] = await Promise.all([ask("sessions"), ask("replays")]);
     if ($("state").textContent !== "live") say("live", false, "state");
@@ -217,7 +216,9 @@ async function setMode(fields) {
   } catch (error) { say(error.message, true); }
   look();
 }
-$("token").addEventListener("change", look);
+onSession = look;
+startSession(text => { if (text) say(text, true, "state"); });
+resume();
 $("tools").addEventListener("submit", event => {
   event.preventDefault();
   setMode({mode: $("mode").value, session: $("session").value.trim()});

@@ -121,7 +121,7 @@ class RecordingsPage:
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         text, policy = make_page(
-            "recordings.html", ("recordings.js",), "recordings.css")
+            "recordings.html", ("session.js", "recordings.js"), "recordings.css")
         return web.Response(text=text, content_type="text/html",
                             headers={"Content-Security-Policy": policy})
 

@@ -5,6 +5,7 @@
     GET    /flows… /breakpoints… /sessions… /replays          with the token
     DELETE /connections?user=…                    with it
     POST   /reload /drain /mode?… /settle
+    …      /session                               a browser's (sessions.py)
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
 address, localhost or a configured name, because a page in a browser can reach a
@@ -215,6 +216,8 @@ class AdminServer:
         """Listens, and answers."""
         self.listen()
         assert self._socket is not None
+        if self.own:                         # cookies do not know ports
+            self._tokens.sessions.name = f"cutthrough-{self.own[0][1]}"
         app = web.Application(middlewares=[self._guard], client_max_size=4096)
         app.add_routes(self.routes())
         self._runner = web.AppRunner(
@@ -236,6 +239,7 @@ class AdminServer:
             web.get("/parents", self.parents),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
+            *self._tokens.routes(),
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows, self._operations.read_counters,
                        self._connections.open_flows,

@@ -12,12 +12,12 @@ class Refusal extends Error {
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(path, {...options, headers: {
-      Authorization: "Bearer " + $("token").value}});
+    answer = await fetch(path, {...options, headers: sessionFields()});
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refusal(0, "no answer");
   }
+  if (answer.status === 401 && isSignedIn()) setRights(null);
   if (!answer.ok) throw new Refusal(answer.status, (await answer.text()).trim());
   return answer;
 }
@@ -41,7 +41,7 @@ async function reload() {
   complete_ = false;
   $("filter-error").textContent = "";
   $("filter").removeAttribute("aria-invalid");
-  if (!$("token").value) return showState("enter the admin token");
+  if (!isSignedIn()) return showState("enter the admin token");
   showState("loading");
   showLost(mine);
   try {
@@ -85,31 +85,12 @@ async function readPage(mine, fields) {
 function again(mine, what) {
   setTimeout(() => { if (!mine.signal.aborted) what(); }, AGAIN_MS);
 }
-// Calls `take` with name and data of each event, to the end of the stream. Not an EventSource:
-// that cannot send the token
-async function readEvents(path, mine, take, onBegin = () => {}) {
-  const answer = await ask(path, {signal: mine.signal});
-  onBegin();
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const {value, done} = await reader.read();
-    if (done) return;
-    const events = (rest + value).split("\n\n");
-    rest = events.pop();
-    for (const lines of events.map(event => event.split("\n"))) {
-      const [name, data] = ["event: ", "data: "].map(start =>
-        lines.find(line => line.startsWith(start))?.slice(start.length));
-      if (data !== undefined && !mine.signal.aborted) take(name ?? "", JSON.parse(data));
-    }
-  }
-}
 // The stream of new flows, and of open ones
 async function follow(mine, after) {
   let last = after;
   try {
-    await readEvents("flows/live?" + query({filter: applied.filter, after, open: true}), mine,
-      (name, found) => {
+    await readEvents("flows/live?" + query({filter: applied.filter, after, open: true}),
+      {signal: mine.signal, headers: sessionFields()}, (name, found) => {
         if (name === "open") return takeOpen(found);
         last = found.at(-1).id;
         learn(found);
@@ -177,7 +158,8 @@ $("tools").addEventListener("submit", event => {
   applied = {filter: $("filter").value.trim(), search: $("search").value.trim()};
   reload();
 });
-$("token").addEventListener("change", reload);
+startSession(text => { if (text) showState(text, true); });
+onSession = reload;
 $("compose").addEventListener("click", compose);
 $("replay").addEventListener("click", replay);
 $("compare").addEventListener("click", compare);
@@ -216,14 +198,14 @@ for (const node of document.querySelectorAll("[data-closes]"))
   node.addEventListener("click", () => $(node.dataset.closes).close());
 
 // `cutthrough inspect` prints an address with the secrets behind #, where no server sees them
-function takeSecrets() {
+async function takeSecrets() {
   const given = new URLSearchParams(location.hash.slice(1));
-  if (!given.has("token")) return;
+  if (!given.has("token")) return resume();
   history.replaceState(null, "", location.pathname);
-  $("token").value = given.get("token");
   $("send-user").value = given.get("user") ?? "";
   $("send-password").value = given.get("password") ?? "";
-  reload();
+  const refusal = await signIn(given.get("token"));
+  if (refusal) showState(refusal, true);
 }
 addEventListener("hashchange", takeSecrets);
 takeSecrets();

@@ -54,7 +54,8 @@ function showTail() {
   const mine = tail = new AbortController(), title = make("h2", "no messages so far");
   const place = make("div");
   let parts = null, n = 0;
-  readEvents(`${pathOf(flow.id)}/live?view=json`, mine, (name, found) => {
+  const options = {signal: mine.signal, headers: sessionFields()};
+  readEvents(`${pathOf(flow.id)}/live?view=json`, options, (name, found) => {
     if (name || !found.length) return;
     n += found.length;
     title.textContent = `${n} messages so far`;
