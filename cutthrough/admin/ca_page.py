@@ -10,12 +10,11 @@ If there is no `ca_certificate`, all three are 404. The key is no file of this p
 import datetime
 import html
 from collections.abc import Callable
-from importlib import resources
 from typing import Protocol
 
 from aiohttp import web
 
-from cutthrough.admin.cross_site import PAGE_POLICY
+from cutthrough.admin.traffic_page import make_page
 
 NONE = "no ca_certificate is configured\n"
 
@@ -48,14 +47,14 @@ class CaPage:
         certificate = self._read()
         if certificate is None:
             return web.Response(status=404, text=NONE)
-        text = resources.files("cutthrough.admin").joinpath("ca.html").read_text()
+        text, policy = make_page("ca.html", (), "ca.css")
         end = datetime.datetime.fromtimestamp(certificate.not_after, datetime.UTC)
         for name, value in (("subject", certificate.subject),
                             ("sha256", certificate.sha256),
                             ("end", f"{end:%Y-%m-%d}")):
             text = text.replace(f"{{{{{name}}}}}", html.escape(value))
         return web.Response(text=text, content_type="text/html",
-                            headers={"Content-Security-Policy": PAGE_POLICY})
+                            headers={"Content-Security-Policy": policy})
 
     async def pem(self, request: web.Request) -> web.StreamResponse:
         certificate = self._read()

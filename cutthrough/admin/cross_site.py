@@ -19,11 +19,6 @@ PROTECTED = {
     "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-# Policy of the live page: it loads nothing, and connects to this listener only
-PAGE_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'")
 CROSS_SITE = ("cross-site request refused: only the live page, a link to it and "
               "clients other than browsers are allowed\n")
 

@@ -1,4 +1,4 @@
-// The live page's table of connections, and how one of them is cut. Part of live.html.
+// The live page's table of connections, and how one of them is cut.
 //
 // Each connection has one row, by its identifier, which is never used again, and a row
 // keeps its node. While the pointer or the keyboard's focus is in the table, every row
@@ -10,7 +10,7 @@ const COLUMNS = [["user", "user"], ["client", "client"], ["method", "method"],
   ["bytes_down", "down"], ["worker", "worker"], ["id", "id"], ["tunnel_protocol", "inside"]];
 const NUMBERS = new Set(["age", "bytes_up", "bytes_down", "worker"]);
 const ENDED_MS = 4000;          // how long an ended connection's row is shown at least
-const MOST_REASONS = 2000;
+const MOST_REASONS = 2000, MOST_ROWS = 200;
 
 const rowsByKey = new Map();    // {key, tr, cells, button, one, endedAt}
 const reasons = new Map();      // why connections ended, by identifier
@@ -57,13 +57,13 @@ function makeRow(key, one) {
   const tr = document.createElement("tr"), button = document.createElement("button");
   const cells = COLUMNS.map(([field]) => {
     const td = tr.insertCell();
-    if (NUMBERS.has(field)) td.className = "n";
-    if (field === "tunnel_protocol") td.className = "inside";
+    td.className = field === "tunnel_protocol" ? "inside"
+      : NUMBERS.has(field) ? `${field} n` : field;
     return td;
   });
   button.type = "button";
   button.textContent = "cut";
-  button.className = "act cut";
+  button.className = "cut";
   tr.insertCell().append(button);
   const row = {key, tr, cells, button, one, endedAt: 0};
   button.addEventListener("click", () => openQuestion(row));
@@ -82,7 +82,8 @@ function updateRow(row) {
     });
   const why = row.endedAt ? "the connection has ended"
     : !one.id ? "no request received on this connection yet"
-    : !$("token").value ? "enter the admin token above" : "";
+    : !isSignedIn() ? "give the admin token above"
+    : !rights.includes("operate") ? "this token has no right operate" : "";
   row.tr.classList.toggle("ended", row.endedAt > 0);
   row.tr.classList.toggle("asked", asked === row);
   // Not `disabled`: a disabled button loses the focus
@@ -101,7 +102,7 @@ function isHeld() {
 function wanted(one) {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = $("kind").value;
-  return (!kind || one.kind === kind) && words.every(word =>
+  return (kind ? kind === "any" || one.kind === kind : one.kind !== "idle") && words.every(word =>
     [one.id, one.user, one.client, one.method, one.state, destination(one), one.peer,
       one.tunnel_protocol, one.sni, one.ja4]
       .some(value => String(value ?? "").toLowerCase().includes(word)));
@@ -145,7 +146,7 @@ function showConnections(resort = false) {
     rowsByKey.delete(key);
   }
   if (!order.length) {
-    if (!body.querySelector("td[colspan]")) fill("rows", [], "none");
+    if (!body.querySelector("td[colspan]")) fill("rows", [], "none open");
     body.querySelector("td").colSpan = COLUMNS.length + 1;
   } else if (body.firstChild && !body.firstChild.dataset.key) body.replaceChildren();
   let next = body.firstChild;
@@ -235,7 +236,8 @@ async function cut(id) {
   let result = "no answer";
   try {
     const answer = await fetch("connections?id=" + encodeURIComponent(id), {
-      method: "DELETE", headers: {Authorization: "Bearer " + $("token").value}});
+      method: "DELETE", headers: sessionFields()});
+    if (answer.status === 401) setRights(null);
     if (answer.ok) {
       const {cut, unanswered} = await answer.json();
       result = [cut ? `${id} was cut` : `${id} had already ended`,
@@ -266,7 +268,7 @@ $("rows").addEventListener("keydown", event => {
   event.preventDefault();
   event.target.closest("tr")[step]?.querySelector("button")?.focus();
 });
-for (const id of ["filter", "kind", "token"])
+for (const id of ["filter", "kind"])
   $(id).addEventListener("input", () => showConnections(true));
 $("tools").addEventListener("submit", event => event.preventDefault());
 makeHeads();

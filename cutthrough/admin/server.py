@@ -1,7 +1,8 @@
 """The admin listener: an operator's view of the program and commands to it, over HTTP.
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
-    GET    /connections… /parents /events / /ca /traffic /mode /recordings    the same
+    GET    /connections… /parents /events /ca /traffic /mode /recordings      the same
+    GET    / /overview /history                   the same (live_page.py)
     GET    /flows… /breakpoints… /sessions… /replays          with the token
     DELETE /connections?user=…                    with it
     POST   /reload /drain /mode?… /settle
@@ -24,7 +25,6 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable, Iterable
-from importlib import resources
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -35,13 +35,13 @@ from cutthrough.admin.breakpoints_page import Breakpoints, BreakpointsPage
 from cutthrough.admin.ca_page import CaPage, Certificate
 from cutthrough.admin.cross_site import (
     CROSS_SITE,
-    PAGE_POLICY,
     PROTECTED,
     is_cross_site,
     watcher_key,
 )
 from cutthrough.admin.endings import next_batch
 from cutthrough.admin.flows_page import CaptureSwitch, Flows, FlowsPage
+from cutthrough.admin.live_page import LivePage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.open_flows import OpenFlows
@@ -90,6 +90,7 @@ class Operations(Protocol):
     def is_ready(self) -> bool: ...
     def read_counters(self) -> Reading: ...
     def show_config(self) -> str: ...
+    def describe(self) -> dict[str, Any]: ...
     def ca_certificate(self) -> Certificate | None: ...
     def recording_directory(self) -> str: ...
     def recording_url(self) -> str: ...
@@ -136,6 +137,7 @@ class AdminServer:
         self._connections = connections
         self._where = where
         self._tokens = Tokens()
+        self._live = LivePage(operations.describe, operations.read_counters)
         self._names: set[str] = set()
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -226,11 +228,12 @@ class AdminServer:
         await self._runner.setup()
         self._acceptor = AdminAcceptor(
             self._socket, self._on_connection, self._shed_idle)
+        self._live.start()
 
     def routes(self) -> list[web.RouteDef]:
         """All of them. Each answers any request with a status (R91)."""
         return [
-            web.get("/", self.page), web.get("/metrics", self.metrics),
+            web.get("/metrics", self.metrics),
             web.get("/healthz", self.health), web.get("/readyz", self.ready),
             web.get("/config", self.config),
             web.get("/events", self.events, allow_head=False),
@@ -239,7 +242,7 @@ class AdminServer:
             web.get("/parents", self.parents),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
-            *self._tokens.routes(),
+            *self._live.routes(), *self._tokens.routes(),
             *CaPage(self._operations.ca_certificate).routes(),
             *FlowsPage(self._operations.flows, self._operations.read_counters,
                        self._connections.open_flows,
@@ -264,6 +267,7 @@ class AdminServer:
     async def close(self) -> None:
         """Closes the listener; a new program's socket on the same path stays."""
         self.stop_accepting()
+        self._live.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -354,13 +358,6 @@ class AdminServer:
         return True
 
     # Handlers
-
-    async def page(self, request: web.Request) -> web.StreamResponse:
-        here = resources.files("cutthrough.admin")
-        text = here.joinpath("live.html").read_text().replace(
-            "/* live_rows.js */", here.joinpath("live_rows.js").read_text())
-        return web.Response(text=text, content_type="text/html",
-                            headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         if self._acceptor is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
-from cutthrough.config.values import show_count
+from cutthrough.config.values import show_address, show_count
 from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.effective import group_by_address, show_effective
 from cutthrough.generation.generation import Generation
@@ -23,6 +23,8 @@ from cutthrough.generation.interception import authority_expiry, client_certific
 from cutthrough.generation.tls_files import expiries
 from cutthrough.log.stderr import say, use_form
 from cutthrough.outcome import TABLE
+from cutthrough.process.cpus import count_workers
+from cutthrough.process.descriptors import most_connections
 from cutthrough.storage.settings import Recordings, recordings_of
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.flow_queries import FlowQueries
@@ -68,7 +70,7 @@ class Operations:
         self._admin: AdminServer | None = None
         self._address = "off"                # the configured address
         self._pending: AdminServer | None = None
-        self._committed_at = 0.0
+        self._committed_at, self._started_at = 0.0, time.time()
         self._expiries_of: tuple[int, tuple[dict[str, int], dict[str, int]]] = (
             0, ({}, {}))                     # generation, and by file
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
@@ -286,6 +288,27 @@ class Operations:
                 with view[start:start + PAGE_BYTES] as page:
                     pages.append(read_page(page))
             return pages
+
+    def describe(self) -> dict[str, Any]:
+        """Of the live page. Times are in seconds of the epoch; `max_connections`: of
+        all workers together."""
+        generation = self._program.generation
+        config = generation.config
+        most = (config.max_connections or most_connections()) * count_workers(config)
+        listeners = zip(config.all_listeners, self._program.listeners.bound(),
+                        strict=True)
+        return {
+            "pid": os.getpid(), "started": self._started_at,
+            "state": self._program.state.name.lower(),
+            "generation": self._in_force(), "since": self._committed_at,
+            "max_connections": min(most, config.max_connections_total or most),
+            "captures": bool(config.capture_database),
+            "recordings": bool(config.recording_directory or config.recording_url),
+            "listeners": [
+                {"address": show_address(address), "auth": listener.auth,
+                 "http": "http" in listener.protocols,
+                 "protocols": listener.protocols, "tls": bool(listener.certificates)}
+                for listener, address in listeners]}
 
     def show_config(self) -> str:
         source = f"generation {self._program.generation.number}"

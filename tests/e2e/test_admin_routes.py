@@ -134,8 +134,9 @@ def path_of(route: str, odd: str = "") -> str:
 def routes() -> list[tuple[str, str]]:
     """Methods and patterns of paths, as the listener has them."""
     some = SimpleNamespace
-    nothing = some(ca_certificate=0, flows=0, read_counters=0, recording_directory=0,
-                   recording_url=0, recording_session=0, recordings=0)
+    nothing = some(ca_certificate=0, flows=0, describe=0, read_counters=0,
+                   recording_directory=0, recording_url=0, recording_session=0,
+                   recordings=0)
     server = AdminServer(nothing, some(
         breakpoints=0, replays=0, open_flows=some(), capture_switch=0), "")
     return [(one.method, one.path) for one in server.routes()]

@@ -2,6 +2,9 @@
 
 import pytest
 
+from tests.support.admin import TOKEN
+from tests.support.wait import wait_until
+
 ASKS = "document.querySelector('#ask').open"
 
 
@@ -14,3 +17,9 @@ def rows(browser, table: str = "#rows") -> list[list[str]]:
 def see_reset(tunnel) -> None:
     with pytest.raises(ConnectionResetError):
         tunnel.sock.recv(1)
+
+
+def sign_in(browser) -> None:
+    browser.type("#token", TOKEN)
+    browser.key("Enter", 13, "\r")
+    wait_until(lambda: browser.run("isSignedIn() && $('token').hidden"), "a session")
