@@ -2,6 +2,7 @@
 const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, LOST_MS = 5000, MOST_IMPORT_MIB = 64;
 const LOST = ["dropped", "unwritten", "failed", "partial"];
 let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
+let isNotCaptured = false;
 
 class Refusal extends Error {
   constructor(status, text) {
@@ -38,7 +39,7 @@ async function reload() {
   loading.abort();
   const mine = loading = new AbortController();
   clearList();
-  complete_ = false;
+  complete_ = isNotCaptured = false;
   $("filter-error").textContent = "";
   $("filter").removeAttribute("aria-invalid");
   if (!isSignedIn()) return showState("enter the admin token");
@@ -59,6 +60,8 @@ async function reload() {
       $("filter").setAttribute("aria-invalid", "true");
       showState("the filter cannot be read", true);
     } else {
+      isNotCaptured = error.status === 404;
+      mark();
       showState(error.message, true);
       if (error.status === 0 || error.status >= 500) again(mine, reload);
     }
@@ -152,6 +155,8 @@ startList();
 startFilter();
 startDetail();
 startHolds();
+startKeys();
+readOverview();
 $("tools").addEventListener("submit", event => {
   event.preventDefault();
   hideHints();
@@ -161,7 +166,7 @@ $("tools").addEventListener("submit", event => {
 startSession(text => { if (text) showState(text, true); });
 onSession = reload;
 $("compose").addEventListener("click", compose);
-$("replay").addEventListener("click", replay);
+$("replay").addEventListener("click", () => replay());
 $("compare").addEventListener("click", compare);
 $("copy").addEventListener("change", () => {
   copyAs($("copy").value);

@@ -269,8 +269,5 @@ function startDetail() {
     $("tab-" + tab).focus();
   });
   $("close").addEventListener("click", closeDetail);
-  $("detail").addEventListener("keydown", event => {
-    if (event.key === "Escape" && !event.target.closest("dialog")) closeDetail();
-  });
   showTab();
 }

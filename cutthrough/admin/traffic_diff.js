@@ -1,5 +1,57 @@
-// Two flows, line by line: the proxy compares them, and the page shows its unified diff.
+// Two flows, line by line: the proxy compares them, and the page shows its unified diff. Bodies
+// that are JSON are compared by path too, here.
+const MOST_PATHS = 500, MOST_VALUE = 200;
 let comparedWith = null;
+
+const kindOf = value => value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
+const own = (value, key) => Object.hasOwn(value, key) ? value[key] : undefined;
+// Rows of path, and both values; undefined: there is none
+function* pathsOf(one, other, path = "$") {
+  const kind = kindOf(one);
+  if (kind !== kindOf(other) || !["array", "object"].includes(kind)) {
+    if (one !== other) yield [path, one, other];
+    return;
+  }
+  for (const key of new Set([...Object.keys(one), ...Object.keys(other)])) {
+    const step = kind === "array" ? `[${key}]`
+      : /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
+    yield* pathsOf(own(one, key), own(other, key), path + step);
+  }
+}
+function valueNode(tag, value, isOtherKind) {
+  if (value === undefined) return make("span", "absent", "soft");
+  const text = JSON.stringify(value);
+  return make(tag, (text.length > MOST_VALUE ? text.slice(0, MOST_VALUE) + "…" : text)
+    + (isOtherKind ? ` (${kindOf(value)})` : ""));
+}
+function pathTable(one, other) {
+  const rows = [];
+  for (const [path, before, after] of pathsOf(one, other)) {
+    if (rows.length === MOST_PATHS) {
+      rows.push(["more", "", ""]);
+      break;
+    }
+    const isOtherKind = before !== undefined && after !== undefined
+      && kindOf(before) !== kindOf(after);
+    rows.push([make("code", path), valueNode("del", before, isOtherKind),
+      valueNode("ins", after, isOtherKind)]);
+  }
+  return rows.length ? table(rows) : null;
+}
+// Of each side whose bodies are both JSON
+async function jsonNodes(a, b) {
+  const nodes = [];
+  for (const side of ["request", "response"]) {
+    if (![a, b].every(one => one[side + "_views"]?.[0] === "json")) continue;
+    try {
+      const [one, other] = (await Promise.all([a, b].map(of => readBody(of, side))))
+        .map(data => JSON.parse(decoded(data)));
+      const found = pathTable(one, other);
+      if (found) nodes.push(make("h2", `${side} body, by path`), found);
+    } catch { /* not JSON after all, or not whole: there are its lines */ }
+  }
+  return nodes;
+}
 
 // A line of a hunk is known by the numbers in the hunk's first line: one that begins with
 // "-- " is no head of a part when it is deleted
@@ -39,7 +91,8 @@ async function compare() {
   $("diff-title").textContent = `#${a.id} and #${b.id}`;
   try {
     const text = await (await ask(`flows/${a.id}/diff/${b.id}`)).text();
-    $("diff").replaceChildren(...text ? diffNodes(text) : [make("p", "equal", "soft")]);
+    $("diff").replaceChildren(...text ? [...await jsonNodes(a, b), ...diffNodes(text)]
+      : [make("p", "equal", "soft")]);
   } catch (error) { $("diff").replaceChildren(make("p", error.message, "bad")); }
   $("diff-dialog").showModal();
 }

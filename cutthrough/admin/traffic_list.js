@@ -10,6 +10,8 @@ const COLUMNS = [["time", "time"], ["method", "method"], ["status", "status"], [
   ["reason", "reason"], ["type", "type"], ["bytes", "bytes"], ["ms", "ms"], ["user", "user"],
   ["tag", "tag"]];
 const NUMBERS = new Set(["status", "bytes", "ms"]);
+// Parts of a cell: some are not shown if there is no room
+const PARTS = {url: ["scheme", "host", "path"], time: ["second", "fraction"]};
 // Columns that are there if a row has something in them
 const OPTIONAL = ["reason", "type", "user", "tag"];
 
@@ -41,8 +43,9 @@ function indexOf(seq) {
 const flowOf = seq => seq < 0 ? older[-1 - seq] : newer[seq];
 const CELLS = {
   time: flow => flow.time.slice(11, 23), bytes: flow => bytes(flow.bytes),
-  ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s"
-    : flow.ms < 100 ? flow.ms.toFixed(1) : String(Math.round(flow.ms)),
+  ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s" : flow.ms < 100
+    ? flow.ms.toFixed(1) : flow.ms < 10000 ? String(Math.round(flow.ms))
+      : Math.round(flow.ms / 1000) + " s",
   tag: flow => flow.tag ?? (flow.open ? "open" : ""),
   status: flow => flow.status ?? (flow.fault === undefined ? "" : "–"),
   reason: flow => flow.reason === "ok" ? "" : flow.reason ?? ""};
@@ -173,8 +176,7 @@ function makeNode() {
     part.setAttribute("role", "gridcell");
     part.setAttribute("aria-colindex", i + 1);
     part.className = NUMBERS.has(field) ? `${field} n` : field;
-    if (field === "url") part.append(...["scheme", "host", "path"].map(name =>
-      make("span", "", name)));
+    if (PARTS[field]) part.append(...PARTS[field].map(name => make("span", "", name)));
     node.append(part);
   }
   node.seq = node.flow = node.at = null;
@@ -190,6 +192,11 @@ function showUrl(part, url) {
   part.children[0].className = scheme === "https://" ? "scheme usual" : "scheme";
   part.children[1].textContent = host;
   part.children[2].textContent = path;
+  part.children[2].className = path.length > 8 ? "path" : "path short";
+}
+function showTime(part, text) {
+  part.children[0].textContent = text.slice(0, 8);
+  part.children[1].textContent = text.slice(8);
 }
 function showNode(node, seq) {
   const flow = flowOf(seq), at = indexOf(seq);
@@ -206,6 +213,7 @@ function showNode(node, seq) {
     COLUMNS.forEach(([field], i) => {
       const text = cell(flow, field), part = node.children[i];
       if (field === "url") return showUrl(part, text);
+      if (field === "time") return showTime(part, text);
       if (field === "reason") part.title = MEANINGS[text] ?? "";
       if (part.textContent !== text) part.textContent = text;
     });
@@ -246,6 +254,7 @@ function render() {
   else list.removeAttribute("aria-activedescendant");
   showCount();
   showFolded();
+  showNothing();
 }
 function frame() {
   if (dirty) render();

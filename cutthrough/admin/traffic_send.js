@@ -1,8 +1,8 @@
 // Replay with edits, and compose. The proxy sends the request, as one of its user's.
 let sendBody = null;            // see editOctets
 
-// `body`: base64, as the proxy takes it
-function openSend(title, {method, url, fields, body}, left = []) {
+// `body`: base64, as the proxy takes it; `focus`: where the keyboard is
+function openSend(title, {method, url, fields, body}, left = [], focus = "send-method") {
   const data = fromBase64(body);
   sendBody = editOctets($("send-body"), data);
   $("send-title").textContent = title;
@@ -16,8 +16,9 @@ function openSend(title, {method, url, fields, body}, left = []) {
   $("send-note").className = "";
   $("send-result").replaceChildren();
   $("send-dialog").showModal();
+  $(focus).focus();
 }
-async function replay() {
+async function replay(focus = "send-go") {
   if (!flow) return;
   if (flow.kind === "tunnel") {
     $("note").textContent = "a tunnel cannot be replayed";
@@ -25,11 +26,12 @@ async function replay() {
   }
   try {
     const {request, left} = await (await ask(`${pathOf(flow.id)}/as/json`)).json();
-    openSend(`Replay of #${flow.id}`, request, left);
+    openSend(`Replay of #${flow.id}`, request, left, focus);
   } catch (error) { $("note").textContent = error.message; }
 }
 function compose() {
-  openSend("Compose a request", {method: "GET", url: "http://", fields: [], body: ""});
+  openSend("Compose a request", {method: "GET", url: "http://", fields: [], body: ""}, [],
+    "send-url");
 }
 function readFields(text) {
   return text.split("\n").filter(line => line.trim()).map(line => {

@@ -51,8 +51,9 @@ def test_two_flows_are_compared(page):
               row(2, response_head=head, response_body='{"a":1,"b":3}'))
     page.enter()
     page.wait_rows(2)
-    assert compared(page, 1, 0) == (["response body"], ['-  "b": 2', '+  "b": 3'])
-    page.picture("diff")
+    assert compared(page, 1, 0) == (
+        ["response body, by path", "response body"],
+        ["2", "3", '-  "b": 2', '+  "b": 3'])
     page.browser.run("$('diff-dialog').close()")
     page.fill(row(3, response_body="a\n-- x\n"), row(4, response_body="a\n++ y\n"))
     page.wait_rows(4)
@@ -151,7 +152,6 @@ def test_a_held_exchange_is_edited_on_the_page(page, make_origin, dial):
     choose_held(page, "request: POST")
     assert browser.run("$('hold-body').value") == "old"
     assert browser.run("$('hold-path').disabled")
-    page.picture("breakpoint")
     browser.type("#hold-body", "newer")
     decide(page, "#hold-edit")
     choose_held(page, "response: POST")
@@ -239,7 +239,6 @@ def test_a_request_is_replayed_with_edits_through_the_proxy(page, make_origin, d
     head, body = heard[1]
     assert head.startswith(b"POST /second HTTP/1.1\r\n") and body == b"changed"
     assert b"X-New: 2\r\n" in head and b"X-Old: 3\r\n" in head
-    page.picture("replay")
     page.browser.run("$('send-dialog').close()")
     wait_until(lambda: any("/second" in url for url in page.urls()), "the replay")
     rows = wait_rows(page.database, 2)

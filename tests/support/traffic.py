@@ -1,7 +1,5 @@
 """A browser that has the page "Traffic" of a proxy open."""
 
-import os
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,6 @@ breakpoint = "both"
 """
 WIDE, PHONE = (1280, 900), (390, 844)
 ENTER, ESCAPE, DOWN = ("Enter", 13, "\r"), ("Escape", 27), ("ArrowDown", 40)
-PICTURES = os.environ.get("LIVE_PAGE_PICTURES")
 HOSTILE = "<img src=x onerror=\"pwned=1\"><script>pwned=1</script>"
 
 
@@ -89,10 +86,6 @@ class Page:
         wait_until(lambda: not self.browser.run(
             f"document.querySelector('{place} .shown').ariaBusy"), "the view")
         return self.text(f"{place} .shown")
-
-    def picture(self, name, whole=False):
-        if PICTURES:
-            self.browser.picture(Path(PICTURES) / f"traffic-{name}.png", whole)
 
     def wait_note(self, selector, text):
         wait_until(lambda: text in self.text(selector), lambda: self.text(selector))
