@@ -27,7 +27,7 @@ def load_policy(config: Config) -> Policy:
     if config.user in policy.users:
         raise PolicyError(policy.source or config.users_file, "", f"{config.user!r} is "
                           "also the configured `user`: remove one of the two")
-    if not policy.users and not config.user:
+    if not policy.users and not config.user and wants_passwords(config):
         toml = bool(policy.source) and not is_smokescreen(policy.source)
         ways = ["--user and --password-file", "--users-file",
                 *(["[users] in the policy"] if toml else [])]
@@ -45,6 +45,12 @@ def load_policy(config: Config) -> Policy:
         policy = msgspec.structs.replace(policy, code={
             module: code for module, code in modules.items() if code is not None})
     return policy
+
+
+def wants_passwords(config: Config) -> bool:
+    """Whether a listener serves only those who give a password."""
+    return any(row.auth == "required" and row.client_certificate != "required"
+               for row in config.all_listeners)
 
 
 def check_names(config: Config, policy: Policy) -> None:
