@@ -19,7 +19,9 @@ def parse_key(text: str) -> str:
 
 
 def parse_path(text: str) -> str:
-    """Reads a path in JSON, such as `$.user.token`, `items.*.key` or `$..password`."""
+    """Reads a path in JSON, such as `$.user.token`, `items.*.key` or `$..password`;
+    returns it with `.*` in place of JSONPath's `[*]`."""
+    text = text.replace("[*]", ".*")
     if re.fullmatch(r"\$?(\.{1,2})?[^.$\s\[\]]+(\.{1,2}[^.\s\[\]]+)*", text) is None:
         raise ValueError(f"{text!r} is not a path such as $.user.token, items.*.key "
                          "or $..password")

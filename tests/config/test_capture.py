@@ -55,12 +55,13 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(check, tmp_path):
     ("password", ("password",)), ("$.user.token", ("user", "token")),
     ("items.*.key", ("items", "*", "key")), ("$..token", ("..", "token")),
     ("..a", ("..", "a")), ("a..b.c", ("a", "..", "b", "c")), ("$.a-b", ("a-b",)),
+    ("$.items[*].key", ("items", "*", "key")), ("a[*]", ("a", "*")),
 ])
 def test_a_path_has_steps(text, steps):
     assert split_path(parse_path(text)) == steps
 
 
-@pytest.mark.parametrize("text", ["", "$", "$.", "a.", "a...b", "a b", "a[0]", "a[*]"])
+@pytest.mark.parametrize("text", ["", "$", "$.", "a.", "a...b", "a b", "a[0]", "a[*"])
 def test_what_is_no_path_is_refused(text):
     with pytest.raises(ValueError, match="is not a path"):
         parse_path(text)
