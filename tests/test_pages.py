@@ -73,7 +73,10 @@ def test_the_index_has_every_page():
     folder = ROOT / "docs"
     linked = set(LINK.findall((folder / "README.md").read_text()))
     assert linked == {path.name for path in folder.glob("*.md")} - {"README.md"} | {
-        "decisions"}
+        "decisions", "from/README.md"}
+    linked = set(LINK.findall((folder / "from" / "README.md").read_text()))
+    assert linked == {path.name for path in (folder / "from").glob("*.md")
+                      } - {"README.md"} | {"../migration.md"}
 
 
 def test_the_map_has_every_module():
@@ -115,7 +118,8 @@ COMMANDS = (
 
 
 def examples() -> dict[str, tuple[str, str]]:
-    """Each configuration, and each policy together with the configuration before it."""
+    """Each configuration, and each policy together with the configuration before it;
+    tests/test_from.py serves with those of docs/from."""
     found = {}
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         before = ""

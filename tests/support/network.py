@@ -43,7 +43,7 @@ def own_network() -> Iterator[None]:
         if libc.unshare(CLONE_NEWNET):
             pytest.skip(f"unshare: {os.strerror(ctypes.get_errno())}")
         stack.callback(libc.setns, old, CLONE_NEWNET)
-        _raise_loopback()
+        raise_loopback()
         yield
 
 
@@ -74,7 +74,7 @@ def enter_alone() -> str:
 def _enter() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET) == 0:
-        _raise_loopback()
+        raise_loopback()
         _add_addresses()
         return
     user, group = os.geteuid(), os.getegid()
@@ -84,7 +84,7 @@ def _enter() -> None:
     (process / "uid_map").write_text(f"{user} {user} 1")
     (process / "setgroups").write_text("deny")          # user_namespaces(7)
     (process / "gid_map").write_text(f"{group} {group} 1")
-    _raise_loopback()
+    raise_loopback()
     _add_addresses()
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     if libc.capset(header, bytes(24)):
@@ -103,7 +103,7 @@ def _flags(sock: socket.socket, name: str) -> int:
     return IFREQ.unpack(fcntl.ioctl(sock, SIOCGIFFLAGS, asked))[1]
 
 
-def _raise_loopback() -> None:
+def raise_loopback() -> None:
     with socket.socket() as sock:
         up = IFREQ.pack(b"lo", _flags(sock, "lo") | IFF_UP)
         fcntl.ioctl(sock, SIOCSIFFLAGS, up)
