@@ -176,9 +176,10 @@ def updates(text: str) -> int:
 
 def add_inspect(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--listen", metavar="ADDRESS", help="where clients connect "
-                      "[127.0.0.1:8888; a free port for a COMMAND]")
+                      "[127.0.0.1:8888, or the next free port; any free port for a "
+                      "COMMAND]")
     verb.add_argument("--admin", metavar="ADDRESS", help="of the page /traffic "
-                      "[127.0.0.1:9090; none for a COMMAND]")
+                      "[127.0.0.1:9090, or the next free port; none for a COMMAND]")
     verb.add_argument("--file", metavar="FILE", help="the database of what passes "
                       "[flows.db in DIR]")
     verb.add_argument("--directory", metavar="DIR", help="of what stays the same from "

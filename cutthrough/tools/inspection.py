@@ -9,10 +9,12 @@ browser's settings must stay valid when it starts again.
 """
 
 import argparse
+import errno
 import os
 import secrets
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -40,6 +42,7 @@ from cutthrough.tools.database import FLOWS, default_flows
 
 USER = "inspect"
 LISTEN, ADMIN = "127.0.0.1:8888", "127.0.0.1:9090"
+MOST_PORTS = 20                              # of either, from its first one on
 # Options that `flags` gives, and `listeners`, which would be there beside them
 OWN = ("policy", "user", "password", "listen", "listeners",
        "capture_file", "capture_url", "intercept_ca", "ca_certificate",
@@ -104,6 +107,9 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError("command line", "inspect", "takes no --listen and no "
                                   "--env with a COMMAND: it gets a free port")
             return run_behind(place, command, args)
+        if not args.env:
+            args.listen = args.listen or find_port(LISTEN)
+            args.admin = args.admin or find_port(ADMIN)
     except (OSError, AuthorityError, StoreError, NotReady) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -118,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
 def serve(place: Place, address: str, admin: str, args: argparse.Namespace
           ) -> NoReturn:
     """Becomes `cutthrough serve`. Raises OSError."""
-    own = {"--listen": args.listen, "--directory": args.directory, "--ca": args.ca}
+    own = {"--listen": address if address != LISTEN else None,
+           "--directory": args.directory, "--ca": args.ca}
     words = ["cutthrough", "inspect", "--env", *(
         word for flag, value in own.items() if value for word in (flag, value))]
     print(describe(place, address, admin, shlex.join(words)), file=sys.stderr,
@@ -173,6 +180,26 @@ is opened, and kept in {place.flows}
 def secrets_of(place: Place) -> str:
     """The part of its address that the page reads, and removes."""
     return urlencode({"token": place.token, "user": USER, "password": place.password})
+
+
+def find_port(address: str) -> str:
+    """This address, or if a program listens there the one with the next free port,
+    which is printed. Raises OSError."""
+    host, first = parse_listen(address)
+    for port in range(first, first + MOST_PORTS):
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((host, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+        if port != first:
+            print(f"cutthrough: {address} is in use: {host}:{port} takes its place",
+                  file=sys.stderr)
+        return show_address((host, port))
+    return address                           # the start says that it is in use
 
 
 def written(address: str) -> str:

@@ -1,8 +1,10 @@
 """`cutthrough inspect`: everything that passes is opened and kept, in one command."""
 
+import contextlib
 import json
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -115,6 +117,27 @@ def test_without_a_command_it_serves_a_shell_and_shows_the_page(run, urls, envir
             process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert run("inspect", *where, "--env")[1] == exports     # also the next time
+
+
+def test_the_next_ports_are_taken_if_others_listen(environ):
+    """The first ports of both, unless they are given."""
+    with contextlib.ExitStack() as stack:
+        for port in 8888, 8889, 9090:
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        process = stack.enter_context(subprocess.Popen(
+            [sys.executable, "-m", "cutthrough", "inspect"], cwd=ROOT, env=environ,
+            text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+        stack.callback(process.send_signal, signal.SIGTERM)
+        output = ""
+        while "listening on" not in output:
+            line = process.stderr.readline()
+            assert line, output
+            output += line
+    assert process.returncode == 0
+    assert "127.0.0.1:8888 is in use: 127.0.0.1:8890 takes its place" in output
+    assert "http://127.0.0.1:9091/traffic#" in output
+    assert "--env --listen 127.0.0.1:8890)" in output
+    assert "listening on 127.0.0.1:8890" in output
 
 
 def flows(page, token):
