@@ -96,6 +96,8 @@ cdef enum Outcome:
     PARENT_HANDSHAKE
     PARENT_CERTIFICATE
     BAD_PARENT
+    # a named origin cannot be used
+    ORIGIN_UNREACHABLE
     # the origin's response is invalid or missing
     ORIGIN_CLOSED
     ORIGIN_RESET

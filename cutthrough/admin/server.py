@@ -1,7 +1,7 @@
 """The admin listener: an operator's view of the program and commands to it, over HTTP.
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
-    GET    /connections… /parents /events /ca /traffic /mode /recordings      the same
+    GET    /connections… /parents /origins /events /ca /traffic /mode /recordings      the same
     GET    / /overview /history                   the same (live_page.py)
     GET    /flows… /breakpoints… /sessions… /replays          with the token
     DELETE /connections?user=…                    with it
@@ -46,6 +46,7 @@ from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.open_flows import OpenFlows
 from cutthrough.admin.parents import describe as describe_parents
+from cutthrough.admin.parents import describe_origins
 from cutthrough.admin.recordings_page import RecordingsPage, Replays
 from cutthrough.admin.rights import Tokens
 from cutthrough.capture.query import QueryError
@@ -240,6 +241,7 @@ class AdminServer:
             web.get("/connections", self.connections),
             web.get("/connections/{id}/trace", self.trace),
             web.get("/parents", self.parents),
+            web.get("/origins", self.origins),
             web.delete("/connections", self.cut),
             web.post("/reload", self.reload), web.post("/drain", self.drain),
             *self._live.routes(), *self._tokens.routes(),
@@ -393,6 +395,10 @@ class AdminServer:
     async def parents(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(
             {"parents": describe_parents(self._operations.read_counters())})
+
+    async def origins(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(
+            {"origins": describe_origins(self._operations.read_counters())})
 
     async def cut(self, request: web.Request) -> web.StreamResponse:
         selector = Selector.from_query(request.query)

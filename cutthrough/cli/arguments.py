@@ -204,7 +204,10 @@ def add_log(verb: argparse.ArgumentParser, required: bool = False) -> None:
 def add_request(verb: argparse.ArgumentParser, nargs: str | None = None) -> None:
     verb.add_argument("method", metavar="METHOD", nargs=nargs, help="CONNECT, GET …")
     verb.add_argument("target", metavar="TARGET", nargs=nargs,
-                      help="host:port of CONNECT, a URL of other methods")
+                      help="host:port of CONNECT, a URL of other methods, or a path, "
+                      "with --host")
+    verb.add_argument("--host", metavar="HOST", default="", help="the field Host of a "
+                      "request whose target is a path [none]")
     add_who(verb)
     verb.add_argument("--client", metavar="IP", default="127.0.0.1",
                       help="client address of the request [127.0.0.1]")

@@ -33,9 +33,9 @@ DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
 class Sources:
     """The sources of this command line's options; each reload reads them again.
 
-    `origin` is the default of that option. `listen` has the addresses that the service
-    manager has opened: they replace the option. If a row of `listeners` has the same
-    address, it describes the listener.
+    `origin` is the default of that option, unless there are `origins`. `listen` has the
+    addresses that the service manager has opened: they replace the option. If a
+    row of `listeners` has the same address, it describes the listener.
     """
 
     def __init__(self, args: argparse.Namespace, origin: str = "") -> None:
@@ -54,7 +54,8 @@ class Sources:
         """Raises ConfigError, or appends the mistakes to `mistakes`."""
         settings = gather(vars(self._args), os.environ, self.file,
                           not getattr(self._args, "without_secrets", False), mistakes)
-        if self._origin and settings["origin"].source == "default":
+        if self._origin and settings["origin"].source == "default" and (
+                not settings["origins"].value):
             settings["origin"] = settings["origin"]._replace(value=self._origin)
         if self.listen:
             self._tell_ignored(settings["listen"])
@@ -331,7 +332,7 @@ def ask(args: argparse.Namespace, config: Config, policy: Policy) -> int:
     from cutthrough.tools.explain import WAY, Question, read_opening, read_tlvs
     from cutthrough.tools.explain import run as run_explain
 
-    question = Question(*request, args.who, args.client)
+    question = Question(*request, args.who, args.client, host=args.host)
     if args.verb == "route":
         return run_explain(config, policy, question, args.json, WAY)
     return run_explain(config, policy, question._replace(

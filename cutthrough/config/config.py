@@ -28,6 +28,11 @@ from cutthrough.config.option import (
     options_of,
     tables_of,
 )
+from cutthrough.config.origins import (
+    Origin,
+    contradictions_of_origins,
+    parse_origin_or_name,
+)
 from cutthrough.config.parents import Group, Parent, parse_name
 from cutthrough.config.parents import contradictions as contradictions_of_parents
 from cutthrough.config.recordings import RecordingOptions
@@ -51,7 +56,6 @@ from cutthrough.config.values import (
     Kind,
     choice,
     is_placeholder,
-    parse_origin,
     parse_token,
     parse_user,
 )
@@ -125,8 +129,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         swapped=True)] = 60.0
 
     origin: Annotated[str, Option(
-        Kind("URL", parse_origin), "server for requests in origin form: "
-        "http://host:port", "none: such a request gets a 400",
+        Kind("URL|NAME", parse_origin_or_name), "server for requests in origin form: "
+        "http://host:port, or a name of [origins]", "none: such a request gets a 400",
         section="Origin form and loops")] = ""
     via: Annotated[str, Option(
         Kind("TOKEN", parse_token), "this proxy's pseudonym in Via, to detect loops",
@@ -338,6 +342,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         Group, "Groups of parents. Groups of users belong in the file of `policy`.",
         named=True, swapped=True, not_meant=" of parents; groups of users belong in "
         "the file of `policy`")] = ()
+    origins: Annotated[tuple[Origin, ...], Table(
+        Origin, "Named origins: servers for requests in origin form, by `origin` of a "
+        "rule. docs/origins.md.", named=True, swapped=True)] = ()
 
     def __post_init__(self) -> None:
         if not (self.user or self.password or self.users_file or self.policy):
@@ -375,6 +382,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         yield from self.contradictions_of_administration()
         yield from contradictions_of_sources(self.sources)
         yield from contradictions_of_parents(self.parents, self.groups, self.route)
+        yield from contradictions_of_origins(
+            self.origins, self.origin, self.parents, self.groups)
         yield from (*self._contradictions_of_fleet(), *self.contradictions_of_capture())
 
     def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
@@ -399,6 +408,12 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         """Those of `listen`, then those of `listeners`. Supervisor and workers name a
         listener by its number here."""
         return merge(self.listen, self.proxy_protocol, self.listeners)
+
+    @property
+    def all_parents(self) -> tuple[Parent, ...]:
+        """The parents, then the servers of origins."""
+        return self.parents + tuple(
+            server for origin in self.origins for server in origin.servers)
 
     @property
     def loopback(self) -> bool:

@@ -94,5 +94,6 @@ class Options(TypedDict, total=False):
     sources: Mapping[str, Row]
     parents: Mapping[str, Row]
     groups: Mapping[str, Row]
+    origins: Mapping[str, Row]
     client_certificates: Mapping[str, Row]
     recording_routes: Mapping[str, Row]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -66,6 +66,7 @@ def parse_name(text: str) -> str:
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
     """One parent; valid once it exists."""
 
+    table: ClassVar[str] = "parents"
     name: str
     url: Annotated[str, Option(
         Kind("URL", parse_parent), "`http://host:port`, `https://host:port`, "
@@ -169,6 +170,11 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         elif self.plain == "absolute" and self.resolve == "here":
             yield ConfigError("", "plain", "a request in absolute form has the name, "
                               "which the parent resolves: give resolve = \"parent\"")
+
+    @property
+    def row(self) -> str:
+        """The name of the row that its keys stand in."""
+        return self.name
 
     @property
     def check_name(self) -> str:

@@ -46,7 +46,7 @@ def check_certificates(case: Case) -> Iterator[Finding]:
 
 def check_certificates_of_parents(case: Case) -> Iterator[Finding]:
     """Ours, and of each file of authorities the first one to expire."""
-    if not any(parent.tls_files for parent in case.config.parents):
+    if not any(parent.tls_files for parent in case.config.all_parents):
         return
     try:
         files = read_parent_files(case.config)

@@ -35,7 +35,7 @@ from cutthrough.net.interfaces import own_hosts
 from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy
 from cutthrough.tools.dry_run import OK, DryRun, Request
-from cutthrough.tools.explain import read_target
+from cutthrough.tools.explain_target import read_target
 
 AT_A_TIME = 16
 # Seconds; longer than every deadline of the proxy for a refusal or a lost SYN

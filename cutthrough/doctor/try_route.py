@@ -23,7 +23,7 @@ from cutthrough.embed import Embedded
 from cutthrough.policy.source import Policy
 from cutthrough.session.describe import clients, trace
 from cutthrough.tools.dry_run import OK, printable
-from cutthrough.tools.explain import read_target, remark
+from cutthrough.tools.explain_target import read_target, remark
 
 # Seconds behind the configuration's own deadlines
 GRACE = 5.0

@@ -1,10 +1,11 @@
 """The supervisor's checks before it opens anything."""
 
+import difflib
 import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -164,14 +165,26 @@ def check_pacs(generation: Generation) -> None:
 
 
 def check_routes(generation: Generation) -> None:
-    """Raises PolicyError with every rule that has an unknown route."""
+    """Raises PolicyError with every rule that has an unknown route or origin."""
     config = generation.config
     known = {DIRECT, *(parent.name for parent in config.parents),
              *(group.name for group in config.groups)}
+    origins = {origin.name for origin in config.origins}
     raise_all([
         PolicyError(rule.source, "route", "no parent or group of the configuration is "
                     f"named {rule.route!r}")
-        for rule in generation.policy.rules if rule.route and rule.route not in known])
+        for rule in generation.policy.rules if rule.route and rule.route not in known
+    ] + [
+        PolicyError(rule.source, "origin", "no origin of the configuration is named "
+                    f"{rule.origin!r}" + near(rule.origin, origins))
+        for rule in generation.policy.rules
+        if rule.origin and rule.origin not in origins])
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """What may have been meant, for the end of a message; "": nothing known."""
+    names = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {names[0]}?" if names else ""
 
 
 def find_notes(generation: Generation) -> list[str]:

@@ -25,7 +25,7 @@ from cutthrough.policy.source import Policy
 class Generation(msgspec.Struct, frozen=True):
     """`own`: our addresses other than the listeners; refused as destinations (R39).
     `tls`: the content of each listener's files, in the order of all_listeners; (): no
-    listener has any. `parent_files`: the same of `parents`."""
+    listener has any. `parent_files`: the same of `all_parents`."""
 
     number: int
     config: Config

@@ -117,7 +117,7 @@ def read_interception(config: Config) -> InterceptionFiles | None:
             _content(config.origin_crl, "origin_crl") if config.origin_crl else b""),
         http2=config.intercept_http2, origin_http2=config.origin_http2,
         origin_hello=config.origin_hello,
-        pairs=tuple((row.name, read_pair(row, "client_certificates"))
+        pairs=tuple((row.name, read_pair(row, "client_certificates", row.name))
                     for row in config.client_certificates),
         in_token=in_token)
     if not is_private(os.stat(key), os.geteuid()):

@@ -82,9 +82,11 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
 def make_ways(config: Config, routes: Sequence[str],
               registry: Registry, tls: Mapping[str, tuple[int, bytes]] | None
               ) -> Ways | None:
-    """Returns the ways through parents; None: every request goes directly."""
-    if not (config.parents or config.groups):
+    """Returns the ways through parents and to named origins; None: every request goes
+    directly."""
+    if not (config.parents or config.groups or config.origins):
         return None
-    return Ways({parent.name: parent for parent in config.parents},
+    return Ways({parent.name: parent for parent in config.all_parents},
                 {group.name: group for group in config.groups},
-                config.route, routes, registry, tls)
+                config.route, routes, registry, tls, config.origins,
+                config.origin if config.origins else "")

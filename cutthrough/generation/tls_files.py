@@ -88,24 +88,25 @@ def _read(listener: Listener, row: int) -> TlsFiles:
 
 
 def read_parent_files(config: Config) -> tuple[ParentFiles, ...]:
-    """Reads the files of every parent; the result has the order of `parents`.
+    """Reads the files of every parent; the result has the order of `all_parents`.
 
     Raises ConfigError.
     """
-    return tuple(map(_read_parent, config.parents))
+    return tuple(map(_read_parent, config.all_parents))
 
 
 def _read_parent(parent: Parent) -> ParentFiles:
-    ca = _content(parent.ca, "parents", (parent.name, "ca"))
-    return ParentFiles(read_pair(parent, "parents") if parent.certificate else None, ca)
+    ca = _content(parent.ca, parent.table, (parent.row, "ca"))
+    return ParentFiles(read_pair(parent, parent.table, parent.row)
+                       if parent.certificate else None, ca)
 
 
-def read_pair(row: Parent | ClientCertificate, table: str) -> PairFiles:
+def read_pair(row: Parent | ClientCertificate, table: str, name: str) -> PairFiles:
     """Reads a row's certificate and its key. Raises ConfigError."""
     key = "certificate_key" if row.certificate_key else "certificate"
     return PairFiles(
-        row.certificate, _content(row.certificate, table, (row.name, "certificate")),
-        _secret(getattr(row, key), table, (row.name, key)))
+        row.certificate, _content(row.certificate, table, (name, "certificate")),
+        _secret(getattr(row, key), table, (name, key)))
 
 
 def _content(path: str, option: str, place: RowPath) -> bytes:
@@ -157,14 +158,15 @@ def check_tls(config: Config, files: Sequence[TlsFiles]) -> "list[TlsServer | No
 def check_parents(config: Config, files: Sequence[ParentFiles]) -> None:
     """Makes the context of each parent over TLS, as each worker will. Raises
     ConfigError."""
-    for parent, parent_files in zip(config.parents, files, strict=True):
+    for parent, parent_files in zip(config.all_parents, files, strict=True):
         try:
             make_client(parent, parent_files)
             if parent.check_tls:
                 make_checker()
         except (ImportError, ValueError) as error:
-            raise ConfigError("", "parents", show_error(error),
-                              path=(parent.name, "url")) from None
+            key = "url" if parent.table == "parents" else "urls"
+            raise ConfigError("", parent.table, show_error(error),
+                              path=(parent.row, key)) from None
 
 
 def show_error(error: Exception) -> str:
@@ -193,7 +195,7 @@ def certificates(config: Config, files: Sequence[ParentFiles],
 
     Raises TlsError.
     """
-    for parent, parent_files in zip(config.parents, files, strict=False):
+    for parent, parent_files in zip(config.all_parents, files, strict=False):
         if not parent.tls_files:
             continue
         from cutthrough.net.tls.certificates import describe

@@ -121,7 +121,8 @@ cdef class JsonLine(Line):
         if r.hop.source:
             p = put_source(p, c)
         if r.hop.parent:
-            p = put_string(put_text(p, b',"parent":'), parent_of(c))
+            p = put_string(put_text(p, b',"origin":' if r.for_origin else b',"parent":'),
+                           parent_of(c))
             if c.passage is not None and c.passage.code:
                 p = put_number(put_text(p, b',"parent_status":'), c.passage.code)
         p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)

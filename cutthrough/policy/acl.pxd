@@ -37,6 +37,7 @@ cdef struct Question:
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # Method of wire.names, or KIND_UPGRADE
+    bint for_origin         # in origin form, for a named origin
     bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
     const Opening *opening  # a tunnel's first bytes; NULL: not known yet
     Path *path              # of a plain request; NULL: it has none, as a tunnel and OPTIONS *
@@ -70,6 +71,7 @@ cdef enum Act:
 cdef enum Mismatch:
     MATCHES = 0
     OTHER_USER
+    OTHER_FORM
     OTHER_PORT
     OTHER_METHOD
     OTHER_CLIENT
@@ -117,6 +119,7 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint8_t cut
     uint8_t by_address      # the rule names addresses and no hosts: found by the address
     uint8_t by_opening      # the rule has a demand
+    uint8_t for_origin      # the rule names an origin
     uint8_t acts            # a set of Act
     uint8_t capture         # Capturing
     uint8_t recording       # Recording
@@ -135,7 +138,7 @@ cdef class Draft:
 cdef class Acl:
     cdef readonly tuple rules       # of source.Rule
     cdef readonly tuple limits      # names
-    cdef readonly tuple routes      # names, of parents and groups
+    cdef readonly tuple routes      # names, of parents, groups and origins
     cdef readonly object policy
     cdef Row *rows
     cdef PortRange *ports

@@ -24,5 +24,6 @@ class Acl:
         address: str | None = None,
         opening: tuple[str, str, str] | None = None,
         path: bytes | None = None,
+        for_origin: bool = False,
     ) -> Answer: ...
     def sizes(self) -> dict[str, int]: ...

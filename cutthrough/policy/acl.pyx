@@ -91,7 +91,7 @@ cdef class Acl:
         self.limits = tuple(policy.limits)
         draft.limits = {name: i for i, name in enumerate(self.limits)}
         numbers = {} if sources is None else sources
-        self.routes = tuple(dict.fromkeys([rule.route for rule in self.rules if rule.route]))
+        self.routes = tuple(dict.fromkeys([rule.way for rule in self.rules if rule.way]))
         draft.routes = {name: i for i, name in enumerate(self.routes, 1)}
         self.rows = <Row *>calloc(n + 1, sizeof(Row))
         if self.rows == NULL or n >= UINT32_MAX:
@@ -101,8 +101,7 @@ cdef class Acl:
             if rule.leaves_by:
                 self.rows[index].source = numbers[rule.leaves_by]
         self.fallback.action = ACTIONS[policy.default]
-        self.fallback.cut = policy.cut
-        self.fallback.limits = -1
+        self.fallback.cut, self.fallback.limits = policy.cut, -1
         self.hosts.seal()
         self.networks.seal()
         self.sets.seal()
@@ -116,8 +115,7 @@ cdef class Acl:
         for index, (first, last) in enumerate(draft.ports):
             self.ports[index] = PortRange(first, last)
         self.n_subjects = len(draft.subjects)
-        self.subjects_of_user = {}
-        self.subjects_of_group = {}
+        self.subjects_of_user, self.subjects_of_group = {}, {}
         for (users, groups), number in draft.subjects.items():
             for name in users:
                 self.subjects_of_user.setdefault(name, []).append(number)
@@ -139,7 +137,8 @@ cdef class Acl:
         row.refuses_unrecorded = rule.unrecorded == "refuse"
         row.queue, row.queue_ms = rule.recording_queue, int(rule.recording_queue_timeout * 1000)
         row.limits = draft.limits[rule.limits] if rule.limits else -1
-        row.route = <uint16_t>draft.routes[rule.route] if rule.route else 0
+        row.route = <uint16_t>draft.routes[rule.way] if rule.way else 0
+        row.for_origin = bool(rule.origin)
         for method in rule.methods:
             row.methods |= 1 << <int>METHODS[method]
         read_demand(&row.demand, rule, self.fingerprints)
@@ -295,6 +294,8 @@ cdef class Acl:
                 q.subjects == NULL or not q.subjects[c.subject >> 3] >> (c.subject & 7) & 1):
             return OTHER_USER
         row = &self.rows[c.rule]
+        if row.for_origin and not q.for_origin:
+            return OTHER_FORM
         if row.n_ports:
             ports = self.ports + row.ports
             i = 0
@@ -359,7 +360,7 @@ cdef class Acl:
     # For explain and tests.
 
     def ask(self, *, host, port, caller=Caller(), method="CONNECT", address=None, opening=None,
-            path=None):
+            path=None, bint for_origin=False):
         """Returns the Answer for a request. `host` need not be canonical; addresses are text.
         `opening`: protocol, server name and JA4 of a tunnel's first bytes, in words. `path`: of
         the target, in bytes; None: not known.
@@ -393,7 +394,7 @@ cdef class Acl:
         q.is_name = target.host_kind == HOST_NAME
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
-        q.has_opening = q.method == M_CONNECT
+        q.has_opening, q.for_origin = q.method == M_CONNECT, for_origin
         q.path = NULL if q.has_opening or path == b"*" else &target_path
         set_path(&target_path, NULL, 0)
         if path is not None:
@@ -445,5 +446,5 @@ cdef class Acl:
                 "paths": self.globs.bytes}
 
 
-MISMATCHES = ("", "user", "port", "method", "client", "tlvs", "client_ja4", "http2_fingerprint",
-              "address", "path", "", "protocol", "sni", "ja4")
+MISMATCHES = ("", "user", "form", "port", "method", "client", "tlvs", "client_ja4",
+              "http2_fingerprint", "address", "path", "", "protocol", "sni", "ja4")

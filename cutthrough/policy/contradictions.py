@@ -16,6 +16,11 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "is of tunnels only, which have no `paths`"
     if "paths" in fields and fields.get("methods") == ("CONNECT",):
         yield "paths", "is of plain requests only: a tunnel has no path"
+    if "origin" in fields:
+        for key in (OF_TUNNELS | {"tls", "route"}) & fields.keys():
+            yield key, "has no place beside `origin`: its requests are in origin form"
+        if fields.get("methods") == ("CONNECT",):
+            yield "origin", "is of requests in origin form, and CONNECT is none"
     for key in ("filters", "breakpoint"):
         if "recording" in fields and key in fields:
             yield "recording", (

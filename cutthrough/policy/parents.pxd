@@ -1,6 +1,7 @@
-"""Parents and groups of one generation, and a worker's knowledge about each parent."""
+"""Parents, groups and named origins of one generation, and a worker's knowledge about each."""
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
+from cutthrough.policy.origins cimport Origin
 from cutthrough.wire.authority cimport Target
 
 cdef enum:
@@ -51,6 +52,8 @@ cdef class Standing:
     # within a back-off.
     cdef void begin(self, int64_t now_ms, uint64_t user) noexcept
     cdef void succeed(self, int64_t took_us) noexcept
+    # The same of a set-up that says nothing about the circuit.
+    cdef void note_setup(self, int64_t took_us) noexcept
     # `outcome`: one of the parents'. Nothing had been said about a destination.
     cdef void fail(self, int64_t now_ms, int outcome) noexcept
     # The same behind a message about this destination, which may be the cause (R76).
@@ -71,9 +74,11 @@ cdef class Registry:
     cdef str identity_of(self, int number)
 
 cdef class Parent:
-    """One parent of one generation; immutable."""
+    """One parent of one generation, or a server of a named origin; immutable."""
     cdef readonly str name
     cdef readonly Standing standing     # None: `direct`, which is no parent
+    cdef readonly Origin origin         # it is a server of this one; None: a parent
+    cdef bytes host                     # what it gets in Host; None: what the client sent
     cdef readonly Parent via            # this parent is reached through that one; None: directly
     cdef readonly int depth             # parents before it
     cdef Target address
@@ -93,6 +98,7 @@ cdef class Way:
     cdef readonly str name
     cdef readonly tuple members         # of Parent
     cdef readonly int n
+    cdef readonly Origin origin         # the members are its servers; None: parents
     cdef Keying keying
     cdef int chooser
     cdef list weights                   # of int
@@ -110,7 +116,9 @@ cdef class Way:
 cdef class Ways:
     """All ways of one generation."""
     cdef readonly Way default           # None: direct
+    cdef readonly Way origin            # of requests whose rule names no origin; None: none
+    cdef readonly bint has_origins
     cdef readonly bint pass_credentials     # a parent gets the client's credentials
     cdef tuple by_route                 # of Acl.routes: index 0 is the default; None: direct
     cdef readonly dict by_name
-    cdef readonly tuple parents         # of Parent, without `direct`
+    cdef readonly tuple parents         # of Parent, without `direct`; servers of origins too

@@ -1,11 +1,14 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cutthrough.config.origins import Origin as Row
 from cutthrough.config.parents import Group
 from cutthrough.config.parents import Parent as Source
+from cutthrough.policy.origins import Origin
 
 DIRECT: str
 LOSSES: tuple[str, ...]
+LOSSES_OF_SERVERS: dict[str, str]
 
 class Standing:
     number: int
@@ -28,6 +31,7 @@ class Parent:
     via: Parent | None
     depth: int
     resolves: bool
+    origin: Origin | None
     standby: int
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Parent:
 
 class Way:
     name: str
+    origin: Origin | None
     members: tuple[Parent, ...]
     n: int
     def __init__(
@@ -60,6 +65,8 @@ class Registry:
 
 class Ways:
     default: Way | None
+    origin: Way | None
+    has_origins: bool
     pass_credentials: bool
     by_name: Mapping[str, Way | None]
     parents: tuple[Parent, ...]
@@ -71,4 +78,6 @@ class Ways:
         routes: Iterable[str],
         registry: Registry,
         tls: Mapping[str, tuple[int, bytes]] | None = None,
+        origins: Sequence[Row] = (),
+        origin: str = "",
     ) -> None: ...

@@ -3,7 +3,8 @@
 
 A rule names a route: a parent, a group, or `direct`. A group chooses a member; a parent alone
 is a group of one. A member is passed over while its circuit is open or its check fails, and
-nothing goes directly unless `direct` is a member (R44).
+nothing goes directly unless `direct` is a member (R44). A named origin is a group as well: its
+servers are the members, and get the requests themselves.
 
     closed ── 3 failures in a row ──> open, for 1 s, 2 s, 4 s … 60 s ──> one trial
        ^ ───────────────────────────────── it succeeds ───────────────────┘ │
@@ -25,6 +26,7 @@ from libc.math cimport log
 from libc.stdint cimport UINT16_MAX, int64_t, uint64_t
 from cutthrough.outcome cimport BAD_PARENT, PARENT_REFUSED, PARENT_UNREACHABLE
 from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.policy.origins cimport Origin
 from cutthrough.wire.parent cimport BY_CONNECT, BY_SOCKS4, BY_SOCKS5
 from cutthrough.wire.authority cimport parse_authority
 
@@ -54,6 +56,11 @@ DIRECT = "direct"
 # The labels of Standing.lost, in its order
 LOSSES = tuple([row.label for row in OUTCOMES[<int>PARENT_UNREACHABLE:<int>BAD_PARENT + 1]])
 assert len(LOSSES) == <int>N_LOSSES
+# A server of a named origin counts its own in the places of a parent's: see session.ways.origins
+LOSSES_OF_SERVERS = {
+    "parent_unreachable": "origin_unreachable", "parent_timeout": "connect_timeout",
+    "parent_closed": "origin_closed", "parent_handshake": "origin_tls",
+    "parent_certificate": "origin_certificate", "bad_parent": "response_timeout"}
 
 
 cdef class Standing:
@@ -75,9 +82,12 @@ cdef class Standing:
             self.retry_ms = now_ms + self.backoff_ms
 
     cdef void succeed(self, int64_t took_us) noexcept:
+        self.note_setup(took_us)
+        self.close_circuit()
+
+    cdef void note_setup(self, int64_t took_us) noexcept:
         self.used += 1
         self.used_us += took_us
-        self.close_circuit()
         # An eighth of the newest, as TCP smooths its round trips (RFC 6298 section 2)
         self.setup_us = took_us if self.setup_us == 0 else (7 * self.setup_us + took_us) // 8
 
@@ -325,11 +335,14 @@ cdef class Registry:
 
 cdef class Ways:
 
-    def __init__(self, parents, groups, default, routes, Registry registry, tls=None):
-        """`parents` and `groups`: from config.parents, by name, valid. `default`: the name of
+    def __init__(self, parents, groups, default, routes, Registry registry, tls=None,
+                 origins=(), origin=""):
+        """`parents` and `groups`: from config.parents, by name, valid; the servers of
+        `origins`, of config.origins, are among the parents. `default`: the name of
         the route of requests whose rule names none. `routes`: the names in rules, in the order
         of Acl.routes. `registry`: the worker's. `tls`: of each parent over TLS, by name, the
-        number of its context and a digest of what that was made of; None: of a dry run."""
+        number of its context and a digest of what that was made of; None: of a dry run.
+        `origin`: the name of the origin of requests whose rule names none; "": none."""
         cdef dict instances = {}
         direct = Parent(Direct, None, None)
         for name in parents:
@@ -342,6 +355,10 @@ cdef class Ways:
             self.by_name[name] = Way(
                 name, [instances.get(member, direct) for member in group.parents], group.choose,
                 group.weights, group.tolerance)
+        for row in origins:
+            self.by_name[row.name] = make_origin(row, instances)
+        self.has_origins = len(origins) > 0
+        self.origin = self.by_name[origin] if origin else None
         self.default = self.by_name[default or DIRECT]
         self.by_route = (self.default, *[self.by_name[name] for name in routes])
         self.pass_credentials = any([settings.pass_credentials for settings in parents.values()])
@@ -351,6 +368,17 @@ class Direct:
     """Stands for `direct` among a group's members."""
 
     name = DIRECT
+
+
+cdef Way make_origin(row, dict instances):
+    cdef Origin origin = Origin(row)
+    cdef Way way = Way(row.name, [instances[server.name] for server in row.servers],
+                       row.choose, row.weights, row.tolerance)
+    cdef Parent member
+    way.origin = origin
+    for member, server in zip(way.members, row.servers):
+        member.origin, member.host = origin, server.host.encode() or None
+    return way
 
 
 cdef Parent make_parent(str name, parents, dict instances, Registry registry, dict tls):

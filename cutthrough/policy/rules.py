@@ -31,6 +31,7 @@ from cutthrough.policy.lists import ListReader, ReadFile
 from cutthrough.policy.patterns import canonical_network, host_patterns
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
+    NAMES,
     OF_TUNNELS,
     WORDS,
     Action,
@@ -353,7 +354,7 @@ class _Reader(ListReader):
     def read_row_name(self, table: dict[str, Any], key: str) -> str:
         if table.get("action") == "deny":
             self.fail(key, "has no effect in a rule that denies")
-        name = self.value(table, key, str, _ROWS[key], "")
+        name = self.value(table, key, str, NAMES[key], "")
         try:
             return parse_row_name(name)
         except ValueError as error:
@@ -398,10 +399,6 @@ class _Reader(ListReader):
 
 
 _PRINTS = {"http2_fingerprint": parse_http2_fingerprint}
-# Tables of the configuration, one of whose names a key takes
-_ROWS = {"route": "a name of [parents] or [groups] of the configuration, or \"direct\"",
-         "source": "a name of [sources] of the configuration",
-         "client_certificate": "a name of [client_certificates] of the configuration"}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
     "users": _Reader.read_who, "groups": _Reader.read_who,
@@ -412,7 +409,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     **dict.fromkeys(("ja4", "client_ja4", *_PRINTS), _Reader.read_fingerprints),
     "sni": _Reader.read_word,
     "cut": _Reader.read_flag, "shared": _Reader.read_flag, "limits": _Reader.read_limit,
-    **dict.fromkeys(_ROWS, _Reader.read_row_name),
+    **dict.fromkeys(NAMES, _Reader.read_row_name),
     **dict.fromkeys(("faults", "filters", "headers"), _Reader.read_names),
     "recording_queue": _Reader.read_queue,
     "recording_queue_timeout": _Reader.read_timeout,

@@ -123,6 +123,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     limits: str = ""                    # a name in Policy.limits; "": none
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
     route: str = ""                     # of a parent or group, or `direct`; "": default
+    origin: str = ""                    # a name of [origins]; "": none
     faults: tuple[str, ...] = ()        # names in Policy.faults
     headers: tuple[str, ...] = ()       # names in Policy.headers, in their order
     capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
@@ -135,12 +136,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     breakpoint: Breakpoint | Literal[""] = ""     # what is held, if they are armed
     source: str = ""                    # file and line, for messages: policy.toml:12
 
+    @property
+    def way(self) -> str:
+        """The name of the route or of the origin; "": none."""
+        return self.origin or self.route
+
 
 # Keys of a rule that take one word
 WORDS = {"sni": get_args(ServerName), "capture": get_args(Capture),
          "tls": get_args(TlsAction), "pinned": get_args(Pinned),
          "recording": get_args(Recording), "unrecorded": get_args(Unrecorded),
          "breakpoint": get_args(Breakpoint)}
+# Keys that take a name of the configuration
+NAMES = {"route": "a name of [parents] or [groups] of the configuration, or \"direct\"",
+         "origin": "a name of [origins] of the configuration",
+         "source": "a name of [sources] of the configuration",
+         "client_certificate": "a name of [client_certificates] of the configuration"}
 # Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
 ACTS = {"faults", "filters", "headers"}

@@ -10,13 +10,15 @@ from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
-    LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+    BAD_PARENT, LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
+from cutthrough.policy.hop cimport HOP_ORIGIN
 from cutthrough.session.model.awaited cimport NOBODY, SENDER
 from cutthrough.session.model.client cimport Client, is_between_requests
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.state cimport RELAY, REQUEST, outcome_at_deadline
 from cutthrough.session.transfer.min_rate cimport extend_if_taken, judge_rate
 from cutthrough.session.transfer.peek cimport end_peek
+from cutthrough.session.ways.origins cimport blame_server
 from cutthrough.session.ways.parents cimport lose_parent, seeks_parent
 
 
@@ -58,4 +60,6 @@ cdef int miss_transfer(Client c) except -1:
     elif c.state == REQUEST and c.origin is not None and (
             c.waits_for_100() or not c.origin.sock.ready & CAN_WRITE):
         outcome = RESPONSE_TIMEOUT      # the origin stalls, not the client
+    if outcome == RESPONSE_TIMEOUT and c.request.hop.kind == HOP_ORIGIN:
+        blame_server(c, BAD_PARENT)
     return c.refuse(outcome)

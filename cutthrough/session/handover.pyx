@@ -26,7 +26,7 @@ from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.decision_cache cimport Decision
-from cutthrough.policy.hop cimport HOP_LOCAL, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_LOCAL, HOP_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Standing
 from cutthrough.session.connection cimport Connection
 from cutthrough.session.handover_parts cimport (
@@ -101,8 +101,8 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         parent=None if r.hop.parent == 0 else (
             parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
-        key=c.key, host_kind=r.host_kind, port=r.port, method=r.method, minor=r.minor,
-        status=r.status,
+        for_origin=bool(r.for_origin), key=c.key, host_kind=r.host_kind, port=r.port,
+        method=r.method, minor=r.minor, status=r.status,
         stamps=(c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us,
                 c.stamps.head_us, c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
                 c.stamps.connect_us),
@@ -279,6 +279,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     r.host_kind = record.host_kind
     r.port = record.port
     r.pinned = record.pinned
+    r.for_origin = record.for_origin
     read_request(c, record.request)
     if not 0 <= record.method < N_METHODS:
         raise ValueError("a method of another version")
@@ -292,7 +293,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
         name, identity = record.parent
         standing = c.context.parents.find(name, identity)
         standing.in_hand += 1
-        r.hop.kind = HOP_PARENT
+        r.hop.kind = HOP_ORIGIN if record.for_origin else HOP_PARENT
         r.hop.parent = <unsigned short>standing.number
     if record.decision is not None:
         reason, limits = record.decision

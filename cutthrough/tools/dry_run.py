@@ -29,6 +29,7 @@ class Request(NamedTuple):
     method: str
     host: str
     port: int
+    for_origin: bool = False            # in origin form
 
 
 class Finding(NamedTuple):
@@ -148,10 +149,11 @@ class DryRun:
     def _ask(self, request: Request, address: str | None, opening: FirstBytes | None,
              path: bytes | None) -> Finding:
         assert self.snapshot.acl is not None
-        caller, method, host, port = request
+        caller, method, host, port, for_origin = request
         answer = self.snapshot.acl.ask(
             host=f"[{host}]" if ":" in host else host, port=port, caller=caller,
-            method=method, address=address, opening=opening, path=path)
+            method=method, address=address, opening=opening, path=path,
+            for_origin=for_origin)
         rule = self.policy.rules[answer.rule] if answer.rule >= 0 else None
         route, source = self._way or (answer.route, answer.source)
         finding = Finding(
@@ -181,8 +183,10 @@ class DryRun:
         if way is None:
             return ""
         key = None
-        match next((group.choose for group in self.config.groups
-                    if group.name == route), ""):
+        config = self.config
+        choices = {group.name: group.choose for group in config.groups} | {
+            origin.name: origin.choose for origin in config.origins}
+        match choices.get(route, ""):
             case "hash_user":
                 key = caller.user.encode()
             case "hash_destination":

@@ -42,7 +42,8 @@ ADVICE = {
         "see which protocol the client speaks: this listener expects SOCKS5 or SOCKS4"),
     "unsupported_command": "nothing: BIND is not served",
     "bad_credentials_field": "make sure that only one program adds credentials",
-    "no_origin": "configure the client to use a proxy; or set `origin`",
+    "no_origin": "configure the client to use a proxy; or set `origin`, or add a rule "
+                 "with one",
     "unsupported_coding": "have the client send `chunked`, or a length",
     "unsupported_protocol": "use CONNECT, or SOCKS5 for UDP",
     "unsupported_version": "have the client speak HTTP/1.1",
@@ -193,6 +194,7 @@ ADVICE = {
         "the error log has the reason; correct `ca` or `server_name`, or renew the "
         "parent's certificate"),
     "bad_parent": "make sure that the `url` names the parent's protocol and port",
+    "origin_unreachable": "look at the servers of `urls`, and at `GET /origins`",
     "origin_closed": "look at the origin's own log; it may have restarted",
     "origin_reset": "look at the origin's own log; the error log has a `trace`",
     "bad_response": "have the origin corrected; the error log has a `trace`",

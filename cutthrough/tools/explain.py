@@ -7,15 +7,15 @@ name servers and the hook, and makes no connection. Exit status 0: allowed, 1: r
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import DIRECT
+from cutthrough.config.values import split_address
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
 from cutthrough.net.address import Addresses
@@ -37,15 +37,28 @@ from cutthrough.tools.dry_run import (
     is_address,
     printable,
 )
-from cutthrough.tools.explain_ways import show_parent, show_route, show_source
+from cutthrough.tools.explain_target import (
+    is_https,
+    is_origin_form,
+    read_path,
+    read_target,
+    remark,
+)
+from cutthrough.tools.explain_ways import (
+    find_origin,
+    show_origin,
+    show_parent,
+    show_route,
+    show_source,
+)
 from cutthrough.tools.explanation import Explanation, Place
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
-from cutthrough.wire.target import read_request_target
 
 # The lines about the way
-WAY = ("request", "user", "client", "route", "parent", "source", "verdict")
+WAY = ("request", "user", "client", "route", "parent", "origin", "server", "source",
+       "verdict")
 # Of a request inside a tunnel, the lines that are the tunnel's
 OF_TUNNEL = ("user", "client", "name", "ports", "route", "parent", "source")
 STATUS = {row.label: row.status for row in TABLE}
@@ -54,7 +67,7 @@ STATUS = {row.label: row.status for row in TABLE}
 class Question(NamedTuple):
     """A request as an operator describes it. `opening`: the first bytes of the tunnel,
     if they are known; `tlvs`: of the client's PROXY header; `prints`: JA4 and HTTP/2's
-    of its own connection."""
+    of its own connection. `host`: the field Host, of a target that is a path."""
 
     method: str
     target: str
@@ -63,6 +76,7 @@ class Question(NamedTuple):
     opening: FirstBytes | None = None
     tlvs: bytes = b""
     prints: tuple[str, str] = ("", "")
+    host: str = ""
 
 
 def run(config: Config, policy: Policy, question: Question, as_json: bool,
@@ -112,17 +126,20 @@ def read_tlvs(texts: Sequence[str]) -> bytes:
 
 async def explain(judge: DryRun, question: Question) -> Explanation:
     """Makes the decisions of a request. Raises ConfigError for an invalid call."""
-    method, target, user, client, opening, tlvs, prints = question
+    method, target, user, client, opening, tlvs, prints, host = question
     caller, outcome = judge.find_caller(user, client, tlvs, prints)
     result = Explanation(method=method, target=target, user=caller.user,
                        groups=caller.groups, client=caller.client,
                        floor=judge.snapshot.address_floor)
-    read = read_target(method, target)
+    read = read_target(method, target, host)
     if isinstance(read, str):
         outcome = read
         result.remark = remark(method, target)
     else:
         result.host, result.port = read
+        result.for_origin = is_origin_form(method, target)
+        if result.for_origin and not judge.config.origins:
+            outcome = _take_one_origin(judge.config, result, outcome)
         if outcome == OK and is_https(method, target):
             outcome = await _decide_inside(judge, caller, result, opening)
         elif outcome == OK:
@@ -131,58 +148,14 @@ async def explain(judge: DryRun, question: Question) -> Explanation:
     return result
 
 
-def read_target(method: str, target: str) -> tuple[str, int] | str:
-    """Host and port, parsed like a request's, or a refusal's label. Raises ConfigError
-    if the target has no host."""
-    parts = _parse_target(method, target)
-    if isinstance(parts, str):
-        return parts
-    if parts["form"] not in ("absolute", "authority"):
-        raise ConfigError("", "TARGET", f"{printable(target)!r} is neither host:port "
-                          "for CONNECT nor a URL")
-    return parts["host"], parts["port"]
-
-
-def read_path(method: str, target: str) -> bytes | None:
-    """Path and query of a valid target, as they go up; None: a tunnel has none."""
-    parts = _parse_target(method, target)
-    if isinstance(parts, str) or parts["form"] == "authority":
-        return None
-    path: bytes = parts["path"]
-    if not path and method == "OPTIONS":
-        return b"*"
-    return path if path[:1] == b"/" else b"/" + path
-
-
-def is_https(method: str, target: str) -> bool:
-    """Whether the request goes by a tunnel of its own."""
-    return method != "CONNECT" and target[:8].lower() == "https://"
-
-
-def _parse_target(method: str, target: str) -> dict[str, Any] | str:
-    if is_https(method, target):            # which no proxy is sent
-        authority = re.split(r"[/?#]", target[8:], maxsplit=1)[0]
-        port = "" if re.search(r":\d*$", authority) else ":443"
-        target = f"http://{authority}{port}{target[8 + len(authority):]}"
-    host = target if method == "CONNECT" else "localhost"
-    head = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-    try:
-        return read_request_target(head)
-    except ValueError:
-        return "bad_request"
-
-
-def remark(method: str, target: str) -> str:
-    """The mistake in a target that could not be read; "" if it is not one about the
-    host:port of CONNECT."""
-    if method != "CONNECT":
-        return ""
-    if "://" in target:
-        return "CONNECT takes host:port, without scheme and path"
-    for host in (f"[{target}]", target):     # an IPv6 address without brackets
-        if not isinstance(read_target(method, f"{host}:443"), str):
-            return f"the port is missing: CONNECT {host}:443"
-    return ""
+def _take_one_origin(config: Config, result: Explanation, outcome: str) -> str:
+    """The option `origin` as a URL is the destination of all requests in origin form.
+    Returns the outcome."""
+    result.for_origin = False
+    if not config.origin:
+        return outcome if outcome != OK else "no_origin"
+    result.host, result.port = split_address(config.origin.removeprefix("http://"))
+    return outcome
 
 
 async def _decide_inside(judge: DryRun, caller: Caller, result: Explanation,
@@ -209,7 +182,8 @@ def is_opened(connect: Explanation) -> bool:
 
 async def _decide(judge: DryRun, caller: Caller, result: Explanation,
                   opening: FirstBytes | None) -> str:
-    request = Request(caller, result.method, result.host, result.port)
+    request = Request(caller, result.method, result.host, result.port,
+                      result.for_origin)
     path = read_path(result.method, result.target)
     result.path = (path or b"").decode()
     result.readings = [reading.decode() for reading in readings_of(path or b"")]
@@ -230,6 +204,12 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
             return result.hook_outcome
         of_hook = decision.limits
     _set_route(judge, caller, result, by_name)
+    if result.for_origin:
+        result.dns = "not needed: the servers of an origin are named"
+        if by_name.address_dependent:
+            return "destination_denied"
+        outcome = _finish(judge, result, caller, of_hook, by_name, by_name)
+        return outcome if result.origin else "no_origin"
     if judge.resolves_there(result.route) and not is_address(result.host):
         result.dns = "not needed: the parent resolves the name"
         if by_name.address_dependent:
@@ -280,6 +260,12 @@ def _finish(judge: DryRun, result: Explanation, caller: Caller, of_hook: str,
 
 def _set_route(judge: DryRun, caller: Caller, result: Explanation,
                finding: Finding) -> None:
+    if result.for_origin:
+        result.origin, result.origin_by = find_origin(
+            judge.config, finding.route, finding.rule)
+        result.server = judge.member_of(
+            result.origin, caller, result.host, result.port) if result.origin else ""
+        return
     result.route = judge.route_of(finding.route)
     result.route_by = (f"route of {finding.rule}" if finding.route
                        else "the option route" if judge.config.route else "no route")
@@ -294,7 +280,7 @@ def _port_rule(config: Config, method: str) -> str:
 
 
 async def _ask_hook(hook: Hook, request: Request) -> Decision | None:
-    caller, method, host, port = request
+    caller, method, host, port, _ = request
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
              caller.groups, caller.client, method, answer.set_result)
@@ -407,8 +393,11 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
         lines.append(("pinned", "pass  for an hour, if a client of its network rejects "
                       "our certificate"))
     if result.outcome == OK:
-        lines.append(("route", show_route(config, result.route, result.route_by)))
-        if result.route != DIRECT:
+        if result.origin:
+            lines += show_origin(config, result)
+        else:
+            lines.append(("route", show_route(config, result.route, result.route_by)))
+        if result.route not in ("", DIRECT):
             lines.append(("parent", show_parent(config, result.route, result.parent)))
         values = " ".join(
             f"{key}={value}" for key, value in result.limit_values.items())

@@ -96,12 +96,12 @@ def judge_line(judge: DryRun, line: Line) -> Finding:
     """The decision by the host, by the path and, if the line has them, by the peer's
     address and by the tunnel's first bytes."""
     host, caller = line.host or "", _caller(judge, line)
-    request = Request(caller, line.kind, host, line.port)
+    request = Request(caller, line.kind, host, line.port, bool(line.origin))
     path = line.path if judge.has_paths else None
     if judge.has_paths and path is None and line.kind != "CONNECT":
         return Finding(MAYBE)
     by_name = judge.judge_name(request, path=path)
-    if by_name.outcome != "ok":
+    if by_name.outcome != "ok" or line.origin:
         return by_name
     address = host if is_address(host) else line.peer
     if not address and by_name.address_dependent:

@@ -1,6 +1,8 @@
-"""The way of a request in words, for `explain`: its source, its route, its parent."""
+"""The way of a request in words, for `explain`: its source, its route, its parent, its
+origin."""
 
 from cutthrough.config.config import Config
+from cutthrough.tools.explanation import Explanation
 
 
 def show_source(config: Config, name: str) -> str:
@@ -36,3 +38,28 @@ def show_parent(config: Config, route: str, parent: str) -> str:
     others = any(group.name == route and len(group.parents) > 1
                  for group in config.groups)
     return f"{text}  while it works" if others else text
+
+
+def find_origin(config: Config, way: str, rule: str) -> tuple[str, str]:
+    """The origin of a request in origin form, and what names it; "": none. `way`: the
+    name in the rule, of an origin or of a route."""
+    if any(row.name == way for row in config.origins):
+        return way, f"origin of {rule}"
+    if not way and config.origin:
+        return config.origin, "the option origin"
+    return "", ""
+
+
+def show_origin(config: Config, result: Explanation) -> list[tuple[str, str]]:
+    """The lines about the origin and its server."""
+    row = next((row for row in config.origins if row.name == result.origin), None)
+    if row is None:                         # the option is a URL
+        return [("origin", f"{result.origin}  ({result.origin_by})")]
+    url = next((server.url for server in row.servers
+                if server.name == result.server), "")
+    if not url:
+        url = "not known here: a worker chooses by its own requests"
+    elif len(row.urls) > 1:
+        url += "  while it works"
+    urls = f"  {row.choose} {' '.join(row.urls)}" if len(row.urls) > 1 else ""
+    return [("origin", f"{row.name}{urls}  ({result.origin_by})"), ("server", url)]

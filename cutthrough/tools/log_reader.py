@@ -49,6 +49,7 @@ class Line(msgspec.Struct, frozen=True):
     ja4: str = ""
     client_ja4: str = ""
     http2_fingerprint: str = ""
+    origin: str = ""            # server of a named origin; "": it was for none
     proxy_tlvs: dict[str, str] = {}
 
     @property

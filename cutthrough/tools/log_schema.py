@@ -73,6 +73,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
                "source that the connection to the origin comes from"},
     "source_address": {"type": "string", "description": "its address; absent: no "
                        "connection was made"},
+    "origin": {"type": "string", "description": "the named origin and the server that "
+               "the request went to: NAME/HOST:PORT; absent: it was for none"},
     "parent": {"type": "string", "description": "the parent that the request went "
                "through; absent: directly"},
     "parent_status": COUNT | {"description": "the status or SOCKS code with which the "

@@ -1,4 +1,5 @@
-"""The checks of parents: a connection through each to its `check`, at intervals.
+"""The checks of parents and of named origins' servers, at intervals: a connection
+through a parent to its `check`, a request for a server's path.
 
 One of the workers makes each check, and all take its result from the page that they
 share. While a check fails, the parent is passed over; if it works, its circuit closes.
@@ -13,12 +14,13 @@ import random
 import time
 
 from cutthrough.config.config import Config
+from cutthrough.config.origins import Server, check_host
 from cutthrough.config.parents import Parent as Source
 from cutthrough.generation.tls_files import make_checker
 from cutthrough.policy.parents import Parent, Standing, Ways
 from cutthrough.process.checks_page import KEY_BYTES, ChecksPage
 from cutthrough.session.model.context import Context
-from cutthrough.session.ways.probe import Probe
+from cutthrough.session.ways.probe import Probe, ServerProbe
 from cutthrough.worker.prepared import Prepared
 
 # Time between two looks at the page
@@ -56,7 +58,7 @@ class ParentChecks:
 
     def prepare(self, config: Config, ways: Ways | None, prepared: Prepared) -> None:
         """Raises ValueError if the context of `check_tls` cannot be made."""
-        sources = {source.name: source for source in config.parents}
+        sources = {source.name: source for source in config.all_parents}
         limit_ms = GRACE_MS + int(
             1000 * (config.connect_timeout + config.parent_timeout))
         tls_number = self._tls
@@ -66,8 +68,8 @@ class ParentChecks:
             if source.check:
                 row = self._page.find(identity(source, sources), now())
                 if row < 0:
-                    log.warning("parent %s is not checked: there are too many",
-                                source.name)
+                    log.warning("%s %s is not checked: there are too many",
+                                kind_of(source), source.name)
                     continue
                 if source.check_tls and tls_number < 0:
                     tls_number = put_checker(prepared)
@@ -94,19 +96,25 @@ class ParentChecks:
                 check.parent.standing.note_check(bool(row.works), row.took_us, now())
             if check.probe is None and self._page.claim(
                     check.row, now(), now() + self._limit_ms):
-                probe = Probe(self._context, check.parent, check.source.check,
-                              functools.partial(self._on_done, check),
-                              self._tls, check.source.check_name)
+                probe = self._begin(check)
                 check.probe = None if probe.is_over else probe
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(LOOK_S, self._look)
+
+    def _begin(self, check: Check) -> Probe:
+        source, done = check.source, functools.partial(self._on_done, check)
+        if isinstance(source, Server):
+            return ServerProbe(self._context, check.parent, question_for(source), done)
+        return Probe(self._context, check.parent, source.check, done, self._tls,
+                     source.check_name)
 
     def _on_done(self, check: Check, outcome: str, took_us: int) -> None:
         works = outcome == "ok"
         before = self._page.read(check.row)
         if works != (bool(before.works) if before.at_ms else True):
-            log.warning("parent %s: its check %s", check.source.name, (
-                "works again" if works else f"failed: {outcome}"))
+            log.warning("%s %s: its check %s", kind_of(check.source),
+                        check.source.name,
+                        "works again" if works else f"failed: {outcome}")
         self.results[check.source.name, "ok" if works else "failed"] += 1
         wait = check.source.check_interval * random.uniform(1 - JITTER, 1 + JITTER)
         self._page.report(check.row, check.key, now(), now() + int(wait * 1000),
@@ -131,6 +139,16 @@ class ParentChecks:
 
             tls.remove(self._tls)
             self._tls = -1
+
+
+def kind_of(source: Source) -> str:
+    return "origin" if isinstance(source, Server) else "parent"
+
+
+def question_for(server: Server) -> bytes:
+    """The request of its check."""
+    return (f"GET {server.check} HTTP/1.1\r\nHost: {check_host(server)}\r\n"
+            "User-Agent: cutthrough\r\nConnection: close\r\n\r\n").encode()
 
 
 def put_checker(prepared: Prepared) -> int:

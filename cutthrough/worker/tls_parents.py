@@ -25,7 +25,8 @@ class TlsParents:
         contexts = {}
         numbers = dict(self._numbers)
         for parent, files in zip(
-                generation.config.parents, generation.parent_files, strict=False):
+                generation.config.all_parents, generation.parent_files,
+                strict=False):
             digest = digest_of(parent, files)
             if digest not in numbers:
                 client = make_client(parent, files)

@@ -191,7 +191,7 @@ class Worker:
             journal=journal,
             page=self.page,
             resolver=self.resolver,
-            origin=config.origin.removeprefix("http://"),
+            origin="" if config.origins else config.origin.removeprefix("http://"),
             via=config.via,
         )
         self.context.verifier = self.verifier

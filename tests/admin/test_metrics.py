@@ -92,7 +92,8 @@ def test_a_page_that_is_too_small_is_refused():
 def test_every_promised_name_is_there_before_anything_happened():
     made = Page()
     made.add_listener("127.0.0.1:8888")
-    made.write_parents([("corp", [0] * len(PARENT_GAUGES), [0] * len(PARENT_TOTALS))])
+    made.write_parents([(name, [0] * len(PARENT_GAUGES), [0] * len(PARENT_TOTALS))
+                        for name in ("corp", "api/127.0.0.1:80")])
     page = made.read()
     text = render(reading([page], {1: page}, {0: 1}))
     assert promised() <= names_in(text)

@@ -8,6 +8,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 from cutthrough.wire.chars cimport text_of
 from cutthrough.wire.connect cimport Value, build_connect, read_connect_answer
+from cutthrough.wire.origin_head cimport OriginHead, build_origin_head
 from cutthrough.wire.proxy_header cimport LONGEST_BUILT, ProxyHeader, build_proxy_header
 from cutthrough.wire.socks_client cimport (
     MOST_SOCKS_MESSAGE, Login, build_socks4_request, build_socks5_greeting,
@@ -35,6 +36,15 @@ def connect(authority, credentials=None, via=None, cap=ROOM):
     cdef Target target
     read_authority(&target, authority)
     return out[:build_connect(out, cap, &target, value_of(credentials), value_of(via))]
+
+
+def origin_head(bytes head, host=None, forwarded=0, is_trusted=False, client=b"",
+                is_tls=False, cap=ROOM):
+    """Returns the head, or b"" if it has no room."""
+    cdef char out[ROOM]
+    cdef OriginHead how = OriginHead(
+        value_of(host), forwarded, is_trusted, value_of(client), b":" in client, is_tls)
+    return out[:build_origin_head(out, cap, head, len(head), &how)]
 
 
 def connect_answer(source, seen=0):

@@ -49,7 +49,8 @@ def same(text: str, pattern: str, mark: str) -> bool:
 
 
 def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method: str,
-         address: str | None, tlvs: dict[str, bytes], ja4: str, http2: str
+         address: str | None, tlvs: dict[str, bytes], ja4: str, http2: str,
+         for_origin: bool
          ) -> tuple[str, int, bool, bool, bool]:
     is_name = not is_literal(host)
     address = address if is_name else host
@@ -59,6 +60,8 @@ def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method
         maybe = False
         if (rule.users or rule.groups) and user not in rule.users and (
                 not set(groups) & set(rule.groups)):
+            continue
+        if rule.origin and not for_origin:
             continue
         if rule.clients and not is_in(client, rule.clients):
             continue
@@ -142,7 +145,8 @@ RULES = st.builds(
     client_ja4=some(st.sampled_from((f"{JA4S[0][:11]}*_*", JA4S[1]))),
     http2_fingerprint=some(st.sampled_from((HTTP2[0], "*|2|0|*"))),
     ports=some(RANGES), methods=some(METHODS), tlvs=some_tlvs(),
-    route=st.sampled_from(("", "", "direct", "corp")))
+    route=st.sampled_from(("", "", "direct", "corp")),
+    origin=st.sampled_from(("", "", "", "api")))
 POLICIES = st.builds(
     Policy, rules=st.lists(RULES, max_size=12).map(tuple),
     default=st.sampled_from(("allow", "deny", "report")),
@@ -152,7 +156,8 @@ QUESTIONS = st.fixed_dictionaries({
     "host": st.one_of(HOSTS, LITERALS), "port": st.sampled_from((1, 80, 443, 65535)),
     "user": st.sampled_from(("ann", "bob", "cyd", "")), "client": ADDRESSES,
     "ja4": st.sampled_from((*JA4S, "")), "http2": st.sampled_from((*HTTP2, "")),
-    "method": METHODS, "address": st.one_of(st.none(), ADDRESSES),
+    "for_origin": st.booleans(), "method": METHODS,
+    "address": st.one_of(st.none(), ADDRESSES),
     "tlvs": st.fixed_dictionaries({}, optional={
         "authority": HOSTS.map(str.encode), "alpn": st.sampled_from((b"h2", b"h"))})})
 
@@ -172,7 +177,7 @@ def test_it_decides_as_a_scan_of_the_rules_does(policy, questions):
         got = answer_to(acl, **{**question, "host": host})
         assert (got.outcome, got.rule, got.report, got.maybe,
                 got.opens_floor) == scan(policy, **question)
-        assert got.route == (policy.rules[got.rule].route if got.rule >= 0 else "")
+        assert got.route == (policy.rules[got.rule].way if got.rule >= 0 else "")
         if got.rule >= 0:
             assert got.looked[-1] == Look(got.rule, "")
         assert [look.rule for look in got.looked] == sorted(

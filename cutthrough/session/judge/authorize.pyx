@@ -233,8 +233,9 @@ cdef int judge_server_name(Client c) except -1:
 
 
 cdef const Address *known_address(Client c, Address *out) except? NULL:
-    """The destination's address, of a connected tunnel; NULL: a parent resolves its name."""
-    if c.origin.address.family:
+    """The destination's address, of a connected tunnel; NULL: a parent resolves its name, or the
+    operator has named the server."""
+    if c.origin.address.family and not c.request.for_origin:
         return &c.origin.address
     return literal_of(c, out)
 
@@ -282,6 +283,7 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     q.port = r.port
     q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
     q.has_opening = q.method == M_CONNECT and r.method != M_UDP
+    q.for_origin = r.for_origin
     q.opening = own_opening(c)
     q.path = NULL
     if q.method != M_CONNECT and snapshot.acl.compares_paths:

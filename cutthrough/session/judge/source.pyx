@@ -17,6 +17,7 @@ from cutthrough.net.connector cimport FORBIDDEN, IF_PREPARED
 from cutthrough.net.source_address cimport (
     STICKY_DESTINATION, STICKY_USER, Source, random_draw)
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
+from cutthrough.policy.hop cimport HOP_ORIGIN
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.judge.authorize cimport asker_of
 from cutthrough.session.model.client cimport user_of
@@ -38,7 +39,10 @@ cdef uint16_t source_named(Context context, str name) except? 0:
 
 
 cdef bytes key_of_pool(Client c):
-    cdef bytes key = c.key if c.request.hop.source == 0 else key_with_source(c)
+    cdef bytes key
+    if c.request.hop.kind == HOP_ORIGIN:
+        return b""                      # its server has them all, whatever Host is
+    key = c.key if c.request.hop.source == 0 else key_with_source(c)
     if c.request.hop.tls and (<Inside>c.entrance).suffix is not None:
         key += (<Inside>c.entrance).suffix
     return key

@@ -24,6 +24,7 @@ cdef struct Request:
     uint8_t is_tunnel
     uint8_t has_upgrade
     uint8_t narrowed                    # transparent's Narrowing
+    uint8_t for_origin                  # in origin form, for a named origin
     uint8_t can_retry                   # safe to send again, no byte of a body sent (R19)
     uint8_t final_recipient_outcome     # Outcome if the request ends here (Max-Forwards), or OK
     uint8_t awaits_100                  # the client waits for a 100 that has not come

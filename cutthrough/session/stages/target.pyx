@@ -3,7 +3,7 @@
 
     inside an intercepted connection    the CONNECT's, whatever the head names (R56)
     on a transparent listener           the kernel's address, narrowed by Host (R52)
-    origin form elsewhere               the PAC file, or the origin in Python
+    origin form elsewhere               the PAC file; Host, for a named origin; or the one origin
     else                                the head's
 """
 
@@ -67,6 +67,10 @@ cdef int look_for_target(Client c, Head *head, const char *data, Target *target)
         if c.pac and asks_for_pac(c, head, data, target):
             keep_refused(c, head, data)             # for the log
             return IS_PAC
+        if c.snapshot.ways is not None and c.snapshot.ways.has_origins and target.host_len:
+            c.request.for_origin = True
+            set_destination(c, target)
+            return OK
         if not c.context.has_origin:
             keep_refused(c, head, data)
             return NO_ORIGIN

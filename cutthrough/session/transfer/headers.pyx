@@ -11,11 +11,12 @@ from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.relay cimport Pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE
 from cutthrough.policy.acl cimport BY_HEADERS
-from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
 from cutthrough.session.model.client cimport user_of
 from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.transfer.sluice cimport Sluice
+from cutthrough.session.ways.origins cimport head_for_server
 from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.edits cimport (
@@ -28,6 +29,8 @@ cdef const char *head_up(Client c, size_t *n) except? NULL:
     n[0] = c.head.end
     if c.request.hop.kind == HOP_FORWARD:
         head = head_for_parent(c, n)
+    elif c.request.hop.kind == HOP_ORIGIN:
+        head = head_for_server(c, n)
     if head == NULL or not c.request.acts & BY_HEADERS:
         return head
     edits = c.snapshot.edits[c.request.rule][0]

@@ -23,7 +23,7 @@ from cutthrough.outcome cimport (
     ORIGIN_CLOSED,
     ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE,
     RESPONSE_TRUNCATED, UPGRADE_FAILED)
-from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile
 from cutthrough.session.model.awaited cimport NOBODY, READER
 from cutthrough.session.model.charge cimport (
@@ -45,6 +45,7 @@ from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.transfer.sluice cimport run_sluice
 from cutthrough.session.transfer.tunnel cimport start_tunnel
+from cutthrough.session.ways.origins cimport blame_server, goes_elsewhere, praise_server
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport (
@@ -103,7 +104,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
     one if it cannot have acted twice (R19)."""
     cdef Request *r = &c.request
     if not r.retried and held == 0 and r.interim == 0:
-        if c.origin.reused and r.can_retry or may_ask_again(c):
+        if c.origin.reused and r.can_retry or may_ask_again(c) or goes_elsewhere(c):
             c.close_origin(False)
             stop_pump(&c.relay.up)
             c.count_moved()
@@ -119,6 +120,8 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             end_phase(&c.stamps)            # the dead connection's time is no look-up's
             r.dials = True
             return c.resume(PHASE_WAY)
+    if r.hop.kind == HOP_ORIGIN and not c.origin.reused:
+        blame_server(c, PARENT_CLOSED)
     return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
 
 
@@ -195,6 +198,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(-out_len)
     if head.status == 407 and r.hop.kind == HOP_FORWARD:
         return c.refuse(PARENT_AUTH)    # to the client it would look like ours
+    if r.hop.kind == HOP_ORIGIN:
+        praise_server(c)
     if c.filtering is not None and takes_response(c, &head, &framing, data, n, used):
         return 0
     chunked = framing.kind == BODY_CHUNKED
@@ -312,6 +317,8 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
             &offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
             not is_offered(&head, data, &offer, bytes_of(c.head))):
         return c.refuse(UPGRADE_FAILED)
+    if c.request.hop.kind == HOP_ORIGIN:
+        praise_server(c)
     if is_holding(&c.relay.up):
         return c.refuse(BAD_RESPONSE)       # an answer to a head not yet wholly sent
     if is_cut_meanwhile(c):

@@ -4,7 +4,8 @@
     dialled ─> PROXY header ─> TLS ─> first message ─> answer ─> … ─> next parent ─> …
            ─> destination
 
-A request in absolute form has no message to its last parent: it goes there itself.
+A request in absolute form has no message to its last parent, nor one in origin form to its named
+origin: it goes there itself.
 
 The mirror of session.stages.runner: it owns the socket and the bytes, and knows no protocol; the steps
 are wire.parent's. Nothing of the client's is sent before the last answer is whole (R3, R45).
@@ -31,7 +32,7 @@ from cutthrough.net.transport cimport (
     REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
     OK, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED)
-from cutthrough.policy.hop cimport HOP_FORWARD
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
 from cutthrough.policy.parents cimport NO_TLS, Parent
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_SECURED, E_UP, note
@@ -53,7 +54,7 @@ cdef int begin_leg(Client c) except -2:
     cdef Parent parent = p.chain[p.leg]
     cdef int outcome
     p.step = first_step(parent.protocol)
-    if c.request.hop.kind == HOP_FORWARD and p.leg + 1 == len(p.chain):
+    if c.request.hop.kind in (HOP_FORWARD, HOP_ORIGIN) and p.leg + 1 == len(p.chain):
         p.step = SAY_NOTHING            # the request itself is what is sent to it
     if parent.tls == NO_TLS or c.origin.sock.kind == TLS:       # done, by session.model.standby
         return open_leg(c, parent, parent.proxy_protocol)

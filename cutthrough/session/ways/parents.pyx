@@ -22,9 +22,9 @@ from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.connector cimport Stream, dial
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
-    OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
+    NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
     PARENT_UNREACHABLE)
-from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
 from cutthrough.session.judge.authorize cimport asker_of
@@ -37,6 +37,7 @@ from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.ways.origins cimport outcome_of_way
 from cutthrough.wire.absolute cimport build_absolute_head
 from cutthrough.wire.rewrite cimport Span
 from cutthrough.wire.authority cimport HOST_IPV4, HOST_IPV6, HOST_NAME, Target
@@ -77,6 +78,9 @@ cdef bint choose_parent(Client c) except -1:
     cdef Passage p = c.passage
     cdef int64_t wait_ms
     cdef int i
+    if c.request.for_origin and (way is None or way.origin is None):
+        c.refuse(NO_ORIGIN)
+        return False
     if way is None:
         drop_parent(c)
         if p is not None:
@@ -94,7 +98,7 @@ cdef bint choose_parent(Client c) except -1:
     if i < 0:
         wait_ms = way.wait_ms(c.poller.time_ms())
         c.request.retry_s = <uint32_t>((wait_ms + 999) // 1000)
-        c.refuse(p.outcome if p.outcome != OK else PARENT_UNREACHABLE)
+        c.refuse(outcome_of_way(way, p.outcome if p.outcome != OK else PARENT_UNREACHABLE))
         return False
     drop_parent(c)
     take_member(c, p, i)
@@ -102,6 +106,8 @@ cdef bint choose_parent(Client c) except -1:
 
 
 cdef Way way_of(Client c):
+    if c.request.for_origin and c.request.route == 0:
+        return c.snapshot.ways.origin
     return <Way>c.snapshot.ways.by_route[c.request.route]
 
 
@@ -120,7 +126,7 @@ cdef int take_member(Client c, Passage p, int i) except -1:
         chain.append(parent)
     p.chain = tuple(chain[::-1])
     parent = p.parent
-    r.hop.kind = HOP_FORWARD if parent.forwards and not (
+    r.hop.kind = HOP_ORIGIN if parent.origin is not None else HOP_FORWARD if parent.forwards and not (
         r.is_tunnel or r.has_upgrade or c.entrance.transparent
         or c.entrance.is_inside) else HOP_PARENT
     r.hop.parent = <uint16_t>parent.standing.number
@@ -174,9 +180,9 @@ cdef bytes key_for(Client c, Keying keying):
 
 
 cdef bint is_resolved_there(Client c) except -1:
-    return (c.passage is not None and c.passage.parent is not None
-            and c.passage.parent.resolves and c.request.host_kind == HOST_NAME
-            and not c.request.narrowed)
+    return c.passage is not None and c.passage.parent is not None and (
+        c.request.for_origin or (c.passage.parent.resolves and not c.request.narrowed
+                                 and c.request.host_kind == HOST_NAME))
 
 
 cdef bint seeks_parent(Client c) noexcept:
@@ -330,7 +336,10 @@ cdef int praise_parents(Client c) except -1:
     cdef int64_t took_us = clock_us() - p.began_us
     p.seeks_parent = False
     for parent in p.chain:
-        parent.standing.succeed(took_us)
+        if parent.origin is None:
+            parent.standing.succeed(took_us)
+        else:
+            parent.standing.note_setup(took_us)     # an answer closes its circuit
     return 0
 
 
@@ -345,7 +354,8 @@ cdef int lose_parent(Client c, int outcome) except -1:
             outcome == PARENT_CLOSED or outcome == PARENT_HANDSHAKE):
         return dial_again(c)
     p.outcome = outcome
-    note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST, outcome,
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST,
+         outcome_of_way(p.way, outcome),
          p.code if outcome == PARENT_REFUSED or outcome == PARENT_AUTH else 0)
     parent = p.chain[p.leg]
     if outcome == PARENT_CERTIFICATE:
@@ -415,5 +425,6 @@ cdef int log_certificate(Parent parent) except -1:
     """The reason is the operator's, and no client's."""
     from cutthrough.net.tls import transport as tls          # here: it needs libssl
 
-    log.warning("parent %s: its certificate is not accepted: %s", parent.name, tls.why_denied())
+    log.warning("%s %s: its certificate is not accepted: %s",
+                "parent" if parent.origin is None else "origin", parent.name, tls.why_denied())
     return 0

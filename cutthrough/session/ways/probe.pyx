@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Connections to parents without a request: for a parent's check, and for its standby.
+"""Connections to parents and servers without a client's request: for a check, and for standby.
 
-    Probe:  dial ─> session.ways.dialogue ─> the target is connected ─> (TLS with it) ─> closed
-    SetUp:  dial ─> TLS, if the parent has it ─> session.model.standby
+    Probe:        dial ─> session.ways.dialogue ─> the target is connected ─> (TLS with it) ─> closed
+    ServerProbe:  dial ─> TLS, if the server has it ─> a request ─> the answer's status ─> closed
+    SetUp:        dial ─> TLS, if the parent has it ─> session.model.standby
 
 No client, no request and no log belong to one: it is a Client as far as `parents` and `dialogue`
 need one, and in no list of them. The policy does not judge the target, because the operator has
@@ -13,18 +14,22 @@ cimport cython
 from functools import partial
 
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp
+from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address, Addresses, one_address
+from cutthrough.net.buffers cimport scratch
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream, dial)
 from cutthrough.net.linux cimport ETIMEDOUT
-from cutthrough.net.sysio cimport clock_us
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, PEER_DONE, clock_us, try_peek, try_send)
 from cutthrough.net.transport cimport (
     HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, TLS, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
-    INTERNAL_ERROR, OK, OVERLOADED, PARENT_TIMEOUT, PARENT_UNREACHABLE, TLS_CERTIFICATE,
-    TLS_FAILED)
+    BAD_RESPONSE, INTERNAL_ERROR, OK, OVERLOADED, PARENT_CLOSED, PARENT_TIMEOUT,
+    PARENT_UNREACHABLE, TLS_CERTIFICATE, TLS_FAILED)
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
@@ -33,8 +38,12 @@ from cutthrough.session.model.standby cimport Standby
 from cutthrough.session.model.state cimport DIAL, PARENT
 from cutthrough.session.ways.dial_errors cimport outcome_of_errno
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
+from cutthrough.session.ways.origins cimport outcome_of_server
 from cutthrough.session.ways.parents cimport may_dial_parent
 from cutthrough.wire.authority cimport HOST_IPV4, HOST_NAME, parse_authority
+
+cdef enum:
+    STATUS_BYTES = 12           # "HTTP/1.1 200"
 
 
 @cython.no_gc
@@ -165,6 +174,55 @@ cdef class Probe(Client):
         if done is not None:
             done(OUTCOMES[outcome].label, clock_us() - self.began_us)
         return 0
+
+
+@cython.no_gc
+cdef class ServerProbe(Probe):
+    """A check of a named origin's server: it has to answer with a status from 200 to 399."""
+    cdef bytes question
+
+    def __init__(self, Context context, Parent server, bytes question, done):
+        """Begins at once. `question`: a whole request, after which the server closes. `done`:
+        as of Probe."""
+        self.make_passage(context, server)
+        self.request.hop.kind = HOP_ORIGIN
+        self.question = question
+        self.done = done
+        self.set_out()
+
+    cdef int judge(self, int outcome) except -1:
+        cdef bytes question = self.question
+        cdef size_t n = len(question)
+        if outcome == STILL_TALKING:
+            return 0
+        if outcome != OK:
+            return self.finish(outcome)
+        self.is_through = True
+        if try_send(&self.origin.sock, <const char *>question, n) != <ssize_t>n:
+            return self.finish(PARENT_CLOSED)
+        return self.read_status()
+
+    cdef int finish(self, int outcome) except -1:
+        return Probe.finish(self, outcome_of_server(outcome))
+
+    cdef int on_stream(self, Stream stream) except -1:
+        return self.read_status() if self.is_through else self.judge(go_on_talking(self))
+
+    cdef int read_status(self) except -1:
+        """Looks at the first bytes of the answer; nothing else of it is of interest."""
+        cdef Socket *sock = &self.origin.sock
+        cdef char *data = scratch()
+        cdef ssize_t n
+        if not sock.ready & CAN_READ:
+            return 0
+        n = try_peek(sock, data, STATUS_BYTES)
+        if n == -linux.EAGAIN:
+            return 0
+        if n < STATUS_BYTES:
+            return self.finish(PARENT_CLOSED) if (
+                n <= 0 or sock.ready & (PEER_DONE | BROKEN)) else 0
+        return self.finish(OK if memcmp(data, b"HTTP/1.", 7) == 0 and (
+            data[9] == c'2' or data[9] == c'3') else BAD_RESPONSE)
 
 
 @cython.no_gc
