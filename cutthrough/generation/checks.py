@@ -191,7 +191,8 @@ def find_notes(generation: Generation) -> list[str]:
     """Returns notes about a valid configuration: rules that match less than they seem
     to, or cannot hold."""
     return [*_note_paths(generation), *_note_parents(generation),
-            *_note_sharing(generation), *_note_replays(generation)]
+            *_note_origins(generation), *_note_sharing(generation),
+            *_note_replays(generation)]
 
 
 def _note_paths(generation: Generation) -> Iterator[str]:
@@ -200,7 +201,8 @@ def _note_paths(generation: Generation) -> Iterator[str]:
     opened = [rule for rule in generation.policy.rules
               if rule.tls.startswith("intercept")]
     for rule in generation.policy.rules:
-        if not rule.paths or (rule.methods and "CONNECT" not in rule.methods):
+        if not rule.paths or rule.origin or (
+                rule.methods and "CONNECT" not in rule.methods):
             continue
         if any(_may_meet(rule, other) for other in opened):
             continue
@@ -209,6 +211,14 @@ def _note_paths(generation: Generation) -> Iterator[str]:
                 for port in allowed):
             yield (f"{rule.source}: `paths` matches no tunnel: other rules decide "
                    "about HTTPS and SOCKS to the same hosts")
+
+
+def _note_origins(generation: Generation) -> Iterator[str]:
+    """Rules for origins that a Host with a name cannot meet."""
+    for rule in generation.policy.rules:
+        if rule.origin and rule.addresses:
+            yield (f"{rule.source}: `addresses` matches only a Host that is an "
+                   "address: a name for an origin is not resolved")
 
 
 def _note_replays(generation: Generation) -> Iterator[str]:

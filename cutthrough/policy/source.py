@@ -141,6 +141,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the route or of the origin; "": none."""
         return self.origin or self.route
 
+    @property
+    def for_origin(self) -> bool:
+        """Whether it matches requests in origin form only."""
+        return bool(self.origin)
+
 
 # Keys of a rule that take one word
 WORDS = {"sni": get_args(ServerName), "capture": get_args(Capture),
@@ -157,7 +162,7 @@ OF_TUNNELS = {"protocol", "sni", "ja4"}
 ACTS = {"faults", "filters", "headers"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
               if field.name in OF_TUNNELS or (
-                  field.default == () and field.name not in ACTS)]
+                  field.default == () and field.name not in ACTS)] + ["for_origin"]
 
 
 class Code(msgspec.Struct, frozen=True):

@@ -27,6 +27,9 @@ def test_a_policy_without_flaw_is_one_line():
      '[[rules]]\naction = "deny"\nhosts = ["a.test"]\n', "cannot match"),
     ('[[rules]]\naction = "allow"\nhosts = ["a.test"]\nroute = "direct"\n'
      '[[rules]]\naction = "allow"\nhosts = ["a.test"]\n', "cannot match"),
+    ('[[rules]]\naction = "allow"\nhosts = ["a.test"]\norigin = "a"\n'
+     '[[rules]]\naction = "allow"\nhosts = ["a.test"]\norigin = "b"\n',
+     "cannot match"),
     ('[[rules]]\naction = "allow"\nusers = ["me", "nobody"]\n',
      "no user nobody"),
 ])
@@ -34,6 +37,12 @@ def test_what_a_policy_surely_does_not_mean_is_told(text, said):
     told = [finding for finding in findings_of(text) if finding.verdict == "warn"]
     assert [finding.seen for finding in told] == [said]
     assert re.match(r"policy\.toml:\d+", told[0].name) and told[0].advice
+
+
+def test_a_rule_for_an_origin_leaves_other_requests_to_later_rules():
+    (found,) = findings_of('[[rules]]\naction = "allow"\norigin = "a"\n'
+                           '[[rules]]\naction = "deny"\n')
+    assert found.verdict == "ok"
 
 
 def test_a_group_of_somebody_who_is_not_there_is_told():
