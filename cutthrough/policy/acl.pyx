@@ -7,8 +7,8 @@ is in a list. Each search returns runs of candidates in the order of the rules. 
 other conditions are checked until one matches; no run is read beyond another run's best match.
 
 Before the name is resolved the address is not known. If a rule depends on it, the rule is a
-"maybe": a maybe that denies is skipped, a maybe that allows lets the request go on. Each address
-is judged again, by all rules, before the proxy connects to it.
+"maybe": a maybe that denies is skipped, and all of a request for a named origin, whose Host is not
+resolved; else the request goes on, and each address is judged again before it is dialled.
 
 An IPv6 address may carry an IPv4 address (NAT64, 6to4 and others). A deny rule matches either
 address, any other rule only the address that is dialled. The same holds for the readings of a
@@ -105,9 +105,8 @@ cdef class Acl:
         self.hosts.seal()
         self.networks.seal()
         self.sets.seal()
-        self.n_anywhere = len(draft.anywhere)
+        self.n_anywhere, self.n_needing_address = len(draft.anywhere), len(draft.needing_address)
         self.anywhere = candidates_of(draft.anywhere)
-        self.n_needing_address = len(draft.needing_address)
         self.needing_address = candidates_of(draft.needing_address)
         self.ports = <PortRange *>malloc(len(draft.ports) * sizeof(PortRange) + 1)
         if self.ports == NULL:
@@ -218,7 +217,8 @@ cdef class Acl:
                     waits = row.by_opening and q.opening == NULL    # which may meet it
                     if waits:
                         first_waiting = min(first_waiting, c.rule)
-                    if not (depends or waits) or row.action != DENY:
+                    if not (depends and q.for_origin) and (
+                            not (depends or waits) or row.action != DENY):
                         best = c.rule
                         maybe = depends
                         break

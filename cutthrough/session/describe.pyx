@@ -52,7 +52,8 @@ def describe(Client client, int worker):
     key_len = len(client.key) - 2 if known else 0
     user = user_of(client)
     name = parent_of(client)
-    through = {} if name is None else {"parent": name.decode()}
+    through = {} if name is None else {
+        "origin" if client.request.for_origin else "parent": name.decode()}
     proxied = {} if sender_of(client) == NULL else {"proxied_by": text_of(sender_of(client))}
     return {
         "id": (f"{worker_of_id(client, worker)}-{client.request_id}"

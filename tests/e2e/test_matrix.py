@@ -183,7 +183,6 @@ KINDS = {
                 (Ask(hello="match"), Ask(hello="old"), Ask()), by_software),
     "tls": Kind(LOCAL + 'tls = "refuse"\n', (Ask(hello="match"), Ask()), by_tls),
     "expiry": Kind(LOCAL, (Ask(), Ask(user="old")), by_expiry),
-    # None of these ways is in origin form, but for clients that know of no proxy (R95)
     "origin": Kind(LOCAL + 'origin = "x"\n', (Ask(),), lambda way, ask: DENIED,
                    config='origins.x.urls = ["http://127.0.0.1:9"]\n')}
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.support.client import Client
+from tests.support.client import AUTH, Client, build_request
+from tests.support.handovers import RENEW
 from tests.support.origins import HOST, RULE, named, say
+from tests.support.wait import wait_until
 from tests.support.websockets import parrot
 
 pytestmark = pytest.mark.any_loop
-
-OPEN = 'auth = "none"\n'
 
 
 @pytest.fixture
@@ -131,8 +131,7 @@ def test_a_request_without_an_origin_is_refused(
     proxy = start(server, policy=(
         RULE + '[[rules]]\naction = "allow"\nhosts = ["b.local"]\n'))
     client = dial(proxy)
-    client.send(request_head + b"Proxy-Authorization: Basic "
-                b"dXNlcjpwYXNzOndvcmQ=\r\n\r\n")
+    client.send(request_head + AUTH.encode() + b"\r\n")
     assert client.read_response().status == 400
     assert proxy.wait_log(1)[0]["reason"] == "no_origin"
     assert not server.connections
@@ -217,9 +216,8 @@ def test_an_upgrade_goes_through(start, make_origin, dial):
     server = make_origin(parrot)
     proxy = start(server, host="url", forwarded="x")
     client = dial(proxy)
-    client.send(f"GET /chat HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\n"
-                "Upgrade: websocket\r\nProxy-Authorization: Basic "
-                "dXNlcjpwYXNzOndvcmQ=\r\n\r\n".encode())
+    client.send(build_request("GET", "/chat", "Connection: Upgrade",
+                              "Upgrade: websocket", host=HOST))
     client.read_until(b"welcome")
     client.send(b"more")
     client.read_until(b"more")
@@ -235,9 +233,8 @@ def test_an_upgrade_stays_when_rules_about_addresses_change(
     server = make_origin(parrot)
     proxy = start(server)
     client = dial(proxy)
-    client.send(f"GET /chat HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\n"
-                "Upgrade: websocket\r\nProxy-Authorization: Basic "
-                "dXNlcjpwYXNzOndvcmQ=\r\n\r\n".encode())
+    client.send(build_request("GET", "/chat", "Connection: Upgrade",
+                              "Upgrade: websocket", host=HOST))
     client.read_until(b"welcome")
     deny = ('[[rules]]\naction = "deny"\naddresses = ["127.0.0.0/8"]\ncut = true\n')
     proxy.policy.write_text(deny + RULE)
@@ -250,6 +247,25 @@ def test_an_upgrade_stays_when_rules_about_addresses_change(
     assert client.at_eof()
 
 
+def test_an_upgrade_goes_on_in_the_next_worker(start_proxy, make_origin, dial):
+    server = make_origin(parrot)
+    text = '{}origin = "api"\n' + named(server)
+    proxy = start_proxy(config=text.format(""))
+    before = proxy.worker.pid
+    client = dial(proxy)
+    client.send(build_request("GET", "/chat", "Connection: Upgrade",
+                              "Upgrade: websocket", host=HOST))
+    client.read_until(b"welcome")
+    proxy.reload(text.format(RENEW.format(9999)))
+    wait_until(lambda: [one.pid for one in proxy.workers()] != [before] and len(
+        proxy.workers()) == 1, "the worker is replaced")
+    client.send(b"more")
+    client.read_until(b"more")
+    client.close()
+    (line,) = proxy.wait_log(1)
+    assert line["origin"] == f"api/127.0.0.1:{server.port}" and "parent" not in line
+
+
 def test_the_proxy_itself_is_no_server(start_policy, dial):
     """R20: no circle, also if the operator names it."""
     table = '[origins.api]\nurls = ["http://127.0.0.1:{}"]\n'
@@ -259,12 +275,16 @@ def test_the_proxy_itself_is_no_server(start_policy, dial):
     assert proxy.wait_log(1)[0]["reason"] == "loop_detected"
 
 
-def test_rules_about_addresses_do_not_judge_the_servers(start, make_origin, dial):
-    """The operator has named them. The floor is on: there is a policy."""
+@pytest.mark.parametrize("action", ["deny", "allow"])
+def test_rules_about_addresses_do_not_judge_the_servers(
+        start, make_origin, dial, action):
+    """The operator has named them. The floor is on: there is a policy. An allow rule
+    above was one that could match, so the request was refused."""
     server = make_origin()
-    proxy = start(server, policy='[[rules]]\naction = "deny"\n'
+    proxy = start(server, policy=f'[[rules]]\naction = "{action}"\n'
                   'addresses = ["127.0.0.0/8"]\n' + RULE)
     client = dial(proxy)
     for _ in range(2):                      # dialled, and from the pool
         assert client.get("/", host=HOST).status == 200
-    assert client.get("/", host="127.0.0.1").status == 403, "Host itself is judged"
+    assert client.get("/", host="127.0.0.1").status == (
+        403 if action == "deny" else 400), "Host itself is judged"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.admin import administered
 from tests.support.certificates import Authority, authority, localhost
-from tests.support.client import Client
+from tests.support.client import Client, build_request
 from tests.support.http2_listener import BOTH, LOGIN
 from tests.support.http2_listener import reach as reach
 from tests.support.origin import Connection, stall
@@ -56,8 +56,7 @@ def test_least_connections_counts_what_is_open(start, make_origin, dial):
     proxy = start(*servers, choose="least_connections")
     for n in range(1, 7):
         client = dial(proxy)
-        client.send(f"GET / HTTP/1.1\r\nHost: {HOST}\r\nProxy-Authorization: Basic "
-                    "dXNlcjpwYXNzOndvcmQ=\r\n\r\n".encode())
+        client.send(build_request("GET", "/", host=HOST))
         wait_until(lambda n=n: sum(len(one.connections) for one in servers) == n,
                    "it arrives")
     assert [len(one.connections) for one in servers] == [3, 3]
@@ -111,12 +110,13 @@ def test_a_circuit_opens_after_three_failures_and_an_answer_closes_it(
     first, second = make_origin(script), make_origin(say("b"))
     proxy, operator = watched(first, second)
 
-    def states() -> list[str]:
-        return [one["workers"][0]["state"]
+    def states() -> dict[str, str]:
+        return {one["server"]: one["workers"][0]["state"]
                 for api in json.loads(operator.get("/origins"))["origins"]
-                for one in api["servers"]]
+                for one in api["servers"]}
     assert met(dial, proxy, 5) == ["b"] * 5, "it closes without an answer"
-    wait_until(lambda: states() == ["open", "up"], "its circuit is open")
+    expected = {first.authority: "open", second.authority: "up"}
+    wait_until(lambda: states() == expected, "its circuit is open")
     held = len(first.connections)
     assert held == 3
     state["works"] = True
@@ -181,7 +181,9 @@ def test_a_silent_server_is_passed_over_later(start, make_origin, dial):
 # Checks
 
 
-def test_a_check_passes_a_server_over_and_brings_it_back(watched, make_origin, dial):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_check_passes_a_server_over_and_brings_it_back(
+        watched, make_origin, dial, scheme):
     state = {"status": 200}
 
     def script(conn: Connection) -> None:
@@ -192,9 +194,13 @@ def test_a_check_passes_a_server_over_and_brings_it_back(watched, make_origin, d
                           b"Content-Length: 0\r\n\r\n")
             else:
                 conn.send(b"HTTP/1.1 200 x\r\nContent-Length: 1\r\n\r\na")
-    first, second = make_origin(script), make_origin(say("b"))
+    scripts, keys = [script, say("b")], {}
+    if scheme == "https":
+        scripts = [over_tls(one) for one in scripts]
+        keys = {"scheme": "https", "ca": str(authority().own.certificate)}
+    first, second = map(make_origin, scripts)
     proxy, operator = watched(first, second, choose="failover", check="/healthz",
-                              check_interval="200ms", host="check.test")
+                              check_interval="200ms", host="check.test", **keys)
     first.wait_requests(2)
     checked = first.requests[0]
     assert (checked.method, checked.target) == ("GET", "/healthz")

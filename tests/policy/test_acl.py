@@ -90,7 +90,7 @@ def scan(policy: Policy, *, host: str, port: int, user: str, client: str, method
                 maybe = True
             elif not is_in(address, rule.addresses):
                 continue
-        if maybe and rule.action == "deny":
+        if maybe and (rule.action == "deny" or for_origin):
             continue
         floor = rule.action == "allow" and address is not None and (
             bool(rule.addresses) or any(
