@@ -45,7 +45,7 @@ def find_origin(config: Config, way: str, rule: str) -> tuple[str, str]:
     name in the rule, of an origin or of a route."""
     if any(row.name == way for row in config.origins):
         return way, f"origin of {rule}"
-    if not way and config.origin:
+    if config.origin:
         return config.origin, "the option origin"
     return "", ""
 

@@ -8,6 +8,7 @@ from cutthrough.config.settings import gather, load, render
 from cutthrough.generation.generation import Generation, needs_new_workers
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.tools.dry_run import DryRun
 
 ONE = """[origins.api]
 urls = ["http://Api.Example.com/", "https://[2001:db8::1]:8443"]
@@ -99,6 +100,13 @@ def test_it_is_shown_with_its_defaults(tmp_path):
     shown = render(gather({}, {}, str(file)))
     assert '[origins.api]\nurls = ["http://api.example.com:80", ' in shown
     assert 'host = "keep"  # default' in shown
+
+
+def test_without_an_origin_there_is_nothing_to_ask(tmp_path):
+    """A request in origin form has the test of a pointer, and any other one nothing."""
+    with_one = DryRun(read(tmp_path, ONE + 'host = "url"\n'), Policy()).snapshot.ways
+    assert with_one is not None and with_one.has_origins
+    assert DryRun(read(tmp_path, ""), Policy()).snapshot.ways is None
 
 
 def rule(keys: str) -> str:

@@ -1,12 +1,17 @@
 """Requests in origin form, and the named origin that a rule chooses for them."""
 
+import subprocess
+import urllib.request
+
 import pytest
 
 from tests.support.client import AUTH, Client, build_request
 from tests.support.handovers import RENEW
 from tests.support.origins import HOST, RULE, named, say
+from tests.support.proxy import clean_environment
 from tests.support.wait import wait_until
 from tests.support.websockets import parrot
+from tests.wire.twin_proxy import build_line
 
 pytestmark = pytest.mark.any_loop
 
@@ -103,7 +108,7 @@ def test_the_option_serves_requests_whose_rule_names_no_origin(
         start_policy, make_origin, dial):
     server, other = make_origin(say("api")), make_origin(say("other"))
     proxy = start_policy(
-        RULE + '[[rules]]\naction = "allow"\nhosts = ["b.local"]\n',
+        RULE + '[[rules]]\naction = "allow"\nhosts = ["b.local"]\nroute = "direct"\n',
         'origin = "other"\n' + named(server) + named(other, name="other"))
     client = dial(proxy)
     assert client.get("/", host=HOST).body == b"api"
@@ -210,6 +215,36 @@ def test_a_trusted_proxys_fields_are_continued(start, make_origin, dial, opened)
         f'for=192.0.2.7, for=127.0.0.2;host="{HOST}";proto=http']
     assert other.all("X-Forwarded-For") == ["127.0.0.3"]
     assert other.all("X-Forwarded-Proto") == ["http"]
+
+
+def test_the_address_of_a_proxy_header_is_the_clients(start, make_origin, opened):
+    server = make_origin()
+    proxy = start(server, forwarded="both", config=(
+        'proxy_protocol_from = ["127.0.0.1"]\n[[listeners]]\n'
+        'address = "127.0.0.1:0"\nproxy_protocol = true\n'))
+    for address, element in (("192.0.2.7", "192.0.2.7"),
+                             ("2001:db8::7", '"[2001:db8::7]"')):
+        client = opened.enter_context(Client(proxy.port))
+        client.send(build_line(address) + build_request("GET", "/", host=HOST))
+        assert client.read_response().status == 200
+        assert server.requests[-1].all("X-Forwarded-For") == [address]
+        assert server.requests[-1].get("Forwarded").startswith(f"for={element};")
+
+
+def test_clients_with_a_base_url_need_to_know_of_no_proxy(start, make_origin):
+    server = make_origin(say("served"))
+    proxy = start(server, policy=(
+        '[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\norigin = "api"\n'),
+        config='[[listeners]]\naddress = "127.0.0.1:0"\nauth = "none"\n')
+    url = f"http://127.0.0.1:{proxy.port}/v1/models"
+    done = subprocess.run(["curl", "-sS", "--fail", url, url], capture_output=True,
+                          env=clean_environment(), timeout=60, check=True)
+    assert done.stdout == b"servedserved"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, data=b"{}", timeout=60) as reply:
+        assert reply.read() == b"served"
+    assert [one.method for one in server.requests] == ["GET", "GET", "POST"]
+    assert server.requests[0].get("Host") == f"127.0.0.1:{proxy.port}"
 
 
 def test_an_upgrade_goes_through(start, make_origin, dial):

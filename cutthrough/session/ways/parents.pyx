@@ -78,7 +78,7 @@ cdef bint choose_parent(Client c) except -1:
     cdef Passage p = c.passage
     cdef int64_t wait_ms
     cdef int i
-    if c.request.for_origin and (way is None or way.origin is None):
+    if c.request.for_origin and way is None:
         c.refuse(NO_ORIGIN)
         return False
     if way is None:
@@ -106,9 +106,10 @@ cdef bint choose_parent(Client c) except -1:
 
 
 cdef Way way_of(Client c):
-    if c.request.for_origin and c.request.route == 0:
-        return c.snapshot.ways.origin
-    return <Way>c.snapshot.ways.by_route[c.request.route]
+    cdef Way way = <Way>c.snapshot.ways.by_route[c.request.route]
+    if c.request.for_origin and (way is None or way.origin is None):
+        return c.snapshot.ways.origin   # the rule, or the option, names a way of other requests
+    return way
 
 
 cdef int take_member(Client c, Passage p, int i) except -1:
@@ -126,9 +127,12 @@ cdef int take_member(Client c, Passage p, int i) except -1:
         chain.append(parent)
     p.chain = tuple(chain[::-1])
     parent = p.parent
-    r.hop.kind = HOP_ORIGIN if parent.origin is not None else HOP_FORWARD if parent.forwards and not (
-        r.is_tunnel or r.has_upgrade or c.entrance.transparent
-        or c.entrance.is_inside) else HOP_PARENT
+    if parent.origin is not None:
+        r.hop.kind = HOP_ORIGIN
+    else:
+        r.hop.kind = HOP_FORWARD if parent.forwards and not (
+            r.is_tunnel or r.has_upgrade or c.entrance.transparent
+            or c.entrance.is_inside) else HOP_PARENT
     r.hop.parent = <uint16_t>parent.standing.number
     parent.standing.in_hand += 1
     parent.standing.begun += 1
