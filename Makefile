@@ -6,8 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
-SOURCES := setup.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
-PYTHONS := setup.py cutthrough tests $(wildcard bench docs)
+SOURCES := setup.py scripts/progress.py scripts/translation.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+PYTHONS := setup.py scripts cutthrough tests $(wildcard bench docs)
 SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
 PYTEST_ARGS ?=

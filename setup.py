@@ -1,6 +1,7 @@
 """The extension table and the build modes; nothing else.
 
-Every .pyx is an extension of its own. CUTTHROUGH_BUILD names the mode:
+Every .pyx is an extension of its own, translated to C by scripts/translation.py.
+CUTTHROUGH_BUILD names the mode:
 
     release   portable; what a wheel holds (default)
     native    for this machine's processor only
@@ -18,19 +19,17 @@ import functools
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
+from progress import Progress
+from translation import translate
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
 # Undefined behaviour traps, because the run-time library that prints it has the same
@@ -123,6 +122,8 @@ NGHTTP2 = """
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
+# Functions that Cython would else put into each module: a third of the compiler's time
+SHARED = "cutthrough._cyutility"
 
 
 def compiles(text: str) -> bool:
@@ -186,7 +187,10 @@ def extensions() -> list[Extension]:
         sys.stderr.write(
             "built with slower captures: no headers of SQLite (libsqlite3-dev)\n")
         sources = [source for source in sources if source not in OF_SQLITE]
-    return [
+    shared = Extension(SHARED, [SHARED.replace(".", "/") + ".c"],
+                       extra_compile_args=MODE.compile,
+                       extra_link_args=MODE.link, define_macros=MODE.macros)
+    return [shared] + [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
@@ -200,123 +204,6 @@ def extensions() -> list[Extension]:
     ]
 
 
-class Progress:
-    """The progress of `setup.py -q` on standard error: one changing line on a terminal,
-    else a line for each quarter. Without -q setup.py shows the commands themselves."""
-
-    def __init__(self, what: str, total: int, shown: bool) -> None:
-        self.what, self.total, self.shown = what, total, shown and total > 0
-        self.fd = os.dup(2)                  # 2 itself is captured meanwhile
-        self.live = os.isatty(self.fd)
-        self.done, self.quarter = 0, 0
-        self.lock = threading.Lock()
-        self.over = threading.Event()
-        if self.shown:
-            self.show()
-
-    def show(self) -> None:
-        line = f"{self.what} {self.done} of {self.total}"
-        os.write(self.fd, (f"\r\x1b[K{line}" if self.live else f"{line}\n").encode())
-
-    def step(self, done: int | None = None) -> None:
-        """Counts one more module, or sets the count to `done`."""
-        with self.lock:
-            before, self.done = self.done, self.done + 1 if done is None else done
-            quarter = 4 * self.done // max(1, self.total)
-            if self.shown and self.done != before and (
-                    self.live or quarter != self.quarter):
-                self.quarter = quarter
-                self.show()
-
-    def watch(self, count: Callable[[], int]) -> None:
-        """Shows the result of `count` from a thread, until `end`."""
-        def look() -> None:
-            while not self.over.wait(0.2):
-                self.step(min(count(), self.total))
-
-        if self.shown:
-            threading.Thread(target=look, daemon=True).start()
-
-    def end(self) -> None:
-        self.over.set()
-        with self.lock:
-            if self.shown and self.live:
-                os.write(self.fd, b"\r\x1b[K")
-            self.shown = False
-            os.close(self.fd)
-
-
-def c_of(module: Extension) -> Path:
-    source = Path(module.sources[0]).with_suffix(".c")
-    return source if MODE.beside else "build/c" / source
-
-
-def count_newer(modules: list[Extension], when: float) -> int:
-    """The number of modules with C newer than `when`."""
-    return sum(modified_at(path) >= when for path in map(c_of, modules))
-
-
-def modified_at(path: Path) -> float:
-    """0: it is not there, perhaps because the translator replaces it now."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def count_stale(modules: list[Extension]) -> int:
-    """The number of modules without C, or with C older than their source. Modules that
-    are stale because of an included file are not counted."""
-    return sum(not c_of(module).exists() or c_of(module).stat().st_mtime
-               < Path(module.sources[0]).stat().st_mtime for module in modules)
-
-
-def translate(modules: list[Extension], force: bool, quiet: bool = False) -> None:
-    """Translates .pyx to C; a warning or a performance hint is an error.
-
-    Cython has no switch for that, and prints from several processes, so their output to
-    descriptor 2 is captured and searched. If there is an error, the new C is removed,
-    because the next build would find it up to date and pass.
-    """
-    before = time.time() - 1  # file systems round time stamps down
-    build_dir = None if MODE.beside else "build/c"
-    force = force or MODE.beside
-    progress = Progress("translating to C:", len(modules) if force
-                        else count_stale(modules), quiet)
-    with tempfile.TemporaryFile() as output:
-        sys.stderr.flush()
-        stderr = os.dup(2)
-        os.dup2(output.fileno(), 2)
-        progress.watch(lambda: count_newer(modules, before))
-        try:
-            translated = cythonize(
-                modules,
-                force=force,
-                nthreads=CPUS,
-                quiet=quiet,
-                build_dir=build_dir,
-                compiler_directives={"language_level": 3, **MODE.directives},
-            )
-        finally:
-            progress.end()
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            output.seek(0)
-            text = output.read().decode(errors="replace")
-            sys.stderr.write(text)
-    complaints = re.findall(r"^(?:warning|performance hint): ", text, re.MULTILINE)
-    if complaints:
-        for module in translated:
-            generated = Path(module.sources[0])
-            if generated.stat().st_mtime >= before:
-                generated.unlink()
-        sys.exit(f"{len(complaints)} Cython warnings or performance hints: see above")
-    # In place, because setuptools has already set attributes of these objects.
-    sources = {module.name: module.sources for module in translated}
-    for module in modules:
-        module.sources = sources[module.name]
-
-
 class Build(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -326,7 +213,14 @@ class Build(build_ext):
         # Not in setup(), because no other command needs the C.
         self.force = self.force or MODE.beside
         quiet = not self.distribution.verbose
-        translate(self.extensions, self.force, quiet)
+        translate(
+            self.extensions,
+            quiet,
+            force=self.force,
+            build_dir=None if MODE.beside else "build/c",
+            compiler_directives={"language_level": 3, **MODE.directives},
+            shared_utility_qualified_name=SHARED,
+        )
         # The longest first, so that the last compilers end together
         self.extensions.sort(key=lambda one: -Path(one.sources[0]).stat().st_size)
         self.progress = Progress("compiling C:", len(self.extensions), quiet)
@@ -345,7 +239,7 @@ class Build(build_ext):
         super().copy_extensions_to_source()
 
 
-# Cython's worker processes may import this file.
+# Tests import this file, and so may Cython's worker processes.
 if __name__ == "__main__":
     setup(
         # Not in pyproject.toml: old and new setuptools require different syntax there.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,9 @@ def f():
 def small(tmp_path: Path) -> Path:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TREE / name, tmp_path)
+    (tmp_path / "scripts").mkdir()
+    for name in ("progress.py", "translation.py"):
+        shutil.copy(TREE / "scripts" / name, tmp_path / "scripts")
     package = tmp_path / "cutthrough"
     package.mkdir()
     shutil.copy(TREE / "cutthrough/__init__.py", package)
@@ -125,7 +129,7 @@ def test_flags_of_the_environment_have_the_last_word_in_release(small: Path) -> 
     said = built(small, "release", "--force", CFLAGS="-O0")
     assert mode_of(small) == (False, False, 1)
     commands = [line for line in said.splitlines() if " -c " in line]
-    assert len(commands) == 2
+    assert len(commands) == 3               # and what the modules share
     for line in commands:
         assert re.findall(r" -O\w", line)[-1] == " -O0"
 
@@ -149,13 +153,87 @@ def test_a_quiet_build_tells_how_far_it_is(small: Path) -> None:
         return done.stderr.splitlines()
 
     said = quiet()
-    assert said[0] == "translating to C: 0 of 2" and said[-1] == "compiling C: 2 of 2"
-    assert all(re.fullmatch(r"(translating to|compiling) C: [0-2] of 2", line)
+    assert said[0] == "translating to C: 0 of 2" and said[-1] == "compiling C: 3 of 3"
+    assert all(re.fullmatch(r"(translating to|compiling) C: [0-3] of [23]", line)
                for line in said)
     assert quiet() == [line for line in said if line.startswith("compiling")]
     (small / "cutthrough/other.pyx").write_text(WITH_WARNING)
     with pytest.raises(AssertionError, match=r"warning: cutthrough/other\.pyx"):
         quiet()
+
+
+WRITTEN, BUILT = 10**9, 10**9 + 10       # seconds of 2001
+
+
+def set_times(files: Iterable[Path], when: int) -> None:
+    for file in files:
+        os.utime(file, (when, when))
+
+
+def translated(tree: Path) -> set[str]:
+    """The C that a build writes anew after one that was long ago."""
+    set_times((tree / "build").rglob("*"), BUILT)
+    built(tree, "debug")
+    return {file.name for file in (tree / "build/c").rglob("*.c")
+            if file.stat().st_mtime != BUILT}
+
+
+@pytest.mark.slow
+def test_what_a_module_reads_makes_it_stale_and_nothing_else(small: Path) -> None:
+    """Its source, its own .pxd, one that it cimports through another, an include."""
+    package = small / "cutthrough"
+    (package / "far.pxd").write_text("cdef enum:\n    FAR = 1\n")
+    (package / "number.pxd").write_text(
+        "from cutthrough.far cimport FAR\ncdef enum:\n    NUMBER = FAR\n")
+    (package / "own.pxd").write_text("cdef int value\n")
+    (package / "part.pxi").write_text("value = 3\n")
+    (package / "own.pyx").write_text('include "part.pxi"\n')
+    set_times(small.rglob("*"), WRITTEN)
+    built(small, "debug")
+    assert mode_of(small)[2] == 1
+    assert translated(small) == set()
+    for changed, stale in (("room.pyx", "room.c"), ("far.pxd", "room.c"),
+                           ("own.pxd", "own.c"), ("part.pxi", "own.c")):
+        os.utime(package / changed)
+        assert translated(small) == {stale}, changed
+        set_times([package / changed], WRITTEN)
+
+
+@pytest.mark.slow
+def test_another_cython_translates_by_cythonize(small: Path) -> None:
+    source = small / "scripts/translation.py"
+    text = source.read_text()
+    source.write_text(re.sub('^COMPARED = ".*?"', 'COMPARED = "0"', text, flags=re.M))
+    assert "cythonize translates" not in built(small, "debug")
+    assert mode_of(small)[2] == 1
+    (small / "build/c/cutthrough/room.c").unlink()
+    source.write_text(text.replace("Context.from_options(", "Context.no_such_name("))
+    assert "cythonize translates, because of the exception" in built(small, "debug")
+    assert (small / "build/c/cutthrough/room.c").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["other.pyx", "number.pxd"])
+def test_an_error_ends_the_build_and_the_next(small: Path, name: str) -> None:
+    (small / "cutthrough" / name).write_text("cdef class:\n")
+    for _ in range(2):
+        done = build(small, "debug")
+        assert done.returncode != 0 and f"cutthrough/{name}:1:" in done.stderr
+
+
+def test_the_translation_is_for_the_locked_cython() -> None:
+    text = (TREE / "scripts/translation.py").read_text()
+    version = re.search('^COMPARED = "(.*?)"', text, re.M)[1]
+    lock = (TREE / "requirements/build.txt").read_text()
+    assert f"\ncython=={version} " in lock
+
+
+def test_the_image_gets_what_setup_py_imports() -> None:
+    names = re.findall(r"^from (\w+) import", (TREE / "setup.py").read_text(), re.M)
+    files = [f"scripts/{name}.py" for name in names]
+    copied = (TREE / ".dockerignore").read_text().splitlines()
+    needed = {f"!{file}" for file in files if (TREE / file).exists()}
+    assert needed and needed <= set(copied)
 
 
 @pytest.mark.slow
