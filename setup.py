@@ -122,6 +122,31 @@ NGHTTP2 = """
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
+# -O3 in the modes that have it is for what each request, record or chunk runs through:
+# where perf had samples under the scenarios of bench, and their likes of HTTP/2, TLS
+# and taps. The rest has -O1, and what runs at start, at a change of the configuration,
+# at a hand-over or for a refusal has -O0.
+HOT = set("""
+net/poller net/buffers net/relay net/timers net/connector net/transport net/pipes
+net/tls/records net/tls/stream net/tls/transport net/tls/wire
+wire/http1 wire/authority wire/framing wire/rewrite wire/chunks wire/target wire/hops
+wire/http2_fields wire/http2_head http2/demux http2/frames http2/stream http2/transport
+session/connection session/phases session/route session/model/client
+session/model/idle_pool session/model/state session/judge/authenticate
+session/judge/authorize session/transfer/response session/transfer/tunnel
+session/transfer/forward policy/acl policy/address policy/siphash tape/ring
+exchange/scan exchange/search log/text
+""".split())
+COLD = set("""
+net/tls/certificates net/tls/context net/tls/failures net/tls/key_readers net/tls/offer
+net/tls/trial net/tls/ulp policy/fingerprints policy/ledger policy/parents
+policy/remote_usage policy/snapshot process/duty_cycle session/describe session/handover
+session/handover_parts session/judge/hook session/judge/source session/model/broken
+session/model/pinned session/model/shed session/model/standby session/stages/associate
+session/stages/pac session/stages/transparent session/transfer/alerts
+session/transfer/origin_alerts session/ways/dial_errors session/ways/probe
+wire/fingerprints wire/refused wire/socks_client
+""".split())
 # Functions that Cython would else put into each module: a third of the compiler's time
 SHARED = "cutthrough._cyutility"
 
@@ -151,6 +176,13 @@ def libraries_of(source: str) -> dict[str, list[str]]:
         found["include_dirs"].append(f"{LIBSSL}/include")
         found["library_dirs"] = found["runtime_library_dirs"] = [f"{LIBSSL}/lib"]
     return found
+
+
+def optimisation(source: str) -> list[str]:
+    name = source.removeprefix("cutthrough/").removesuffix(".pyx")
+    if "-O3" not in MODE.compile or name in HOT:
+        return []
+    return ["-O0" if name in COLD else "-O1"]
 
 
 @functools.cache
@@ -188,13 +220,13 @@ def extensions() -> list[Extension]:
             "built with slower captures: no headers of SQLite (libsqlite3-dev)\n")
         sources = [source for source in sources if source not in OF_SQLITE]
     shared = Extension(SHARED, [SHARED.replace(".", "/") + ".c"],
-                       extra_compile_args=MODE.compile,
+                       extra_compile_args=MODE.compile + optimisation(SHARED),
                        extra_link_args=MODE.link, define_macros=MODE.macros)
     return [shared] + [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [source],
-            extra_compile_args=MODE.compile,
+            extra_compile_args=MODE.compile + optimisation(source),
             extra_link_args=MODE.link,
             **libraries_of(source),
             define_macros=MODE.macros + BUILD_MACROS.get(source, []),

@@ -236,6 +236,13 @@ def test_the_image_gets_what_setup_py_imports() -> None:
     assert needed and needed <= set(copied)
 
 
+def test_each_hot_or_cold_module_exists_and_is_either() -> None:
+    table = compiled.import_file("setup_of_tiers", TREE / "setup.py")
+    assert not table.HOT & table.COLD
+    for name in table.HOT | table.COLD:
+        assert (TREE / "cutthrough" / f"{name}.pyx").exists(), name
+
+
 @pytest.mark.slow
 def test_an_unknown_mode_is_refused_by_name(small: Path) -> None:
     done = build(small, "fast")
