@@ -213,9 +213,12 @@ clean: ## remove all build results; .venv stays
 .venv/ready.%: requirements/%.txt requirements/build.txt scripts/bootstrap.sh
 	scripts/bootstrap.sh $*
 
-build/built.%: .venv/ready.run $(SOURCES)
-	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
+# What serves is installed beside the translation, which waits for one process at first
+build/built.%: .venv/ready.build $(SOURCES)
+	$(MAKE) --no-print-directory -j2 .venv/ready.run compile-$*
 	rm -f build/built.* && touch $@
+compile-%:
+	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
 
 build/tools/ready: requirements/tools.txt .venv/ready.run
 	$(PY) -m venv build/tools

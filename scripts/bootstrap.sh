@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc: what the system
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc: what the system
 # lacks, and .venv.
 #
-# `run` is what building and serving need, `test` adds what the tests need. Installs only
-# what is missing, by apt-get as root or through sudo; on other systems it names what is
+# `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
+# Installs only what is missing, by apt-get as root or through sudo; on other systems it names what is
 # missing and stops. Touches no network when nothing is. No service is started or enabled.
 # .venv/bin/cutthrough runs the tree that .venv lies in, from anywhere.
 # PYTHON=… chooses the interpreter of a new .venv.
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 what=${1:-run}
 browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no
 case $what in
-    run | test) ;;
+    build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 11 MB
     judges) what=test judges=yes ;;   # other programs' readers and writers, 600 MB
@@ -21,7 +21,7 @@ case $what in
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
-    *) echo "usage: $0 run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc" >&2; exit 2 ;;
+    *) echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -235,11 +235,15 @@ if ! { [ -x .venv/bin/python ] && complete .venv/bin/python; }; then
 fi
 
 # What pyproject.toml lists, as `make lock` has pinned it: versions and hashes.
-lists=(-r requirements/build.txt -r requirements/run.txt)
-[ "$what" = run ] || lists=(-r requirements/test.txt)
+case $what in
+    build) lists=(-r requirements/build.txt) ;;
+    run) lists=(-r requirements/build.txt -r requirements/run.txt) ;;
+    *) lists=(-r requirements/test.txt) ;;
+esac
 say "Python packages into .venv"
-# No cache: with an empty HOME pip would make one in the working directory.
-.venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes "${lists[@]}"
+# No cache: with an empty HOME pip would make one in the working directory. Python compiles
+# what is imported; pip would compile all, for 1.6 of 10 s.
+.venv/bin/python -m pip install --quiet --no-cache-dir --no-compile --require-hashes "${lists[@]}"
 
 if [ $fuzzer = yes ]; then
     say "tlslite-ng into .venv"
@@ -279,4 +283,7 @@ if ! launcher | cmp -s - .venv/bin/cutthrough; then
     chmod 755 .venv/bin/cutthrough.new
     mv .venv/bin/cutthrough.new .venv/bin/cutthrough # at once: a shell may be reading it
 fi
-touch .venv/ready.run ".venv/ready.$what"
+case $what in
+    build) touch .venv/ready.build ;;
+    *) touch .venv/ready.build .venv/ready.run ".venv/ready.$what" ;;
+esac
