@@ -253,6 +253,7 @@ class Build(build_ext):
             compiler_directives={"language_level": 3, **MODE.directives},
             shared_utility_qualified_name=SHARED,
         )
+        self.remove_others()
         # The longest first, so that the last compilers end together
         self.extensions.sort(key=lambda one: -Path(one.sources[0]).stat().st_size)
         self.progress = Progress("compiling C:", len(self.extensions), quiet)
@@ -260,6 +261,23 @@ class Build(build_ext):
             super().build_extensions()
         finally:
             self.progress.end()
+
+    def remove_others(self) -> None:
+        """Removes modules that were compiled with other flags."""
+        note = Path(self.build_temp, "flags.json")
+        before = json.loads(note.read_text()) if note.exists() else {}
+        environment = [os.environ.get(name, "") for name in ("CC", "CFLAGS", "LDFLAGS")]
+        flags = {
+            self.get_ext_fullpath(module.name): repr([
+                module.extra_compile_args, module.define_macros, module.include_dirs,
+                module.extra_link_args, module.libraries, module.library_dirs,
+                *environment])
+            for module in self.extensions}
+        for path in flags:
+            if before.get(path) != flags[path]:
+                Path(path).unlink(missing_ok=True)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps(before | flags))
 
     def build_extension(self, ext: Extension) -> None:
         super().build_extension(ext)

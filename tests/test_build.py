@@ -200,6 +200,25 @@ def test_what_a_module_reads_makes_it_stale_and_nothing_else(small: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_change_of_the_table_makes_stale_what_it_is_about(small: Path) -> None:
+    """One module's macros: its object. A directive: all C."""
+    built(small, "native")
+    table = small / "setup.py"
+    text = table.read_text().replace(
+        "BUILD_MACROS = {", 'BUILD_MACROS = {"cutthrough/room.pyx": ASSERTIONS,')
+    table.write_text(text)
+    said = built(small, "native")
+    assert mode_of(small) == (True, True, 1)
+    compiled_files = re.findall(r" -c (\S+)", said)
+    assert compiled_files == ["build/c/cutthrough/room.c"]
+    assert " -c " not in built(small, "native")
+    built(small, "debug")
+    table.write_text(text.replace(
+        '"language_level": 3', '"language_level": 3, "emit_code_comments": False'))
+    assert translated(small) == {"_cyutility.c", "proxy.c", "room.c"}
+
+
+@pytest.mark.slow
 def test_another_cython_translates_by_cythonize(small: Path) -> None:
     source = small / "scripts/translation.py"
     text = source.read_text()
