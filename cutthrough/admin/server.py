@@ -1,11 +1,10 @@
 """The admin listener: an operator's view of the program and commands to it, over HTTP.
 
     GET    /metrics /healthz /readyz /config      for every client that can connect
-    GET    /connections… /parents /origins /events /ca /traffic /mode /recordings      the same
-    GET    / /overview /history                   the same (live_page.py)
+    GET    /connections… /parents /origins /events /ca        the same
+    GET    /traffic /mode /recordings / /overview /history    the same
     GET    /flows… /breakpoints… /sessions… /replays          with the token
-    DELETE /connections?user=…                    with it
-    POST   /reload /drain /mode?… /settle
+    DELETE /connections?user=…; POST /reload /drain /mode?… /settle     with it
     …      /session                               a browser's (sessions.py)
 
 It is a separate listener, by default on loopback or a unix socket. Host must be an
