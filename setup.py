@@ -33,9 +33,11 @@ from translation import translate
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
 # Undefined behaviour traps, because the run-time library that prints it has the same
-# coverage hooks as libFuzzer, and the library loaded first would get the counters. -w:
-# clang warns of unused inline functions, and the other modes show the real warnings.
-FUZZ = ["-fsanitize=fuzzer-no-link,undefined", "-fsanitize-trap=undefined", "-w"]
+# coverage hooks as libFuzzer, and the library loaded first would get the counters.
+# Nothing is linked: the sanitizer's functions are in the library that the run preloads.
+# -w: clang warns of unused inline functions, and the other modes show real warnings.
+FUZZ = ["-fsanitize=fuzzer-no-link,address,undefined", "-fsanitize-trap=undefined",
+        "-w"]
 ASSERTIONS = [("CUTTHROUGH_DEBUG", "1")]
 LINE_EVENTS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")]
 
@@ -58,7 +60,7 @@ MODES = {
         ["-O0"], macros=LINE_EVENTS, directives={"linetrace": True}, beside=True
     ),
     "asan": Mode(["-O1", "-g", *SANITIZE], SANITIZE, ASSERTIONS),
-    "fuzz": Mode(["-O1", "-g", *FUZZ], FUZZ, ASSERTIONS),
+    "fuzz": Mode(["-O1", "-g", *FUZZ], macros=ASSERTIONS),
 }
 
 NAME = os.environ.get("CUTTHROUGH_BUILD", "release")

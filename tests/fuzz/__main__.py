@@ -1,8 +1,9 @@
 """python -m tests.fuzz [--seconds N] [--keep] [TARGET…]: fuzzes each target in turn.
 
 The extensions are built by clang into build/fuzz, and nothing else looks there: each
-edge of the C counts for libFuzzer, undefined behaviour traps, and assertions are on.
-Python runs libFuzzer (atheris): so a target is a function, and may use the twin and
+edge of the C counts for libFuzzer, AddressSanitizer checks each access, undefined
+behaviour traps, and assertions are on. Python runs libFuzzer (atheris, whose library
+has the sanitizer's functions too): so a target is a function, and may use the twin and
 sockets.
 
 Findings lie in build/fuzz/findings. `--keep` adds the inputs that reached new edges to
@@ -16,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +64,11 @@ def build() -> Path:
 def child(target: str, library: Path, *flags: str | Path) -> list[str]:
     """The command; a file of its own, because libFuzzer starts itself by its name."""
     command = WORK / f"run-{target}"
-    command.write_text("#!/bin/sh\n" + shlex.join(
-        ["exec", sys.executable, "-m", "tests.fuzz.child", target, str(library)])
+    runtime = Path(sysconfig.get_path("platlib")) / "asan_with_fuzzer.so"
+    command.write_text(
+        "#!/bin/sh\nexec env ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 "
+        + shlex.join([f"LD_PRELOAD={runtime}", sys.executable, "-m", "tests.fuzz.child",
+                      target, str(library)])
         + ' "$0" "$@"\n')
     command.chmod(0o755)
     return [str(command), f"-max_len={MOST_BYTES[target]}", *map(str, flags)]

@@ -84,13 +84,14 @@ def build(source: Path, made: Path, rules: Any, compiler: str = "") -> None:
     headers = [ROOT / "cutthrough/net/tls", f"{libssl}/include"][: 2 if libssl else 1]
     environment = {key: value for key, value in os.environ.items()
                    if key != "LD_PRELOAD"}
+    cc = (compiler or os.environ.get("CC", "cc")).split()
     for command in (
         [sys.executable, "-m", "cython", "-3", *directives, "-I", str(ROOT),
          "-o", str(c_file), str(source)],
-        [*(compiler or os.environ.get("CC", "cc")).split(), "-shared", "-fPIC", "-w",
-         *(rules.compile or ["-O2"]), *macros, "-I", sysconfig.get_path("include"),
-         *(f"-I{path}" for path in headers),
-         "-o", str(made), str(c_file), *rules.link],
+        [*cc, "-c", "-fPIC", "-w", *(rules.compile or ["-O2"]), *macros,
+         "-I", sysconfig.get_path("include"), *(f"-I{path}" for path in headers),
+         "-o", str(made.with_suffix(".o")), str(c_file)],
+        [*cc, "-shared", "-o", str(made), str(made.with_suffix(".o")), *rules.link],
     ):
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment)
