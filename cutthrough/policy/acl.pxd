@@ -37,6 +37,8 @@ cdef struct Question:
     const uint8_t *address  # 16 bytes; NULL: not known yet
     int port
     int method              # Method of wire.names, or KIND_UPGRADE
+    const char *method_name  # of M_OTHER; NULL: unknown, or no rule compares it
+    size_t method_name_len
     bint for_origin         # in origin form, for a named origin
     bint has_opening        # a tunnel by CONNECT, SOCKS or the like: it has first bytes
     const Opening *opening  # a tunnel's first bytes; NULL: not known yet
@@ -105,12 +107,13 @@ cdef struct Row:            # a rule; set number 0: no condition
     uint32_t tlvs           # number in Acl.tlvs
     uint32_t client_ja4     # number in Acl.fingerprints
     uint32_t http2_print    # number in Acl.http2_prints
+    uint32_t other_methods  # number in Acl.other_methods
     uint32_t addresses      # number in Acl.sets; 0 too if `by_address`
     uint32_t literals       # number in Acl.sets: the addresses among its hosts
     uint32_t paths          # number in Acl.globs
     uint32_t ports          # index of its first range in Acl.ports
     uint16_t n_ports        # 0: every port
-    uint16_t methods        # bit M_*; 0: every method
+    uint16_t methods        # bit M_*; 0: every method, or those of `other_methods`
     int limits              # index in Acl.limits; -1: none
     Demand demand           # of a tunnel's first bytes
     uint16_t source         # number of the source address; 0: the user's own, or none
@@ -148,9 +151,11 @@ cdef class Acl:
     cdef NetworkSets sets
     cdef FingerprintSets fingerprints
     cdef FingerprintSets http2_prints
+    cdef FingerprintSets other_methods  # without numbers
     cdef TlvSets tlvs
     cdef GlobSets globs
     cdef readonly bint compares_paths   # a rule has `paths`
+    cdef bint compares_methods          # a rule has other methods
     cdef bint compares_prints           # a rule has `client_ja4` or `http2_fingerprint`
     cdef bint replays                   # a rule plays answers again
     cdef Candidate *anywhere            # rules with neither hosts nor addresses

@@ -36,10 +36,10 @@ from cutthrough.wire.openings cimport TLS, server_name
 from cutthrough.wire.paths cimport Path, set_path
 from cutthrough.wire.authority cimport HOST_NAME, Target, parse_authority
 
-# The methods that a rule can name. A request that offers an upgrade is UPGRADE.
+# Methods with a number; a rule can name others too. A request that offers an upgrade is UPGRADE.
 METHODS = {"GET": M_GET, "HEAD": M_HEAD, "POST": M_POST, "PUT": M_PUT, "DELETE": M_DELETE,
-           "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT,
-           "UPGRADE": KIND_UPGRADE, "OTHER": M_OTHER}
+           "OPTIONS": M_OPTIONS, "TRACE": M_TRACE, "CONNECT": M_CONNECT, "UPGRADE": KIND_UPGRADE,
+           "OTHER": M_OTHER}
 
 cdef dict ACTIONS = {"allow": ALLOW, "deny": DENY, "report": REPORT}
 cdef dict CAPTURES = {"": CAPTURE_NOTHING, "head": CAPTURE_HEADS, "full": CAPTURE_FULL}
@@ -51,16 +51,14 @@ cdef enum:
     BY_CARRIED              # by an IPv4 address inside the dialled address
     NEEDING_ADDRESS
     ANYWHERE
-
-cdef enum:
     MOST_LABEL = 96             # characters of a rule's label in a log line
 
 
 cdef class Draft:
 
     def __cinit__(self):
-        self.subjects, self.ports, self.ports_at = {((), ()): 0}, [], {}
-        self.anywhere, self.needing_address = [], []
+        self.subjects, self.ports_at = {((), ()): 0}, {}
+        self.ports, self.anywhere, self.needing_address = [], [], []
 
 
 cdef class Acl:
@@ -70,6 +68,7 @@ cdef class Acl:
         self.networks = NetworkIndex()
         self.sets = NetworkSets()
         self.fingerprints, self.http2_prints = FingerprintSets("_"), FingerprintSets("|")
+        self.other_methods = FingerprintSets(" ")   # which is in no method
         self.tlvs = TlvSets()
         self.globs = GlobSets()
 
@@ -139,7 +138,10 @@ cdef class Acl:
         row.route = <uint16_t>draft.routes[rule.way] if rule.way else 0
         row.for_origin = bool(rule.origin)
         for method in rule.methods:
-            row.methods |= 1 << <int>METHODS[method]
+            row.methods |= (1 << <int>METHODS[method]) if method in METHODS else 0
+        row.other_methods = self.other_methods.number(tuple(
+            [method for method in rule.methods if method not in METHODS]))
+        self.compares_methods |= row.other_methods != 0
         read_demand(&row.demand, rule, self.fingerprints)
         row.by_opening = last_of(&row.demand) != IS_MET
         if rule.ports:
@@ -303,7 +305,8 @@ cdef class Acl:
                 i += 1
             if i == row.n_ports:
                 return OTHER_PORT
-        if row.methods and not row.methods >> q.method & 1:
+        if (row.methods or row.other_methods) and not row.methods >> q.method & 1 and (
+                not self.other_methods.contains(row.other_methods, q.method_name, q.method_name_len)):
             return OTHER_METHOD
         if row.clients and not (
                 q.has_client and self.sets.contains(row.clients, key_of(q.client))):
@@ -357,13 +360,11 @@ cdef class Acl:
         cdef const Row *other = &self.rows[b] if b >= 0 else &self.fallback
         return row.source == other.source and row.route == other.route
 
-    # For explain and tests.
-
     def ask(self, *, host, port, caller=Caller(), method="CONNECT", address=None, opening=None,
             path=None, bint for_origin=False):
-        """Returns the Answer for a request. `host` need not be canonical; addresses are text.
-        `opening`: protocol, server name and JA4 of a tunnel's first bytes, in words. `path`: of
-        the target, in bytes; None: not known.
+        """Returns the Answer for a request; for explain and tests. `host` need not be canonical;
+        addresses are text. `opening`: protocol, server name and JA4 of a tunnel's first bytes, in
+        words. `path`: of the target, in bytes; None: not known.
 
         Raises ValueError for an invalid host or address."""
         cdef Path target_path
@@ -375,12 +376,12 @@ cdef class Acl:
         cdef const Candidate *c
         cdef bytes text = host.encode()
         cdef bytes bits = self.subjects_of(caller.user, caller.groups), tlvs = caller.tlvs
-        cdef bytes ja4 = caller.ja4.encode(), http2 = caller.http2.encode()
+        cdef bytes ja4 = caller.ja4.encode(), http2 = caller.http2.encode(), name = method.encode()
         cdef bint is_unix = caller.client.startswith("unix:")
         cdef bytes from_packed = bytes(16) if is_unix else packed(caller.client)
         cdef bytes to_packed
         cdef uint32_t j
-        cdef int i, n, before
+        cdef int i, before
         if parse_authority(&target, text, len(text), 1) != 0 or target.port != 1:
             raise ValueError(f"{host!r} is not a host")
         q.subjects = <const uint8_t *>bits
@@ -394,11 +395,11 @@ cdef class Acl:
         q.is_name = target.host_kind == HOST_NAME
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
+        q.method_name = <const char *>name if q.method == M_OTHER else NULL
+        q.method_name_len = len(name)
         q.has_opening, q.for_origin = q.method == M_CONNECT, for_origin
         q.path = NULL if q.has_opening or path == b"*" else &target_path
-        set_path(&target_path, NULL, 0)
-        if path is not None:
-            set_path(&target_path, path, len(path))
+        set_path(&target_path, NULL if path is None else <const char *>path, len(path or b""))
         q.address = NULL
         if not q.is_name:
             address = target.host[:target.host_len].decode()
@@ -417,8 +418,7 @@ cdef class Acl:
                 v.outcome = TLS_REFUSED
         looked = {}
         read_carried(q.address, &carried)
-        n = self.find_runs(&q, &carried, runs)
-        for i in range(n):
+        for i in range(self.find_runs(&q, &carried, runs)):
             for j in range(runs[i].n):
                 c = runs[i].at + j
                 if v.rule >= 0 and c.rule > <uint32_t>v.rule:

@@ -53,6 +53,7 @@ _TOP = ("default", "cut", *OF_POLICY)
 _USER = ("password", "groups", "expires")
 _LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "client_ja4",
            "http2_fingerprint", "tlvs")
+_METHOD = re.compile(r"[A-Z][A-Z0-9_-]{0,31}")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
 
@@ -383,8 +384,16 @@ class _Reader(ListReader):
         return tuple(sorted(set(ranges)))
 
     def read_methods(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
-        return self.words(table, key, METHODS, " (OTHER: any method not listed here; "
-                          "UPGRADE: any request that offers an upgrade)")
+        """A method is case-sensitive (RFC 9110 section 9.1), and those of the registry
+        are in capitals."""
+        methods = self.texts(table, key)
+        for i, method in enumerate(methods):
+            with noting(self.mistakes):
+                if not _METHOD.fullmatch(method):
+                    self.fail(key, f"{method!r} is not a method in capitals, such as "
+                              f"{', '.join(METHODS)} (OTHER: any that this list lacks; "
+                              "UPGRADE: any request that offers an upgrade)", i)
+        return tuple(dict.fromkeys(methods))
 
     def read_paths(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.entries(table, key, parse_glob)

@@ -358,3 +358,19 @@ def test_a_user_that_the_policy_lists_may_come_in(start, make_origin, dial):
     code = base64.b64encode(b"alice:secret").decode()
     assert dial(proxy).get(origin.url(), auth=f"Basic {code}").status == 200
     assert dial(proxy).get(origin.url()).status == 403, f"{USER} is in no group"
+
+
+def test_a_method_is_allowed_by_its_name(start_policy, make_origin, dial):
+    proxy = start_policy("""
+        default = "deny"
+        [[rules]]
+        action = "allow"
+        addresses = ["127.0.0.1"]
+        methods = ["PATCH", "PROPFIND"]
+        """)
+    url = make_origin().url()
+    for method, status in (("PATCH", 200), ("PROPFIND", 200), ("PROPPATCH", 403),
+                           ("GET", 403), ("patch", 403)):
+        client = dial(proxy)
+        client.send(build_request(method, url))
+        assert client.read_response(method).status == status, method

@@ -388,6 +388,13 @@ def test_methods_that_have_no_name_are_other():
     assert acl.ask(host="a.b", port=80, method="GET").outcome == "ok"
 
 
+def test_a_rule_names_any_method():
+    acl = acl_of(allow(methods=("PATCH", "GET")), allow(methods=("M-SEARCH",)))
+    for method, rule in (("PATCH", 0), ("GET", 0), ("M-SEARCH", 1), ("PATCHY", -1),
+                         ("PATC", -1), ("patch", -1), ("POST", -1), ("CONNECT", -1)):
+        assert acl.ask(host="a.b", port=80, method=method).rule == rule, method
+
+
 def test_an_upgrade_is_a_kind_of_its_own_and_no_method():
     # R4: to a rule with the method alone an offer looked like any GET.
     for rules, passes in (

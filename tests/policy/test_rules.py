@@ -308,10 +308,10 @@ MISTAKES = [
      "ports: 65536 is not within 1 to 65535, the lower port first"),
     (RULE + "ports = ['90-80']",
      "ports: '90-80' is not within 1 to 65535, the lower port first"),
-    (RULE + "methods = ['PATCH']",
-     "methods: 'PATCH' is not one of GET, HEAD, POST, PUT, DELETE, OPTIONS, "
-     "TRACE, CONNECT, UPGRADE, OTHER (OTHER: any method not listed here; "
-     "UPGRADE: any request that offers an upgrade)"),
+    (RULE + "methods = ['patch']",
+     "methods: 'patch' is not a method in capitals, such as GET, HEAD, POST, PUT, "
+     "DELETE, OPTIONS, TRACE, CONNECT, UPGRADE, OTHER (OTHER: any that this list "
+     "lacks; UPGRADE: any request that offers an upgrade)"),
     (RULE + "tlvs = []", "tlvs: takes a table of TLVs by name"),
     (RULE + "tlvs = {}", "tlvs: is empty: add a TLV, or leave out the key"),
     (RULE + "tlvs.vpce = ['a']", "tlvs: vpce: no such key; did you mean aws_vpce?"),

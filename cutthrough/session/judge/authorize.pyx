@@ -10,7 +10,7 @@ rules refuse is cut if the rule is configured so.
 """
 
 from libc.stdint cimport int64_t, uint16_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 from cutthrough.net.address cimport UNIX_CALLER, Address, parse_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport BODY_TOO_LARGE, DESTINATION_DENIED, OK, SNI_DENIED, TLS_REFUSED
@@ -30,7 +30,7 @@ from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport HALF_CLOSED, PEEK
 from cutthrough.wire.authority cimport HOST_NAME
-from cutthrough.wire.names cimport M_CONNECT, M_GET, M_POST, M_UDP, is_connect
+from cutthrough.wire.names cimport M_CONNECT, M_GET, M_OTHER, M_POST, M_UDP, is_connect
 from cutthrough.wire.openings cimport server_name
 from cutthrough.wire.paths cimport Path, set_path
 
@@ -282,6 +282,12 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
         q.address = mapped
     q.port = r.port
     q.method = KIND_UPGRADE if is_upgrade(r) else min(<int>r.method, <int>M_CONNECT)
+    q.method_name = NULL
+    q.method_name_len = 0
+    if q.method == M_OTHER and snapshot.acl.compares_methods and c.head != NULL and r.path_len:
+        q.method_name = bytes_of(c.head)
+        q.method_name_len = <const char *>memchr(
+            q.method_name, b" ", c.head.end) - q.method_name
     q.has_opening = q.method == M_CONNECT and r.method != M_UDP
     q.for_origin = r.for_origin
     q.opening = own_opening(c)
