@@ -185,9 +185,10 @@ def _micro(options: argparse.Namespace) -> int:
         if not (url := os.environ.get("CUTTHROUGH_CAPTURE_URL", "")):
             raise BenchError("set CUTTHROUGH_CAPTURE_URL to an empty database")
         return capture.run_loads(capture.LOADS, url=url)
-    if options.names in (["capture"], ["capture-soak"]):
-        return capture.run_loads(
-            capture.SOAKS if options.names == ["capture-soak"] else capture.LOADS)
+    loads = {"capture": capture.LOADS, "capture-soak": capture.SOAKS,
+             "capture-zstd": capture.COMPRESSED}
+    if len(options.names) == 1 and options.names[0] in loads:
+        return capture.run_loads(loads[options.names[0]])
     micro.run_micro(options.names, repetitions=options.repetitions)
     return 0
 
@@ -245,8 +246,8 @@ def main() -> int:
     small.set_defaults(act=_micro)
     small.add_argument("names", nargs="*",
                        help="prefixes of names; `policy`: large policies, by shape; "
-                            "`capture`, `capture-soak`, `capture-postgres`: the "
-                            "writer of captures")
+                            "`capture`, `capture-soak`, `capture-zstd`, "
+                            "`capture-postgres`: the writer of captures")
     small.add_argument("--repetitions", type=int, default=5)
 
     slow = verbs.add_parser("slowloris", help="wrk's p99 and RSS beside slow clients")

@@ -124,14 +124,19 @@ def _find() -> dict[str, Callable[[], Decoder]]:
             found["br"] = lambda: _Brotli(brotli)
     except ImportError:
         pass
+    if (zstd := find_zstd()) is not None:
+        found["zstd"] = lambda: _Zstandard(zstd)
+    return found
+
+
+def find_zstd() -> Any:
+    """compression.zstd, or backports.zstd; None: neither is there."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
-            zstd = importlib.import_module(name)
+            return importlib.import_module(name)
         except ImportError:
             continue
-        found["zstd"] = lambda module=zstd: _Zstandard(module)     # type: ignore[misc]
-        break
-    return found
+    return None
 
 
 DECODERS = _find()

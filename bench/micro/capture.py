@@ -5,15 +5,20 @@ with exchanges as a worker does, and prints the rate at which rows are committed
 writer's CPU for each and its largest memory: heads alone, then with bodies. The ring is
 filled for SECONDS, as fast as it has room; `paced` offers RATE a second and prints how
 many found no room. The store is a file, or with `capture-postgres` the empty database
-of CUTTHROUGH_CAPTURE_URL.
+of CUTTHROUGH_CAPTURE_URL. `capture-zstd` has JSON of an API as bodies, as they are and
+with capture_compress.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import mmap
 import os
+import random
 import socket
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -80,10 +85,18 @@ class Load:
     body: int = 0
     rate: int = 0
     total: int = 0
+    kind: str = "script"                     # of the body; or json
+    compress: bool = False
 
 
 LOADS = [Load("heads"), Load("heads-paced", rate=RATE), Load("body-1k", 1 << 10),
          Load("body-16k", 16 << 10), Load("body-256k", 256 << 10)]
+COMPRESSED = [Load(f"json-{name}{'-zstd' * compress}", size, total=total, kind="json",
+                   compress=compress)
+              for name, size, total in (
+                  ("1k", 1 << 10, 30_000), ("4k", 4 << 10, 20_000),
+                  ("16k", 16 << 10, 10_000), ("256k", 256 << 10, 1000))
+              for compress in (False, True)]
 SOAKS = [Load("million", total=1_000_000),
          Load("ten-gigabytes", body=256 << 10, total=38_147)]
 
@@ -93,16 +106,36 @@ def _producer() -> ModuleType:
     return load_compiled(Path(__file__).with_suffix(".pyx"))
 
 
-def payloads(body: int) -> tuple[bytes, bytes, bytes]:
-    """Of HEADS, DOWN and END."""
+def make_script(size: int) -> bytes:
     line = b"export const answer = {value: 42, text: 'forty-two'};\n"
-    content = (line * (body // len(line) + 1))[:body]
+    return (line * (size // len(line) + 1))[:size]
+
+
+def make_json(size: int) -> bytes:
+    """Rows of an API, whose values differ."""
+    some = random.Random(size)
+    text = ""
+    while len(text) < size:
+        text += json.dumps({
+            "id": some.getrandbits(40), "name": some.choice(("alice", "bob", "carol")),
+            "email": f"user{some.randrange(9999)}@example.com",
+            "active": some.random() < 0.5,
+            "created": f"2026-11-{some.randint(1, 28):02}T10:30:00Z"}) + ",\n"
+    return text[:size].encode()
+
+
+CONTENTS = {"script": make_script, "json": make_json}
+
+
+def payloads(body: int, kind: str = "script") -> tuple[bytes, bytes, bytes]:
+    """Of HEADS, DOWN and END."""
+    content = CONTENTS[kind](body)
     texts = (b"ann", b"static.example.com", b"browsers", b"", b"192.0.2.7",
-             b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, b"")
+             b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, *[b""] * 7)
     # An EndRecord of tape/end_record.pxd: times in microseconds, sizes, phases,
     # lengths of texts, then status, ports, flags, the numbers of outcome and method
     end = struct.pack(
-        "=4q4Q6I3I13I8H6B2x", 0, 15_700, 15_000, 500, 500, 400 + body,
+        "=4q4Q6I3I19I8H6B2x", 0, 15_700, 15_000, 500, 500, 400 + body,
         0 if body else NOT_COUNTED, body or NOT_COUNTED, 40, 10, 0, 2000, 3000, 5100,
         0, 0, 0, *map(len, texts), 200, 80, 50_000, 80, 0, 0, 0, 0, 0, 2,
         0, 0, 11, 0) + b"".join(texts)
@@ -117,7 +150,7 @@ def wait_empty(ring: Ring, process: subprocess.Popen[bytes]) -> None:
 
 
 def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, float]:
-    heads, body, end = payloads(load.body)
+    heads, body, end = payloads(load.body, load.kind)
     rings = os.memfd_create("rings", os.MFD_CLOEXEC)
     wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.ftruncate(rings, RING_BYTES)
@@ -131,7 +164,7 @@ def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, f
         settings = Settings(
             database=url or f"{directory}/flows.db", program="bench", count=COUNT,
             bytes=1 << 30, age=7 * 86400.0, credentials=False, fields=(), query=(),
-            json=())
+            json=(), compress=load.compress)
         ours.send(msgspec.json.encode(Start(settings=settings, rings=rings,
                                             wake=wake[0])))
         writer = psutil.Process(process.pid)
@@ -152,9 +185,11 @@ def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, f
         took = time.monotonic() - began
         spent = sum(writer.cpu_times()[:2]) - cpu
         memory.append(writer.memory_info().rss)
-        ours.send(STOP)
-        process.wait(60)
+        ours.send(STOP)                      # and the rest is indexed
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         unwritten = ring.counts()["unwritten"]
+        row_bytes = 0.0 if url else row_bytes_of(f"{directory}/flows.db")
     for fd in (rings, *wake):
         os.close(fd)
     written = put - unwritten
@@ -163,7 +198,15 @@ def run_load(load: Load, seconds: float = SECONDS, url: str = "") -> dict[str, f
             "mb_s": written * load.body / took / 1e6,
             "rss_tenth_mib": memory[len(memory) // 10] / (1 << 20),
             "rss_most_mib": max(memory) / (1 << 20),
-            "files_mib": most_files / (1 << 20)}
+            "files_mib": most_files / (1 << 20), "row_bytes": row_bytes,
+            "whole_cpu_us": (usage.ru_utime + usage.ru_stime - cpu) / written * 1e6}
+
+
+def row_bytes_of(path: str) -> float:
+    """Of the file, with its index, for each row."""
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        (count,) = base.execute("SELECT count(*) FROM flows").fetchone()
+    return os.path.getsize(path) / count if count else 0.0
 
 
 def run_loads(loads: list[Load], seconds: float = SECONDS, url: str = "") -> int:

@@ -53,6 +53,10 @@ class CaptureOptions(RedactionOptions, frozen=True, kw_only=True):
         SIZE._replace(high=64 << 20), "most bytes of each body that are kept",
         "our choice: most answers of APIs, and no downloads", swapped=True,
         of_program=True)] = 512 << 10
+    capture_compress: Annotated[bool, Option(
+        FLAG, "keep bodies of 1 KiB and more in zstd; needs cutthrough[codings]",
+        "off: a body of 1 KiB takes the writer a quarter more time, and readers "
+        "need zstd, too", swapped=True, of_program=True)] = False
     capture_credentials: Annotated[bool, Option(
         FLAG, "keep the values of Authorization, Proxy-Authorization, Cookie and "
         "Set-Cookie", "off: a reader of the file could use them (R59)", swapped=True,

@@ -4,6 +4,10 @@
 FINGERPRINTS = ("client_ja4", "client_ja3", "client_ja4_r", "client_ja4_o",
                 "client_ja4_ro", "http2_fingerprint")
 
+# Where a body is in zstd, in place of its own column: see packing.py
+PACKED = {"request_body": "request_packed", "response_body": "response_packed",
+          "messages": "messages_packed"}
+
 COLUMNS: tuple[str, ...] = (
     "request", "begun_us", "ended_us", "kind", "method", "host", "port", "url",
     "status", "reason", "detail", "rule", "reported", "user", "client", "client_port",
@@ -16,6 +20,6 @@ COLUMNS: tuple[str, ...] = (
     "response_body_bytes", "request_content_bytes", "response_content_bytes",
     "request_body_state", "response_body_state", "bytes", "request_head",
     "response_head", "request_body", "response_body", "messages", "messages_state",
-    "request_trailers", "response_trailers")
+    "request_trailers", "response_trailers", *PACKED.values())
 # Those that the tables of earlier programs may lack; they get them when they are opened
-ADDED = FINGERPRINTS
+ADDED = (*FINGERPRINTS, *PACKED.values())

@@ -15,6 +15,7 @@ from cutthrough.config.log_target import read_target
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
+from cutthrough.exchange.packing import NoZstd, Packer
 from cutthrough.generation.ca_certificate import read_ca_certificate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import (
@@ -103,6 +104,11 @@ def check_transparent(config: Config) -> None:
 def check_capture(generation: Generation) -> None:
     """Raises ConfigError if captures cannot be written."""
     path = generation.config.capture_file
+    if generation.config.capture_compress:
+        try:
+            Packer()
+        except NoZstd as error:
+            raise ConfigError("", "capture_compress", str(error)) from None
     if generation.config.capture_url:
         check_database_url("capture_url", generation.config.capture_url)
     if generation.config.recording_url:

@@ -78,7 +78,8 @@ class Outlet:
         settings = self._settings
         try:
             store = open_store(settings.database, settings.count, settings.bytes,
-                               settings.age, settings.program)
+                               settings.age, settings.program,
+                               compress=settings.compress)
             store.open()
         except NotNow:
             raise

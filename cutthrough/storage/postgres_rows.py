@@ -6,10 +6,11 @@ import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from cutthrough.exchange.columns import ADDED, COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
+from cutthrough.exchange.packing import Packer
 from cutthrough.storage.postgres import Tables
 from cutthrough.storage.runs import MOST_PAIRED, paired, parts_of
-from cutthrough.storage.store import TEXTS, WORDS
+from cutthrough.storage.store import BYTES, PAIRS, TEXTS, WORDS, unpacked
 
 VERSION = 3
 # Bytes of an entry's words, and characters of one. A tsvector holds 1 MiB; a longer
@@ -35,6 +36,8 @@ def quote(names: Iterable[str]) -> str:
 
 
 def _type_of(name: str) -> str:
+    if name in PACKED.values():
+        return "bytea"
     return "text" if name in (*TEXTS, *_BODIES) else "bigint"
 
 
@@ -118,17 +121,28 @@ def words_of_row(row: Sequence[Any]) -> str:
     return " ".join(words_of(" ".join(texts)))
 
 
-def values_of(row: Sequence[Any], program: str) -> list[Any]:
-    """The values of COLUMNS and OWN."""
+def values_of(row: Sequence[Any], program: str, packer: Packer | None = None
+              ) -> list[Any]:
+    """The values of COLUMNS and OWN. `packer`: compresses bodies."""
     values = [*row, program, words_of_row(row)]
+    if packer is not None:
+        pack_bodies(values, packer)
     for number in _BODY_NUMBERS:
-        body = row[number]
+        body = values[number]
         if isinstance(body, bytes):
             values[number] = None
             values.append(body)
         else:
             values.append(None)
     return values
+
+
+def pack_bodies(values: list[Any], packer: Packer) -> None:
+    for number, beside in PAIRS:
+        body = values[number]
+        if (packed := packer.body(body)) is not None:
+            values[number], values[beside] = None, packed
+            values[BYTES] -= len(body) - len(packed)
 
 
 def clean(value: Any) -> Any:
@@ -155,4 +169,4 @@ def join_bodies(row: dict[str, Any]) -> dict[str, Any]:
         data = row.pop(other, None)
         if data is not None:
             row[name] = bytes(data)
-    return row
+    return unpacked(row)

@@ -16,7 +16,8 @@ from typing import Any
 
 import psycopg
 
-from cutthrough.exchange.columns import ADDED, COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
+from cutthrough.exchange.packing import Packer
 from cutthrough.storage.postgres import (
     ANSWER_S,
     READER_ANSWER_S,
@@ -67,7 +68,8 @@ class PostgresStore:
     rows; "": they are imported, and the same exchange of any program is not added."""
 
     def __init__(self, url: str, count: int, most_bytes: int, age_s: float,
-                 program: str) -> None:
+                 program: str, packer: Packer | None = None) -> None:
+        self._packer = packer
         self._base = Base(url, TABLES, ANSWER_S, may_make=True)
         self._program = program
         self._count, self._most_bytes, self._age_us = count, most_bytes, age_s * 1e6
@@ -85,7 +87,7 @@ class PostgresStore:
         batch = list(rows)
         if self._count:
             batch = batch[-self._count:]
-        records = [values_of(row, self._program) for row in batch]
+        records = [values_of(row, self._program, self._packer) for row in batch]
         if self._program:
             with contextlib.suppress(KnownRow):
                 return self._write(batch, records, anew=True)
@@ -110,7 +112,7 @@ class PostgresStore:
             else:
                 numbers = [number for number, values in enumerate(records)
                            if self._insert(cursor, values)]
-            size = sum(rows[number][BYTES] for number in numbers)
+            size = sum(records[number][BYTES] for number in numbers)
             flows, total = totals["flows"] + len(numbers), totals["bytes"] + size
             freed = self._prune(cursor, flows, total, totals["oldest"],
                                 MOST_PRUNED + len(rows), MOST_PRUNED_BYTES + size)
@@ -235,8 +237,8 @@ class PostgresReader:
 
     def bodies(self, number: int) -> Sequence[Any]:
         rows = self._select(
-            f"SELECT {select_list(BODIES)} FROM cutthrough.flows WHERE id = %s",
-            (number,))
+            f"SELECT {select_list((*BODIES, *PACKED.values()), self._missing)} "
+            "FROM cutthrough.flows WHERE id = %s", (number,))
         row = join_bodies(rows[0]) if rows else {}
         return tuple(row.get(name) for name in BODIES)
 

@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]                   # keys of URLs and forms
     json: tuple[str, ...]                    # paths in bodies
     body: tuple[str, ...] = ()               # expressions
+    compress: bool = False                   # bodies, in zstd
     program: str = ""                        # the owner of the rows, in a shared one
     form: str = "text"                       # of the writer's own messages
     recordings: Recordings | None = None     # None: no rule records
@@ -79,6 +80,7 @@ def settings_of(config: Config, policy: Policy) -> Settings | None:
         bytes=config.capture_bytes, age=config.capture_age,
         credentials=redaction.credentials, fields=redaction.fields,
         query=redaction.query, json=redaction.json, body=redaction.body,
+        compress=config.capture_compress,
         program=config.capture_program or socket.gethostname() or "cutthrough",
         form=config.error_log_format,
         recordings=recordings_of(config, policy) if policy.records else None)

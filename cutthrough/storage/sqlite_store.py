@@ -13,10 +13,16 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cutthrough.exchange.columns import ADDED, COLUMNS
+from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
+from cutthrough.exchange.packing import LEAST, Packer
 from cutthrough.storage.sqlite_insert import Inserter
 from cutthrough.storage.sqlite_place import Place
-from cutthrough.storage.sqlite_words import RUNS, Words
+from cutthrough.storage.sqlite_words import (
+    RUNS,
+    UNPACKED,
+    Words,
+    unpacked_text,
+)
 from cutthrough.storage.store import (
     BODIES,
     BYTES,
@@ -24,6 +30,7 @@ from cutthrough.storage.store import (
     MOST_PRUNED,
     MOST_PRUNED_BYTES,
     MOST_READS,
+    PAIRS,
     TEXTS,
     WORDS,
     Locked,
@@ -33,6 +40,7 @@ from cutthrough.storage.store import (
     Refused,
     Rows,
     StoreError,
+    unpacked,
 )
 from cutthrough.tape.batch import Batch
 
@@ -47,7 +55,7 @@ MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here
 PAGE_BYTES = 16384
-_ANY = ("request_body", "response_body")
+_ANY = ("request_body", "response_body", *PACKED.values())
 _KINDS: dict[int, type[StoreError]] = {
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
                      sqlite3.SQLITE_PROTOCOL), Locked),
@@ -71,6 +79,7 @@ CREATE VIEW texts AS SELECT id, url, request_head, response_head,
         SELECT group_concat(json_extract(value, '$.text'), char(10))
         FROM json_each(messages)) END AS messages
     FROM flows;
+{UNPACKED}
 CREATE VIRTUAL TABLE words USING fts5(
     {", ".join(WORDS)}, content='texts', content_rowid='id');
 CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER);
@@ -159,6 +168,7 @@ def _connect(path: str) -> sqlite3.Connection:
         base.execute("PRAGMA synchronous = NORMAL")
         base.execute(f"PRAGMA journal_size_limit = {MOST_WAL_BYTES}")
         base.execute("PRAGMA temp_store = MEMORY")
+        base.create_function("unpacked_text", 1, unpacked_text, deterministic=True)
         if version_of(base) == 0:
             make_tables(base)
         version = version_of(base)
@@ -177,6 +187,7 @@ def add_columns(base: sqlite3.Connection) -> None:
     base.execute("BEGIN IMMEDIATE")
     for name in missing_in(base):            # another process may have been as quick
         base.execute(f"ALTER TABLE flows ADD COLUMN {name} {_type_of(name)}")
+    base.execute(UNPACKED)
     base.execute("COMMIT")
 
 
@@ -217,8 +228,10 @@ def make_tables(base: sqlite3.Connection) -> None:
 class SqliteStore:
     """Implements Store."""
 
-    def __init__(self, path: str, count: int, most_bytes: int, age_s: float) -> None:
-        """Raises OSError and StoreError."""
+    def __init__(self, path: str, count: int, most_bytes: int, age_s: float,
+                 packer: Packer | None = None) -> None:
+        """`packer`: compresses bodies. Raises OSError and StoreError."""
+        self._packer = packer
         make_file(path)
         self._path = path
         self._place = Place(path)
@@ -247,6 +260,8 @@ class SqliteStore:
         batch = rows if isinstance(rows, Batch) else self._batch_of(rows)
         if self._count:
             batch.keep_last(self._count)
+        if self._packer is not None:
+            batch.pack(PAIRS, BYTES, self._packer.pack, LEAST)
         before, self.is_over = self._bytes, False
         try:
             with transaction(self._base, self._path):
@@ -316,7 +331,7 @@ class SqliteReader:
             self._words = Words(self._base)
         self._base.row_factory = sqlite3.Row
 
-    def flows(self, words: str = "", number: int = 0) -> Iterator[sqlite3.Row]:
+    def flows(self, words: str = "", number: int = 0) -> Iterator[dict[str, Any]]:
         where = ""
         values: tuple[object, ...] = ()
         if words:
@@ -329,9 +344,9 @@ class SqliteReader:
             f"SELECT id FROM flows {where} ORDER BY id DESC", values)]
         # Row by row: a long read would keep the log of changes from being emptied
         for number in numbers:
-            yield from self._select(
+            yield from map(unpacked, map(dict, self._select(
                 "SELECT flows.*, marks.tag, marks.comment FROM flows LEFT JOIN "
-                "marks ON marks.id = flows.id WHERE flows.id = ?", (number,))
+                "marks ON marks.id = flows.id WHERE flows.id = ?", (number,))))
 
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> list[sqlite3.Row]:
@@ -349,8 +364,10 @@ class SqliteReader:
 
     def bodies(self, number: int) -> Sequence[Any]:
         rows = self._select(
-            f"SELECT {', '.join(BODIES)} FROM flows WHERE id = ?", (number,))
-        return tuple(rows[0]) if rows else (None,) * len(BODIES)
+            f"SELECT {', '.join((*BODIES, *PACKED.values()))} FROM flows WHERE id = ?",
+            (number,))
+        row = unpacked(dict(rows[0])) if rows else {}
+        return tuple(row.get(name) for name in BODIES)
 
     def _select(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
         with explained(self._path):

@@ -14,6 +14,7 @@ no word of two characters, as most words of Chinese are.
 import sqlite3
 from typing import Final
 
+from cutthrough.exchange.packing import NoZstd, unpack
 from cutthrough.storage.runs import paired, parts_of
 from cutthrough.storage.store import WORDS, split_words
 
@@ -25,17 +26,42 @@ RUNS: Final = """
 CREATE VIRTUAL TABLE IF NOT EXISTS runs USING fts5(text, content='');
 INSERT OR IGNORE INTO state VALUES ('paired', 0);
 """
+# The texts of a row, whether they are in zstd or not. `texts`, the words' own view, is
+# that of earlier programs, which know no other
+UNPACKED: Final = """
+CREATE VIEW IF NOT EXISTS unpacked AS SELECT id, url, request_head, response_head,
+    CASE typeof(request_body) WHEN 'text' THEN request_body
+        ELSE unpacked_text(request_packed) END AS request_body,
+    CASE typeof(response_body) WHEN 'text' THEN response_body
+        ELSE unpacked_text(response_packed) END AS response_body,
+    CASE WHEN messages IS NOT NULL OR messages_packed IS NOT NULL THEN (
+        SELECT group_concat(json_extract(value, '$.text'), char(10))
+        FROM json_each(coalesce(messages, unpacked_text(messages_packed)))
+        ) END AS messages
+    FROM flows;
+"""
 _NAMES = ", ".join(WORDS)
 _TEXT = " || char(10) || ".join(f"coalesce({name}, '')" for name in WORDS)
 _INDEX = (f"INSERT INTO words (rowid, {_NAMES}) "
-          f"SELECT id, {_NAMES} FROM texts WHERE id > ? AND id <= ?")
+          f"SELECT id, {_NAMES} FROM unpacked WHERE id > ? AND id <= ?")
 _FORGET = (f"INSERT INTO words (words, rowid, {_NAMES}) "
-           f"SELECT 'delete', id, {_NAMES} FROM texts WHERE id >= ? AND id <= ?")
+           f"SELECT 'delete', id, {_NAMES} FROM unpacked WHERE id >= ? AND id <= ?")
 _PAIR = "INSERT INTO runs (rowid, text) VALUES (?, ?)"
 _UNPAIR = "INSERT INTO runs (runs, rowid, text) VALUES ('delete', ?, ?)"
 # FTS5's own table has a row for each row of `runs`
-_PAIRED = f"""SELECT id, {_TEXT} FROM texts WHERE id IN (
+_PAIRED = f"""SELECT id, {_TEXT} FROM unpacked WHERE id IN (
     SELECT id FROM runs_docsize WHERE id >= ? AND id <= ?)"""
+
+
+def unpacked_text(packed: bytes | None) -> str | None:
+    """None, too, if it is no text, or cannot be read: then it has no words."""
+    if packed is None:
+        return None
+    try:
+        body = unpack(packed)
+    except NoZstd:
+        return None
+    return body if isinstance(body, str) else None
 
 
 class Words:
@@ -81,8 +107,8 @@ class Words:
         """Returns the last indexed row."""
         rows, size = [], 0
         for number, text in self._base.execute(
-                f"SELECT id, {_TEXT} FROM texts WHERE id > ? AND id <= ? ORDER BY id",
-                (first, last)):
+                f"SELECT id, {_TEXT} FROM unpacked WHERE id > ? AND id <= ? "
+                "ORDER BY id", (first, last)):
             if (pairs := paired(text)) is not None:
                 rows.append((number, pairs))
                 size += len(pairs)

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS
+from cutthrough.exchange.columns import COLUMNS, FINGERPRINTS, PACKED
 from cutthrough.exchange.flow import Row
+from cutthrough.exchange.packing import NoZstd, unpack
 from cutthrough.tape.batch import Batch
 
 # Rows beyond the bounds that are deleted in one transaction, and their bytes, beside as
@@ -25,7 +26,8 @@ MOST_READS = 10_000
 
 BODIES = ("request_body", "response_body", "messages")
 # The columns of a row without them
-LIGHT = tuple(name for name in ("id", *COLUMNS) if name not in BODIES)
+LIGHT = tuple(name for name in ("id", *COLUMNS)
+              if name not in (*BODIES, *PACKED.values()))
 # The columns with indexed words
 WORDS = ("url", "request_head", "response_head", *BODIES)
 TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "client",
@@ -36,6 +38,9 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
          "origin_http", "request_trailers", "response_trailers")
 
 BYTES = COLUMNS.index("bytes")
+# Of a row: where a body is, and where it is in zstd
+PAIRS = tuple((COLUMNS.index(name), COLUMNS.index(packed))
+              for name, packed in PACKED.items())
 
 # The input of a store
 Rows = Batch | Sequence[tuple[Any, ...]]
@@ -139,6 +144,18 @@ class Reader(Protocol):
         """The logged reads, newest first."""
 
     def close(self) -> None: ...
+
+
+def unpacked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without the columns PACKED: their bodies are in their own ones; in place.
+    Raises StoreError."""
+    for name, packed in PACKED.items():
+        if (data := row.pop(packed, None)) is not None:
+            try:
+                row[name] = unpack(bytes(data))
+            except NoZstd as error:
+                raise StoreError(str(error)) from None
+    return row
 
 
 def split_words(text: str) -> list[str]:

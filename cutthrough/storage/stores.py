@@ -3,6 +3,7 @@
 import sys
 
 from cutthrough.config.database import is_url
+from cutthrough.exchange.packing import NoZstd, Packer
 from cutthrough.storage.sqlite_store import SqliteReader, SqliteStore
 from cutthrough.storage.store import Reader, Store, StoreError
 
@@ -16,18 +17,22 @@ def close_kept() -> None:
 
 
 def open_store(database: str, count: int, most_bytes: int, age_s: float,
-               program: str = "") -> Store:
+               program: str = "", *, compress: bool = False) -> Store:
     """For the writer; made if it does not exist. `database`: a path, or a URL. Bounds
-    of 0 are none. `program`: whose rows these are; "": they are imported. Raises
-    OSError and StoreError."""
+    of 0 are none. `program`: whose rows these are; "": they are imported.
+    `compress`: bodies, in zstd. Raises OSError and StoreError."""
+    try:
+        packer = Packer() if compress else None
+    except NoZstd as error:
+        raise StoreError(str(error)) from None
     if not is_url(database):
-        return SqliteStore(database, count, most_bytes, age_s)
+        return SqliteStore(database, count, most_bytes, age_s, packer)
     # Imported here, because most configurations have a file
     try:
         from cutthrough.storage.postgres_store import PostgresStore
     except ImportError:
         raise StoreError(MISSING) from None
-    return PostgresStore(database, count, most_bytes, age_s, program)
+    return PostgresStore(database, count, most_bytes, age_s, program, packer)
 
 
 def open_reader(database: str, *, keep: bool = False) -> Reader:

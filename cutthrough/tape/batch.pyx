@@ -91,6 +91,30 @@ cdef class Batch:
                 total += self.cells[at].number
         return total
 
+    def pack(self, pairs, int size_column, pack, size_t least):
+        """For each pair of columns: texts and blobs of the first one, of at least so many bytes,
+        become what pack(bytes, is_text) makes of them, in the second one, if that is shorter. It
+        is less in `size_column`, then. Cells of the first one are empty afterwards."""
+        cdef size_t at
+        cdef Cell *cell
+        cdef Cell *packed
+        cdef int64_t length
+        cdef bytes data
+        cdef int column, beside
+        for column, beside in pairs:
+            for at in range(self.begin, self.n_cells, self.width):
+                cell, packed = self.cells + at + column, self.cells + at + beside
+                if cell.n < least or cell.kind != TEXT and cell.kind != BLOB:
+                    continue
+                data = pack(PyBytes_FromStringAndSize(self.bytes + cell.number, cell.n),
+                            cell.kind == TEXT)
+                if <size_t>len(data) < cell.n:
+                    length = length_of(self.bytes + cell.number, cell)
+                    memcpy(self.bytes + cell.number, PyBytes_AS_STRING(data), len(data))
+                    packed.kind, packed.number, packed.n = BLOB, cell.number, len(data)
+                    self.cells[at + size_column].number += len(data) - length
+                    cell.kind, cell.n = NOTHING, 0
+
     def used(self):
         """The columns that are not null in all rows."""
         cdef list columns = []
@@ -184,6 +208,15 @@ cdef class Batch:
         """Takes back cells that were added from there on."""
         self.n_cells = min(n_cells, self.n_cells)
         return 0
+
+
+cdef int64_t length_of(const char *data, const Cell *cell) noexcept:
+    """Characters of a text, or bytes."""
+    cdef int64_t length = cell.n
+    cdef size_t i
+    for i in range(cell.n if cell.kind == TEXT else 0):
+        length -= (<uint8_t>data[i] & 0xc0) == 0x80
+    return length
 
 
 cdef void *grown(void *block, size_t size) except NULL:

@@ -26,7 +26,7 @@ from cutthrough.tape.texts cimport (
     Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
 from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
-from cutthrough.exchange.columns import COLUMNS
+from cutthrough.exchange.columns import COLUMNS, PACKED
 from cutthrough.exchange.failures import Failures
 from cutthrough.exchange.heads import as_http2
 from cutthrough.exchange.messages import read_websocket
@@ -58,6 +58,7 @@ _REASONS = tuple(row.label for row in OUTCOMES)
 _NO_BODY = Body(None, None, None)
 _HTTP = {10: "1.0", 11: "1.1", 20: "2"}
 
+cdef int N_PACKED = len(PACKED)
 
 cdef OpenExchange _NOTHING = OpenExchange()
 
@@ -216,7 +217,7 @@ cdef class Assembly:
         cdef char[40] name
         cdef int flags = end.flags
         cdef Value[MOST_VALUES] values          # those of the request's head
-        cdef int n_values, i
+        cdef int n_values, i, _i
         cdef int64_t size
         cdef bint is_websocket
         texts_of(end, texts)
@@ -370,6 +371,8 @@ cdef class Assembly:
         to.any(messages_state)
         to.any(body_up.trailers or None)
         to.any(body_down.trailers or None)
+        for _i in range(N_PACKED):
+            to.nothing()                    # the store packs
         return 0
 
     cdef object _echoes_of(self, Text head, const Value *values, int n, list heard):

@@ -1,5 +1,9 @@
 """Rows of the store as a worker's records would make them, and flows of them."""
 
+import contextlib
+import sqlite3
+
+from cutthrough.config.database import is_url
 from cutthrough.exchange.columns import COLUMNS
 from cutthrough.exchange.flow import Flow
 
@@ -30,3 +34,20 @@ def row(number=1, **fields):
 def flow(number=1, **fields):
     return Flow(dict(zip(("id", *COLUMNS), (number, *row(number, **fields)),
                          strict=True)))
+
+
+def drop_columns(path, names):
+    """Makes the table one of a program that knew no such columns."""
+    if is_url(path):
+        import psycopg
+
+        connection = psycopg.connect(path)
+    else:
+        connection = sqlite3.connect(path)
+    with contextlib.closing(connection) as base:
+        table = "cutthrough.flows" if is_url(path) else "flows"
+        if not is_url(path):
+            base.execute("DROP VIEW unpacked")
+        for name in names:
+            base.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+        base.commit()

@@ -14,7 +14,7 @@ from cutthrough.exchange.columns import ADDED
 from cutthrough.exchange.flow import Flow
 from cutthrough.storage.store import MOST_PRUNED, StoreError
 from cutthrough.storage.stores import open_reader, open_store
-from tests.capture.flows import row
+from tests.capture.flows import drop_columns, row
 
 NOW = 4_000_000_000_000_000         # microseconds, far ahead: nothing is too old
 
@@ -187,7 +187,7 @@ def test_tables_of_an_earlier_program_get_their_columns(path, first):
     store = make(path)
     store.write([row(1)])
     store.close()
-    drop(path, ADDED)
+    drop_columns(path, ADDED)
     first(path).close()
     reader = open_reader(path)
     (flow,) = map(Flow, reader.flows())
@@ -201,21 +201,6 @@ def test_tables_of_an_earlier_program_get_their_columns(path, first):
     assert [Flow(one).fingerprints for one in reader.flows()] == [
         {"client_ja4": "t13d"}, {}]
     reader.close()
-
-
-def drop(path, names):
-    """Makes the table one of a program that knew no such columns."""
-    if is_url(path):
-        import psycopg
-
-        connection = psycopg.connect(path)
-    else:
-        connection = sqlite3.connect(path)
-    with contextlib.closing(connection) as base:
-        table = "cutthrough.flows" if is_url(path) else "flows"
-        for name in names:
-            base.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
-        base.commit()
 
 
 def test_large_rows_are_indexed_a_few_at_a_time(file):

@@ -34,6 +34,14 @@ def test_they_stand_behind_all_others():
     assert names[0] == "listen" and names[-1] == "recording_hooks"
 
 
+def test_compression_needs_its_package(check, tmp_path, monkeypatch):
+    flags = ("--capture-file", str(tmp_path / "flows.db"), "--capture-compress")
+    assert check(*flags)[0] == 0
+    monkeypatch.setattr("cutthrough.exchange.packing._ZSTD", None)
+    status, err = check(*flags)
+    assert status == 2 and "pip install 'cutthrough[codings]'" in err
+
+
 def test_a_rule_that_captures_needs_a_file(check, tmp_path):
     status, err = check()
     assert status == 2
