@@ -163,3 +163,16 @@ def test_what_is_too_much_is_counted():
         [Mistake("f", str(i), "no") for i in range(1, 50)])
     lines = [*show_all(first)]
     assert len(lines) == 21 and lines[-1] == "50 mistakes, 30 of them not shown"
+
+
+@pytest.mark.parametrize(("listener", "status"), [
+    ('auth = "none"', 0), ('auth = "none"\nuser = "web"', 0), ("", 2)])
+def test_a_policy_needs_no_users_if_no_listener_wants_a_password(
+        tmp_path, capsys, listener, status):
+    """Once each policy did."""
+    policy, config = tmp_path / "policy.toml", tmp_path / "proxy.toml"
+    policy.write_text('[[rules]]\naction = "allow"\nports = [443]\n')
+    config.write_text(f'policy = "{policy}"\n[[listeners]]\naddress = "127.0.0.1:0"\n'
+                      f"{listener}\n")
+    assert main(["check", str(config)]) == status
+    assert bool(capsys.readouterr().err) == bool(status)

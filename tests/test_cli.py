@@ -426,19 +426,6 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     assert run("check", "--policy", str(path), *told).returncode == 0
 
 
-@pytest.mark.parametrize(("listener", "status"), [
-    ('auth = "none"', 0), ('auth = "none"\nuser = "web"', 0), ("", 2)])
-def test_a_policy_needs_no_users_if_no_listener_wants_a_password(
-        tmp_path, listener, status):
-    """Once each policy did."""
-    policy, config = tmp_path / "policy.toml", tmp_path / "proxy.toml"
-    policy.write_text('[[rules]]\naction = "allow"\nports = [443]\n')
-    config.write_text(f'policy = "{policy}"\n[[listeners]]\naddress = "127.0.0.1:0"\n'
-                      f"{listener}\n")
-    done = run("check", str(config))
-    assert done.returncode == status, done.stderr
-
-
 def test_a_list_whose_file_is_not_there_is_named(tmp_path):
     """Only the file was, and not the line that needs it."""
     path = tmp_path / "policy.toml"

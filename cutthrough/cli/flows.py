@@ -94,7 +94,9 @@ def add_flows(verb: argparse.ArgumentParser, add_listener: AddListener) -> None:
     sub = actions.add_parser("send", help=text, description=text, allow_abbrev=False)
     sub.set_defaults(own=sub)
     add_admin(sub)
-    sub.add_argument("url", metavar="URL")
+    sub.add_argument("url", metavar="URL", nargs="?")
+    sub.add_argument("--curl", metavar="FILE", help="in place of URL: a command of "
+                     "curl, as browsers copy it; - is standard input")
     add_request(sub, "[GET, and POST with a body]", "")
     add_json(sub)
     sub = add("tag", "set the tag or the comment of a flow; \"\" removes it")

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cutthrough.capture.pasted import MOST_TEXT, read_curl
 from cutthrough.capture.query import QueryError, Request
 from cutthrough.capture.send import OURS, replay_of, send
 from cutthrough.capture.views import show_body
@@ -46,8 +47,27 @@ def replay_flow(flow: Flow, args: argparse.Namespace,
 
 def send_new(args: argparse.Namespace, listener: Listener | None = None) -> int:
     """Sends the request of the command line, as replay_flow does."""
-    args.method = args.method or ("GET" if args.data_file is None else "POST")
-    return _send(*edit(Request(url=args.url), [], args), args, None, listener)
+    if (args.url is None) == (args.curl is None):
+        raise ConfigError("command line", "send", "takes a URL, or --curl FILE")
+    if args.curl is None:
+        method = "GET" if args.data_file is None else "POST"
+        request = Request(url=args.url, method=method)
+    else:
+        try:
+            request = read_curl(read_text(args.curl))
+        except QueryError as error:
+            raise ConfigError("command line", "--curl", str(error)) from None
+    return _send(*edit(request, [], args), args, None, listener)
+
+
+def read_text(path: str) -> str:
+    """`-` is standard input. Raises ConfigError."""
+    try:
+        with open(0 if path == "-" else path, encoding="utf-8", closefd=path != "-"
+                  ) as file:
+            return file.read(MOST_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("command line", "--curl", str(error)) from None
 
 
 def _send(request: Request, left: list[str], args: argparse.Namespace,

@@ -113,3 +113,21 @@ def test_a_new_request_is_sent_without_a_database(setting, heard, tmp_path):
     assert done.returncode == 0, done.stderr
     assert [one.start[:2] for one in heard[1:]] == [["GET", "/new"], ["POST", "/new"]]
     assert heard[1].get("X-New") == "1" and heard[2].body == b"new"
+
+
+def test_a_command_of_curl_is_sent(setting, heard, tmp_path):
+    """As browsers copy it; the flags of the command line count before it."""
+    _, origin, _, words = setting
+    copied = tmp_path / "copied"
+    copied.write_text(f"curl '{origin.url('/pasted')}' \\\n  -H 'X-New: 1' "
+                      "--data-raw 'a=1' --compressed\n")
+    done = flows("", "send", "--curl", str(copied), *words, "-H", "X-New: 2")
+    assert done.stdout.endswith("\n\nyes"), done.stderr
+    assert heard[1].start[:2] == ["POST", "/pasted"] and heard[1].body == b"a=1"
+    assert heard[1].get("X-New") == "2"
+    copied.write_text(f"curl {origin.url('/')} -d @secrets")
+    done = flows("", "send", "--curl", str(copied), *words)
+    assert done.returncode == 2
+    assert "--curl: the command names a file, and files are not read" in done.stderr
+    done = flows("", "send", *words)
+    assert (done.returncode, len(heard)) == (2, 2)
