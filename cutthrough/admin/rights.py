@@ -3,7 +3,8 @@
     no token       GET and HEAD of everything but the following; /events without the
                    paths of opened requests, which `read` has
     read           GET of /flows…, /sessions… and /replays
-    flows          other methods there but for /sessions…: mark, delete, import, send
+    flows          other methods there but for /sessions…: mark, delete, import, send,
+                   pause capture
     breakpoints    everything of /breakpoints…
     recordings     changes of /sessions… and /mode, and /settle
     operate        POST /reload and /drain, DELETE /connections, and whatever is new

@@ -165,6 +165,7 @@ $("tools").addEventListener("submit", event => {
 });
 startSession(text => { if (text) showState(text, true); });
 onSession = reload;
+$("summary").addEventListener("click", showSummary);
 $("compose").addEventListener("click", compose);
 $("replay").addEventListener("click", () => replay());
 $("compare").addEventListener("click", compare);

@@ -45,6 +45,33 @@ def test_a_flow_is_tagged_and_commented(page):
         number, "odd", "why twice?")
 
 
+def test_hosts_and_slowest_flows_are_summed_up(page):
+    page.fill(row(1, total_us=5_000), row(2, host="b.test", url="http://b.test/2",
+                                          total_us=9_000_000, status=503), row(3))
+    page.enter()
+    page.wait_rows(3)
+    page.browser.click("#summary")
+    wait_until(lambda: "b.test" in page.text("#summary-hosts"), "the hosts")
+    cells = page.browser.run(
+        "[...document.querySelectorAll('#summary-hosts tbody tr')]"
+        ".map(r => [...r.children].map(c => c.textContent))")
+    assert cells == [["a.test", "2", "0", "320"], ["b.test", "1", "1", "160"]]
+    cells = page.browser.run(
+        "[...document.querySelectorAll('#summary-slowest tbody tr')]"
+        ".map(r => [...r.children].map(c => c.textContent))")
+    assert cells[0] == ["GET http://b.test/2", "9.00 s", "503"]
+    page.picture("summary")
+    page.browser.run("document.querySelector('#summary-slowest button').click()")
+    wait_until(lambda: page.text("#detail-url") == "#2 GET http://b.test/2", "the flow")
+    page.browser.click("#summary")
+    wait_until(lambda: "b.test" in page.text("#summary-hosts"), "the hosts")
+    page.browser.run("[...document.querySelectorAll('#summary-hosts button')]"
+                     ".find(one => one.textContent === 'b.test').click()")
+    page.wait_rows(1)
+    assert page.browser.run("$('filter').value") == "~d b.test"
+    assert page.urls() == ["http://b.test/2"]
+
+
 def test_two_flows_are_compared(page):
     head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     page.fill(row(1, response_head=head, response_body='{"a":1,"b":2}'),
