@@ -20,11 +20,11 @@ async function showSummary() {
 function summaryTable(names, rows) {
   const made = table(rows, 1, 2, 3);
   const head = made.createTHead().insertRow();
-  for (const name of names) {
-    const th = make("th", name);
+  names.forEach((name, i) => {
+    const th = make("th", name, i ? "n" : "");
     th.scope = "col";
     head.append(th);
-  }
+  });
   return made;
 }
 function filterHost(host) {

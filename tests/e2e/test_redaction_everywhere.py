@@ -38,7 +38,8 @@ def test_no_secret_is_in_any_octet_that_is_written_or_said(
     assert operator.ask("POST", "/settle", **AUTHORIZED)[0] == 200
     said = {}
     for path in ("/flows", "/flows.har", "/flows/counts", "/flows/hosts",
-                 "/flows/slowest", "/replays", "/sessions", "/sessions/default", *[
+                 "/flows/slowest", "/flows/failures", "/flows/statistics", "/replays",
+                 "/sessions", "/sessions/default", *[
                      f"/flows/{n + 1}{view}" for n in range(len(BODIES)) for view in (
                          "", "/request-body", "/response-body", "/as/curl", "/as/fetch",
                          "/as/json", "/as/httpx", "/as/raw", "/messages")]):
