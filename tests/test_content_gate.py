@@ -36,6 +36,9 @@ KNOWN = {
     "capture/copies.py": {"parser copy_as": "what json.dumps has written"},
     "exchange/formats/dump_reader.py": {
         "regex make_exchange": "anchored, classes that exclude"},
+    "capture/pasted.py": {
+        "regex read_options": "one class", "recursion read_options": "single letters",
+        "regex read_piece": "a run of backslashes is begun once"},
     "capture/filters.py": {
         "recursion read_not": "an operator's filter",
         "regex _compile": "repeats nothing",
@@ -145,8 +148,22 @@ class Reader(ast.NodeVisitor):
 
     def visit_AugAssign(self, node):
         if isinstance(node.op, ast.Add) and self._loops and (
-                is_text(node.value) or (isinstance(node.target, ast.Name)
-                                        and node.target.id in self._texts[-1])):
+                is_text(node.value) or (isinstance(node.target, ast.Subscript)
+                and is_maker_of_text(node.value))
+                or (isinstance(node.target, ast.Name)
+                and node.target.id in self._texts[-1])):
+            self._add("growth")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node):
+        """`a[-1] = f(a[-1] + b)` copies all of it each time, too."""
+        targets = {ast.unparse(target) for target in node.targets
+                   if isinstance(target, ast.Subscript | ast.Attribute)}
+        if self._loops and any(
+                isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)
+                and any(ast.unparse(part) in targets for part in ast.walk(one.left))
+                and not isinstance(one.right, ast.Constant)
+                for one in ast.walk(node.value)):
             self._add("growth")
         self.generic_visit(node)
 
@@ -173,6 +190,11 @@ def zip_targets(node):
         else:
             pairs = [(target, node.value)]
         yield from ((one, value) for one, value in pairs if isinstance(one, ast.Name))
+
+
+def is_maker_of_text(node):
+    """A call may make a text; a number grows by a name or a constant."""
+    return isinstance(node, ast.Call)
 
 
 def is_text(node):
@@ -212,6 +234,7 @@ def test_all_that_reads_content_is_known_with_its_bound():
     ("class A:\n def f(self, a):\n  self.f(a)", "recursion f"),
     ("def f(a):\n return re.search('a', a)", "regex f"),
     ("def f(a):\n b = ''\n for c in a:\n  b += c", "growth f"),
+    ("def f(a):\n for b in a:\n  a[-1] = g(a[-1].c + b)", "growth f"),
     ("def f(a):\n b, c = b'', 1\n while a:\n  b += a.pop()", "growth f")])
 def test_what_is_new_is_seen(text, kind):
     assert kind in read(text)

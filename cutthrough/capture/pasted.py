@@ -104,7 +104,7 @@ def read_curl(text: str) -> Request:
 
 def split_words(text: str) -> list[str]:
     """The words of a command. Raises QueryError if a shell would do more than split."""
-    words: list[str] = []
+    words: list[list[str]] = []
     open_word, place = False, 0
     while place < len(text):
         piece = _PIECE.match(text, place)
@@ -116,10 +116,10 @@ def split_words(text: str) -> list[str]:
             open_word = False
             continue
         if not open_word:
-            words.append("")
+            words.append([])
             open_word = True
-        words[-1] += read_piece(kind, piece[0])
-    return words
+        words[-1].append(read_piece(kind, piece[0]))
+    return ["".join(pieces) for pieces in words]
 
 
 def read_piece(kind: str, text: str) -> str:

@@ -108,12 +108,16 @@ def load_files(policy_file: str, users_file: str) -> tuple[Policy, dict[str, Use
 def load_rules(path: str) -> Policy:
     """Reads a policy file: smokescreen's YAML if named .yaml or .yml, else TOML.
 
-    Paths of its lists are relative to the policy file. Raises PolicyError.
+    Paths of its lists are relative to the policy file. Raises PolicyError, for an empty
+    file too: a full disk leaves one, and so does an editor for a moment.
     """
     from cutthrough.policy.rules import read_policy
     from cutthrough.policy.smokescreen import read_smokescreen
 
     text = read_text(path)
+    if not text.strip():
+        raise PolicyError(path, "", "is empty; to refuse everything, write "
+                          'default = "deny"')
     if is_smokescreen(path):
         return read_smokescreen(text, path)
     folder = os.path.dirname(path)

@@ -28,8 +28,8 @@ def listen(address: Address, sockets: int = 1, mode: int = MODE,
            owner: str = "") -> list[socket.socket]:
     """Opens `sockets` listening sockets on one address, and returns them.
 
-    On a path it opens one, whose file has this mode and owner. With port 0 the first
-    takes a free port and the others share it. All are non-blocking and close-on-exec.
+    On a path it opens one, whose file has this mode and owner. With port 0 they share
+    a free port. All are non-blocking and close-on-exec.
     Raises OSError (EADDRINUSE, EACCES, EADDRNOTAVAIL …), and then leaves nothing open.
     """
     path = path_of(address)
@@ -46,6 +46,9 @@ def listen(address: Address, sockets: int = 1, mode: int = MODE,
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         group = [first]
         bound = bound_address(first)
+        if address[1] == 0:     # shutdown(2) would give back a port that was not named
+            group = [opened.enter_context(_bind(bound, shared=True))]
+            first.close()
         for _ in range(sockets - 1):
             group.append(opened.enter_context(_bind(bound, shared=True)))
         for member in group:

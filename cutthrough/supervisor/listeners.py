@@ -50,6 +50,17 @@ class Opened:
                 for sock in group[index::slots] or [group[index % len(group)]]]
         return tuple(zip(*mine, strict=True))
 
+    def pause(self, index: int, slots: int) -> None:
+        """No worker accepts on the slot's own sockets for some time: the kernel would
+        give them callers all the same, who would wait. shutdown(2) takes them out of
+        the others' group, and resets who waits already; the address stays bound. The
+        slot's next worker lets them listen again."""
+        for group in self.groups.values():
+            for sock in group[index::slots] if len(group) >= slots else ():
+                if sock.family != socket.AF_UNIX:
+                    with contextlib.suppress(OSError):       # it is paused already
+                        sock.shutdown(socket.SHUT_RD)
+
     def withdraw(self) -> None:
         """The generation is refused."""
         self.undo.close()
@@ -122,6 +133,10 @@ class Listeners:
     def of_slot(self, index: int, slots: int) -> tuple[tuple[int, ...], ...]:
         """See Opened.of_slot: of those in force."""
         return Opened(self._groups).of_slot(index, slots)
+
+    def pause(self, index: int, slots: int) -> None:
+        """See Opened.pause."""
+        Opened(self._groups).pause(index, slots)
 
     def all(self) -> list[socket.socket]:
         return [sock for group in self._groups.values() for sock in group]

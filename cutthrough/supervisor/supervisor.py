@@ -327,15 +327,15 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         slot.set_timer(None)
         if delay:
+            if any(other.current for other in self.slots if other is not slot):
+                self.listeners.pause(slot.index, count_workers(self.generation.config))
             slot.set_timer(loop.call_later(delay, self.replace, slot))
             return
         try:
-            child = self.spawn(slot)
+            self.adopt(slot, self.spawn(slot))
         except OSError as error:             # no memory, no process: it may pass
             processes.report_failure(f"worker {slot.index}", error)
             self.replace(slot, BACKOFF_MAX_S)
-            return
-        self.adopt(slot, child)
 
     def adopt(self, slot: Slot, child: Child) -> None:
         """This is the slot's next worker."""

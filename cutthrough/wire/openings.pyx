@@ -135,7 +135,9 @@ cdef bint is_method(const char *token, size_t n) noexcept nogil:
 
 
 cdef inline bint is_blank(char octet) noexcept nogil:
-    return octet == c' ' or octet == c'\t' or octet == c'\r' or octet == c'\n'
+    """What some server skips or splits at: Python's takes any white space of Latin-1."""
+    cdef unsigned char ch = <unsigned char>octet
+    return 0x09 <= ch <= 0x0d or 0x1c <= ch <= 0x20 or ch == 0x85 or ch == 0xa0
 
 
 cdef Protocol look_up(const Pattern *table, int rows, const char *data,

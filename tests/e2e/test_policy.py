@@ -231,7 +231,7 @@ def test_a_reload_judges_the_next_request_by_the_new_rules(start, make_origin, d
     proxy, origin = start(LOCAL), make_origin()
     client = dial(proxy)
     assert client.get(origin.url()).status == 200
-    proxy.policy.write_text("")
+    proxy.policy.write_text('default = "deny"')
     assert proxy.hup() == "generation 2: rules 0 (+0 -1)"
     assert client.get(origin.url()).status == 403
     proxy.policy.write_text("[[rules]]\nacton = 'allow'\n")
@@ -243,7 +243,7 @@ def test_running_tunnels_are_cut_where_the_rule_says_so(start, make_origin, dial
     proxy, origin = start(LOCAL), make_origin(echo)
     stays = dial(proxy)
     stays.tunnel(origin.authority)
-    proxy.policy.write_text("")
+    proxy.policy.write_text('default = "deny"')
     proxy.hup()
     stays.send(b"still")
     assert stays.read_exact(5) == b"still", "a refusal without cut"

@@ -64,6 +64,36 @@ def test_a_worker_that_dies_then_is_not_followed_by_the_next_version(
     assert proxy.stderr().count(LINE) == 1
 
 
+def test_the_others_serve_the_callers_of_a_worker_that_is_not_replaced(
+        start, installed, make_origin, dial):
+    """Its listening socket stayed open in the supervisor, and half of all callers
+    waited for it."""
+    proxy = start("workers = 2\n")
+    url = make_origin().url()
+    target = os.readlink(installed / "cutthrough/process/channel.py")
+    replace(installed)
+    os.kill(min(pids(proxy)), signal.SIGKILL)
+    wait_until(lambda: LINE in proxy.stderr(), proxy.stderr)
+    for _ in range(40):
+        with proxy.client() as client:
+            assert client.get(url).status == 200
+    file = installed / "cutthrough/process/channel.py"
+    file.unlink()
+    os.symlink(target, file)
+    proxy.signal(signal.SIGUSR2)
+    wait_until(lambda: proxy.stderr().count(" listening on ") > 1, proxy.stderr)
+    wait_until(lambda: len(serving(proxy, url)) == 2, proxy.stderr)
+
+
+def serving(proxy: Proxy, url: str) -> set[int]:
+    """The workers that serve some new connections."""
+    proxy.mark()
+    for _ in range(20):
+        with proxy.client() as client:
+            assert client.get(url).status == 200
+    return {record["worker"] for record in proxy.wait_log(20)}
+
+
 def test_a_reload_of_running_workers_goes_on(start, installed, dial):
     proxy = start("workers = 1\n")
     replace(installed)

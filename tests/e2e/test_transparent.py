@@ -93,6 +93,19 @@ def test_what_looks_like_http_is_no_tunnel(scene, first, status, is_split):
     assert not stage.proxy.log(kind="tunnel")
 
 
+@pytest.mark.parametrize(
+    "blank", [b"\x0b", b"\x0c", b"\x1c", b"\x1f", b"\x85", b"\xa0"])
+def test_no_white_space_before_a_request_opens_a_tunnel(scene, blank):
+    """R78: Python's http.server skips each of them, and served what came behind."""
+    stage = scene("redirect")
+    origin = stage.origin()
+    with Stream(stage.router.dial(SERVERS[4], 80)) as client:
+        client.send(blank)
+        client.send(request("bad.test", target="/secret"))
+        assert client.read_response().status == 400
+    assert not origin.requests and not stage.proxy.log(kind="tunnel")
+
+
 def test_text_that_is_no_http_becomes_a_tunnel_at_the_end_of_its_line(scene):
     stage = scene("redirect")
     stage.origin(echo, 4, 443)

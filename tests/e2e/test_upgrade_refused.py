@@ -135,3 +135,17 @@ def test_an_upgrade_waits_for_the_reload_that_is_under_way(
     assert "upgrade refused" not in lines and "postponed" not in lines
     assert lines.index("generation 2: dns_cache_entries 10000 -> 7") < lines.index(
         "serves; this program drains")
+
+
+@pytest.mark.any_loop
+def test_a_policy_that_is_empty_is_neither_reloaded_nor_upgraded_to(
+        start_policy, make_origin, dial):
+    """Every request was refused, after a disk had been full."""
+    proxy = start_policy(
+        '[[rules]]\naction = "allow"\naddresses = ["127.0.0.1"]\n')
+    url = make_origin().url()
+    proxy.policy.write_text(" \n")
+    refused = f"{proxy.policy}: is empty; to refuse everything, write"
+    assert refused in proxy.hup()
+    assert refused in upgrade(proxy)
+    assert dial(proxy).get(url).status == 200

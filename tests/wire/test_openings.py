@@ -33,6 +33,7 @@ INSIDE = {
     b"GETS\r/\rHTTP/1.1\n": "http", b"X \0 HTTP/1.0\n": "http",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": "http",
     b"EHLO relay.example\r\n": "smtp", b"SSH-2.0-OpenSSH_9.2p1\r\n": "ssh",
+    b"\x0b\x1c GET /": "http", b"\x0c\xa0GET /": "http", b"GET\x0b/": "http",
     b"POST\r\n": "http", b"P@ST / HTTP/1.1": "http", b"POST: / HTTP/1.1": "http",
     b"PING\r\n": "unknown", b"*1\r\n$4\r\nPING\r\n": "unknown",
     b"a1 LOGIN x y\r\n": "unknown", b"NICK http/\n": "http", b"NICK http\n": "unknown"}

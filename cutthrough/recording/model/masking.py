@@ -12,8 +12,10 @@ removed from its answer, too.
 
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 import msgspec
 
@@ -285,11 +287,7 @@ def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ..
     if not kind.lower().startswith("text/event-stream"):
         return (Chunk(last, body),)
     times = [chunk.at_us for chunk in chunks for _ in range(chunk.data.count(b"\n"))]
-    pieces: list[Chunk] = []
-    for number, line in enumerate(body.splitlines(keepends=True)):
-        at_us = times[number] if number < len(times) else last
-        if pieces and pieces[-1].at_us == at_us:
-            pieces[-1] = Chunk(at_us, pieces[-1].data + line)
-        else:
-            pieces.append(Chunk(at_us, line))
-    return tuple(pieces)
+    timed = itertools.zip_longest(times, body.splitlines(keepends=True))
+    lines = ((last if at_us is None else at_us, line) for at_us, line in timed if line)
+    return tuple(Chunk(at_us, b"".join(line for _, line in together))
+                 for at_us, together in itertools.groupby(lines, itemgetter(0)))
