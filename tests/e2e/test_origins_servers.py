@@ -130,6 +130,8 @@ def test_a_circuit_opens_after_three_failures_and_an_answer_closes_it(
     up = f'origin_workers{{{labels},state="up"}}'
     wait_until(lambda: operator.metrics()[up] == 1, "and it is up")
     assert found[f"origin_requests_total{{{labels}}}"] >= 3
+    still = f"origin_open_requests{{{labels}}}"
+    wait_until(lambda: operator.metrics()[still] == 0, "each retry is counted out")
 
 
 def test_a_request_that_cannot_be_sent_twice_is_not(start, make_origin, dial):
