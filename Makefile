@@ -111,8 +111,8 @@ handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replac
 
 browser: build/built.native ## the pages in Chromium; it and Firefox as clients; installed if missing (Firefox: 90 MB to load)
 	scripts/bootstrap.sh browser
-	CUTTHROUGH_BROWSER=1 $(PY) -m pytest -q tests/e2e/test_live_page.py tests/e2e/test_traffic_*.py \
-		tests/e2e/test_recordings_page.py tests/e2e/test_browsers.py \
+	CUTTHROUGH_BROWSER=1 $(PY) -m pytest -q tests/e2e/test_live_*.py tests/e2e/test_traffic_*.py \
+		tests/e2e/test_pages_walked.py tests/e2e/test_admin_sessions.py tests/e2e/test_recordings_page.py tests/e2e/test_browsers.py \
 		tests/e2e/test_interception_browsers.py \
 		tests/e2e/test_redaction_shown.py $(PYTEST_ARGS)
 

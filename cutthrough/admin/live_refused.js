@@ -80,8 +80,6 @@ function showTop(id, map) {
   fill(id, [...map].sort((a, b) => b[1] - a[1]).slice(0, 6)
     .map(([name, n]) => row([name, bytes(n)], [1])));
 }
-// The client's own endings are no fault of anybody who reads this
-const OF_CLIENT = new Set(["client_reset", "client_gone", "cut"]);
 const reasonClass = reason => OF_CLIENT.has(reason) ? "reason of-client" : "reason";
 
 // Sums since the program's start, by reason

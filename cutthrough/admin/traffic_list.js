@@ -16,6 +16,7 @@ const PARTS = {url: ["scheme", "host", "path"], time: ["second", "fraction"]};
 const OPTIONAL = ["reason", "type", "user", "tag"];
 
 let newer = [], older = [], newerShown = [], olderShown = [], folded = 0, isUnfolded = false;
+let missing = [...OPTIONAL];     // columns without anything in them so far
 let pool = [], chosen = null, dirty = true, spaceRows = -1, rowHeight = ROW, headHeight = 26;
 const byId = new Map();         // flows shown in the list, folded ones too
 const connects = new Map();     // the number of the CONNECT, by the client's address and port
@@ -69,6 +70,7 @@ function clearList() {
   openNow.clear();
   chosen = null;
   for (const field of OPTIONAL) $("list").classList.remove("has-" + field);
+  missing = [...OPTIONAL];
   for (const node of pool) node.seq = null;
   $("list").scrollTop = 0;
   dirty = true;
@@ -81,8 +83,11 @@ function index(flow, seq) {
   noteColumns(flow);
 }
 function noteColumns(flow) {
-  for (const field of OPTIONAL)
-    if (cell(flow, field)) $("list").classList.add("has-" + field);
+  for (const field of missing) {
+    if (!cell(flow, field)) continue;
+    $("list").classList.add("has-" + field);
+    missing = missing.filter(one => one !== field);
+  }
 }
 function addOlder(flows) {
   for (const flow of flows) {
@@ -183,20 +188,18 @@ function makeNode() {
   $("space").append(node);
   return node;
 }
-// Host and path in parts of their own: both are cut if there is no room. https is usual
+// The path is cut first if there is no room. https is usual
 function showUrl(part, url) {
   if (part.title === url) return;
   const [, scheme, host, path] = /^([a-z][a-z0-9+.-]*:\/\/)?([^/?#]*)(.*)$/is.exec(url);
   part.title = url;
-  part.children[0].textContent = scheme ?? "";
+  showParts(part, [scheme ?? "", host, path]);
   part.children[0].className = scheme === "https://" ? "scheme usual" : "scheme";
-  part.children[1].textContent = host;
-  part.children[2].textContent = path;
-  part.children[2].className = path.length > 8 ? "path" : "path short";
 }
-function showTime(part, text) {
-  part.children[0].textContent = text.slice(0, 8);
-  part.children[1].textContent = text.slice(8);
+function showParts(part, texts) {
+  texts.forEach((text, i) => {
+    if (part.children[i].textContent !== text) part.children[i].textContent = text;
+  });
 }
 function showNode(node, seq) {
   const flow = flowOf(seq), at = indexOf(seq);
@@ -213,9 +216,10 @@ function showNode(node, seq) {
     COLUMNS.forEach(([field], i) => {
       const text = cell(flow, field), part = node.children[i];
       if (field === "url") return showUrl(part, text);
-      if (field === "time") return showTime(part, text);
+      if (field === "time") return showParts(part, [text.slice(0, 8), text.slice(8)]);
+      if (part.textContent === text) return;
+      part.textContent = text;
       if (field === "reason") part.title = MEANINGS[text] ?? "";
-      if (part.textContent !== text) part.textContent = text;
     });
     node.classList.toggle("open", flow.open === true);
     node.classList.toggle("error", flow.status >= 400 || flow.status === undefined);

@@ -41,10 +41,13 @@ def make_page(page: str = "traffic.html", scripts: Sequence[str] = SCRIPTS,
     def join(names: Sequence[str]) -> str:
         return "\n".join(here.joinpath(name).read_text() for name in names)
 
-    meanings = json.dumps({row.label: row.meaning for row in TABLE if row.fault})
+    meanings = {row.label: row.meaning for row in TABLE if row.fault}
+    of_client = [row.label for row in TABLE if row.fault == "client"]
     text = here.joinpath(page).read_text()
     for mark, content in (("styles", join(("tokens.css", style))),
-                          ("meanings", meanings), ("scripts", join(scripts))):
+                          ("meanings", json.dumps(meanings)),
+                          ("of_client", json.dumps(of_client)),
+                          ("scripts", join(scripts))):
         text = text.replace(f"/* {mark} */", content)
     hashes = []
     for tag in ("style", "script"):

@@ -99,7 +99,7 @@ def test_a_row_has_what_a_list_shows(filled):
     assert one == {
         "id": 10, "request": "0-10", "kind": "request", "method": "GET", "url": "http://h0.test/10",
         "host": "h0.test", "status": 210, "reason": "ok", "rule": "here", "user": "ann",
-        "client": "127.0.0.1", "peer": "192.0.2.1:80",
+        "client": "127.0.0.1", "client_port": 5000, "peer": "192.0.2.1:80",
         "ms": 15.7, "bytes": 160, "type": "text/plain"}
 
 
