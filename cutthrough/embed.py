@@ -67,6 +67,7 @@ class Embedded:
         self._policy = policy
         self._hook = hook
         self._listeners: list[socket.socket] = []
+        self._addresses: list[Address] = []  # of the listeners, when closed too
         self._files: dict[str, int] = {}     # of unix sockets: the inode of each
         self._worker: Worker | None = None
 
@@ -85,6 +86,7 @@ class Embedded:
                     set_transparent(sock, listener.transparent == "tproxy")
                 if path := path_of(listener.address):
                     self._files[path] = inode_of(path)
+            self._addresses = [bound_address(sock) for sock in self._listeners]
             generation = Generation(
                 1, self.config, policy, tls=read_tls_files(self.config),
                 parent_files=read_parent_files(self.config), interception=interception)
@@ -107,11 +109,14 @@ class Embedded:
             _leave()
 
     async def drain(self, seconds: float) -> int:
-        """Accepts no more connections and ends within `seconds`.
+        """Accepts no more connections and ends within `seconds`; from then on they are
+        refused.
 
         Returns the number of connections that were cut at that deadline.
         """
-        return await self.worker.drain(seconds)
+        cut = await self.worker.drain(seconds)
+        self._close_listeners()
+        return cut
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -129,7 +134,7 @@ class Embedded:
     @property
     def address(self) -> Address:
         """Host and real port of the first listener; a path is `unix:/path` and 0."""
-        return bound_address(self._listeners[0])
+        return self._addresses[0]
 
     @property
     def port(self) -> int:
@@ -142,11 +147,11 @@ class Embedded:
         It has no credentials if all users are defined in files. Raises RuntimeError if
         all listeners are unix sockets, for which there is no URL.
         """
-        rows = zip(self._listeners, self.config.all_listeners, strict=True)
+        rows = zip(self._addresses, self.config.all_listeners, strict=True)
         first = next((pair for pair in rows if not pair[1].is_path), None)
         if first is None:
             raise RuntimeError("a unix socket has no URL: see `address`")
-        address = show_address(bound_address(first[0]))
+        address = show_address(first[0])
         scheme = "https" if first[1].certificates else "http"
         user, password = self.config.user, self.config.password
         if not user:

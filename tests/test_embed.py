@@ -126,3 +126,13 @@ async def test_proxies_of_one_process_are_in_one_thread():
         with pytest.raises(RuntimeError, match="another thread"):
             await asyncio.to_thread(asyncio.run, enter())
     await asyncio.to_thread(asyncio.run, enter())
+
+
+async def test_who_comes_after_a_drain_is_refused():
+    """They were accepted by the kernel, and got no answer until the proxy had left."""
+    async with cutthrough.serve(user="u", password="p") as proxy:
+        address = proxy.address
+        assert await proxy.drain(0) == 0
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        assert (proxy.address, proxy.url) == (address, f"http://u:p@{address[0]}:{address[1]}")
