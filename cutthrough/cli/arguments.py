@@ -76,6 +76,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
             verb.add_argument("--for", dest="template", default="",
                               choices=("laptop", "team", "ci", "kubernetes"),
                               help="an annotated configuration for this use")
+            verb.add_argument("--dry-run", action="store_true",
+                              help="print the files, and write none")
         elif name == "suggest":
             add_log(verb, required=True)
         elif name == "explain":

@@ -70,6 +70,9 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     sub.add_argument("number", metavar="NUMBER", type=int)
     sub.add_argument("file", metavar="FILE", help="-: standard input")
     add("reads", "show who has read a session, the newest first")
+    text = "print what `run` and pytest know of some APIs, for a configuration"
+    sub = actions.add_parser("presets", help=text, description=text, allow_abbrev=False)
+    sub.set_defaults(own=sub)
     sub = add("show", "show a recording as JSON")
     sub.add_argument("number", metavar="NUMBER", type=int)
     sub.add_argument("--body", choices=("request", "response"), help="print this body "

@@ -20,7 +20,7 @@ import netrc
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -65,16 +65,20 @@ class Bypass(NamedTuple):
     everything: bool
 
 
-def run(directory: str, template: str = "",
+def run(directory: str, template: str = "", dry_run: bool = False,
         environ: Mapping[str, str] = os.environ) -> int:
-    """Writes the files; returns the exit status. `template`: a name of TEMPLATES."""
+    """Writes the files, or prints them; returns the exit status. `template`: a name of
+    TEMPLATES."""
     folder = os.path.abspath(directory)
     try:
         files, report = (fill(folder, template) if template
                          else compose(folder, environ))
-        write(folder, files)
-        if template:
-            relocate(files[-1], folder, TEMPLATES[template].places)
+        if dry_run:
+            report = list(show(files, report))
+        else:
+            write(folder, files)
+            if template:
+                relocate(files[-1], folder, TEMPLATES[template].places)
     except (InitError, Mistake) as error:
         text = show_all(error) if isinstance(error, Mistake) else [str(error)]
         print(*(f"cutthrough: {line}" for line in text), sep="\n", file=sys.stderr)
@@ -338,6 +342,16 @@ def report_bypass(bypass: Bypass, policy: str) -> Iterable[str]:
 
 def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+def show(files: Iterable[File], report: Iterable[str]) -> Iterator[str]:
+    """Yields what would be written, without secrets, and the report as comments."""
+    for file in files:
+        there = ", which exists: nothing would be written" * os.path.lexists(file.path)
+        yield f"# {file.path}{there}"
+        yield "# a secret, for its owner alone\n" if file.is_secret else file.text
+    for line in report:
+        yield f"# {line}"
 
 
 def write(folder: str, files: Iterable[File]) -> None:

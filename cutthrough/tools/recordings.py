@@ -52,6 +52,7 @@ from cutthrough.recording.sessions.session import (
 )
 from cutthrough.storage.store import StoreError
 from cutthrough.tools.database import find_recordings, state_directory
+from cutthrough.tools.presets import presets
 
 DIRECTORY = variable_name("recording_directory")
 # Recordings of one transaction of `import`
@@ -64,6 +65,9 @@ MAKERS = ("create", "import")
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of the actions; returns the exit status. Raises ConfigError."""
+    if args.verb == "recordings" and args.action == "presets":
+        print(presets().strip())
+        return 0
     directory = find_directory(
         args, may_make=args.verb == "recordings" and args.action in MAKERS)
     try:

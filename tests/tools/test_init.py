@@ -237,6 +237,20 @@ def test_the_written_configuration_is_valid(host, capsys):
     assert "the configuration is valid" in capsys.readouterr().out
 
 
+def test_a_dry_run_prints_the_files_and_writes_none(host, capsys):
+    assert cli.main(["init", str(host.folder), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert not host.folder.exists()
+    assert f"# {host.folder}/password\n# a secret, for its owner alone" in out
+    assert 'user = "me"' in out and "listens on 127.0.0.1:8888" in out
+    assert host.init(http_proxy=PROXY) == 0
+    capsys.readouterr()
+    assert cli.main(["init", str(host.folder), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "cutthrough.toml, which exists" in out and "[parents.http_proxy]" in out
+    assert "s3cret" not in out
+
+
 # Templates
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -216,3 +216,10 @@ def test_what_an_export_leaves_out_is_named(run, folder, tmp_path, capsys):
                    "cutthrough: recording 1: without its tags\n")
     assert run("recordings", "export", "default", tmp_path / "b") == (
         0, f"3 recordings in {tmp_path / 'b'}\n")
+
+
+def test_the_presets_are_a_part_of_a_configuration(capsys, tmp_path):
+    assert main(["recordings", "presets"]) == 0
+    (tmp_path / "proxy.toml").write_text(
+        f'recording_directory = "{tmp_path}"\n' + capsys.readouterr().out)
+    assert main(["check", str(tmp_path / "proxy.toml")]) == 0
