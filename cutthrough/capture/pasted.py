@@ -28,6 +28,7 @@ _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r",
             "t": "\t", "v": "\v"}
 _CODE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))",
                    re.S)
+_QUOTED = re.compile(r'\\(?:\r?\n|(["\\$`]))|[$`]')
 # Of curl's options: those with a value, and those without, by what they are here
 _VALUES = {
     "-X": "method", "--request": "method", "--url": "url",
@@ -104,7 +105,7 @@ def read_curl(text: str) -> Request:
 
 def split_words(text: str) -> list[str]:
     """The words of a command. Raises QueryError if a shell would do more than split."""
-    words: list[list[str]] = []
+    words: list[list[str]] = []              # the pieces of each
     open_word, place = False, 0
     while place < len(text):
         piece = _PIECE.match(text, place)
@@ -129,10 +130,15 @@ def read_piece(kind: str, text: str) -> str:
     if kind == "single":
         return text[1:-1]
     if kind == "double":
-        if re.search(r"(?<!\\)(?:\\\\)*[$`]", text):
-            raise QueryError(f"{text[:12]!r}: a shell would expand this", 400)
-        return re.sub(r'\\(?:\r?\n|(["\\$`]))', r"\1", text[1:-1])
+        return _QUOTED.sub(read_quoted, text[1:-1])
     return text[1:] if kind == "escape" else text
+
+
+def read_quoted(quoted: re.Match[str]) -> str:
+    """Between double quotes. Raises QueryError."""
+    if quoted[0] in "$`":
+        raise QueryError(f"{quoted[0]!r}: a shell would expand this", 400)
+    return quoted[1] or ""
 
 
 def read_code(code: re.Match[str]) -> str:
@@ -156,8 +162,8 @@ def read_options(words: list[str]) -> Iterator[tuple[str, str]]:
             yield _VALUES[word], value
         elif word[:2] in _VALUES and not word.startswith("--"):
             yield _VALUES[word[:2]], word[2:]            # -XPOST
-        elif re.fullmatch(r"-\w{2,}", word) and f"-{word[1]}" in _FLAGS:
-            yield from read_options([f"-{letter}" for letter in word[1:]])   # -sSL
+        elif all(f"-{letter}" in _FLAGS for letter in word[1:]):         # -sSL
+            yield from ((_FLAGS[f"-{letter}"], "") for letter in word[1:])
         else:
             raise QueryError(f"{word}: this option of curl is not known here", 400)
 
