@@ -124,32 +124,29 @@ NGHTTP2 = """
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
-# -O3 in the modes that have it is for what each request, record or chunk runs through:
-# where perf had samples under the scenarios of bench, and their likes of HTTP/2, TLS
-# and taps. The rest has -O1, and what runs at start, at a change of the configuration,
-# at a hand-over or for a refusal has -O0.
+# In the modes with -O3 it is for modules that save a thousandth of a request's
+# instructions by it, or hold loops over bytes. -O0 is for what runs at a start, a
+# change of the configuration, a check or a hand-over. The others have -O1. Measured in
+# docs/decisions/0030-what-a-build-costs.md.
 HOT = set("""
-net/poller net/buffers net/relay net/timers net/connector net/transport net/pipes
+net/address net/buffers net/connector net/poller net/relay net/timers
 net/tls/records net/tls/stream net/tls/transport net/tls/wire
-wire/http1 wire/authority wire/framing wire/rewrite wire/chunks wire/target wire/hops
-wire/http2_fields wire/http2_head http2/demux http2/frames http2/stream http2/transport
-session/connection session/phases session/route session/model/client
-session/model/idle_pool session/model/state session/judge/authenticate
-session/judge/authorize session/transfer/response session/transfer/tunnel
-session/transfer/forward policy/acl policy/address policy/siphash tape/ring
-exchange/scan exchange/search log/text
+wire/authority wire/chunks wire/framing wire/hops wire/http1 wire/http2_fields
+wire/http2_head wire/rewrite wire/target
+http2/answer http2/demux http2/frames http2/meter http2/stream http2/transport
+session/connection session/route session/model/charge session/model/client
+session/model/idle_pool session/transfer/response session/transfer/tunnel
+policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
+exchange/scan exchange/search tape/ring
 """.split())
 COLD = set("""
-net/tls/certificates net/tls/context net/tls/failures net/tls/key_readers net/tls/offer
-net/tls/trial net/tls/ulp policy/fingerprints policy/ledger policy/parents
-policy/remote_usage policy/snapshot process/duty_cycle session/describe session/handover
-session/handover_parts session/judge/hook session/judge/source session/model/broken
-session/model/pinned session/model/shed session/model/standby session/stages/associate
-session/stages/pac session/stages/transparent session/transfer/alerts
-session/transfer/origin_alerts session/ways/dial_errors session/ways/probe
-wire/fingerprints wire/refused wire/socks_client
+net/tls/certificates net/tls/context net/tls/leaves net/tls/offer
+net/tls/ticket_keys net/tls/trial policy/fingerprints policy/http2_prints
+policy/remote_usage policy/shared_table policy/tlvs session/describe session/handover
+session/handover_parts session/model/entrance session/model/pinned session/model/prints
+session/model/standby session/ways/local session/ways/probe
 """.split())
-# Functions that Cython would else put into each module: a third of the compiler's time
+# Functions that Cython would else put into each module: a quarter of gcc's time
 SHARED = "cutthrough._cyutility"
 
 
@@ -178,6 +175,16 @@ def libraries_of(source: str) -> dict[str, list[str]]:
         found["include_dirs"].append(f"{LIBSSL}/include")
         found["library_dirs"] = found["runtime_library_dirs"] = [f"{LIBSSL}/lib"]
     return found
+
+
+@functools.cache
+def macros_of_mode() -> list[tuple[str, str]]:
+    """With gcc also: the code that a module runs when it is imported is not optimised,
+    which is a tenth of the compiler's time."""
+    if "-O3" in MODE.compile and compiles("#ifdef __clang__\n#error\n#endif"):
+        return [*MODE.macros,
+                ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O0")))')]
+    return MODE.macros
 
 
 def optimisation(source: str) -> list[str]:
@@ -223,7 +230,7 @@ def extensions() -> list[Extension]:
         sources = [source for source in sources if source not in OF_SQLITE]
     shared = Extension(SHARED, [SHARED.replace(".", "/") + ".c"],
                        extra_compile_args=MODE.compile + optimisation(SHARED),
-                       extra_link_args=MODE.link, define_macros=MODE.macros)
+                       extra_link_args=MODE.link, define_macros=macros_of_mode())
     return [shared] + [
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
@@ -231,7 +238,7 @@ def extensions() -> list[Extension]:
             extra_compile_args=MODE.compile + optimisation(source),
             extra_link_args=MODE.link,
             **libraries_of(source),
-            define_macros=MODE.macros + BUILD_MACROS.get(source, []),
+            define_macros=macros_of_mode() + BUILD_MACROS.get(source, []),
         )
         for source in sources
         if Path(source).exists()
