@@ -30,7 +30,7 @@ done
 server=$(command -v nginx || command -v apache2) ||
     fail "neither nginx nor apache2 is installed: apt install wrk siege nginx"
 [ -x "$PYTHON" ] || fail "$PYTHON is missing: make bench builds the proxy first"
-"$PYTHON" -c 'import cutthrough.session.session' 2>/dev/null ||
+"$PYTHON" -c 'import cutthrough.session.connection' 2>/dev/null ||
     fail "the proxy is not built: make bench builds it first"
 
 # A directory for this run: logs, configuration and payloads; stop removes it
