@@ -36,9 +36,6 @@ KNOWN = {
     "capture/copies.py": {"parser copy_as": "what json.dumps has written"},
     "exchange/formats/dump_reader.py": {
         "regex make_exchange": "anchored, classes that exclude"},
-    "capture/pasted.py": {
-        "regex read_options": "one class", "recursion read_options": "single letters",
-        "regex read_piece": "a run of backslashes is begun once"},
     "capture/filters.py": {
         "recursion read_not": "an operator's filter",
         "regex _compile": "repeats nothing",

@@ -21,7 +21,7 @@ def start(start_policy):
 
 
 def test_what_no_rule_allows_is_refused(start, make_origin, dial):
-    proxy, origin = start(""), make_origin()
+    proxy, origin = start('default = "deny"'), make_origin()
     reply = dial(proxy).get(origin.url())
     assert (reply.status, reply.error) == (403, "http_request_denied")
     assert dial(proxy).connect(origin.authority).status == 403
@@ -306,7 +306,8 @@ def test_what_becomes_a_tunnel_after_the_reload_is_cut_like_one(
 @pytest.mark.dials_out                      # a query for other.test
 def test_what_is_proposed_for_a_log_lets_the_refused_pass(
         start, make_origin, dial, capsys):
-    proxy = start("", 'address_floor = "off"\ndns_overrides = ["a.test=127.0.0.1"]\n')
+    proxy = start('default = "deny"', 'address_floor = "off"\n'
+                  'dns_overrides = ["a.test=127.0.0.1"]\n')
     origin, tunnel = make_origin(), make_origin(echo)
     url = origin.url().replace("127.0.0.1", "a.test")
     authority = tunnel.authority.replace("127.0.0.1", "a.test")
