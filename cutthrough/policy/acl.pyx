@@ -390,16 +390,16 @@ cdef class Acl:
         q.tlvs, q.tlvs_len = tlvs, len(tlvs)
         q.ja4 = <const char *>ja4 if ja4 else NULL
         q.http2, q.http2_len = <const char *>http2 if http2 else NULL, len(http2)
-        q.host = target.host
-        q.host_len = target.host_len
+        q.host, q.host_len = target.host, target.host_len
         q.is_name = target.host_kind == HOST_NAME
         q.port = port
         q.method = METHODS.get(method, M_OTHER)
-        q.method_name = <const char *>name if q.method == M_OTHER else NULL
-        q.method_name_len = len(name)
+        q.method_name, q.method_name_len = name, len(name)
         q.has_opening, q.for_origin = q.method == M_CONNECT, for_origin
         q.path = NULL if q.has_opening or path == b"*" else &target_path
-        set_path(&target_path, NULL if path is None else <const char *>path, len(path or b""))
+        set_path(&target_path, NULL, 0)
+        if path is not None:
+            set_path(&target_path, path, len(path))
         q.address = NULL
         if not q.is_name:
             address = target.host[:target.host_len].decode()

@@ -4,7 +4,8 @@ import re
 
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.policy.rules import _LIMITS, _RULE
+from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
+from cutthrough.policy.rules import _RULE
 from cutthrough.tools.endings_docs import ADVICE, WHOSE, render
 from tests.support.proxy import ROOT
 
@@ -29,4 +30,4 @@ def test_every_reason_has_an_advice_and_no_other_word_has():
 def test_an_advice_names_options_that_there_are():
     said = {word for text in ADVICE.values() for word in re.findall(r"`(\w+)`", text)}
     keys = {key for table in TABLES.values() for key in table.options}
-    assert said <= {*OPTIONS, *keys, *_LIMITS, *_RULE, *LOGGED}, said
+    assert said <= {*OPTIONS, *keys, *LIMIT_KEYS, *_RULE, *LOGGED}, said
