@@ -142,7 +142,7 @@ exchange/scan exchange/search tape/ring
 """.split())
 COLD = set("""
 net/tls/certificates net/tls/context net/tls/leaves net/tls/offer
-net/tls/ticket_keys net/tls/trial policy/fingerprints policy/http2_prints
+net/tls/ticket_keys net/tls/trial policy/fingerprints
 policy/remote_usage policy/shared_table policy/tlvs session/describe session/handover
 session/handover_parts session/model/entrance session/model/pinned session/model/prints
 session/model/standby session/ways/local session/ways/probe

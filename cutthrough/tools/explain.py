@@ -329,12 +329,15 @@ def _place(text: str, finding: Finding) -> Place:
         opens_floor=finding.opens_floor)
 
 
+_NO_LIMITS = Limits()
+
+
 def _values(limits: Limits | None) -> dict[str, float]:
     """The limits that are set."""
     if limits is None:
         return {}
     return {key: value for key, value in msgspec.structs.asdict(limits).items()
-            if value}
+            if value != getattr(_NO_LIMITS, key)}
 
 
 def show(result: Explanation, judge: DryRun) -> list[str]:

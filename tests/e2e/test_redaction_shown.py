@@ -30,6 +30,14 @@ def filled(loop_name, directory, opened, tmp_path, make_origin, dial):
     return run
 
 
+# Tools without arguments that are needed; those that change say what they miss
+NAMED_ALONE = (
+    "open_flows", "statistics", "failures", "reads", "export_har", "metrics",
+    "held_messages", "show_held", "decide_held", "arm_breakpoints", "replay_misses",
+    "sessions", "proxy_status", "trace_connection", "send_request", "stop_capture",
+    "start_capture")
+
+
 async def answers_of(client):
     """Answers of the tools that show flows, by tool and arguments."""
     said = {}
@@ -66,7 +74,11 @@ async def test_no_secret_is_in_an_answer_to_a_model(filled, tmp_path, mode):
         found = await ask(client, "replay_flow", id=1)
         assert json.loads(found["body"])["password"] == "[redacted]"
         for name, given in (
-                ("connections", {}), ("suggest", {}), ("delete_flow", {"id": 2}),
+                *((name, {}) for name in NAMED_ALONE),
+                ("copy_flow", {"id": 1}), ("read_messages", {"id": 1}),
+                ("diff_flows", {"id": 1, "other": 2}), ("connections", {}),
+                ("recordings", {"session": "default"}), ("suggest", {}),
+                ("delete_flow", {"id": 2}),
                 ("tag_flow", {"id": 1, "tag": "a"}), ("cut_connection", {"id": "0-1"}),
                 ("explain", {"method": "GET", "target": "http://127.0.0.1/"})):
             result = await client.call_tool(name, given)
