@@ -1,7 +1,7 @@
-"""The live page, and what it asks for beside the metrics.
+"""The live page, and its data beside the metrics.
 
-    GET /           the page, which holds no data
-    GET /overview   what the program is: host, version, listeners, bounds
+    GET /           the page, without data
+    GET /overview   the program: host, version, listeners, bounds
     GET /history    the last hour, a row for each ten seconds
 
 None takes a token. The history is in this process, so a new program begins its own.

@@ -87,13 +87,13 @@ def _bounded(name: str, group: Callable[[Iterable[Flow]], list[dict[str, Any]]]
 
 
 def _slowest(flows: Iterable[Flow], limit: int) -> tuple[dict[str, Any], int]:
-    found = slowest(flows, limit)
-    return {"flows": list(map(show_row, found))}, len(found)
+    rows = slowest(flows, limit)
+    return {"flows": list(map(show_row, rows))}, len(rows)
 
 
 def _statistics(flows: Iterable[Flow], limit: int) -> tuple[dict[str, Any], int]:
-    found = statistics(flows, limit)
-    return found, found.get("count", 0)
+    sums = statistics(flows, limit)
+    return sums, sums.get("count", 0)
 
 
 Summary = Callable[[Iterable[Flow], int], tuple[dict[str, Any], int]]

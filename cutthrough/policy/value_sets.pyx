@@ -36,7 +36,7 @@ cdef class ValueSets:
         return number
 
     cdef list read(self, tuple written):
-        raise NotImplementedError
+        raise NotImplementedError       # each subclass reads its own values
 
     cdef int add(self, list rows) except -1:
         cdef Set *sets = <Set *>realloc(self.sets, (self.n + 1) * sizeof(Set))

@@ -3,28 +3,16 @@
 import pytest
 
 from cutthrough.cli.main import main
-from cutthrough.config.config import Config, ConfigError
-from cutthrough.config.settings import gather, load, render
+from cutthrough.config.settings import gather, render
 from cutthrough.generation.generation import Generation, needs_new_workers
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.tools.dry_run import DryRun
+from tests.support.mistakes import mistakes, read
 
 ONE = """[origins.api]
 urls = ["http://Api.Example.com/", "https://[2001:db8::1]:8443"]
 """
-
-
-def read(tmp_path, text: str) -> Config:
-    file = tmp_path / "cutthrough.toml"
-    file.write_text(text)
-    return load(file=str(file))
-
-
-def mistakes(tmp_path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, text)
-    return [str(one).partition("cutthrough.toml")[2] for one in caught.value.all]
 
 
 def test_an_origin_and_its_servers_are_read(tmp_path):

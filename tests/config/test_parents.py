@@ -3,28 +3,16 @@
 import pytest
 
 from cutthrough.cli.main import main
-from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import Group, Parent
-from cutthrough.config.settings import from_options, load, render
+from cutthrough.config.settings import from_options, render
 from cutthrough.generation.generation import Generation, needs_new_workers
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy, PolicyError
+from tests.support.mistakes import mistakes, read
 
 ONE = """[parents.a]
 url = "http://Proxy.Example.com:3128/"
 """
-
-
-def read(tmp_path, text: str) -> Config:
-    file = tmp_path / "cutthrough.toml"
-    file.write_text(text)
-    return load(file=str(file))
-
-
-def mistakes(tmp_path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, text)
-    return [str(one).partition("cutthrough.toml")[2] for one in caught.value.all]
 
 
 def test_a_parent_and_a_group_are_read(tmp_path):
