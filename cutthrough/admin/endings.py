@@ -2,14 +2,61 @@
 
 import asyncio
 import re
+from typing import Protocol
 
-# Between two signs of life
-HEARTBEAT_S = 15.0
+from aiohttp import web
+
+from cutthrough.admin.rights import Tokens
+from cutthrough.admin.streams import HEARTBEAT_S, Streams, write
+
+# Bounds of watchers' cost (R31). A batch is up to 64 KiB, and all watchers share it. A
+# watcher is cut off if MOST_WAITING batches wait for it. Eight for each address: a
+# browser opens at most six connections to a host.
+MOST_WATCHERS = 32
+MOST_WATCHERS_EACH = 8
+MOST_WAITING = 256
 # A quotation mark in a value is escaped, so this is no part of one
 _URL = re.compile(rb'(,"url":"https://[^/?#"]*)[^"]*')
 
+Queue = asyncio.Queue[bytes]
 
-async def next_batch(queue: "asyncio.Queue[bytes]", with_paths: bool) -> bytes:
+
+class Watched(Protocol):
+    """Puts batches of JSON lines into queues."""
+
+    def watch(self, queue: Queue) -> None:
+        """Puts batches into the queue until `unwatch`."""
+
+    def unwatch(self, queue: Queue) -> None:
+        """Does nothing for a queue that is not watched."""
+
+
+class Endings:
+    def __init__(self, connections: Watched, tokens: Tokens) -> None:
+        self._connections = connections
+        self._tokens = tokens
+        self._streams = Streams(MOST_WATCHERS, MOST_WATCHERS_EACH)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Streams endings, one JSON object each, as logged."""
+        queue = Queue(MOST_WAITING)
+
+        async def begin(_request: web.Request) -> None:
+            self._connections.watch(queue)
+
+        async def follow(request: web.Request, response: web.StreamResponse,
+                         _start: None) -> None:
+            with_paths = self._tokens.has(request, "read")
+            while not queue.full():          # it may reconnect
+                await write(response, await next_batch(queue, with_paths))
+
+        try:
+            return await self._streams.serve(request, begin, follow)
+        finally:
+            self._connections.unwatch(queue)
+
+
+async def next_batch(queue: Queue, with_paths: bool) -> bytes:
     try:
         lines = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
     except TimeoutError:

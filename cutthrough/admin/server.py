@@ -15,7 +15,6 @@ The supervisor is known only as `Operations` and `Connections`.
 """
 
 import asyncio
-import collections
 import contextlib
 import errno
 import ipaddress
@@ -38,7 +37,7 @@ from cutthrough.admin.cross_site import (
     is_cross_site,
     watcher_key,
 )
-from cutthrough.admin.endings import next_batch
+from cutthrough.admin.endings import Endings
 from cutthrough.admin.flows_page import CaptureSwitch, Flows, FlowsPage
 from cutthrough.admin.live_page import LivePage
 from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
@@ -56,14 +55,6 @@ from cutthrough.process.selector import Selector
 from cutthrough.storage.settings import Recordings
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-# Bounds of watchers' cost (R31). A batch is up to 64 KiB, and all watchers share it. A
-# watcher is cut off if MOST_WAITING batches wait for it, or if it reads nothing for
-# STALLED_S. Eight for each address: a browser opens at most six connections to a host.
-MOST_WATCHERS = 32
-MOST_WATCHERS_EACH = 8
-MOST_WAITING = 256
-STALLED_S = 5.0
 
 # Connections: they use descriptors and memory of the supervisor (R31)
 MOST_CONNECTIONS = 512
@@ -124,8 +115,8 @@ class Connections(Protocol):
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
     async def cut(self, selector: Selector) -> Cutting: ...
-    def watch(self, queue: "asyncio.Queue[bytes]") -> None: ...
-    def unwatch(self, queue: "asyncio.Queue[bytes]") -> None: ...
+    def watch(self, queue: asyncio.Queue[bytes]) -> None: ...
+    def unwatch(self, queue: asyncio.Queue[bytes]) -> None: ...
 
 
 class AdminServer:
@@ -143,7 +134,7 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
         self._acceptor: AdminAcceptor | None = None
         self._busy: set[object] = set()     # connections with a request in hand
-        self._watchers: collections.Counter[str] = collections.Counter()
+        self._endings = Endings(connections, self._tokens)
         self._temporary_path = ""           # temporary path of a unix socket
         self._inode = 0
 
@@ -236,7 +227,7 @@ class AdminServer:
             web.get("/metrics", self.metrics),
             web.get("/healthz", self.health), web.get("/readyz", self.ready),
             web.get("/config", self.config),
-            web.get("/events", self.events, allow_head=False),
+            web.get("/events", self._endings.serve, allow_head=False),
             web.get("/connections", self.connections),
             web.get("/connections/{id}/trace", self.trace),
             web.get("/parents", self.parents),
@@ -416,35 +407,3 @@ class AdminServer:
     async def drain(self, request: web.Request) -> web.StreamResponse:
         asyncio.get_running_loop().call_soon(self._operations.drain)
         return web.Response(status=202, text="draining\n")
-
-    async def events(self, request: web.Request) -> web.StreamResponse:
-        """Streams endings as server-sent events, one JSON object each, as logged."""
-        key, kind = watcher_key(request)
-        if self._watchers[key] >= MOST_WATCHERS_EACH:
-            return web.Response(status=503, text="too many watchers: "
-                                f"{MOST_WATCHERS_EACH} from this {kind}\n")
-        if self._watchers.total() >= MOST_WATCHERS:
-            return web.Response(
-                status=503, text=f"too many watchers: {MOST_WATCHERS}\n")
-        response = web.StreamResponse(
-            headers={**PROTECTED, "Content-Type": "text/event-stream"})
-        with_paths = self._tokens.has(request, "read")
-        queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
-        self._watchers[key] += 1
-        self._connections.watch(queue)
-        try:
-            await response.prepare(request)
-            while not queue.full():
-                batch = await next_batch(queue, with_paths)
-                async with asyncio.timeout(STALLED_S):
-                    await response.write(batch)
-        except (TimeoutError, ConnectionError):
-            pass                             # stalled, or gone
-        finally:
-            self._connections.unwatch(queue)
-            self._watchers[key] -= 1
-            self._watchers += collections.Counter()      # drops keys with count 0
-        # The watcher is too slow; it may reconnect. A clean end would wait for it.
-        if request.transport is not None:
-            request.transport.abort()
-        return response

@@ -1,8 +1,6 @@
-"""Server-sent events about captured exchanges: how many watchers there may be, and how
-a stream ends."""
+"""Server-sent events: how many watchers there may be, and how a stream ends."""
 
 import asyncio
-import collections
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +9,6 @@ from aiohttp import web
 from cutthrough.admin.cross_site import PROTECTED, watcher_key
 from cutthrough.capture.query import QueryError
 
-MOST_WATCHERS, MOST_WATCHERS_EACH = 16, 4
 # Between two signs of life
 HEARTBEAT_S = 15.0
 # Seconds within which a client takes a piece
@@ -22,23 +19,25 @@ Follow = Callable[[web.Request, web.StreamResponse, Any], Awaitable[None]]
 
 
 class Streams:
-    """Those that are open; all count together."""
+    """The open streams of some pages, at most `most`, and `most_each` from one address
+    or user (R31)."""
 
-    def __init__(self) -> None:
-        self._watchers: collections.Counter[str] = collections.Counter()
+    def __init__(self, most: int = 16, most_each: int = 4) -> None:
+        self._most = most
+        self._most_each = most_each
+        self._open: dict[asyncio.Task[Any] | None, web.Request] = {}
 
     async def serve(self, request: web.Request, begin: Begin, follow: Follow
                     ) -> web.StreamResponse:
         """Events, until the client has gone or `follow` ends. `begin` gives a refusal,
         or the place from which `follow` goes on."""
-        key, kind = watcher_key(request)
-        if self._watchers[key] >= MOST_WATCHERS_EACH or (
-                self._watchers.total() >= MOST_WATCHERS):
-            return web.Response(status=503, text="too many watchers, in all or "
-                                f"from this {kind}\n")
+        refused = self._refuse(request)
+        if refused is not None:
+            return refused
         response = web.StreamResponse(
             headers={**PROTECTED, "Content-Type": "text/event-stream"})
-        self._watchers[key] += 1
+        task = asyncio.current_task()
+        self._open[task] = request
         try:
             start = await begin(request)
             if isinstance(start, web.Response):
@@ -55,9 +54,25 @@ class Streams:
         except (TimeoutError, ConnectionError):
             pass                             # stalled, or gone
         finally:
-            self._watchers[key] -= 1
-            self._watchers += collections.Counter()      # drops keys with count 0
+            self._open.pop(task, None)
         return response
+
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        """A page that changes its filter closes a stream and opens the next one at
+        once. A stream whose client has gone ends here, instead of at its next event,
+        and does not count."""
+        for task in [key for key, other in self._open.items() if not is_there(other)]:
+            del self._open[task]
+            if task is not None:
+                task.cancel()
+        key, kind = watcher_key(request)
+        if len(self._open) >= self._most:
+            return web.Response(status=503, text=f"too many watchers: {self._most}\n")
+        same = [other for other in self._open.values() if watcher_key(other)[0] == key]
+        if len(same) >= self._most_each:
+            return web.Response(status=503, text="too many watchers: "
+                                f"{self._most_each} from this {kind}\n")
+        return None
 
 
 def is_there(request: web.Request) -> bool:

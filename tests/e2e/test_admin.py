@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cutthrough.admin.server import MOST_WATCHERS, MOST_WATCHERS_EACH
+from cutthrough.admin.endings import MOST_WATCHERS, MOST_WATCHERS_EACH
 from tests.support.admin import (
     AUTHORIZED,
     TOKEN,

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cutthrough.admin.server import MOST_WATCHERS_EACH
+from cutthrough.admin.endings import MOST_WATCHERS_EACH
 from tests.support.admin import administered
 from tests.support.browser import Browser, needs_chromium
 from tests.support.client import USER
