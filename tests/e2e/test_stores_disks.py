@@ -33,7 +33,7 @@ SLOW_S = 0.2
 
 @pytest.fixture
 def disk(directory):
-    with contextlib.closing(SmallDisk(directory("small"), "16m")) as small:
+    with contextlib.closing(SmallDisk(directory("small"), "64m")) as small:
         yield small
 
 
