@@ -1,15 +1,20 @@
-"""The proxy inside another program's event loop.
+"""The proxy inside another program.
 
     async with cutthrough.serve(user="me", password="secret") as proxy:
         httpx.AsyncClient(proxy=proxy.url)
+    with cutthrough.serve(user="me", password="secret") as proxy:
+        httpx.Client(proxy=proxy.url)
 
 It is one worker, the same class that runs in a worker process, driven by the caller's
-loop. It catches no signal, raises no limit, makes no process and pins no thread.
+loop, or with `with` by a loop in a thread. It catches no signal, raises no limit, makes
+no process and pins no thread.
 """
 
+import asyncio
 import os
 import socket
 import threading
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
@@ -35,6 +40,7 @@ from cutthrough.net.listener import (
 )
 from cutthrough.net.unix_listener import inode_of, remove
 from cutthrough.policy.source import Policy, PolicyError
+from cutthrough.process.loops import choose_loop, make_loop
 from cutthrough.worker.worker import Worker
 
 # The data path has one set of read buffers, pools and pipes in a process, so that all
@@ -43,7 +49,8 @@ _thread, _running = 0, 0
 
 
 class Embedded:
-    """A proxy in the caller's loop, for the duration of an `async with`.
+    """A proxy in the caller's loop, for the duration of an `async with`; or in a loop
+    of its own, in a thread, for the duration of a `with`.
 
     Entering raises OSError if it cannot listen on an address, PolicyError if a named
     file cannot be used, and RuntimeError if another thread of the process runs a proxy.
@@ -108,6 +115,14 @@ class Embedded:
             self._close_listeners()
             _leave()
 
+    def __enter__(self) -> Self:
+        _background.run(self.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        _background.run(self.__aexit__(kind, error, traceback))
+
     async def drain(self, seconds: float) -> int:
         """Accepts no more connections and ends within `seconds`; from then on they are
         refused.
@@ -128,7 +143,7 @@ class Embedded:
     @property
     def worker(self) -> Worker:
         if self._worker is None:
-            raise RuntimeError("the proxy runs only inside `async with`")
+            raise RuntimeError("the proxy runs only inside `async with` or `with`")
         return self._worker
 
     @property
@@ -174,11 +189,45 @@ def _leave() -> None:
     _running -= 1
 
 
+class _Background:
+    """The thread that drives the proxies of `with`: one, because all proxies of a
+    process run in one thread. It runs while there is such a proxy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._driver: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+
+    def run(self, change: Coroutine[Any, Any, object]) -> None:
+        """Runs `change`, which enters or leaves a proxy, to its end."""
+        with self._lock:
+            loop, thread = self._driver = self._driver or self._begin()
+            try:
+                asyncio.run_coroutine_threadsafe(change, loop).result()
+            finally:
+                if not (_running and _thread == thread.ident):
+                    self._driver = None
+                    loop.call_soon_threadsafe(loop.stop)
+                    thread.join()
+                    loop.run_until_complete(loop.shutdown_default_executor())
+                    loop.close()
+
+    def _begin(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+        _name, make = make_loop(choose_loop("auto"))
+        loop = make()
+        thread = threading.Thread(
+            target=loop.run_forever, name="cutthrough", daemon=True)
+        thread.start()
+        return loop, thread
+
+
+_background = _Background()
+
+
 def serve(config: Config | None = None, *,
           policy: Policy | str | os.PathLike[str] | None = None,
           policy_hook: Function | str | None = None,
           **options: Unpack[Options]) -> Embedded:
-    """Makes a proxy for `async with`, by default on a free loopback port.
+    """Makes a proxy for `async with` or `with`, by default on a free loopback port.
 
     The options are those of Config, as values or as text (`head_timeout="200ms"`); they
     override `config`. `policy` is the path of a file, or a Policy, which replaces the

@@ -4,6 +4,9 @@ import asyncio
 import base64
 import functools
 import gc
+import threading
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -136,3 +139,43 @@ async def test_who_comes_after_a_drain_is_refused():
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
         assert (proxy.address, proxy.url) == (address, f"http://u:p@{address[0]}:{address[1]}")
+
+
+# Without a loop
+
+def refused(proxy, host: str) -> str:
+    """The reason for which a request is refused."""
+    handler = urllib.request.ProxyHandler({"http": proxy.url})
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.build_opener(handler).open(f"http://{host}/", timeout=20)
+    raised.value.close()
+    return raised.value.headers["Proxy-Status"]
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_two_proxies_run_beside_a_program_that_blocks():
+    with cutthrough.serve(policy_hook=closure("a.test")) as first:
+        with cutthrough.serve(policy_hook=closure("b.test")) as second:
+            assert "destination_denied" in refused(first, "a.test")
+            assert "destination_denied" in refused(second, "b.test")
+            assert threads().count("cutthrough") == 1
+        assert "destination_denied" in refused(first, "a.test")
+    assert "cutthrough" not in threads()
+    with cutthrough.serve(policy_hook=closure("a.test")) as again:
+        assert "destination_denied" in refused(again, "a.test")
+
+
+def test_a_mistake_is_raised_where_the_proxy_is_entered(tmp_path):
+    with pytest.raises(ValueError, match="No such file"):
+        cutthrough.serve(policy=tmp_path / "missing.toml").__enter__()
+    assert "cutthrough" not in threads()
+
+
+async def test_a_proxy_of_with_is_not_beside_one_of_another_thread():
+    async with cutthrough.serve():
+        with pytest.raises(RuntimeError, match="another thread"):
+            await asyncio.to_thread(cutthrough.serve().__enter__)
+    assert "cutthrough" not in threads()

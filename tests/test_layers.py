@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "process", "tape", "storage", "recording", "generation", "tools", "embed"},
     "testing": {"filters"},
     "pytest_plugin": {"recording", "tools"},
-    "embed": DATA | {"generation", "worker"},
+    "embed": DATA | {"generation", "process", "worker"},
     "ca": {"config", "policy"},
     "cli": DATA | {
         "ca", "exchange", "log", "process", "generation", "verify", "worker", "admin",
