@@ -91,19 +91,21 @@ class DryRun:
                     ) -> tuple[Caller, str]:
         """The caller, and the outcome of authentication with the right password.
 
-        The default is the one user of the configuration. Raises ConfigError.
+        The default is the one user of the configuration, or of its listeners without
+        authentication. Raises ConfigError.
         """
         try:
             if not client.startswith("unix:"):
                 client = str(ipaddress.ip_address(client))
         except ValueError:
             raise ConfigError("", "--client", f"{client!r} is not an address") from None
-        name = user or self.config.user
+        given = {one.user for one in self.config.listeners if one.user}
+        name = user or self.config.user or ("".join(given) if len(given) == 1 else "")
         if not name:
             raise ConfigError("", "--user", "is needed: the configuration has several")
         known = self.policy.users.get(name)
         outcome = OK
-        if known is None and name != self.config.user:
+        if known is None and name != self.config.user and name not in given:
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"

@@ -127,6 +127,23 @@ def test_who_could_not_come_in_is_refused(explain, user, outcome):
     assert "rule" not in told
 
 
+def test_the_user_of_a_listener_is_known(ask, policy, tmp_path):
+    """`explain` answered 407 for one whom no password is asked of."""
+    config = tmp_path / "proxy.toml"
+    config.write_text(f"""policy = "{policy}"
+[[listeners]]
+address = "127.0.0.1:0"
+auth = "none"
+user = "job"
+""")
+    for words in ([], ["--user", "job"]):
+        _, out, _ = ask("explain", "-c", str(config), *words, "GET",
+                        "http://10.0.0.1/")
+        assert "user     job\n" in out and "407" not in out
+    assert "407  auth_failed" in ask(
+        "explain", "-c", str(config), "--user", "eve", "GET", "http://a/")[1]
+
+
 @pytest.mark.parametrize("method, target, outcome", [
     ("CONNECT", "127.0.0.1", "bad_target"), ("GET", "http://a@b/", "bad_target"),
     ("GET", "http://a b/", "bad_request"), ("GE T", "http://a/", "bad_request"),
