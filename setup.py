@@ -126,9 +126,9 @@ OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
 CPUS = len(os.sched_getaffinity(0))
 # In the modes with -O3 it is for modules that save a thousandth of a request's
-# instructions by it, or hold loops over bytes. -O0 is for what runs at a start, a
-# change of the configuration, a check or a hand-over. The others have -O1. Measured in
-# docs/decisions/0030-what-a-build-costs.md.
+# instructions by it, hold loops over bytes, or run for each captured or recorded
+# request. -O0 is for what runs at a start, a change of the configuration, a check or a
+# hand-over. The others have -O1. Measured in docs/decisions/0030-what-a-build-costs.md.
 HOT = set("""
 net/address net/buffers net/connector net/poller net/relay net/timers
 net/tls/records net/tls/stream net/tls/transport net/tls/wire
@@ -138,7 +138,11 @@ http2/answer http2/demux http2/frames http2/meter http2/stream http2/transport
 session/connection session/route session/model/charge session/model/client
 session/model/idle_pool session/transfer/response session/transfer/tunnel
 policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
-exchange/scan exchange/search tape/ring
+exchange/heads exchange/json_values exchange/scan exchange/search
+tape/batch tape/ended tape/observer tape/records tape/ring tape/taped
+recording/record/rows storage/sqlite_batch
+session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
+session/transfer/recorded
 """.split())
 COLD = set("""
 net/tls/certificates net/tls/context net/tls/leaves net/tls/offer
