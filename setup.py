@@ -27,6 +27,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 from progress import Progress
@@ -337,12 +338,22 @@ class Build(build_ext):
         super().copy_extensions_to_source()
 
 
+class Modules(build_py):
+    def run(self) -> None:
+        """Adds the pages of docs/, which --help and messages name."""
+        super().run()
+        for page in () if self.editable_mode else sorted(Path("docs").rglob("*.md")):
+            target = Path(self.build_lib, "cutthrough", page)
+            self.mkpath(str(target.parent))
+            self.copy_file(str(page), str(target))
+
+
 # Tests import this file, and so may Cython's worker processes.
 if __name__ == "__main__":
     setup(
         # Not in pyproject.toml: old and new setuptools require different syntax there.
         license="Apache-2.0",
         ext_modules=extensions(),
-        cmdclass={"build_ext": Build},
+        cmdclass={"build_ext": Build, "build_py": Modules},
         options={"build": {"build_base": f"build/{NAME}"}},
     )

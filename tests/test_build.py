@@ -335,6 +335,8 @@ def test_no_array_of_c_is_copied_over_a_pointers_target() -> None:
 
 @pytest.mark.slow
 def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> None:
+    (small / "docs" / "from").mkdir(parents=True)
+    (small / "docs" / "from" / "README.md").write_text("# From others\n")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index",
          "--no-build-isolation", "-w", "dist", "."],
@@ -350,7 +352,8 @@ def test_a_wheel_holds_modules_and_stubs_and_no_source_of_them(small: Path) -> N
         assert "[pytest11]\ncutthrough = cutthrough.pytest_plugin" in entries
     assert f"proxy{SUFFIX}" in names
     assert f"cutthrough/room{SUFFIX}" in names
-    assert {"cutthrough/room.pyi", "cutthrough/py.typed"} <= set(names)
+    assert {"cutthrough/room.pyi", "cutthrough/py.typed",
+            "cutthrough/docs/from/README.md"} <= set(names)
     assert not [n for n in names if n.endswith((".c", ".pyx", ".pxd"))]
     assert not [n for n in names if n.startswith(("tests/", "bench/"))]
 

@@ -1,15 +1,17 @@
 """The names in the pages exist, and their examples can be used as they are."""
 
+import argparse
 import re
 import shlex
 import shutil
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cutthrough.cli.arguments import VERBS, parse
+from cutthrough.cli.arguments import VERBS, make_parser, pages, parse
 from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.config.settings import OF_POLICY, variable_name
@@ -243,6 +245,37 @@ def test_a_path_exists(page):
         folder = next((one for one in (ROOT, ROOT / "cutthrough")
                        if (one / name.partition("/")[0]).is_dir()), None)
         assert folder is None or name.startswith("build/") or (folder / name).exists()
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers(below)
+
+
+def test_a_page_that_help_names_exists(monkeypatch):
+    """Installed packages had no pages, and `docs/decisions/0013` was none."""
+    monkeypatch.setenv("COLUMNS", "400")
+    assert pages() == ROOT / "docs"
+    named = 0
+    for parser in parsers(make_parser()):
+        text = parser.format_help()
+        cited = re.findall(r"docs/(\w[\w./#-]*\w)", text)
+        assert bool(cited) == (f"docs/ is {pages()}" in text), parser.prog
+        for page, _, anchor in (name.partition("#") for name in cited):
+            named += 1
+            assert (pages() / page).is_file(), page
+            assert not anchor or anchor in anchors(pages() / page)
+    assert named > 50
+
+
+def test_a_page_that_the_code_names_exists():
+    for path in (ROOT / "cutthrough").rglob("*.py*"):
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi"):
+            for name in re.findall(r"\bdocs/(\w[\w/-]*(?:\.\w+)*)", path.read_text()):
+                assert (ROOT / "docs" / name).is_file(), (path, name)
 
 
 def test_new_reasons_of_the_changelog_exist():

@@ -8,6 +8,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import cutthrough
 from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
@@ -51,9 +52,25 @@ SOURCES = ("Every option is also an environment variable (CUTTHROUGH_HEAD_TIMEOU
            "variable overrides the file.")
 
 
+class Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        """With the folder of the pages that it names."""
+        text, folder = super().format_help(), pages()
+        if "docs/" not in text or not folder.is_dir():
+            return text
+        return f"{text}\ndocs/ is {folder}\n"
+
+
+def pages() -> Path:
+    """The folder of the pages: inside an installed package, or beside it in a tree."""
+    package = Path(cutthrough.__file__).parent
+    inside = package / "docs"
+    return inside if inside.is_dir() else package.parent / "docs"
+
+
 def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParser:
     """Verbs that are not among `words` have no flags: adding all takes 45 ms."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cutthrough", allow_abbrev=False, description="A forward proxy.")
     parser.add_argument("--version", action="version", version=version())
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")

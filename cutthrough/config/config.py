@@ -228,7 +228,7 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     tls_records: Annotated[str, Option(
         choice("own", "libssl", "kernel"), "who encrypts behind a TLS handshake; "
         "libssl needs 13 KiB more a connection; kernel: own, and kTLS for bulk",
-        "docs/decisions/0013", swapped=True)] = "own"
+        "docs/decisions/0013-tls-by-libssl.md", swapped=True)] = "own"
 
     max_line: Annotated[int, Option(
         SIZE._replace(low=256, high=16384), "longest request line",

@@ -126,7 +126,7 @@ def check_listeners(case: Case) -> Iterator[Finding]:
             yield Finding(f"listen {shown}", "note",
                           f"from outside, in plain text{also}",
                           f"{wanted}, or a private network", "others can read Basic "
-                          "credentials on the network: see SECURITY.md")
+                          "credentials on the network: docs/tls.md")
     yield from check_proxy_protocol(config)
     yield from check_ports(case)
     with open_trial_sockets(config) as groups:
