@@ -1,7 +1,6 @@
 """docs/from: each row has a state and a test; commands and configurations run."""
 
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -9,13 +8,12 @@ from collections import Counter
 import pytest
 
 from tests.support.proxy import ROOT, clean_environment
+from tests.support.walk import follow
 
 FOLDER = ROOT / "docs" / "from"
 INDEX = FOLDER / "README.md"
 PAGES = sorted(set(FOLDER.glob("*.md")) - {INDEX})
 STATES = ("works", "in part", "missing", "out")
-UNSHARE = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid",
-           "--fork", "--kill-child", "--mount-proc"]
 
 
 def rows(page) -> list[list[str]]:
@@ -65,13 +63,7 @@ def test_the_index_counts_the_rows():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_followed_from_top_to_bottom(page, tmp_path):
-    if not shutil.which("unshare") or subprocess.run(
-            [*UNSHARE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("unshare: no namespaces here")
-    done = subprocess.run(
-        [*UNSHARE, sys.executable, "-m", "tests.support.walk", page, tmp_path],
-        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    follow(page, tmp_path)
 
 
 def test_the_programs_of_the_pages_are_typed(tmp_path):

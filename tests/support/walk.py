@@ -2,10 +2,12 @@
 
     python -m tests.support.walk PAGE DIRECTORY
 
-A block of TOML or Python whose first line is a comment with a file's name becomes that
-file, and any other block of Python runs as a program. Each indented line is a command.
-A program that serves runs until the next heading of level 2. What curl gets must be
-2xx, or the status in the comment behind the command.
+A block of TOML, Python or shell whose first line is a comment with a file's name
+becomes that file. Any other block of Python runs as a program, and any other one of
+shell is not run. Each indented line is a command. A program that serves runs until the
+next heading of level 2. What curl gets must be 2xx, or the status in the comment behind
+the command; `exit 1`, or `exit 0 or 1`, there is the command's exit status. A page with
+`./bench.sh` is followed in a tree.
 
 Runs in namespaces of its own (`unshare`): the names in NAMES lead to origins here,
 which answer with the request as JSON, and no packet leaves this host.
@@ -17,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import ssl
 import subprocess
@@ -26,20 +29,27 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
 from tests.support.certificates import Authority
 from tests.support.network import raise_loopback
-from tests.support.proxy import ROOT
+from tests.support.proxy import ROOT, clean_environment
 
 NAMES = ("api.example.com", "www.example.com", "api.openai.com", "api.anthropic.com",
-         "backend-a.example", "backend-b.example")
+         "backend-a.example", "backend-b.example", "example.com", "example.org")
+UNSHARE = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid",
+           "--fork", "--kill-child", "--mount-proc"]
 MS_BIND = 0x1000
 PATIENCE = 60
 PARTS = re.compile(
     r"^```(\w*)\n(.*?)^```$|^## [^\n]*$|((?:^ {4}[^\n]+\n)+)", re.M | re.S)
-FILE = re.compile(r"# ([\w.-]+\.(?:toml|py))\n")
+FILE = re.compile(r"# ([\w.-]+\.(?:toml|py|sh))\n")
 SERVES = re.compile(
-    r"cutthrough (serve|inspect)\b(?!.* (?:--|--env)(?: |$))|import proxy")
+    r"cutthrough (serve|inspect)\b(?!.* (?:--|--env)(?:[ )]|$))|import proxy")
 STATUS = re.compile(r"^(\d{3}) (\d{3})$", re.M)
+EXIT = re.compile(r"exit (\d+)(?: or (\d+))?\b")
+# The origins are on this host, which a policy's floor refuses
+FLOOR = {"CUTTHROUGH_ADDRESS_FLOOR": "off"}
 CURLRC = r"""
 silent
 show-error
@@ -74,11 +84,12 @@ class Echo(BaseHTTPRequestHandler):
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """Yields what a reader does: ("toml", TEXT), ("python", TEXT), ("command", LINE) or
-    ("section", HEADING)."""
+    """Yields what a reader does: ("toml", TEXT), ("python", TEXT), ("sh", TEXT),
+    ("command", LINE) or ("section", HEADING)."""
     for part in PARTS.finditer(text):
         if part[2] is not None:
-            if part[1] in ("toml", "python"):
+            if part[1] in ("toml", "python") or (
+                    part[1] == "sh" and FILE.match(part[2])):
                 yield part[1], part[2]
         elif part[3]:
             for line in re.sub(r"\\\n *", "", part[3]).splitlines():
@@ -111,10 +122,14 @@ class Walk:
             raise AssertionError(f"a block without a file's name:\n{text}")
 
     def run(self, words: list[str], expected: str) -> None:
+        floor = FLOOR if words[-1].startswith("cutthrough explain") else {}
         done = subprocess.run(
-            words, cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE)
+            words, cwd=self.directory, env=self.environment | floor,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
         output = f"{words[-1]}\n{done.stdout}\n{done.stderr}"
+        if ended := EXIT.match(expected):
+            assert str(done.returncode) in ended.groups(), output
+            return
         statuses = STATUS.findall(done.stderr)
         wanted = re.match(r"(\d{3})\b", expected)
         if statuses and wanted:
@@ -129,7 +144,7 @@ class Walk:
         A policy lets `serve` reach the origins, though they are on this host; `inspect`
         refuses the variable, and needs none.
         """
-        floor = {"CUTTHROUGH_ADDRESS_FLOOR": "off"} if " serve" in command else {}
+        floor = FLOOR if " serve" in command else {}
         program = subprocess.Popen(
             ["bash", "-euc", f"exec {command}"] if "=" not in command.split()[0] else
             ["bash", "-euc", f"exec env {command}"], cwd=self.directory,
@@ -150,6 +165,16 @@ class Walk:
             status = program.wait(PATIENCE)
             assert status == 0, f"{program.args}: {status}"
         self.serving.clear()
+
+
+def link_tree(place: Path) -> None:
+    """Makes a tree of links, in which results are written beside those of the tree."""
+    for path in ROOT.iterdir():
+        if path.name != "bench":
+            (place / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "bench", place / "bench", copy_function=os.symlink,
+                    ignore=shutil.ignore_patterns("results", "__pycache__"))
+    (place / "bench" / "results").mkdir()
 
 
 def mount_hosts(directory: Path) -> None:
@@ -174,6 +199,17 @@ def start_origins(directory: Path) -> Path:
     return authority.own.certificate
 
 
+def follow(page: Path, directory: Path) -> None:
+    """Follows the page in namespaces, for a test; skips it if there are none here."""
+    if not shutil.which("unshare") or subprocess.run(
+            [*UNSHARE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare: no namespaces here")
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, "-m", "tests.support.walk", page, directory],
+        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
 def main(page: str, directory: Path) -> None:
     raise_loopback()
     home = directory / "home"
@@ -186,10 +222,14 @@ def main(page: str, directory: Path) -> None:
     walk = Walk(place, {
         "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(directory),
-        "SSL_CERT_FILE": str(authority)})
+        # Of an installed package it is an entry point
+        "PYTEST_PLUGINS": "cutthrough.pytest_plugin", "SSL_CERT_FILE": str(authority)})
+    written = Path(page).read_text()
+    if "./bench.sh" in written:
+        link_tree(place)
     with contextlib.closing(contextlib.ExitStack()) as stack:
         stack.callback(walk.stop)
-        for kind, text in steps(Path(page).read_text()):
+        for kind, text in steps(written):
             print(kind, shlex.quote(text), flush=True)
             walk.step(kind, text)
 
