@@ -15,7 +15,7 @@ from cutthrough.cli.arguments import VERBS, make_parser, pages, parse
 from cutthrough.cli.main import main
 from cutthrough.config.config import OPTIONS, TABLES
 from cutthrough.config.settings import OF_POLICY, variable_name
-from cutthrough.outcome import NAMES
+from cutthrough.outcome import NAMES, TABLE
 from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
 from cutthrough.policy.rules import _RULE
 from cutthrough.policy.smokescreen import _SERVICE
@@ -276,6 +276,16 @@ def test_a_page_that_the_code_names_exists():
         if path.suffix in (".py", ".pyx", ".pxd", ".pyi"):
             for name in re.findall(r"\bdocs/(\w[\w/-]*(?:\.\w+)*)", path.read_text()):
                 assert (ROOT / "docs" / name).is_file(), (path, name)
+
+
+def test_the_page_of_troubles_has_each_reason_under_its_status():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", text, re.M)
+    reasons = [(int(status), reason) for status, cell in rows
+               for reason in re.findall(r"`(\w+)`", cell)]
+    assert len(reasons) > 30
+    for status, reason in reasons:
+        assert TABLE[NAMES[reason]].status == status, reason
 
 
 def test_new_reasons_of_the_changelog_exist():
