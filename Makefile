@@ -63,6 +63,10 @@ docs: build/built.native ## generate docs/config.md, endings.md, the log's schem
 	$(PY) -m cutthrough.tools.log_schema >build/schema.json && mv build/schema.json docs/accesslog.schema.json
 	$(PY) -m cutthrough.tools.endings_docs docs/endings.md
 
+site: build/site-tools/ready ## docs/ as a site in build/site, with a search and without a network; a dead link ends it
+	rm -rf build/site
+	build/site-tools/bin/sphinx-build -q -W --keep-going -d build/site-tools/pages -c docs . build/site
+
 types: .venv/ready.test ## mypy over the package
 	$(PY) -m mypy
 
@@ -221,10 +225,12 @@ compile-%:
 	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
 
 build/tools/ready: requirements/tools.txt .venv/ready.run
-	$(PY) -m venv build/tools
-	build/tools/bin/python -m pip install --quiet --require-hashes -r $<
+build/site-tools/ready: requirements/site.txt .venv/ready.run
+build/tools/ready build/site-tools/ready:
+	$(PY) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

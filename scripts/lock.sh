@@ -29,6 +29,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 listed "['build-system']['requires']" >"$work/build.in"
 listed "['dependency-groups']['tools']" >"$work/tools.in"
+listed "['dependency-groups']['site']" >"$work/site.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
 
@@ -44,6 +45,7 @@ for name in run redis postgres image build; do # the same versions as the tests 
     compile "$name" "${inputs[@]}" --constraints "$work/test.txt"
 done
 compile tools "$work/tools.in"
+compile site "$work/site.in"
 compile judges "$work/judges.in"
 compile tlsfuzzer "$work/tlsfuzzer.in"
 mkdir -p requirements

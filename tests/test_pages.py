@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import runpy
 import shlex
 import shutil
 import textwrap
@@ -38,15 +39,28 @@ def anchors(path: Path) -> set[str]:
             for heading in HEADING.findall(path.read_text())}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_link_leads_somewhere(page):
+def links(page: Path, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Each link within the tree, as it is written, and its file; raises if it leads to
+    no file, or to no heading of it. Links are relative to `folder`."""
     for link in LINK.findall(page.read_text()):
-        if "://" in link:
-            continue
-        name, _, anchor = link.partition("#")
-        target = page.parent / name if name else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+        if "://" not in link:
+            name, _, anchor = link.partition("#")
+            target = folder / name if name else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+            yield link, target.resolve()
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *(
+        page for top in ROOT.glob("[a-z]*") if top.name not in ("build", "dist")
+        for page in top.rglob("*.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_link_leads_somewhere(page):
+    """Texts of changes/ are for CHANGELOG.md."""
+    of_changelog = page.parent.name == "changes" and page.name != "README.md"
+    assert all(target.is_relative_to(ROOT) for _, target in links(
+        page, ROOT if of_changelog else page.parent))
 
 
 def test_what_other_programs_are_translated_to_exists():
@@ -71,14 +85,29 @@ def test_the_tests_that_the_page_of_attacks_names_exist():
     assert files and all((ROOT / file).exists() for file in files)
 
 
-def test_the_index_has_every_page():
+def test_the_navigation_has_every_page():
+    """As the site has it. A page is in the table of one index, once."""
+    navigation = runpy.run_path(str(ROOT / "docs" / "conf.py"))["navigation"]
     folder = ROOT / "docs"
-    linked = set(LINK.findall((folder / "README.md").read_text()))
-    assert linked == {path.name for path in folder.glob("*.md")} - {"README.md"} | {
-        "decisions", "from/README.md"}
-    linked = set(LINK.findall((folder / "from" / "README.md").read_text()))
-    assert linked == {path.name for path in (folder / "from").glob("*.md")
-                      } - {"README.md"} | {"../migration.md"}
+    sections = navigation(folder / "README.md")
+    assert list(sections) == ["Tutorials", "How to", "Reference", "Explanation"]
+    listed = [page for index in folder.rglob("README.md")
+              for pages in navigation(index).values() for page in pages]
+    assert sorted(listed) == sorted(
+        {*folder.rglob("*.md"), *ROOT.glob("*.md")} - {folder / "README.md"})
+
+
+def test_what_a_site_would_load_from_elsewhere_is_seen():
+    """`make site` ends then. A link is followed by a click alone."""
+    loaded = runpy.run_path(str(ROOT / "docs" / "conf.py"))["LOADED"]
+    for text in ('<script async src="https://cdn.example/x.js">',
+                 "<link rel='stylesheet' href='//fonts.example/css'>",
+                 "src: url(https://fonts.example/a.woff2)",
+                 '@import "https://fonts.example/css";'):
+        assert loaded.search(text), text
+    for text in ('<a href="https://example.com/">', '<script src="../_static/a.js">',
+                 'xmlns="http://www.w3.org/2000/svg"', "url(data:image/svg+xml;a)"):
+        assert not loaded.search(text), text
 
 
 def test_the_map_has_every_module():
