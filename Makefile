@@ -205,6 +205,9 @@ lock: build/tools/ready ## update requirements/*.txt to the newest versions, wit
 sbom: build/tools/ready ## dist/*.cdx.json: the bill of materials of a release, as CycloneDX
 	$(PY) scripts/sbom.py build/tools/bin/cyclonedx-py
 
+manuals: .venv/ready.run build/tools/ready ## build/share: manual pages, and completion for bash, zsh and fish
+	PYTHONPATH=$$(echo build/tools/lib/python3*/site-packages) $(PY) scripts/manuals.py build/share
+
 release: wheel sbom ## a wheel and its bill of materials in dist/
 
 clean: ## remove all build results; .venv stays
@@ -232,5 +235,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom manuals release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

@@ -181,6 +181,9 @@ if [ "$what" = test ]; then
     need microsocks has microsocks
     need procps has pgrep
     need shellcheck has shellcheck
+    need mandoc has mandoc
+    need zsh has zsh
+    need fish has fish
     need nftables has nft
     need iproute2 has ip
     # Elsewhere it comes as a snap, or not at all: its tests are skipped there

@@ -42,8 +42,8 @@ shared_network = ""
 #: What scripts/bootstrap.sh installs for `make test`. With CI=true nothing of it may be
 #: missing, because a test that is always skipped fails unseen.
 INSTALLED = re.compile(
-    r"(chromium|curl|haproxy|nginx|postgresql|pytest-xdist|redis-server|siege|softhsm2.*|"
-    r"wrk) is not installed", re.IGNORECASE)
+    r"(chromium|curl|fish|haproxy|mandoc|nginx|postgresql|pytest-xdist|redis-server|siege|"
+    r"softhsm2.*|wrk|zsh) is not installed", re.IGNORECASE)
 
 _failed: dict[str, None] = {}       # in their order, each once
 
