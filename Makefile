@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 SOURCES := setup.py scripts/progress.py scripts/translation.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 PYTHONS := setup.py scripts cutthrough tests $(wildcard bench docs)
-SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh tuning/check tuning/apply tuning/revert tuning/transparent
+SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh deploy/packages/p*rm deploy/packages/postinst tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
 PYTEST_ARGS ?=
 # Without it each of the 3000 proxies of the tests would compile a hundred modules
@@ -205,10 +205,27 @@ lock: build/tools/ready ## update requirements/*.txt to the newest versions, wit
 sbom: build/tools/ready ## dist/*.cdx.json: the bill of materials of a release, as CycloneDX
 	$(PY) scripts/sbom.py build/tools/bin/cyclonedx-py
 
+sdist: .venv/ready.run ## dist/*.tar.gz: the source archive
+	$(PY) -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")'
+
 manuals: .venv/ready.run build/tools/ready ## build/share: manual pages, and completion for bash, zsh and fish
 	PYTHONPATH=$$(echo build/tools/lib/python3*/site-packages) $(PY) scripts/manuals.py build/share
 
-release: wheel sbom ## a wheel and its bill of materials in dist/
+packages: wheel manuals ## a deb and an rpm in dist/, for the distribution that they are built on
+	scripts/bootstrap.sh packages
+	scripts/packages.sh $(or $(ARGS),deb rpm)
+deb: ## the deb alone
+	@$(MAKE) --no-print-directory packages ARGS=deb
+rpm: ## the rpm alone
+	@$(MAKE) --no-print-directory packages ARGS=rpm
+
+packages-check: packages ## both in debootstrap roots with systemd: installed, serving, upgraded, removed, purged; root
+	deploy/check_packages.py
+
+release: ## dist/: wheel, source archive, deb, rpm, bill of materials and checksums
+	rm -rf dist
+	$(MAKE) --no-print-directory sdist sbom packages
+	cd dist && sha256sum -- * >SHA256SUMS
 
 clean: ## remove all build results; .venv stays
 	rm -rf build dist *.egg-info .coverage* htmlcov bench/bin
@@ -235,5 +252,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom manuals release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

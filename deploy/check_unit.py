@@ -31,7 +31,7 @@ from check_image import TREE, Root, children_of
 
 WATCHDOG_S = 4
 PASSWORD = "of-the-unit-check"
-PATIENCE_S = 40
+PATIENCE_S = 120
 
 
 def prepare(root: Root, port: int) -> None:
@@ -123,8 +123,9 @@ def wait_for(true, what: str) -> None:
 class Load:
     """Requests on new connections, by four threads; `answers` counts what came."""
 
-    def __init__(self, port: int, origin: int) -> None:
-        word = base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
+    def __init__(self, port: int, origin: int, user: str = "ann",
+                 password: str = PASSWORD) -> None:
+        word = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.port, self.answers = port, Counter[str]()
         self.request = (f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: x\r\n"
                         f"Proxy-Authorization: Basic {word}\r\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc: what the system
-# lacks, and .venv.
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|packages: what
+# the system lacks, and .venv.
 #
 # `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
 # Installs only what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no packages=no
 case $what in
     build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
@@ -21,7 +21,8 @@ case $what in
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
-    *) echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc" >&2; exit 2 ;;
+    packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
+    *) echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|packages" >&2; exit 2 ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -222,6 +223,11 @@ if [ $suite = yes ]; then
     need nghttp2-proxy has nghttpx
     need libpsl-dev test -e /usr/include/libpsl.h
     need zlib1g-dev test -e /usr/include/zlib.h
+fi
+if [ $packages = yes ]; then
+    need dpkg-dev has dpkg-shlibdeps
+    need binutils has strip
+    need rpm has rpmbuild
 fi
 if [ $aws_lc = yes ]; then
     need cmake has cmake

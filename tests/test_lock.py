@@ -86,7 +86,7 @@ def test_what_is_shipped_is_what_is_tested(name, python):
 def test_whatever_installs_asks_for_hashes():
     """In the image and by `make`, which CI runs."""
     for path in ("deploy/Dockerfile", "scripts/bootstrap.sh", "scripts/sbom.py",
-                 "Makefile"):
+                 "scripts/packages.sh", "Makefile"):
         text = (ROOT / path).read_text().replace("\\\n", " ")
         for command in re.findall(
                 r"pip[\w\", -]* install[^&\n]*|\"install\"[^)]*", text):

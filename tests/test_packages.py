@@ -1,4 +1,7 @@
-"""The manual pages and completions of scripts/manuals.py."""
+"""The manual pages and completions of scripts/manuals.py, and deploy/packages.
+
+The packages themselves are tried by `make packages-check`.
+"""
 
 import os
 import pty
@@ -17,6 +20,7 @@ from cutthrough.cli.arguments import VERBS
 from cutthrough.config.config import OPTIONS, TABLES
 from tests.support.proxy import ROOT, clean_environment
 
+PACKAGES = ROOT / "deploy/packages"
 # Command lines that end where Tab is pressed, and what a shell offers then
 LINES = {
     "cutthrough exp": {"explain"},
@@ -126,3 +130,25 @@ def test_zsh_completes(zsh: int, line: str) -> None:
     os.write(zsh, f"{line}\t".encode())
     wait_for_text(zsh, offered.removeprefix(begun) + " ")
     os.write(zsh, b"\x15")                   # ^U: an empty line
+
+
+def test_the_packages_configuration_is_valid() -> None:
+    file = PACKAGES / "cutthrough.toml"
+    done = subprocess.run(
+        [sys.executable, "-m", "cutthrough", "check", file], cwd=ROOT, timeout=30,
+        capture_output=True, text=True, check=False,
+        env=clean_environment() | {"CUTTHROUGH_PASSWORD": "of-the-test"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_unit_runs_what_the_packages_have() -> None:
+    """The paths in the unit are those of the package; its user has the unit's name."""
+    unit = (ROOT / "deploy/systemd/cutthrough.service").read_text()
+    script = (ROOT / "scripts/packages.sh").read_text()
+    spec = (PACKAGES / "cutthrough.spec").read_text()
+    assert "ExecStart=/opt/cutthrough/bin/cutthrough " in unit
+    assert "inside=$root/opt/cutthrough\n" in script and "\n/opt/cutthrough\n" in spec
+    for file in re.findall(r"/etc/cutthrough/[\w.]+", unit):
+        assert file in (PACKAGES / "postinst").read_text() + spec
+    assert "DynamicUser=yes" in unit and not re.search(r"^User=", unit, re.M)
+    assert re.search(r"^u cutthrough ", (PACKAGES / "sysusers.conf").read_text(), re.M)
