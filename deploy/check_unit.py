@@ -71,9 +71,13 @@ class Machine:
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"})
         wait_for(lambda: children_of(self.process.pid), "the container")
         self.init = children_of(self.process.pid)[0]
-        wait_for(lambda: self.run("systemctl", "is-system-running",
-                                  check=False).strip()
-                 in ("running", "degraded"), "systemd")
+        try:
+            wait_for(lambda: self.run("systemctl", "is-system-running",
+                                      check=False).strip()
+                     in ("running", "degraded"), "systemd")
+        except BaseException:
+            self.stop()
+            raise
 
     def run(self, *argv: str, check: bool = True) -> str:
         return subprocess.run(
