@@ -69,15 +69,19 @@ class Machine:
                  "--console=pipe", "--directory", root],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"})
-        wait_for(lambda: children_of(self.process.pid), "the container")
-        self.init = children_of(self.process.pid)[0]
+        self.init = 0
         try:
-            wait_for(lambda: self.run("systemctl", "is-system-running",
-                                      check=False).strip()
-                     in ("running", "degraded"), "systemd")
+            wait_for(self.is_up, "systemd")
         except BaseException:
             self.stop()
             raise
+
+    def is_up(self) -> bool:
+        """nspawn's first child is a helper that ends before systemd's start."""
+        self.init = next(iter(children_of(self.process.pid)), 0)
+        return self.init > 0 and self.run(
+            "systemctl", "is-system-running", check=False).strip() in (
+            "running", "degraded")
 
     def run(self, *argv: str, check: bool = True) -> str:
         return subprocess.run(
