@@ -11,7 +11,8 @@ CUTTHROUGH_BUILD names the mode:
     fuzz      counts edges for libFuzzer, traps undefined behaviour; CC must be clang
 
 CFLAGS from the environment are added to Python's own and override the flags of release
-mode. Each mode has its objects under build/<mode>, so that a change of the mode
+mode. Without the headers of OpenSSL 3 a build ends; CUTTHROUGH_WITHOUT_TLS=1 builds
+without TLS. Each mode has its objects under build/<mode>, so that a change of the mode
 compiles only changed modules. All modes but trace share the generated C.
 """
 
@@ -83,7 +84,12 @@ BUILD_MACROS = {
         ("CUTTHROUGH_LIBSSL", json.dumps(LIBSSL)),
     ]
 }
-# Modules that need libssl; without its headers they are left out, and there is no TLS.
+WITHOUT_TLS = os.environ.get("CUTTHROUGH_WITHOUT_TLS", "") not in ("", "0")
+NO_COMPILER = ("no C compiler, or no headers of C: install gcc and libc6-dev (Debian, "
+               "Ubuntu), gcc and glibc-devel (Fedora, RHEL)")
+NO_TLS = ("no headers of OpenSSL 3: install libssl-dev (Debian, Ubuntu), openssl-devel "
+          "(Fedora, RHEL); CUTTHROUGH_WITHOUT_TLS=1 builds without TLS")
+# Modules that need libssl; without its headers and if asked to, they are left out.
 OF_OPENSSL = {
     "cutthrough/net/tls/certificates.pyx",
     "cutthrough/net/tls/key_readers.pyx",
@@ -156,6 +162,7 @@ session/model/standby session/ways/local session/ways/probe
 SHARED = "cutthrough._cyutility"
 
 
+@functools.cache
 def compiles(text: str) -> bool:
     """Whether the compiler finds the headers that this C wants, none too old."""
     command = [*os.environ.get("CC", "cc").split(), "-fsyntax-only", "-x", "c",
@@ -224,7 +231,6 @@ def extensions() -> list[Extension]:
     if not compiles(OPENSSL_3):
         if LIBSSL:
             sys.exit(f"CUTTHROUGH_LIBSSL={LIBSSL}: neither OpenSSL 3 nor AWS-LC")
-        sys.stderr.write("built without TLS: no headers of OpenSSL 3 (libssl-dev)\n")
         sources = [source for source in sources if source not in OF_OPENSSL]
     if not compiles(NGHTTP2):
         sys.stderr.write(
@@ -262,6 +268,12 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         # Not in setup(), because no other command needs the C.
+        if not compiles("#include <stdio.h>"):
+            sys.exit(NO_COMPILER)
+        if not compiles(OPENSSL_3):
+            if not WITHOUT_TLS:
+                sys.exit(NO_TLS)
+            sys.stderr.write("built without TLS, as CUTTHROUGH_WITHOUT_TLS asks\n")
         self.force = self.force or MODE.beside
         quiet = not self.distribution.verbose
         translate(

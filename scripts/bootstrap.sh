@@ -153,7 +153,7 @@ compiles_http2() { echo '#include <nghttp2/nghttp2.h>' | cc -fsyntax-only -x c -
 
 need gcc has cc
 need libc6-dev compiles
-need libssl-dev compiles_tls # without it setup.py builds without TLS
+need libssl-dev compiles_tls # without it setup.py builds only if asked to, without TLS
 need libnghttp2-dev compiles_http2 # and without this one without HTTP/2
 need libsqlite3-dev compiles_sqlite # and without this one with slower captures
 need ca-certificates test -s /etc/ssl/certs/ca-certificates.crt

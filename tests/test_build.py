@@ -289,6 +289,22 @@ def test_a_libssl_that_is_gone_ends_the_build(small: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_build_has_no_tls_only_if_asked_to(small: Path) -> None:
+    """Without libssl-dev `pip install .` succeeded, and TLS was missing at run time."""
+    header = small / "none/openssl/ssl.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#error none")
+    without = f"cc -I{small}/none"
+    done = build(small, "release", CC=without)
+    assert done.returncode != 0 and "install libssl-dev" in done.stderr
+    assert "CUTTHROUGH_WITHOUT_TLS=1" in done.stderr
+    said = built(small, "release", CC=without, CUTTHROUGH_WITHOUT_TLS="1")
+    assert "built without TLS" in said and mode_of(small) == (False, True, 1)
+    done = build(small, "release", CC=f"{small}/no-cc")
+    assert done.returncode != 0 and "no C compiler" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, complaint",
     [(WITH_WARNING, "warning: "), (WITH_HINT, "performance hint: ")],

@@ -260,7 +260,7 @@ def test_a_variable_and_a_setting_exist(page):
     text = page.read_text()
     # Beside the options: of the journal's entries, the build and the benchmark
     known = {*map(variable_name, OPTIONS), "CUTTHROUGH_CONFIG", "CUTTHROUGH_REASON",
-             "CUTTHROUGH_BUILD", "CUTTHROUGH_BENCH_PEERS"}
+             "CUTTHROUGH_BUILD", "CUTTHROUGH_WITHOUT_TLS", "CUTTHROUGH_BENCH_PEERS"}
     named = {*re.findall(r"\b(CUTTHROUGH_\w+)=", text)}
     assert named <= known
     settings = {*re.findall(r"`(\w+) = [\[\"\d]", text)}
