@@ -196,8 +196,11 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
 	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
 
-wheel: .venv/ready.run ## a portable wheel in dist/, built with the locked Cython and setuptools
-	CUTTHROUGH_BUILD=release $(PY) -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: OpenSSL and nghttp2 are in it; on Debian or Ubuntu
+	scripts/wheel.sh build/tools/bin
+
+wheel-check: ## installs that wheel in a bare Debian root, and forwards a request by each way; root
+	deploy/check_wheel.py $(ARGS)
 
 lock: build/tools/ready ## update requirements/*.txt to the newest versions, with hashes
 	scripts/lock.sh build/tools/bin/uv
@@ -252,5 +255,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|packages: what
-# the system lacks, and .venv.
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages:
+# what the system lacks, and .venv.
 #
 # `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
 # Installs only what is missing, by apt-get as root or through sudo; on other systems it names what is
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no packages=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no
 case $what in
     build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
@@ -21,8 +21,12 @@ case $what in
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
+    wheel) what=run wheel=yes ;;      # to build the libraries of a wheel, 5 MB
     packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
-    *) echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|packages" >&2; exit 2 ;;
+    *)
+        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages" >&2
+        exit 2
+        ;;
 esac
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -233,6 +237,12 @@ if [ $aws_lc = yes ]; then
     need cmake has cmake
     need make has make
     need g++ has g++
+fi
+if [ $wheel = yes ]; then
+    need dpkg-dev has dpkg-source
+    need make has make
+    need perl has perl
+    need debian-archive-keyring test -e /usr/share/keyrings/debian-archive-keyring.gpg
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 

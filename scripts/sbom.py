@@ -5,7 +5,7 @@
 
 The packages of requirements/image.txt (everything that the image has) are installed
 into an environment of their own, for their licences and for who needs whom; their
-hashes are those of the lock.
+hashes are those of the lock. What `make wheel` has built into the wheel is listed too.
 """
 
 import json
@@ -15,9 +15,11 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
+from urllib.parse import quote
 
 TREE = Path(__file__).resolve().parent.parent
 LOCK = TREE / "requirements/image.txt"
+BUNDLED = TREE / "build/wheel/licences"
 VERSION = re.compile(r'^__version__ = "(.+)"$', re.M)
 LOCKED = re.compile(r"^([\w.-]+)==(\S+)[^\n]*\\\n((?:    --hash=.*\n)+)", re.M)
 
@@ -47,6 +49,17 @@ def describe(tool: str) -> dict:
     return found
 
 
+def bundled() -> list[dict]:
+    """The libraries in the wheel, by their source packages of Debian, if it is here."""
+    found = []
+    for file in sorted(BUNDLED.glob("*.txt")):
+        name, _, version = file.stem.partition("-")
+        purl = f"pkg:deb/debian/{name}@{quote(version)}?arch=source"
+        found.append({"type": "library", "name": name, "version": version,
+                      "purl": purl, "bom-ref": purl})
+    return found
+
+
 def main() -> int:
     (tool,) = sys.argv[1:]
     text = (TREE / "cutthrough/__init__.py").read_text()
@@ -58,6 +71,7 @@ def main() -> int:
         files = known.pop(key(component["name"], component["version"]))
         component.setdefault("properties", []).extend(
             {"name": "cutthrough:lock:sha256", "value": digest} for digest in files)
+    bill["components"].extend(bundled())
     path = TREE / f"dist/cutthrough-{version}.cdx.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n")

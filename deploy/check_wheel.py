@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Installs the wheel of dist/ in a bare Debian and forwards a request by each way.
+
+    deploy/check_wheel.py [WHEEL] [--suite SUITE]
+
+The root has Python and Debian's authorities, and neither a compiler nor the headers or
+libraries of nghttp2. What the wheel depends on is loaded first; then pip installs, in a
+network of its own with `lo` alone, and deploy/probe_wheel.py runs there. Ends with 1 if
+the installation takes more than five seconds of CPU, the first request is answered
+later than ten seconds after the program's start, or a way does not work.
+
+Needs root, debootstrap, util-linux, iproute2 and a Debian mirror. The root stays in
+build/wheel for the next run.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from check_image import TREE, Root, host
+
+MOST_INSTALL_S = 5
+# Debian's Pythons, by the tag of a wheel
+SUITES = {"cp311": "bookworm", "cp313": "trixie", "cp314": "sid"}
+ALONE = """
+set -eu
+ip link set lo up
+mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
+root=$1; shift
+exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    LC_ALL=C.UTF-8 PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore "$@"
+"""
+
+
+def alone(root: Root, *argv: str) -> tuple[float, float]:
+    """Runs a command in the root, without a network. Returns its seconds of wall time
+    and of CPU, those of its children included."""
+    before, started = os.times(), time.monotonic()
+    subprocess.run(
+        ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c",
+         ALONE, "sh", root.path, *argv], check=True)
+    after = os.times()
+    return time.monotonic() - started, (
+        after.children_user + after.children_system
+        - before.children_user - before.children_system)
+
+
+def make_root(suite: str) -> Root:
+    path = TREE / f"build/wheel/bare-{suite}"
+    ready = path / "made"
+    if not ready.exists():
+        shutil.rmtree(path, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        host("debootstrap", "--variant=minbase",
+             "--include=python3,python3-venv,ca-certificates", suite, path)
+        ready.touch()
+    for name in ("usr/bin/cc", "usr/bin/gcc", "usr/include/openssl/ssl.h",
+                 "usr/include/stdio.h"):
+        assert not (path / name).exists(), f"{path / name}: the root is not bare"
+    assert not list(path.glob("usr/lib/*/libnghttp2*"))
+    return Root(path)
+
+
+def check(wheel: Path, suite: str) -> bool:
+    root = make_root(suite)
+    for name in ("opt/cutthrough", "wheel"):
+        shutil.rmtree(root.path / name, ignore_errors=True)
+    (root.path / "wheel/needed").mkdir(parents=True)
+    shutil.copy(wheel, root.path / "wheel")
+    shutil.copy(TREE / "requirements/run.txt", root.path / "wheel")
+    shutil.copy(TREE / "deploy/probe_wheel.py", root.path / "wheel")
+    pip = "/opt/cutthrough/bin/pip"
+    root.run(f"python3 -m venv /opt/cutthrough && {pip} download --quiet "
+             "--require-hashes --dest /wheel/needed --requirement /wheel/run.txt")
+    wall, cpu = alone(root, pip, "install", "--quiet", "--no-index", "--find-links",
+                      "/wheel/needed", f"/wheel/{wheel.name}")
+    print(f"{wheel.name} in Debian {suite}: installed in {wall:.1f} s, "
+          f"{cpu:.1f} s of CPU", flush=True)
+    alone(root, "/opt/cutthrough/bin/python", "/wheel/probe_wheel.py")
+    return cpu <= MOST_INSTALL_S
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="install a wheel in a bare root")
+    parser.add_argument("wheel", type=Path, nargs="?", help="[the newest in dist/]")
+    parser.add_argument("--suite", help="Debian's; [the one with the wheel's Python]")
+    given = parser.parse_args()
+    wheels = sorted(TREE.glob("dist/*manylinux*.whl"),
+                    key=lambda path: path.stat().st_mtime)
+    wheel = given.wheel or (wheels[-1] if wheels else None)
+    if wheel is None:
+        parser.error("no wheel in dist/: make wheel")
+    tag = re.search(r"-(cp3\d+)-", wheel.name)
+    suite = given.suite or (SUITES.get(tag[1]) if tag else None)
+    if suite is None:
+        parser.error(f"{wheel.name}: no Debian has its Python; name one by --suite")
+    return 0 if check(wheel, suite) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
