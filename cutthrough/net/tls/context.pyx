@@ -11,6 +11,8 @@ renegotiation (CVE-2009-3555; a client could also demand a handshake again and a
 """
 
 import hashlib
+import os
+from ssl import get_default_verify_paths
 from typing import NamedTuple
 from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -158,8 +160,8 @@ cdef class TlsClient(TlsContext):
             context.ctx, openssl.SSL_VERIFY_PEER, openssl.LIBSSL_VERIFY)
         if ca:
             trust(context.ctx, ca)
-        elif not openssl.SSL_CTX_set_default_verify_paths(context.ctx):
-            raise TlsError("", why("the system's authorities cannot be read"))
+        else:
+            trust_system(context.ctx)
         if crl:
             distrust(context.ctx, crl, "origin_crl")
         if pair is not None:
@@ -313,6 +315,20 @@ cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
     # An authority in the file is trusted even if it is not a root
     openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_PARTIAL_CHAIN)
     openssl.ERR_clear_error()               # the same certificate twice
+    return 0
+
+
+cdef int trust_system(SSL_CTX *ctx) except -1:
+    """The libssl of a wheel was built on another system: if this one has no file of authorities
+    where that library looks, the file is the one that Python's ssl has found."""
+    if not openssl.SSL_CTX_set_default_verify_paths(ctx):
+        raise TlsError("", why("the system's authorities cannot be read"))
+    file = get_default_verify_paths().cafile
+    if file is None or "SSL_CERT_FILE" in os.environ or os.path.exists(
+            openssl.X509_get_default_cert_file()):
+        return 0
+    if not openssl.SSL_CTX_load_verify_locations(ctx, os.fsencode(file), NULL):
+        raise TlsError("", why(f"{file}: the system's authorities cannot be read"))
     return 0
 
 

@@ -94,6 +94,9 @@ cdef extern from "libssl.h" nogil:
     int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
     X509_STORE *SSL_CTX_get_cert_store(const SSL_CTX *ctx)
     int SSL_CTX_set_default_verify_paths(SSL_CTX *ctx)
+    int SSL_CTX_load_verify_locations(
+        SSL_CTX *ctx, const char *file, const char *directory)
+    const char *X509_get_default_cert_file()
     int SSL_CTX_add_client_CA(SSL_CTX *ctx, X509 *certificate)
     int SSL_CTX_use_certificate(SSL_CTX *ctx, X509 *certificate)
     int SSL_CTX_use_PrivateKey(SSL_CTX *ctx, EVP_PKEY *key)
