@@ -214,7 +214,7 @@ sdist: .venv/ready.run ## dist/*.tar.gz: the source archive
 manuals: .venv/ready.run build/tools/ready ## build/share: manual pages, and completion for bash, zsh and fish
 	PYTHONPATH=$$(echo build/tools/lib/python3*/site-packages) $(PY) scripts/manuals.py build/share
 
-packages: wheel manuals ## a deb and an rpm in dist/, for the distribution that they are built on
+packages: manuals ## a deb and an rpm in dist/, for the distribution that they are built on
 	scripts/bootstrap.sh packages
 	scripts/packages.sh $(or $(ARGS),deb rpm)
 deb: ## the deb alone
@@ -227,7 +227,7 @@ packages-check: packages ## both in debootstrap roots with systemd: installed, s
 
 release: ## dist/: wheel, source archive, deb, rpm, bill of materials and checksums
 	rm -rf dist
-	$(MAKE) --no-print-directory sdist sbom packages
+	$(MAKE) --no-print-directory sdist sbom packages wheel
 	cd dist && sha256sum -- * >SHA256SUMS
 
 clean: ## remove all build results; .venv stays

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/packages.sh deb|rpm…: dist/cutthrough_VERSION_ARCHITECTURE.deb, dist/cutthrough-VERSION.rpm.
 #
-# For the distribution that it runs on, and its Python: /opt/cutthrough is a virtual environment with
-# the wheel of dist/ and what requirements/image.txt locks, as dh-virtualenv makes them.
+# For the distribution that it runs on, its Python and its libraries: /opt/cutthrough is a virtual
+# environment with what requirements/image.txt locks, as dh-virtualenv makes them.
 # build/share has manual pages and completions. `scripts/debian.sh SUITE ARCHITECTURE deb` builds
 # for another Debian. DEBFULLNAME and DEBEMAIL name the one who builds.
 set -euo pipefail
@@ -30,7 +30,8 @@ make_tree() {
     "$python" -m venv --without-pip "$inside"
     pip() { .venv/bin/python -m pip --python "$inside/bin/python" install --quiet --no-cache-dir --no-compile "$@"; }
     pip --require-hashes -r requirements/image.txt
-    pip --no-index --no-deps --find-links dist "cutthrough==$version"
+    CUTTHROUGH_BUILD=release .venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/wheel" .
+    pip --no-index --no-deps "$work"/wheel/*.whl
     find "$inside/bin" -mindepth 1 ! -name 'python*' ! -name cutthrough -delete
     sed -i "s#$root##g" "$inside/bin/cutthrough" "$inside/pyvenv.cfg"
     find "$inside" -name '*.so' -exec strip --strip-unneeded {} +
@@ -83,6 +84,7 @@ make_rpm() {
         deploy/packages/cutthrough.spec
 }
 
+mkdir -p dist
 make_tree
 for kind in "$@"; do
     "make_$kind"
