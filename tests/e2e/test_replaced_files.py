@@ -9,6 +9,7 @@ import pytest
 
 import cutthrough
 from tests.support.proxy import Proxy
+from tests.support.successors import end_all, successor_of
 from tests.support.wait import wait_until
 
 LINE = ("cutthrough: the program's files were replaced since it started, and no "
@@ -65,7 +66,7 @@ def test_a_worker_that_dies_then_is_not_followed_by_the_next_version(
 
 
 def test_the_others_serve_the_callers_of_a_worker_that_is_not_replaced(
-        start, installed, make_origin, dial):
+        start, installed, make_origin, opened):
     """Its listening socket stayed open in the supervisor, and half of all callers
     waited for it."""
     proxy = start("workers = 2\n")
@@ -80,7 +81,7 @@ def test_the_others_serve_the_callers_of_a_worker_that_is_not_replaced(
     file = installed / "cutthrough/process/channel.py"
     file.unlink()
     os.symlink(target, file)
-    proxy.signal(signal.SIGUSR2)
+    opened.callback(end_all, successor_of(proxy))
     wait_until(lambda: proxy.stderr().count(" listening on ") > 1, proxy.stderr)
     wait_until(lambda: len(serving(proxy, url)) == 2, proxy.stderr)
 
