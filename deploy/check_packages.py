@@ -26,16 +26,18 @@ from check_image import TREE, Root, host
 from check_unit import Load, Machine, Origin, wait_for
 
 ROOTS = TREE / "build/roots"
+# Of the administrator of the container, who gets the packages there
+HOME = "root"
 CONFIG = "etc/cutthrough/cutthrough.toml"
 CHANGE = 'head_timeout = "7s"\n'
-# What the system writes at any time, and what lists the packages
+# The system writes these at any time, or lists its packages in them
 SYSTEMS = ("run", "tmp", "proc", "sys", "dev", "root", "var/log/journal",
            "var/lib/dpkg", "var/lib/rpm", "var/lib/systemd", "var/cache", "var/backups",
            "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-")
 
 
 def make_base(deb: Path) -> Path:
-    """This Debian, with the deb's dependencies and a second kind of packages."""
+    """Makes the root of this Debian, with the dependencies of the deb, and rpm."""
     release = dict(line.split("=", 1) for line in Path(
         "/etc/os-release").read_text().splitlines() if "=" in line)
     path = ROOTS / release["VERSION_CODENAME"]
@@ -53,7 +55,7 @@ def make_base(deb: Path) -> Path:
 
 
 def repack(deb: Path, to: Path) -> None:
-    """A next version, whose shipped configuration is another."""
+    """Makes a deb with a higher version and another configuration."""
     tree = to.with_suffix("")
     host("dpkg-deb", "--raw-extract", deb, tree)
     control = tree / "DEBIAN/control"
@@ -65,7 +67,7 @@ def repack(deb: Path, to: Path) -> None:
 
 
 def paths_of(root: Path) -> set[str]:
-    """All but what the system writes by itself."""
+    """Returns all paths, without those that the system itself writes."""
     found = set()
     for top, folders, names in os.walk(root):
         inside = Path(top).relative_to(root)
@@ -146,7 +148,7 @@ def booted(base: Path, kind: str, files: list[Path]) -> Iterator[tuple[Machine, 
     shutil.rmtree(root, ignore_errors=True)
     host("cp", "-a", base, root)
     for file in files:
-        shutil.copy(file, root / "root")
+        shutil.copy(file, root / HOME)
     machine = Machine(root, ROOTS / f"{kind}.log")
     try:
         yield machine, root
@@ -172,7 +174,7 @@ def main() -> int:
     repack(deb, newer)
     for kind, files in {"deb": [deb, newer], "rpm": [rpm]}.items():
         with booted(base, kind, files) as (machine, root):
-            inside = [f"/root/{file.name}" for file in files]
+            inside = [f"/{HOME}/{file.name}" for file in files]
             Package(kind, machine, root, inside, origin.server_port).check()
     origin.shutdown()
     newer.unlink()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what a release is made of: dist/cutthrough-VERSION.cdx.json, a CycloneDX bill.
+"""Writes dist/cutthrough-VERSION.cdx.json, the bill of materials of a release.
 
     scripts/sbom.py CYCLONEDX-PY
 
-The packages of requirements/image.txt (everything that the image has) are installed
-into an environment of their own, for their licences and for who needs whom; their
-hashes are those of the lock. What `make wheel` has built into the wheel is listed too.
+The packages of requirements/image.txt are installed into an environment of their own,
+because the bill has their licences and dependencies; their hashes are those of the
+lock. If `make wheel` has built a wheel, the bill lists the libraries in it, too.
 """
 
 import json
@@ -51,13 +51,13 @@ def describe(tool: str) -> dict:
 
 def bundled() -> list[dict]:
     """The libraries in the wheel, by their source packages of Debian, if it is here."""
-    found = []
+    libraries = []
     for file in sorted(BUNDLED.glob("*.txt")):
         name, _, version = file.stem.partition("-")
         purl = f"pkg:deb/debian/{name}@{quote(version)}?arch=source"
-        found.append({"type": "library", "name": name, "version": version,
-                      "purl": purl, "bom-ref": purl})
-    return found
+        libraries.append({"type": "library", "name": name, "version": version,
+                          "purl": purl, "bom-ref": purl})
+    return libraries
 
 
 def main() -> int:

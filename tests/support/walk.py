@@ -203,6 +203,7 @@ def follow(page: Path, directory: Path) -> None:
     """Follows the page in namespaces, for a test; skips it if there are none here."""
     if not shutil.which("unshare") or subprocess.run(
             [*UNSHARE, "true"], capture_output=True, check=False).returncode:
+        # A container may forbid them, and a page may not reach the real network
         pytest.skip("unshare: no namespaces here")
     done = subprocess.run(
         [*UNSHARE, sys.executable, "-m", "tests.support.walk", page, directory],

@@ -128,7 +128,7 @@ def test_who_could_not_come_in_is_refused(explain, user, outcome):
 
 
 def test_the_user_of_a_listener_is_known(ask, policy, tmp_path):
-    """`explain` answered 407 for one whom no password is asked of."""
+    """`explain` answered 407, although the listener asks for no password."""
     config = tmp_path / "proxy.toml"
     config.write_text(f"""policy = "{policy}"
 [[listeners]]
