@@ -138,7 +138,9 @@ def test_a_shared_cache_gives_all_but_what_may_be_private(
     for path, fields in (("/me", ()), ("/cookie", ()), ("/token", (token,))):
         assert ask_as(proxy, dial, origin.url(path), EVE, *fields) == "eve"
     wait_until(lambda: recorded(folder) == 3, "three recordings")
-    wait_until(lambda: ask_as(proxy, dial, origin.url("/me"), ANN) == "eve", "shared")
+    wait_until(lambda: ask_as(proxy, dial, origin.url("/me"), EVE) == "eve"
+               and proxy.wait_log()[-1]["reason"] == "replayed", "they are read")
+    assert ask_as(proxy, dial, origin.url("/me"), ANN) == "eve"
     for path in ("/cookie", "/token"):
         assert ask_as(proxy, dial, origin.url(path), ANN) == "ann", path
 

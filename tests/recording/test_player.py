@@ -19,7 +19,7 @@ from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.session import Manifest
 from cutthrough.session.transfer.recorded import Answers
 from tests.recording.answers import recording, request
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE, wait_until
 
 
 def some_of(count, path="/a"):
@@ -50,6 +50,33 @@ def test_the_oldest_go_without_reading_the_others_again(tmp_path):
         assert player.matcher.numbers() == []
         player.close()
     asyncio.run(run())
+    session.close()
+
+
+@pytest.mark.parametrize("mode", ["cache", "replay"])
+def test_recordings_that_come_faster_than_they_are_read_do_not_keep_a_look(
+        tmp_path, mode):
+    """In `cache` under a load that began cold nothing was ever replayed."""
+    session = Sessions(tmp_path).create("one")
+    session.put(some_of(1))
+    write_state(tmp_path, State(mode, "one"))
+    read = sessions.Session.read_behind
+
+    def read_beside_a_load(self, number, most):
+        other = Sessions(tmp_path).open("one")
+        other.put(some_of(2))
+        other.close()
+        return read(self, number, most)[:1]
+
+    async def run():
+        player = Player(lambda _mode: None, Answers())
+        player.configure(Settings(directory=str(tmp_path), session="one"))
+        for least in (1, 3):
+            assert await asyncio.wait_for(player.look(), PATIENCE) == ""
+            assert len(player.matcher) >= least
+        player.close()
+    with mock.patch.object(sessions.Session, "read_behind", read_beside_a_load):
+        asyncio.run(run())
     session.close()
 
 

@@ -194,11 +194,11 @@ def test_what_is_pruned_is_known_without_reading_the_file(tmp_path):
     with pytest.raises(StoreError):          # nothing of it is counted
         made.put_rows([Batch.of([(None,) * len(VALUES)], len(VALUES))])
     put(made, 1)
-    assert (seen.oldest(), len(seen), seen.edits()) == (6, 5, edits)
+    assert (seen.span()[0], len(seen), seen.edits()) == (6, 5, edits)
     assert made.delete([8]) == 1
-    assert (seen.oldest(), len(seen)) == (6, 4) and seen.edits() > edits
+    assert (seen.span()[0], len(seen)) == (6, 4) and seen.edits() > edits
     put(made, 1)
-    assert (seen.oldest(), len(seen)) == (6, 5)
+    assert (seen.span()[0], len(seen)) == (6, 5)
     edits = seen.edits()
     with made._changed():                    # time passes
         made._base.execute("UPDATE recordings SET created_us = ? WHERE number IN "
@@ -209,7 +209,7 @@ def test_what_is_pruned_is_known_without_reading_the_file(tmp_path):
     assert made.prune() == 1
     assert [one.number for one in seen.recordings()] == [9, 11, 12]
     assert seen.edits() > edits              # one in the middle
-    assert seen.delete([9, 11, 12]) == 3 and made.oldest() is None
+    assert seen.delete([9, 11, 12]) == 3 and made.span() == (0, 0)
     for one in (made, other, seen):
         one.close()
 

@@ -44,18 +44,23 @@ def test_what_may_be_meant_for_one_user_is_never_shared(sent, got):
     assert len(readers(of("", sent=sent, got=got))) == 4, "imported"
 
 
-def test_each_reader_has_sequences_of_its_own():
-    matcher = Matcher([Route(key=Key())])
+@pytest.mark.parametrize(("after", "of_ann", "of_eve"), [
+    ("repeat", [4, 4, 4], [4, 4, 4]), ("miss", [1, 3, 4, 0], [2, 4, 0]),
+    ("cycle", [1, 3, 4, 1], [2, 4, 2])])
+def test_a_cache_has_the_newest_recording_unless_its_route_counts_them(
+        after, of_ann, of_eve):
+    matcher = Matcher([Route(key=Key(), after=after)])
     for number, owner in enumerate(["ann", "eve", "ann", ""], 1):
         matcher.add(of(owner, number))
 
     def take(reader, times):
-        found = [matcher.match(request("/a"), reader=reader) for _ in range(times)]
-        return [one.recording.number if isinstance(one, Match) else 0 for one in found]
+        results = [matcher.match(request("/a"), reader=reader) for _ in range(times)]
+        return [result.recording.number if isinstance(result, Match) else 0
+                for result in results]
 
-    assert take(ANN, 4) == [1, 3, 4, 4]
-    assert take(EVE, 3) == [2, 4, 4]
-    assert take(None, 5) == [1, 2, 3, 4, 4]
+    assert take(ANN, len(of_ann)) == of_ann
+    assert take(EVE, len(of_eve)) == of_eve
+    assert take(None, 4) == [1, 2, 3, 4]
     matcher.remove(4)
     assert take(NOBODY, 1) == [0]
     assert isinstance(matcher.match(request("/a"), reader=NOBODY), Miss)

@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -232,7 +232,7 @@ class Matcher:
         route that names a field takes its value. `explain`: a miss has the nearest
         recording, whose search takes 1 ms among thousands; `admits` as of find_likely.
         `offers`: an upgrade; the recording of a WebSocket answers no other request.
-        `reader`: only recordings that it may read; None: all."""
+        `reader`: of a cache, only recordings that it may read; None: all."""
         reading = self.read(request)
         drawn = self.draw(request, reading, lane, offers=offers, reader=reader)
         result = self.take(drawn) if isinstance(drawn, Draw) else drawn
@@ -259,8 +259,8 @@ class Matcher:
             groups = list(self._groups(line, reading, whole, offers, holds, seconds))
         else:
             groups = line.index.find(reading.base, reading.parts)
-        if reader is not None and self._owners:
-            groups = list(self._readable(groups, reader))
+        if reader is not None:
+            groups = list(self._readable(groups, reader, route))
             lane += f" of {reader.owner}"    # which has sequences of its own
         if groups and self._shared is not None and not self._has_state and (
                 route.after != "miss" and len(groups[0].numbers) == 1):
@@ -314,11 +314,17 @@ class Matcher:
         return compare(request, self._line(request).reader, likely.asked, likely.state,
                        self.route)
 
-    def _readable(self, groups: Iterable[Group], reader: Reader) -> Iterator[Group]:
+    def _readable(self, groups: Iterable[Group], reader: Reader, route: Route
+                  ) -> Iterator[Group]:
+        """Those of a cache: of each group the newest recording, unless the route counts
+        them. There are several if requests came before an answer was recorded."""
         owners = self._owners
+        most = 1 if route.after == "repeat" else None
         for group in groups:
-            numbers = [number for number in group.numbers
-                       if may_read(owners.get(number, ""), reader)]
+            numbers = list(islice((
+                number for number in reversed(group.numbers)
+                if may_read(owners.get(number, ""), reader)), most))
+            numbers.reverse()
             if numbers:
                 yield Group(group.weight, group.extra, group.serial, numbers)
 

@@ -157,11 +157,12 @@ class Follower:
             await asyncio.sleep(0)
 
     async def _load(self, rules: Rules, find_places: FindHold) -> None:
-        """Reads the whole session; the earlier rows count until the end."""
+        """Reads the whole session; the earlier rows count until then. What is added
+        meanwhile, perhaps faster than it is read, is read after the next look."""
         session = self._session
         assert session is not None
-        self._version, self._edits = await self._aside(
-            lambda: (session.version(), session.edits()))
+        self._version, self._edits, (_, newest) = await self._aside(
+            lambda: (session.version(), session.edits(), session.span()))
         self._last = 0
         run = f"{self._name} {session.manifest.created_us} {self._run}"
 
@@ -171,7 +172,7 @@ class Follower:
         self._loaded = Matcher(rules.routes, session.masker.request,
                                None if shared is None else partial(shared, run),
                                reads_bodies=session.masker.reads_bodies)
-        while await self._read_more(session):
+        while self._last < newest and await self._read_more(session):
             pass
         self._take(rules)
 
@@ -182,13 +183,14 @@ class Follower:
         if version == self._version:
             return
         self._version = version
-        while await self._read_more(session):
+        (oldest, newest), edits = await self._aside(
+            lambda: (session.span(), session.edits()))
+        while self._last < newest and await self._read_more(session):
             pass
         self._see_fields(rules)
-        oldest, edits = await self._aside(lambda: (session.oldest(), session.edits()))
         if edits != self._edits:
             await self._load(rules, find_places)
-        elif self._loaded.remove_below(self._last + 1 if oldest is None else oldest):
+        elif self._loaded.remove_below(oldest or self._last + 1):
             self.shared.answers.clear()
 
     async def _read_more(self, session: Session) -> bool:

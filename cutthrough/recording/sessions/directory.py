@@ -280,11 +280,13 @@ class Session(AnySession):
         """Differs from the last one if another program has changed the file."""
         return int(self._select("PRAGMA data_version", ())[0][0])
 
-    def oldest(self) -> int | None:
-        """The lowest number. Those below it were deleted, the oldest first."""
-        number: int | None = self._select(
-            "SELECT min(number) FROM recordings", ())[0][0]
-        return number
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest number, (0, 0) if there is none. Those below were
+        deleted, the oldest first."""
+        first, last = self._select(      # each by the index: of both it reads the file
+            "SELECT (SELECT min(number) FROM recordings), "
+            "(SELECT max(number) FROM recordings)", ())[0]
+        return first or 0, last or 0
 
     def oldest_us(self) -> int | None:
         """When the first of those that are left was recorded. Reads the whole file."""
