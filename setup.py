@@ -146,7 +146,7 @@ session/connection session/route session/model/charge session/model/client
 session/model/idle_pool session/transfer/response session/transfer/tunnel
 policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
 exchange/heads exchange/json_values exchange/scan exchange/search
-tape/batch tape/ended tape/observer tape/records tape/ring tape/taped
+tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
 recording/record/rows storage/sqlite_batch
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
 session/transfer/recorded

@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp
 from cutthrough.exchange.heads cimport MOST_VALUES, Names, Value
 from cutthrough.exchange.search cimport has_part
 from cutthrough.tape cimport end_record
@@ -19,11 +19,13 @@ from cutthrough.tape cimport ring
 from cutthrough.tape.batch cimport TEXT, Batch
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
 from cutthrough.tape.open_exchange cimport OpenExchange, add_part, check_end, untimed
+from cutthrough.tape.plain cimport plain_of, put_content, put_size
 from cutthrough.tape.ring cimport (        # this form is seen when it changes
     Kind, Record, Whole, behind, payload_of)
 from cutthrough.tape.taped cimport Taped, taped_in, taped_of
 from cutthrough.tape.texts cimport (
-    Text, is_ascii, latin1_of, may_have_user, put_some, split_heads, text_of, texts_of, utf8_of)
+    Text, behind_blank, is_ascii, latin1_of, may_have_user, put_joined, put_some, split_heads,
+    text_of, texts_of, utf8_of)
 from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
 from cutthrough.exchange.columns import COLUMNS, PACKED
@@ -220,6 +222,7 @@ cdef class Assembly:
         cdef int n_values, i, _i
         cdef int64_t size
         cdef bint is_websocket
+        cdef bytes plain_up = None, plain_down = None   # bodies that are kept as they came
         texts_of(end, texts)
         raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
         if parts.heads is not None:
@@ -242,7 +245,10 @@ cdef class Assembly:
             up = utf8_of(up_text)
         body_up = body_down = _NO_BODY
         is_websocket = flags & end_record.IS_WEBSOCKET or parts.pieces is not None
-        if end.body_up != UINT64_MAX and not is_websocket:
+        if not (self._reads_bodies or is_websocket or flags & (
+                end_record.UP_CHUNKED | end_record.UP_CUT)):
+            plain_up = plain_of(parts.up, end.body_up, raw_up, True, None)
+        if plain_up is None and end.body_up != UINT64_MAX and not is_websocket:
             body_up = make_body(
                 Transferred(b"".join(parts.up or ()), end.body_up,
                             flags & end_record.UP_CHUNKED != 0, flags & end_record.UP_CUT != 0),
@@ -266,7 +272,11 @@ cdef class Assembly:
                 == end.body_up + end.body_down)
             if flags & (end_record.UP_CUT | end_record.DOWN_CUT):
                 messages_state = "incomplete"
-        if end.body_down != UINT64_MAX and not is_websocket:
+        if not (self._reads_bodies or is_websocket or flags & (
+                end_record.DOWN_CHUNKED | end_record.DOWN_CUT)):
+            plain_down = plain_of(parts.down, end.body_down, raw_down, False,
+                                  None if echoes is None else echoes.parts)
+        if plain_down is None and end.body_down != UINT64_MAX and not is_websocket:
             body_down = make_body(
                 Transferred(b"".join(parts.down or untimed(parts.timed)), end.body_down,
                             flags & end_record.DOWN_CHUNKED != 0,
@@ -348,15 +358,16 @@ cdef class Assembly:
                 to.nothing()
             to.some(raw_up.n)
             to.some(raw_down.n)
-        to.any(body_up.transferred)
-        to.any(body_down.transferred)
-        to.any(body_up.decoded)
-        to.any(body_down.decoded)
+        put_size(to, plain_up, body_up.transferred)
+        put_size(to, plain_down, body_down.transferred)
+        put_size(to, plain_up, body_up.decoded)
+        put_size(to, plain_down, body_down.decoded)
         to.any(body_up.state or None)
         to.any(body_down.state or None)
         if body_up is not _NO_BODY or body_down is not _NO_BODY:
             size += len(body_up.content or "") + len(body_down.content or "")
             size += len(body_up.trailers) + len(body_down.trailers)
+        size += len(plain_up or b"") + len(plain_down or b"")
         to.number(size + (len(messages) if messages else 0))
         if up.data == raw_up.data and 0 < n_values < MOST_VALUES:
             self._batch.end_at(self._names.put_found(
@@ -365,8 +376,8 @@ cdef class Assembly:
         else:
             self._put_head(up)
         self._put_head(down)
-        to.any(body_up.content)
-        to.any(body_down.content)
+        put_content(to, plain_up, body_up.content)
+        put_content(to, plain_down, body_down.content)
         to.any(messages)
         to.any(messages_state)
         to.any(body_up.trailers or None)
@@ -421,20 +432,6 @@ cdef int put_request(Batch to, const EndRecord *end, Text host, Text head) excep
         text = f"{text}:{end.port}"
     text = f"https://{text}" if intercepted else f"http://{text}"
     return put_joined(to, utf8_of(text), target, protocol - target - 1)
-
-
-cdef int put_joined(Batch to, Text first, const char *second, size_t n) except -1:
-    cdef char *at = to.begin_of(TEXT, first.n + n)
-    memcpy(at, first.data, first.n)
-    memcpy(at + first.n, second, n)
-    return to.end_at(at + first.n + n)
-
-
-cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
-    cdef const char *blank = <const char *>memchr(at, 32, end - at)
-    if blank == NULL:
-        return NULL
-    return blank + 1
 
 
 cdef inline int bit(int flags, int mask) noexcept:

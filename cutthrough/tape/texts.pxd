@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr, memcpy
-from cutthrough.tape.batch cimport Batch
+from cutthrough.tape.batch cimport TEXT, Batch
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
 
 cdef extern from "Python.h":
@@ -47,6 +47,20 @@ cdef inline int split_heads(Text heads, Text *up, Text *down) except -1:
 cdef inline int put_some(Batch to, Text text) except -1:
     """Null if it is empty."""
     return to.latin1(text.data, text.n) if text.n else to.nothing()
+
+
+cdef inline int put_joined(Batch to, Text first, const char *second, size_t n) except -1:
+    cdef char *at = to.begin_of(TEXT, first.n + n)
+    memcpy(at, first.data, first.n)
+    memcpy(at + first.n, second, n)
+    return to.end_at(at + first.n + n)
+
+
+cdef inline const char *behind_blank(const char *at, const char *end) noexcept:
+    cdef const char *blank = <const char *>memchr(at, 32, end - at)
+    if blank == NULL:
+        return NULL
+    return blank + 1
 
 
 cdef inline str latin1_of(Text text):
