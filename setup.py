@@ -149,7 +149,7 @@ exchange/heads exchange/json_values exchange/scan exchange/search
 tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
 recording/record/rows storage/sqlite_batch
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
-session/transfer/recorded
+session/transfer/answers session/transfer/recorded
 """.split())
 COLD = set("""
 net/tls/certificates net/tls/context net/tls/leaves net/tls/offer

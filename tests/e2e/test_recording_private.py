@@ -1,10 +1,14 @@
 """Users do not see each other's exchanges: misses (R74), answers of a cache (R75)."""
 
+import contextlib
+import itertools
 import json
 import re
 
+import msgspec
 import pytest
 
+from cutthrough.recording.sessions.directory import Sessions
 from tests.support.admin import TOKEN, TOLD, Operator
 from tests.support.recordings import fill, made, recorded
 from tests.support.recordings import folder as folder
@@ -143,6 +147,39 @@ def test_a_shared_cache_gives_all_but_what_may_be_private(
     assert ask_as(proxy, dial, origin.url("/me"), ANN) == "eve"
     for path in ("/cookie", "/token"):
         assert ask_as(proxy, dial, origin.url(path), ANN) == "ann", path
+
+
+@pytest.mark.parametrize("keys", ["", "shared = true"])
+def test_what_a_cache_has_at_hand_is_the_newest_of_its_user(
+        start, folder, make_origin, dial, keys):
+    """R75. The second hit is sent without Python."""
+    origin = make_origin(tell_account)
+    proxy, _ = start(CACHES.format(keys=keys), "workers = 1")
+    numbers = itertools.count(1)
+
+    def ask(auth):
+        body = ask_as(proxy, dial, origin.url("/me"), auth)
+        return body, proxy.wait_log(next(numbers))[-1]["reason"]
+
+    def put(owner, body):
+        recording = msgspec.structs.replace(
+            made(origin.port, "/me", body.encode()), owner=owner, created_us=1)
+        with contextlib.closing(Sessions(folder).open("default")) as session:
+            session.put([recording])
+
+    ask(EVE)
+    wait_until(lambda: ask(EVE) == ("eve", "replayed"), "Eve's own")
+    assert [ask(EVE) for _ in range(3)] == [("eve", "replayed")] * 3
+    assert ask(ANN) == (("eve", "replayed") if keys else ("ann", "ok"))
+    put("ann", "of ann")
+    wait_until(lambda: ask(ANN) == ("of ann", "replayed"), "the newest")
+    of_eve = "of ann" if keys else "eve"
+    wait_until(lambda: ask(EVE) == (of_eve, "replayed"), "what she may read")
+    put("eve", "of eve")
+    wait_until(lambda: ask(EVE) == ("of eve", "replayed"), "the newest")
+    assert [ask(EVE) for _ in range(3)] == [("of eve", "replayed")] * 3
+    of_ann = "of eve" if keys else "of ann"
+    assert [ask(ANN) for _ in range(3)] == [(of_ann, "replayed")] * 3
 
 
 @pytest.mark.parametrize(("keys", "path", "owner_of_answer"), [

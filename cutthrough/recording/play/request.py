@@ -395,8 +395,7 @@ class Play:
             return
         body = build_body(response, method, chunked)
         matcher = self.shared.matcher
-        if is_last and self.shared.keeps and matcher is not None and (
-                self.arrival.mode != CACHES):       # where not all may read it
+        if is_last and self.shared.keeps and matcher is not None:
             number = recording.number
             self.exchange.keep(head, body, self.body, number, matcher.packed(number))
         if self.exchange.answer_whole(head, body):

@@ -5,28 +5,6 @@ from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.transfer.filtering cimport Filtering
 
-cdef class Answer:
-    """The player's answer to a request. If the same bytes come again, it is the same."""
-    cdef bytes head
-    cdef bytes source           # contains the framed body, from body_at on
-    cdef Py_ssize_t body_at
-    cdef Py_ssize_t body_size
-    cdef bint is_shared         # the source is the matcher's
-    cdef int number             # of the recording
-    cdef bytes owner            # its reader in the mode `cache`; b"": all; None: no reader
-    cdef bint is_private        # to its owner, even if the rule is a shared cache
-    cdef long hits              # not counted yet
-
-cdef class Answers:
-    """Answers, by the bytes of their requests. Context.answers."""
-    cdef dict newer             # see key_of
-    cdef dict older             # forgotten when `newer` is full, and is the older half then
-    cdef dict hits              # by number
-    cdef Py_ssize_t size        # bytes of `newer`, without shared bodies
-    cdef public bint by_fields  # fields count, so a key has the whole head
-    cdef Answer find(self, bytes key)
-    cdef int put(self, bytes key, Answer answer) except -1
-
 cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""
     cdef bint chunked           # the collected body

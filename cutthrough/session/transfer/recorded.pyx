@@ -6,9 +6,9 @@
                 └> the next phase                     none does: on to the origin, or refused
 
 The player is Python, and takes some 12 us. If it would give the same answer again, the answer is
-kept here, by the bytes of the request that count, until recordings change. When the request comes
-again, and its body, if any, came with its head, the answer is sent without the player. Most answers
-are made before a request asks for them: see recording.play.at_hand.
+kept (`answers`), by the bytes of the request that count, until recordings change. When the request
+comes again, and its body, if any, came with its head, the answer is sent without the player. Most
+answers are made before a request asks for them: see recording.play.at_hand.
 
 Nothing is resolved or dialled before (R60). The answer takes the path of an answer of filters, so
 its head is read, judged and framed by the code of all responses. If a tunnel's TLS is to be opened,
@@ -16,9 +16,9 @@ the tunnel gets a socket in place of an origin; its other end is silent. It last
 first bytes. If these are not TLS, the tunnel ends, because there is nothing to relay them to.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memchr
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
 from cutthrough.net.relay cimport Pump, start_pump
@@ -35,6 +35,7 @@ from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST, RESPONSE
+from cutthrough.session.transfer.answers cimport Answer, Answers, Line, make_answer, make_key
 from cutthrough.session.transfer.filtered_head cimport host_of
 from cutthrough.session.transfer.filtering cimport send_head_now
 from cutthrough.session.transfer.headers cimport write_head_up
@@ -43,21 +44,10 @@ from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluic
 from cutthrough.wire.connect cimport Value
 
 cdef enum:
-    HALF_BYTES = 33554432       # of answers and their keys, in each half; shared bodies apart
-    OF_ENTRY = 200              # of an entry's objects
-    BEGIN = 32                  # bytes of a body by which it is mostly found
-    MOST_HOST = 253             # octets, of a name
     MOST_REASON = 64            # of a Decision
+    OF_CACHE = 128              # first byte of a key; others begin with the version
 
-# What makes requests alike, beside their bodies; the caller's, who owns the texts too
-cdef struct Line:
-    int minor                   # of its HTTP/1 version
-    bint is_inside              # an opened tunnel
-    uint16_t port
-    Value host, text            # `text`: up to its CR, or the whole head
-
-# Of an answer's owner, as recording.model.sharing has them
-cdef str PRIVATE = "!"
+# The owner of anonymous recordings, as recording.model.sharing has it
 cdef bytes ANONYMOUS = b":"
 
 
@@ -109,98 +99,6 @@ cdef int wait_for_player(Client c) except -1:
 
 # --- answers at hand ---------------------------------------------------------------
 
-cdef class Answers:
-
-    def __cinit__(self):
-        self.newer = {}
-        self.older = {}
-        self.hits = {}
-
-    def clear(self):
-        """Recordings have changed, or what makes requests alike."""
-        self.hits = self.take_hits()
-        self.newer = {}
-        self.older = {}
-        self.size = 0
-
-    cdef Answer find(self, bytes key):
-        cdef Answer answer = self.newer.get(key)
-        return answer if answer is not None else self.older.get(key)
-
-    cdef int put(self, bytes key, Answer answer) except -1:
-        cdef Py_ssize_t size = size_of(key, answer)
-        if self.newer and self.size + size > HALF_BYTES:
-            self.hits = self.take_hits()        # of what is forgotten
-            self.older = self.newer
-            self.newer = {}
-            self.size = 0
-        self.newer[key] = answer
-        self.size += size
-
-    def prepare(self, line, ready):
-        """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
-        fields count. `line`, `ready`: as recording.play.shared has them. False: both halves are
-        full, and it was not taken."""
-        cdef bint is_inside
-        cdef int port, number
-        cdef bytes host, text, head, body, packed, key
-        cdef str mark
-        cdef Line wanted
-        cdef Answer answer
-        is_inside, port, host, text = line
-        head, body, number, packed, mark = ready
-        if len(host) > MOST_HOST:
-            return True
-        answer = make_answer(head, body, number, packed)
-        answer.is_private = mark.startswith(PRIVATE)
-        answer.owner = mark.removeprefix(PRIVATE).encode()
-        wanted = Line(1, is_inside, port, Value(host, len(host)), Value(text, len(text)))
-        key = make_key(&wanted, Value(NULL, 0))
-        if self.older and self.size + size_of(key, answer) > HALF_BYTES:
-            return False
-        self.put(key, answer)
-        return True
-
-    def count(self, int number):
-        self.hits[number] = self.hits.get(number, 0) + 1
-
-    def take_hits(self):
-        """How often each recording was replayed since the last call."""
-        cdef dict hits = self.hits
-        cdef Answer answer
-        cdef dict half
-        for half in (self.newer, self.older):
-            for answer in half.values():
-                if answer.hits:
-                    hits[answer.number] = hits.get(answer.number, 0) + answer.hits
-                    answer.hits = 0
-        self.hits = {}
-        return hits
-
-    def __len__(self):
-        return len(self.newer) + len(self.older)
-
-
-cdef Answer make_answer(bytes head, bytes body, int number, bytes packed):
-    """`packed`: the recording, as the matcher has it in memory anyhow. A body that came in one
-    piece is in it."""
-    cdef Answer answer = Answer.__new__(Answer)
-    cdef Py_ssize_t size = len(body)
-    cdef Py_ssize_t at = packed.find(body[:BEGIN])
-    if at >= 0 and (at + size > len(packed) or memcmp(
-            PyBytes_AS_STRING(packed) + at, PyBytes_AS_STRING(body), size) != 0):
-        at = packed.find(body)              # 10 us of 6000 bytes
-    answer.head, answer.number, answer.body_size = head, number, size
-    answer.is_shared = at >= 0 and size > 0
-    answer.source = packed if answer.is_shared else body
-    answer.body_at = at if answer.is_shared else 0
-    return answer
-
-
-cdef inline Py_ssize_t size_of(bytes key, Answer answer):
-    return len(key) + len(answer.head) + OF_ENTRY + (0 if answer.is_shared else answer.body_size)
-
-
 cdef bytes key_of(Client c, const char *body, size_t m):
     """Of the request's line, or its whole head if fields or a body count, and of its body."""
     cdef Line line
@@ -216,20 +114,11 @@ cdef bytes key_of(Client c, const char *body, size_t m):
     return make_key(&line, Value(body, m))
 
 
-cdef bytes make_key(const Line *line, Value body):
-    cdef size_t k = line.host.n, n = line.text.n
-    cdef bytes key = PyBytes_FromStringAndSize(NULL, 4 + k + n + body.n)
-    cdef char *at = PyBytes_AS_STRING(key)
-    at[0] = <char>(line.minor << 1 | line.is_inside)
-    at[1] = <char>(line.port >> 8)
-    at[2] = <char>(line.port & 255)
-    at[3] = <char>k                     # a name has 253 bytes at most
-    at += 4
-    memcpy(at, line.host.text, k)
-    memcpy(at + k, line.text.text, n)
-    if body.n:
-        memcpy(at + k + n, body.text, body.n)
-    return key
+cdef bytes key_in_cache(Client c, bytes key):
+    """Of what an earlier request brought here: for its user, and rules that share alike."""
+    cdef bytes user = user_of(c) or ANONYMOUS
+    return b"%c%d:%b%b" % (
+        OF_CACHE + c.snapshot.acl.rules[c.request.rule].shared, len(user), user, key)
 
 
 cdef Answer known_answer(Client c):
@@ -247,8 +136,8 @@ cdef Answer known_answer(Client c):
             return None
         m = <size_t>c.relay.up.left
         body = bytes_of(c.input) + c.input.start
-    answer = answers.find(key_of(c, body, m))
-    if answer is None or not may_read(c, answer):
+    answer = find_answer(c, answers, key_of(c, body, m))
+    if answer is None:
         return None
     if m:
         c.input.start += <uint32_t>m
@@ -261,12 +150,22 @@ cdef Answer known_answer(Client c):
     return answer
 
 
-cdef bint may_read(Client c, Answer answer):
-    """As recording.model.sharing decides it. What an earlier request brought here (see `keep`)
-    is for the mode `replay`: other readers may have another recording in its place."""
-    cdef bytes owner = answer.owner
+cdef Answer find_answer(Client c, Answers answers, bytes key):
+    cdef Answer answer
     if recording_of(c) != CACHES:
-        return True
+        return answers.find(key)
+    answer = answers.find(key_in_cache(c, key))
+    if answer is None:
+        answer = answers.find(key)
+        if answer is not None and not may_read(c, answer):
+            return None
+    return answer
+
+
+cdef bint may_read(Client c, Answer answer):
+    """As recording.model.sharing decides it. What an earlier request of the mode `replay` brought
+    here is not for `cache`, where other readers may have another recording in its place."""
+    cdef bytes owner = answer.owner
     if owner is None or (answer.is_private and owner == ANONYMOUS):
         return False
     return not owner or owner == (user_of(c) or ANONYMOUS) or (
@@ -298,10 +197,13 @@ cdef class Replay(Filtering):
     def keep(self, bytes head, bytes body, bytes sent, int number, bytes packed not None):
         """This recording would answer the same request again. `sent`: the request's body."""
         cdef Client c = self.client
+        cdef bytes key
         if c is None or c.context.answers is None:
             return
-        (<Answers>c.context.answers).put(
-            key_of(c, sent, len(sent)), make_answer(head, body, number, packed))
+        key = key_of(c, sent, len(sent))
+        if recording_of(c) == CACHES:
+            key = key_in_cache(c, key)
+        (<Answers>c.context.answers).put(key, make_answer(head, body, number, packed))
 
     def answer_whole(self, bytes head, bytes body not None):
         """Sends an answer that is all there, at once. False: it has to be paced, and nothing was
