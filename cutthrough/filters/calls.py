@@ -90,7 +90,7 @@ class Calls:
             try:
                 result = await self.within(
                     stage.budget - (time.monotonic() - began),
-                    _resume(coroutine, yielded))
+                    resume(coroutine, yielded))
             finally:
                 self.exchange.note_held(round((time.monotonic() - began) * 1e6))
         if time.monotonic() - began > stage.budget:
@@ -164,7 +164,7 @@ class Calls:
 
 
 @types.coroutine
-def _resume(coroutine: Coroutine[Any, Any, Any],
+def resume(coroutine: Coroutine[Any, Any, Any],
             yielded: Any) -> Generator[Any, Any, Any]:
     """Awaits the rest of a coroutine that was run up to its first suspension."""
     step: Callable[[Any], Any]

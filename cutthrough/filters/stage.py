@@ -1,6 +1,7 @@
 """Filters, ready to run: their functions, budgets, and counts."""
 
 import asyncio
+import dis
 import inspect
 import logging
 from collections.abc import Callable, Sequence
@@ -50,6 +51,14 @@ def streams(hook: Callable[..., Any]) -> bool:
     return inspect.isasyncgenfunction(hook)
 
 
+def may_wait(hook: Callable[..., Any]) -> bool:
+    """Whether this function has an `await`: no other can be suspended. True, too, if that
+    is not known."""
+    code = getattr(hook, "__code__", None)
+    return code is None or any(
+        instruction.opname == "YIELD_VALUE" for instruction in dis.get_instructions(code))
+
+
 class Tally:
     """The counts of one worker's filters, over all generations, and its bound for the
     bodies that they collect."""
@@ -95,6 +104,8 @@ class Chain:
         self.response_heads: list[Stage] = []
         self.response_bodies: list[Stage] = []
         self.ends: list[Stage] = []
+        # No function for heads waits: each is called at once, without a task
+        self.requests_at_once = self.responses_at_once = True
         # Does any function see a request, and hide its additions?
         self.hides = self.hides_bodies = False
         # All functions before the request goes on, and 5 s because a loop may be slow
@@ -107,12 +118,14 @@ class Chain:
         self.stages.append(stage)
         if stage.on_request_head:
             self.request_heads.append(stage)
+            self.requests_at_once &= not may_wait(stage.on_request_head)
             self.head_ms += int(stage.budget * 1000)
         if stage.on_request_body:
             self.request_bodies.append(stage)
             self.hides_bodies |= not stage.shown
         if stage.on_response_head:
             self.response_heads.append(stage)
+            self.responses_at_once &= not may_wait(stage.on_response_head)
         if stage.on_response_body:
             self.response_bodies.append(stage)
         if stage.on_end:

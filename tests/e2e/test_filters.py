@@ -44,6 +44,17 @@ def test_a_filter_that_does_nothing_changes_nothing(
     assert len(origin.connections) == 2, "pooled, with filters too"
 
 
+@pytest.mark.parametrize("name", ["Created", "Nothing"])
+def test_many_requests_of_one_segment_are_filtered_one_after_another(
+        start, make_origin, dial, name):
+    """A function without an `await` is called within the read of its request."""
+    url, count, status = make_origin().url(), 3000, 201 if name == "Created" else 200
+    client = dial(start(name))
+    client.send(build_request("GET", url) * count)
+    assert {client.read_response("GET").status for _ in range(count)} == {status}
+    assert client.get(url).status == status
+
+
 def test_heads_are_changed_both_ways(start, make_origin, dial):
     proxy, origin = start("Change"), make_origin()
     client = dial(proxy)

@@ -14,6 +14,10 @@ FILTERS = """
         async def on_response_head(self, flow):
             pass
 
+    class Created:
+        async def on_request_head(self, flow):
+            flow.respond(201, b"here")
+
     class Change:
         async def on_request_head(self, flow):
             assert flow.user == "user" and flow.client == "127.0.0.1"
