@@ -36,6 +36,7 @@ from cutthrough.net.listener import (
     bound_address,
     listen,
     path_of,
+    set_saved_syn,
     set_transparent,
 )
 from cutthrough.net.unix_listener import inode_of, remove
@@ -91,6 +92,7 @@ class Embedded:
                 self._listeners += sockets
                 for sock in sockets:
                     set_transparent(sock, listener.transparent == "tproxy")
+                    set_saved_syn(sock, listener.tcp_fingerprint)
                 if path := path_of(listener.address):
                     self._files[path] = inode_of(path)
             self._addresses = [bound_address(sock) for sock in self._listeners]

@@ -15,6 +15,10 @@ from types import ModuleType
 from bench.micro import Micro, load_compiled
 
 HELLOS = Path(__file__).parents[2] / "tests/wire/hellos"
+SYN = bytes.fromhex(
+    "4500003c00014000400600000a0000007f0000010fa00c380000004d00000000a002faf00000"
+    "0000020405b40402080a001122330000000001030307"
+)
 HTTP2 = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     b"\0\0\x18\4\0\0\0\0\0\0\1\0\1\0\0\0\2\0\0\0\0\0\4\0\x60\0\0\0\6\0\4\0\0"
@@ -44,6 +48,8 @@ BENCHES = [
           _of_hello("openssl", ALL, True)),
     Micro("prints_entrance", "an entrance of one connection, and its Prints",
           lambda n: float(_loops().copy_entrances(n))),
+    Micro("prints_tcp", "p0f's of a SYN, without the system call",
+          lambda n: float(_loops().read_syns(SYN, n))),
     Micro("prints_http2", "HTTP/2's, from its first octets to its text",
           lambda n: float(_loops().read_http2(HTTP2, n)), len(HTTP2)),
 ]  # fmt: skip

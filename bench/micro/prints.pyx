@@ -7,6 +7,7 @@ from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport MOST_PRINT, Print, note_pseudo, read_frames, write_print
 from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.prints cimport Prints
+from cutthrough.wire.syn cimport MOST_SIGNATURE, write_signature
 
 
 def read_hellos(bytes data, int wanted, bint changes, long n):
@@ -37,6 +38,21 @@ def copy_entrances(long n):
         other = entrance.copy()
         other.prints = Prints.__new__(Prints)
     return perf_counter() - began
+
+
+def read_syns(bytes packet, long n):
+    """`packet`: the headers of a SYN."""
+    cdef char[MOST_SIGNATURE] out
+    cdef size_t made = 0
+    cdef bytes text = b""
+    cdef long _i
+    began = perf_counter()
+    for _i in range(n):
+        made = write_signature(out, packet, len(packet))
+        text = out[:made]
+    took = perf_counter() - began
+    assert text == b"4:64+0:0:1460:mss*44,7:mss,sok,ts,nop,ws:df,id+:0", text
+    return took
 
 
 def read_http2(bytes data, long n):

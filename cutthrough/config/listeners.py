@@ -99,6 +99,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         choice("off", "redirect", "tproxy"), "for connections that nftables brings "
         "here, of clients that know of no proxy; the kernel names the destination: "
         "docs/transparent.md", "clients are configured to use the proxy")] = "off"
+    tcp_fingerprint: Annotated[bool, Option(
+        FLAG, "have the kernel keep each connection's SYN, for the fingerprint of its "
+        "client's TCP: docs/fingerprints.md", "off: it costs a system call for each "
+        "connection")] = False
 
     certificates: Annotated[tuple[str, ...], Option(
         FILES, "TLS: files in PEM, each a certificate with its chain; the first serves "
@@ -162,6 +166,9 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
             yield ConfigError("", "proxy_protocol_from", "has no effect on unix:/path"
                               if self.is_path else "has no effect without "
                               "proxy_protocol = true")
+        if self.tcp_fingerprint and self.is_path:
+            yield ConfigError("", "tcp_fingerprint", f"{self.shown}: only connections "
+                              "of TCP begin with a SYN")
         yield from self._contradictions_of_pac()
         for key in ("mode", "owner"):
             if not self.is_path and getattr(self, key) != DEFAULTS[key]:

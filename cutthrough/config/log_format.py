@@ -76,7 +76,7 @@ CODES = {
     "ct::client_certificate": LEAST_LONG,
     "ct::client_ja4": 36, "ct::client_ja3": 32, "ct::client_ja4_r": LEAST_LONG,
     "ct::client_ja4_o": 36, "ct::client_ja4_ro": LEAST_LONG,
-    "ct::http2_fingerprint": LEAST_LONG,
+    "ct::http2_fingerprint": LEAST_LONG, "ct::tcp_fingerprint": LEAST_LONG,
     "ct::tunnel_protocol": 12, "ct::sni": LEAST_LONG, "ct::alpn": LEAST_LONG,
     "ct::tls_version": 4, "ct::ja4": 36, "ct::ja3": 32, "ct::ech": 4,
     "ct::intercepted": 11, "ct::pinned": 6,

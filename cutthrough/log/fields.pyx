@@ -48,7 +48,7 @@ NUMBERS = {code: number for number, code in enumerate((
     "ct::tried_user", "ct::proxied_by", "ct::tlv", "ct::client_tls_version", "ct::client_cipher",
     "ct::client_sni", "ct::client_alpn", "ct::client_resumed", "ct::client_certificate",
     "ct::client_ja4", "ct::client_ja3", "ct::client_ja4_r", "ct::client_ja4_o",
-    "ct::client_ja4_ro", "ct::http2_fingerprint",
+    "ct::client_ja4_ro", "ct::http2_fingerprint", "ct::tcp_fingerprint",
     "ct::tunnel_protocol", "ct::sni", "ct::alpn", "ct::tls_version", "ct::ja4", "ct::ja3",
     "ct::ech", "ct::intercepted", "ct::pinned", "ct::report", "ct::upgrade", "ct::changed",
     "ct::breakpoint", "ct::parent", "ct::parent_status", "ct::source", "ct::client_http",
@@ -220,7 +220,7 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return put_value(p, step, certified_name(c), last)
     if S_OWN_TLS <= code < S_OWN_CERTIFICATE:
         return put_agreed(p, step, agreed_by(c), last)
-    if S_OWN_JA4 <= code <= S_OWN_HTTP2:
+    if S_OWN_JA4 <= code <= S_OWN_TCP:
         return put_print(p, step, prints_of(c), last)
     if S_PROTOCOL <= code <= S_ECH:
         return p if opening_of(c) == NULL else put_part(p, step, opening_of(c), last)
@@ -288,7 +288,8 @@ cdef char *put_print(char *p, Step *step, Prints prints, const char *last) noexc
     return put_value(p, step, (
         prints.ja4 if code == S_OWN_JA4 else prints.ja3 if code == S_OWN_JA3 else
         prints.ja4_r if code == S_OWN_JA4_R else prints.ja4_o if code == S_OWN_JA4_O else
-        prints.ja4_ro if code == S_OWN_JA4_RO else prints.http2), last)
+        prints.ja4_ro if code == S_OWN_JA4_RO else prints.http2 if code == S_OWN_HTTP2 else
+        prints.tcp), last)
 
 
 cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:

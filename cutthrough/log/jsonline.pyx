@@ -45,7 +45,7 @@ cdef enum:
     MOST_OPENING = 600          # and for those of a ClientHello, if there is one
     MOST_AGREED = 680           # and for those of a client's handshake
     MOST_CERTIFICATE = 200      # of these, for the name in its certificate
-    MOST_PRINTS = 400           # and for the client's fingerprints
+    MOST_PRINTS = 680           # and for the client's fingerprints
     MOST_PEER = 120             # and for those of the handshake behind the proxy
     MOST_FILTERING = 80         # and for those of filters
     MOST_TLVS = 1024            # of a PROXY header: longer texts are cut
@@ -270,6 +270,8 @@ cdef char *put_prints(char *p, Prints prints) noexcept:
         p = put_string(put_text(p, b',"client_ja3":'), prints.ja3)
     if prints.http2 is not None:
         p = put_string(put_text(p, b',"http2_fingerprint":'), prints.http2)
+    if prints.tcp is not None:
+        p = put_string(put_text(p, b',"tcp_fingerprint":'), prints.tcp)
     return p
 
 

@@ -14,6 +14,7 @@ from cutthrough.net.unix_listener import open_unix
 BACKLOG = 4096
 
 UNIX = "unix:"
+TCP_SAVE_SYN = 27                            # of linux/tcp.h; Python's socket lacks it
 MODE = 0o660                                 # of a path: its owner and its group
 
 Address = tuple[str, int]
@@ -84,6 +85,18 @@ def set_transparent(sock: socket.socket, on: bool) -> None:
         return
     if bool(sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)) != on:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT, on)
+
+
+def set_saved_syn(sock: socket.socket, on: bool) -> None:
+    """Has the kernel keep the headers of the SYN of each connection that this listening
+    socket accepts, until they are read. Raises OSError."""
+    if saves_syn(sock) != on:
+        sock.setsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN, on)
+
+
+def saves_syn(sock: socket.socket) -> bool:
+    return sock.family != socket.AF_UNIX and bool(
+        sock.getsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN))
 
 
 def _bind(address: Address, *, shared: bool) -> socket.socket:

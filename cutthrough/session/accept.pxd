@@ -15,4 +15,5 @@ cdef class ConnectionSink(Sink):
     cdef uint32_t tag               # if is_unix: part of its callers' addresses; see address
     cdef int stages                 # bits of Stage
     cdef int tls                    # number of its TLS context; -1: no TLS
+    cdef bint keeps_syn             # the listener has the kernel keep SYNs, and they are read
     cdef bint plain_too             # with TLS: a connection may come without it

@@ -13,6 +13,7 @@ class ConnectionSink(Sink):
         path: str = "",
         pac: int = 0,
         plain_too: bool = False,
+        keeps_syn: bool = False,
         entrance: Entrance | None = None,
     ) -> None: ...
     def set_tls(self, tls: int) -> None: ...

@@ -17,6 +17,7 @@ from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters cimport N_LISTENERS, count_accept
 from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.flight_recorder cimport E_ACCEPTED, note
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.shed cimport shed_for_descriptors
 from cutthrough.session.model.stage cimport (
     STAGE_PROXY, STAGE_SOCKS, STAGE_TLS, STAGE_TLS_IF_BEGUN, STAGE_TRANSPARENT)
@@ -32,11 +33,13 @@ cdef class ConnectionSink(Sink):
     """Makes a Connection of each accepted socket."""
 
     def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0, bint plain_too=False, Entrance entrance=None):
+                 str path="", int pac=0, bint plain_too=False, bint keeps_syn=False,
+                 Entrance entrance=None):
         """`listener`: its number in the context's page. `proxy_protocol`: each connection
         begins with a header that names its client. `path`: of a unix socket, its address in
         text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file.
         `plain_too`: after `set_tls`, a connection's first byte decides if it is TLS.
+        `keeps_syn`: the listener's socket has TCP_SAVE_SYN: each connection has a fingerprint.
         `entrance`: what is served; None: HTTP, with credentials."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
@@ -50,6 +53,7 @@ cdef class ConnectionSink(Sink):
         self.is_unix = bool(path)
         self.tag = crc32(path.encode())
         self.plain_too = plain_too
+        self.keeps_syn = keeps_syn
         self.set_tls(-1)
 
     def set_tls(self, int tls):
@@ -73,6 +77,10 @@ cdef class ConnectionSink(Sink):
         c.context = context
         c.pac = self.pac
         c.entrance = self.entrance
+        if self.keeps_syn:
+            c.entrance = self.entrance.copy()
+            c.entrance.prints = Prints.__new__(Prints)
+            c.entrance.prints.read_syn(fd)
         c.address = client[0]
         if self.is_unix:
             from_unix(fd, self.tag, &c.address)

@@ -92,7 +92,7 @@ cdef dict describe_opening(const Opening *opening):
 
 cdef dict describe_prints(Prints prints):
     about = {"client_ja4": prints.ja4, "client_ja3": prints.ja3,
-             "http2_fingerprint": prints.http2}
+             "http2_fingerprint": prints.http2, "tcp_fingerprint": prints.tcp}
     return {name: value.decode() for name, value in about.items() if value is not None}
 
 

@@ -40,7 +40,10 @@ from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
 from cutthrough.session.handover_record import FORMAT, Tunnel
 from cutthrough.session.judge.source cimport name_of_source, source_named
 from cutthrough.session.model.charge cimport counted_of, readmit_user
+from cutthrough.session.model.entrance cimport Entrance
 from cutthrough.session.model.flight_recorder cimport E_TAKEN, note
+from cutthrough.session.model.inside cimport prints_of
+from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport shed_one
 from cutthrough.session.model.state cimport CLOSED, HALF_CLOSED, TUNNEL
@@ -97,7 +100,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
-        tlvs=tlvs_of(c) or b"",
+        tlvs=tlvs_of(c) or b"", tcp=tcp_of(c) or b"",
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         parent=None if r.hop.parent == 0 else (
             parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
@@ -120,6 +123,10 @@ cdef object describe(Client c, int number, int worker, bint same_page):
                   else NULL),
         down=way_of(&c.relay.down, c.relay.down.shut, &c.usage.meter.down
                     if c.usage.meter != NULL else NULL))
+
+
+cdef bytes tcp_of(Client c):
+    return None if prints_of(c) is None else prints_of(c).tcp
 
 
 cdef class Parcel:
@@ -269,6 +276,10 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
         read_address(&sender, record.sender)
         c.sender = number_of_sender(&sender)
     set_tlvs(c, record.tlvs or None)
+    if record.tcp:
+        c.entrance = Entrance()
+        c.entrance.prints = Prints.__new__(Prints)
+        c.entrance.prints.tcp = record.tcp
     r.is_tunnel = True                      # so `early` is an opening
     if record.opening is not None:
         c.early.opening = opening_of(record.opening)

@@ -73,6 +73,7 @@ class Tunnel(msgspec.Struct, tag="tunnel"):
     pinned: bool = False                     # clients have rejected our certificate
     request: bytes = b""                     # method and path of an upgrade; see tunnel
     tlvs: bytes = b""                        # of the PROXY header, as Client has them
+    tcp: bytes = b""                         # its client's fingerprint; empty: none
     for_origin: bool = False                 # of an upgrade through a named origin
 
 

@@ -22,6 +22,8 @@ from cutthrough.net.listener import (
     join,
     listen,
     path_of,
+    saves_syn,
+    set_saved_syn,
     set_transparent,
 )
 from cutthrough.net.unix_listener import inode_of, remove, set_access
@@ -108,6 +110,7 @@ class Listeners:
                     for sock in (*group, *more):
                         change_transparent(
                             sock, listener.transparent == "tproxy", undo)
+                        change_saved_syn(sock, listener.tcp_fingerprint, undo)
                 except OSError as error:
                     error.filename = listener.shown
                     raise
@@ -230,6 +233,13 @@ def change_transparent(sock: socket.socket, on: bool, undo: contextlib.ExitStack
             sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)):
         undo.callback(set_transparent, sock, not on)
         set_transparent(sock, on)
+
+
+def change_saved_syn(sock: socket.socket, on: bool, undo: contextlib.ExitStack) -> None:
+    """Raises OSError."""
+    if saves_syn(sock) != on:
+        undo.callback(set_saved_syn, sock, not on)
+        set_saved_syn(sock, on)
 
 
 def join_all(group: list[socket.socket], slots: int) -> list[socket.socket]:

@@ -121,6 +121,9 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "client_ja3": JA3,
     "http2_fingerprint": {"type": "string", "maxLength": 252,
                           "description": "Akamai's, of the same connection"},
+    "tcp_fingerprint": {"type": "string", "maxLength": 256,
+                        "description": "p0f's, of the same connection's SYN, if the "
+                                       "listener has `tcp_fingerprint`"},
     "tunnel_protocol": {"enum": [word for word in PROTOCOLS if word],
                         "description": "of a tunnel, by its first bytes; silent: none "
                                        "came in time. Absent: no look was asked for"},

@@ -19,4 +19,5 @@ cdef enum Known:
     KNOWN_CLIENT                # the address
     KNOWN_JA4                   # of the client's TLS; empty: not known
     KNOWN_HTTP2                 # its HTTP/2 fingerprint; likewise
+    KNOWN_TCP                   # that of its SYN; likewise
     N_KNOWN

@@ -10,7 +10,7 @@ from libc.string cimport memchr, memcpy, memmove
 from cutthrough.wire.chars cimport equals_lower
 
 # The names in {braces}, by their numbers in Known
-KNOWN = ("user", "client", "client_ja4", "http2_fingerprint")
+KNOWN = ("user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint")
 assert len(KNOWN) == N_KNOWN
 
 

@@ -245,7 +245,8 @@ class Worker:
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,
             path=shown if listener.is_path else "", pac=number + 1,
-            plain_too="tls" in listener.protocols)
+            plain_too="tls" in listener.protocols,
+            keeps_syn=listener.tcp_fingerprint)
         if (tls := self.parts.tls.numbers[number]) >= 0:
             sink.set_tls(tls)
         self.parts.sinks.append((number, sink))

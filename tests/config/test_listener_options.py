@@ -35,6 +35,8 @@ def test_a_path_serves_this_host_alone(given):
     ({"address": PATH, "owner": "a b"}, "owner", "is not user, user:group or :group"),
     ({"address": "127.0.0.1:1", "mode": "600"}, "mode", "127.0.0.1:1 has no file"),
     ({"address": "127.0.0.1:1", "owner": "root"}, "owner", "127.0.0.1:1 has no file"),
+    ({"address": PATH, "tcp_fingerprint": True}, "tcp_fingerprint",
+     "only connections of TCP"),
     ({"address": PATH, "user": "ci"}, "user", "has no effect without auth"),
     ({"address": PATH, "auth": "none", "user": "a:b"}, "user", "contain a colon"),
     ({"address": "127.0.0.1:1", "proxy_protocol_from": ["192.0.2.1"]},

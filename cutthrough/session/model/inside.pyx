@@ -48,6 +48,9 @@ cdef Inside enclose(Client c, bytes offer):
     inside.needs_user = c.entrance.needs_user
     inside.user = c.entrance.user
     inside.outer = c.entrance.prints
+    if inside.outer is not None and inside.outer.tcp is not None:   # the same connection of TCP
+        inside.prints = Prints.__new__(Prints)
+        inside.prints.tcp = inside.outer.tcp
     inside.key = c.key
     inside.name = name
     if c.origin is not None:

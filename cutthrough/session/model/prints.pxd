@@ -1,4 +1,4 @@
-"""The fingerprints of a connection's client: of its ClientHello, and of its HTTP/2."""
+"""The fingerprints of a connection's client: of its SYN, its ClientHello and its HTTP/2."""
 
 # Those that are wanted, as bits. The first two are wire.openings' Fingerprint.
 cdef enum Print:
@@ -18,6 +18,11 @@ cdef class Prints:
     cdef readonly bytes ja4_o
     cdef readonly bytes ja4_ro
     cdef readonly bytes http2
+    cdef readonly bytes tcp
+    cdef bint is_greeted            # its handshake has come: those of TLS are as they will be
 
+    # What the kernel has kept of the SYN of a connection that was accepted from a listener which
+    # keeps them. If it has kept none, nothing is known.
+    cdef int read_syn(self, int fd) except -1
     # `hello`: a handshake message. If it is no ClientHello, nothing is known.
     cdef int read_hello(self, const char *hello, size_t n, int wanted) except -1

@@ -1,12 +1,14 @@
 # cython: language_level=3
-"""The fingerprints of a connection's client: of its ClientHello, and of its HTTP/2.
+"""The fingerprints of a connection's client: of its SYN, its ClientHello and its HTTP/2.
 
 A connection has them once: its entrance is its own then, and its requests find them there, streams
 of HTTP/2 too. Without a wish for one the entrance stays the listener's.
 """
 
+from cutthrough.net.tcpinfo cimport MOST_SYN, take_syn
 from cutthrough.wire.clienthello cimport ClientHello, parse_client_message
 from cutthrough.wire.fingerprints cimport JA3_BYTES, make_ja4, write_ja3
+from cutthrough.wire.syn cimport MOST_SIGNATURE, write_signature
 
 # By bit: the names in logs, captures and policies
 NAMES = {"ja4": P_JA4, "ja3": P_JA3, "ja4_r": P_JA4_R, "ja4_o": P_JA4_O, "ja4_ro": P_JA4_RO,
@@ -17,8 +19,19 @@ cdef ClientHello hello          # used within one call
 
 cdef class Prints:
 
+    cdef int read_syn(self, int fd) except -1:
+        cdef unsigned char[MOST_SYN] packet
+        cdef char[MOST_SIGNATURE] text
+        cdef ssize_t n = take_syn(fd, packet)
+        if n > 0:
+            n = write_signature(text, packet, n)
+        if n > 0:
+            self.tcp = text[:n]
+        return 0
+
     cdef int read_hello(self, const char *data, size_t n, int wanted) except -1:
         cdef char[JA3_BYTES] ja3
+        self.is_greeted = True
         if not parse_client_message(&hello, data, n):
             return 0
         if wanted & P_JA4:
@@ -38,7 +51,7 @@ cdef class Prints:
         """Those that are known, by the log's names."""
         known = {"client_ja4": self.ja4, "client_ja3": self.ja3, "client_ja4_r": self.ja4_r,
                  "client_ja4_o": self.ja4_o, "client_ja4_ro": self.ja4_ro,
-                 "http2_fingerprint": self.http2}
+                 "http2_fingerprint": self.http2, "tcp_fingerprint": self.tcp}
         return {name: text.decode("ascii") for name, text in known.items() if text is not None}
 
 

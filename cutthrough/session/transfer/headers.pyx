@@ -20,7 +20,7 @@ from cutthrough.session.ways.origins cimport head_for_server
 from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.edits cimport (
-    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_USER, N_KNOWN, HeadEdits)
+    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_TCP, KNOWN_USER, N_KNOWN, HeadEdits)
 
 
 cdef const char *head_up(Client c, size_t *n) except? NULL:
@@ -81,6 +81,7 @@ cdef size_t apply(Client c, HeadEdits edits, char *head, size_t n, size_t cap) e
     known[<int>KNOWN_CLIENT] = Value(&client[0], print_address(&c.address, client))
     known[<int>KNOWN_JA4] = value_of(None if prints is None else prints.ja4)
     known[<int>KNOWN_HTTP2] = value_of(None if prints is None else prints.http2)
+    known[<int>KNOWN_TCP] = value_of(None if prints is None else prints.tcp)
     return edits.apply(head, n, cap, known)
 
 
