@@ -91,6 +91,7 @@ NO_TLS = ("no headers of OpenSSL 3: install libssl-dev (Debian, Ubuntu), openssl
           "(Fedora, RHEL); CUTTHROUGH_WITHOUT_TLS=1 builds without TLS")
 # Modules that need libssl; without its headers and if asked to, they are left out.
 OF_OPENSSL = {
+    "cutthrough/net/tls/authorities.pyx",
     "cutthrough/net/tls/certificates.pyx",
     "cutthrough/net/tls/key_readers.pyx",
     "cutthrough/net/tls/leaves.pyx",
@@ -152,7 +153,7 @@ session/transfer/delivery session/transfer/filtered_head session/transfer/filter
 session/transfer/answers session/transfer/recorded
 """.split())
 COLD = set("""
-net/tls/certificates net/tls/context net/tls/leaves net/tls/offer
+net/tls/authorities net/tls/certificates net/tls/context net/tls/leaves net/tls/offer
 net/tls/ticket_keys net/tls/trial policy/fingerprints
 policy/remote_usage policy/shared_table policy/tlvs session/describe session/handover
 session/handover_parts session/model/entrance session/model/pinned session/model/prints

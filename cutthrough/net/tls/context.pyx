@@ -11,20 +11,18 @@ renegotiation (CVE-2009-3555; a client could also demand a handshake again and a
 """
 
 import hashlib
-import os
-from ssl import get_default_verify_paths
 from typing import NamedTuple
 from libc.string cimport memcpy, strlen
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cutthrough.net.tls cimport openssl
-from cutthrough.net.tls.certificates cimport (
-    Loaded, load, name_in, no_password, open_bytes, read_certificates, why)
+from cutthrough.net.tls.authorities cimport distrust, trust, trust_system, verify_clients
+from cutthrough.net.tls.certificates cimport Loaded, load, name_in, why
 from cutthrough.net.tls.certificates import TlsError
 from cutthrough.net.tls.key_readers cimport library_of_clients
 from cutthrough.net.tls.keys cimport on_secret
 from cutthrough.net.tls.openssl cimport (
-    BIO, CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_LIB_CTX, OSSL_PARAM, SSL,
-    SSL_CTX, X509, X509_CRL)
+    CRYPTO_EX_DATA, EVP_CIPHER, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_LIB_CTX, OSSL_PARAM, SSL,
+    SSL_CTX, X509)
 from cutthrough.net.tls.sessions cimport (
     drop_servers, drop_sessions, keep_by_name, keep_sessions)
 from cutthrough.net.tls.ticket_keys cimport TicketKey, TicketKeys
@@ -268,67 +266,6 @@ cdef int use(SSL_CTX *ctx, Loaded certificate) except -1:
     for more in certificate.chain:
         if not openssl.SSL_CTX_add1_chain_cert(ctx, more.leaf):
             raise TlsError(certificate.pair.name, why("the chain cannot be used"))
-    return 0
-
-
-cdef int verify_clients(SSL_CTX *ctx, bytes authorities, bytes revoked, bint required) except -1:
-    cdef Loaded certificate
-    trust(ctx, authorities)
-    for certificate in read_certificates(authorities, "client_ca"):
-        openssl.SSL_CTX_add_client_CA(ctx, certificate.leaf)
-    if revoked:
-        distrust(ctx, revoked, "client_crl")
-    openssl.SSL_CTX_set_verify(
-        ctx, openssl.SSL_VERIFY_PEER
-        | (openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0), openssl.LIBSSL_VERIFY)
-    return 0
-
-
-cdef int distrust(SSL_CTX *ctx, bytes revoked, str option) except -1:
-    """If a certificate's authority has no list there, the certificate is not accepted either."""
-    cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
-    cdef X509_CRL *crl
-    cdef BIO *source = open_bytes(revoked)
-    n = 0
-    try:
-        while True:
-            crl = openssl.PEM_read_bio_X509_CRL(source, NULL, no_password, NULL)
-            if crl == NULL:
-                break
-            openssl.X509_STORE_add_crl(store, crl)
-            openssl.X509_CRL_free(crl)
-            n += 1
-    finally:
-        openssl.BIO_free(source)
-    if n == 0:
-        raise TlsError(option, why("holds no list of revoked certificates"))
-    openssl.ERR_clear_error()
-    openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_CRL_CHECK)
-    return 0
-
-
-cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
-    cdef openssl.X509_STORE *store = openssl.SSL_CTX_get_cert_store(ctx)
-    cdef Loaded certificate
-    for certificate in read_certificates(authorities, "the file of authorities"):
-        openssl.X509_STORE_add_cert(store, certificate.leaf)
-    # An authority in the file is trusted even if it is not a root
-    openssl.X509_STORE_set_flags(store, openssl.X509_V_FLAG_PARTIAL_CHAIN)
-    openssl.ERR_clear_error()               # the same certificate twice
-    return 0
-
-
-cdef int trust_system(SSL_CTX *ctx) except -1:
-    """The libssl of a wheel was built on another system: if this one has no file of authorities
-    where that library looks, the file is the one that Python's ssl has found."""
-    if not openssl.SSL_CTX_set_default_verify_paths(ctx):
-        raise TlsError("", why("the system's authorities cannot be read"))
-    file = get_default_verify_paths().cafile
-    if file is None or "SSL_CERT_FILE" in os.environ or os.path.exists(
-            openssl.X509_get_default_cert_file()):
-        return 0
-    if not openssl.SSL_CTX_load_verify_locations(ctx, os.fsencode(file), NULL):
-        raise TlsError("", why(f"{file}: the system's authorities cannot be read"))
     return 0
 
 
