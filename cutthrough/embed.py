@@ -32,6 +32,7 @@ from cutthrough.generation.policy_files import load_policy
 from cutthrough.generation.recordings import check_recordings
 from cutthrough.generation.tls_files import read_parent_files, read_tls_files
 from cutthrough.net.listener import (
+    BACKLOG,
     Address,
     bound_address,
     listen,
@@ -88,7 +89,8 @@ class Embedded:
         try:
             for listener in self.config.all_listeners:
                 sockets = listen(
-                    listener.address, mode=listener.mode, owner=listener.owner)
+                    listener.address, mode=listener.mode, owner=listener.owner,
+                    backlog=listener.backlog or BACKLOG)
                 self._listeners += sockets
                 for sock in sockets:
                     set_transparent(sock, listener.transparent == "tproxy")

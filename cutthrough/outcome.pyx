@@ -70,6 +70,8 @@ ROWS = (
         "the client speaks no TLS where the listener requires it, or breaks its rules"),
     ("tls_unshared", 0, 0, "", "NONE", "client",
         "client and listener have no version, cipher or protocol of TLS in common"),
+    ("tls_name", 0, 0, "", "NONE", "client",
+        "the client names no server, or one that no certificate of the listener has"),
     ("tls_alert", 0, 0, "", "NONE", "client",
         "the client ended the handshake: it does not accept the certificate, for one"),
     ("certificate_rejected", 0, 0, "", "NONE", "client",

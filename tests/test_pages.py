@@ -187,11 +187,14 @@ def test_an_example_can_be_used_as_pasted(
         tmp_path, monkeypatch, capsys, request, config, policy):
     """docs/tls.md has a user with a certificate's name, which policies refused."""
     made, ca = localhost(), authority()
+    admin = ca.sign("DNS:admin.example")
     for name, content in (
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
             ("on-call-token", "one of a thousand\n"),
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
-            ("clients.pem", ca.own.certificate), ("ca.pem", ca.own.certificate),
+            ("admin.pem", admin.certificate), ("admin.key", admin.key),
+            *((f"{name}.pem", ca.own.certificate) for name in (
+                "ca", "clients", "admins")),
             ("revoked.pem", ca.revoke()),
             ("capture-url", "postgresql://proxy:PASSWORD@localhost/flows\n"),
             ("recording-url", "postgresql://proxy:PASSWORD@localhost/flows\n")):

@@ -3,6 +3,7 @@
 `listen` and `proxy_protocol` are the short form; `Config.all_listeners` has both.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, RowPath, defaults_of
 from cutthrough.config.values import (
     ADDRESS,
+    COUNT,
     DESTINATIONS,
     FILE,
     FILES,
@@ -38,6 +40,19 @@ def parse_protocol(text: str) -> str:
     return text
 
 
+def parse_by_name(text: str) -> tuple[str, str]:
+    """Reads `name=FILE`, the name in the form of certificates."""
+    name, _, path = text.partition("=")
+    name = name.strip().lower()
+    if not path or SERVER_NAME.fullmatch(name) is None:
+        raise ValueError(f"{text!r} is not name=FILE, the name in ASCII")
+    return name, path.strip()
+
+
+# As a certificate has it: a name, or *. and a name
+SERVER_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+BY_NAME = Kind("NAME=FILE", parse_by_name, "=".join, many=True,
+               typed="str | tuple[str, str]")
 PROTOCOLS = Kind("http|http2|socks5|socks4|tls", parse_protocol, many=True)
 
 
@@ -99,6 +114,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         choice("off", "redirect", "tproxy"), "for connections that nftables brings "
         "here, of clients that know of no proxy; the kernel names the destination: "
         "docs/transparent.md", "clients are configured to use the proxy")] = "off"
+    backlog: Annotated[int, Option(
+        COUNT._replace(low=1, high=65535), "connections that wait to be accepted, of "
+        "each worker; net.core.somaxconn cuts it", "4096, the kernel's default of "
+        "somaxconn; a socket of the service manager keeps its own")] = 0
     tcp_fingerprint: Annotated[bool, Option(
         FLAG, "have the kernel keep each connection's SYN, for the fingerprint of its "
         "client's TCP: docs/fingerprints.md", "off: it costs a system call for each "
@@ -133,6 +152,18 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     client_certificate: Annotated[Literal["none", "optional", "required"], Option(
         choice("none", "optional", "required"), "a client's certificate names its "
         "user, who needs no password then", "none", swapped=True)] = "none"
+    client_ca_by_name: Annotated[tuple[tuple[str, str], ...], Option(
+        BY_NAME, "authorities of clients that name this server, or *.name: such a "
+        "client needs a certificate, whatever client_certificate says", "none",
+        swapped=True)] = ()
+    sni_strict: Annotated[bool, Option(
+        FLAG, "refuse clients that name no server, or one that no certificate has "
+        "(unrecognized_name)", "off: they get the first certificate", swapped=True)
+        ] = False
+    session_tickets: Annotated[bool, Option(
+        FLAG, "give clients tickets, by which they resume their sessions",
+        "a resumed handshake takes less than half of a whole one's time", swapped=True)
+        ] = True
 
     def __post_init__(self) -> None:
         raise_all([*self._contradictions()])
@@ -180,8 +211,9 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
                 certificates = show_count(len(self.certificates), "certificate")
                 yield ConfigError(
                     "", key, f"has {show_count(len(files), 'file')} for {certificates}")
-        for key in ("ciphers", "groups", "client_ca", "client_crl"):
-            if getattr(self, key) and not self.certificates:
+        for key in ("ciphers", "groups", "client_ca", "client_crl", "sni_strict",
+                    "client_ca_by_name", "session_tickets"):
+            if getattr(self, key) != DEFAULTS[key] and not self.certificates:
                 yield ConfigError("", key, "has no effect without certificates")
         if self.client_certificate != "none" and not self.client_ca:
             yield ConfigError("", "client_certificate", "needs client_ca, which "
@@ -189,8 +221,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         elif self.client_ca and self.client_certificate == "none":
             yield ConfigError("", "client_ca", "has no effect without "
                               "client_certificate = \"optional\" or \"required\"")
-        if self.client_crl and not self.client_ca:
+        if self.client_crl and not (self.client_ca or self.client_ca_by_name):
             yield ConfigError("", "client_crl", "has no effect without client_ca")
+        names = [name for name, _ in self.client_ca_by_name]
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield ConfigError("", "client_ca_by_name", f"{name} is given twice")
         if self.transparent != "off":
             yield from self._contradictions_of_transparent()
 
@@ -242,7 +278,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         """Every file that its TLS needs."""
         return tuple(path for path in (
             *self.certificates, *self.certificate_keys, *self.ocsp_responses,
-            self.client_ca, self.client_crl) if path)
+            self.client_ca, self.client_crl,
+            *(path for _, path in self.client_ca_by_name)) if path)
 
     @property
     def is_local(self) -> bool:

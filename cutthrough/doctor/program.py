@@ -14,7 +14,7 @@ from cutthrough.config.settings import flag_name, variable_name
 from cutthrough.config.values import split_address
 from cutthrough.doctor import built
 from cutthrough.doctor.finding import Case, Finding
-from cutthrough.generation.effective import open_trial_sockets
+from cutthrough.generation.effective import backlog_of, open_trial_sockets
 from cutthrough.generation.policy_files import load_users
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.process.loops import choose_loop, make_loop
@@ -135,7 +135,8 @@ def check_listeners(case: Case) -> Iterator[Finding]:
                 yield Finding(f"socket {address}", "fail", group, "can be opened",
                               "an address of this host: `ip address` lists them")
             else:
-                yield judge_options(address, read_options(group))
+                yield judge_options(
+                    address, read_options(group, backlog_of(config, address)))
 
 
 def check_proxy_protocol(config: Config) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.values import show_address, show_cpus
 from cutthrough.generation.checks import check_folder
-from cutthrough.net.listener import bound_address, listen, path_of
+from cutthrough.net.listener import BACKLOG, bound_address, listen, path_of
 from cutthrough.net.options import SocketOption, read_options
 from cutthrough.net.unix_listener import find_owner, inode_of
 from cutthrough.process.cpus import count_workers, pinned_cpus
@@ -41,7 +41,7 @@ def show_effective(config: Config, groups: Iterable[tuple[str, Group]]) -> str:
     lines = ["", "# In effect on this host"]
     lines += [f"# {name:<18} {value}" for name, value in facts.items()]
     for address, group in groups:
-        lines += ["", *show_group(address, group)]
+        lines += ["", *show_group(address, group, backlog_of(config, address))]
     return "\n".join(lines) + "\n"
 
 
@@ -57,13 +57,20 @@ def show_slots(config: Config) -> str:
     return show_cpus(slots) or "off"
 
 
-def show_group(address: str, group: Group) -> list[str]:
+def backlog_of(config: Config, address: str) -> int:
+    """What the listener at this address asks for; port 0 may have become another."""
+    anywhere = f"{address.rpartition(':')[0]}:0"
+    asked = {listener.shown: listener.backlog for listener in config.all_listeners}
+    return asked.get(address, asked.get(anywhere, 0)) or BACKLOG
+
+
+def show_group(address: str, group: Group, backlog: int) -> list[str]:
     if isinstance(group, str):
         return [f"# listen {address}: {group}"]
     count = len(group)
     return [f"# listen {address}: {count} socket{'s' if count > 1 else ''}",
             f"#   {'option':<18} {'requested':>9} {'in effect':>10}",
-            *(f"#   {show_option(option)}" for option in read_options(group))]
+            *(f"#   {show_option(option)}" for option in read_options(group, backlog))]
 
 
 def show_option(option: SocketOption) -> str:
@@ -84,7 +91,8 @@ def open_trial_sockets(config: Config) -> Iterator[list[tuple[str, Group]]]:
                 if path:
                     check_path(path, listener.owner)
                     continue
-                group = listen((listener.address[0], 0), count_workers(config))
+                group = listen((listener.address[0], 0), count_workers(config),
+                               backlog=listener.backlog or BACKLOG)
             except OSError as error:
                 groups.append((listener.shown, error.strerror or str(error)))
                 continue

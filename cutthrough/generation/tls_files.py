@@ -45,6 +45,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
     pairs: tuple[PairFiles, ...] = ()
     client_ca: bytes = b""
     client_crl: bytes = b""
+    client_ca_by_name: tuple[tuple[str, bytes], ...] = ()
 
 
 class ParentFiles(msgspec.Struct, frozen=True):
@@ -84,7 +85,9 @@ def _read(listener: Listener, row: int) -> TlsFiles:
             listener.certificates, keys, ocsp, strict=True))
     return TlsFiles(
         pairs, _content(listener.client_ca, "listeners", (row, "client_ca")),
-        _content(listener.client_crl, "listeners", (row, "client_crl")))
+        _content(listener.client_crl, "listeners", (row, "client_crl")),
+        tuple((name, _content(path, "listeners", (row, "client_ca_by_name")))
+              for name, path in listener.client_ca_by_name))
 
 
 def read_parent_files(config: Config) -> tuple[ParentFiles, ...]:
@@ -150,7 +153,8 @@ def check_tls(config: Config, files: Sequence[TlsFiles]) -> "list[TlsServer | No
         try:
             servers.append(make_server(listener, listener_files, None))
         except (ImportError, ValueError) as error:
-            path = (row, "certificates")
+            name = getattr(error, "name", "")
+            path = (row, name if name == "client_ca_by_name" else "certificates")
             raise ConfigError("", "listeners", show_error(error), path=path) from None
     return servers
 
@@ -228,9 +232,11 @@ def make_server(listener: Listener, files: TlsFiles,
         ciphers=listener.ciphers,
         groups=listener.groups,
         clients=ClientCheck(
-            files.client_ca, files.client_crl, listener.client_certificate),
-        keys=keys,
+            files.client_ca, files.client_crl, listener.client_certificate,
+            files.client_ca_by_name),
+        keys=keys if listener.session_tickets else None,
         http2="http2" in listener.protocols,
+        sni_strict=listener.sni_strict,
     )
 
 

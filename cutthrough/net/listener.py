@@ -26,7 +26,7 @@ def path_of(address: Address) -> str:
 
 
 def listen(address: Address, sockets: int = 1, mode: int = MODE,
-           owner: str = "") -> list[socket.socket]:
+           owner: str = "", backlog: int = BACKLOG) -> list[socket.socket]:
     """Opens `sockets` listening sockets on one address, and returns them.
 
     On a path it opens one, whose file has this mode and owner. With port 0 they share
@@ -37,7 +37,7 @@ def listen(address: Address, sockets: int = 1, mode: int = MODE,
     with contextlib.ExitStack() as opened:
         if path:
             only = opened.enter_context(open_unix(path, mode, owner))
-            only.listen(BACKLOG)
+            only.listen(backlog)
             opened.pop_all()
             return [only]
         first = opened.enter_context(_bind(address, shared=False))
@@ -53,7 +53,7 @@ def listen(address: Address, sockets: int = 1, mode: int = MODE,
         for _ in range(sockets - 1):
             group.append(opened.enter_context(_bind(bound, shared=True)))
         for member in group:
-            member.listen(BACKLOG)
+            member.listen(backlog)
         opened.pop_all()
         return group
 
@@ -71,11 +71,11 @@ def join(group: list[socket.socket], sockets: int) -> list[socket.socket]:
         return more
 
 
-def begin(sock: socket.socket) -> None:
+def begin(sock: socket.socket, backlog: int = BACKLOG) -> None:
     """Starts listening if the socket does not listen yet, because an inherited socket
     keeps its backlog. Raises OSError."""
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        sock.listen(BACKLOG)
+        sock.listen(backlog)
 
 
 def set_transparent(sock: socket.socket, on: bool) -> None:

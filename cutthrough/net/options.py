@@ -40,9 +40,11 @@ class SocketOption(NamedTuple):
         return self.asked is None or self.in_force == (self.asked,)
 
 
-def read_options(group: Sequence[socket.socket]) -> list[SocketOption]:
-    """Reads back the options of the sockets that listen on one address."""
-    options = [SocketOption("backlog", BACKLOG, _each(map(read_bound, group)))]
+def read_options(group: Sequence[socket.socket], backlog: int = BACKLOG
+                 ) -> list[SocketOption]:
+    """Reads back the options of the sockets that listen on one address. `backlog`: the
+    requested one."""
+    options = [SocketOption("backlog", backlog, _each(map(read_bound, group)))]
     for name, level, number, value in LISTENER:
         if level != socket.IPPROTO_IPV6 or group[0].family == socket.AF_INET6:
             values = _each(sock.getsockopt(level, number) for sock in group)

@@ -33,6 +33,7 @@ cdef enum Handshake:
     HANDSHAKE_NO_ROOM       # too many handshakes are under way, or no memory
     HANDSHAKE_REJECTED      # the peer refused our certificate
     HANDSHAKE_WANTING       # a server wants one of ours, and we have none
+    HANDSHAKE_UNNAMED       # a client names no server, or one that is not served
 
 cdef struct Socket:
     int fd                  # -1: none

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 from cutthrough.config.listeners import Listener
 from cutthrough.net.listener import (
+    BACKLOG,
     Address,
     bound_address,
     join,
@@ -26,6 +27,7 @@ from cutthrough.net.listener import (
     set_saved_syn,
     set_transparent,
 )
+from cutthrough.net.options import read_bound
 from cutthrough.net.unix_listener import inode_of, remove, set_access
 
 # A configured address, and its number among equal ones: two may have port 0
@@ -107,6 +109,9 @@ class Listeners:
                     undo.callback(remove_files, files_of(more))
                     for sock in more:
                         undo.enter_context(sock)
+                    for sock in group:
+                        change_backlog(sock, listener.backlog or (
+                            0 if self.activated else BACKLOG), undo)
                     for sock in (*group, *more):
                         change_transparent(
                             sock, listener.transparent == "tproxy", undo)
@@ -211,7 +216,8 @@ def open_missing(listener: Listener, group: list[socket.socket], slots: int,
     Raises OSError.
     """
     if not group:
-        return listen(listener.address, slots, listener.mode, listener.owner)
+        return listen(listener.address, slots, listener.mode, listener.owner,
+                      listener.backlog or BACKLOG)
     if listener.is_path:
         path = path_of(listener.address)
         undo.callback(restore_access, path, os.lstat(path))
@@ -233,6 +239,16 @@ def change_transparent(sock: socket.socket, on: bool, undo: contextlib.ExitStack
             sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)):
         undo.callback(set_transparent, sock, not on)
         set_transparent(sock, on)
+
+
+def change_backlog(sock: socket.socket, backlog: int, undo: contextlib.ExitStack
+                   ) -> None:
+    """0: the socket keeps its own. Raises OSError."""
+    if not backlog or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return
+    if sock.family != socket.AF_UNIX:        # whose backlog cannot be read
+        undo.callback(sock.listen, read_bound(sock))
+    sock.listen(backlog)
 
 
 def change_saved_syn(sock: socket.socket, on: bool, undo: contextlib.ExitStack) -> None:

@@ -65,6 +65,9 @@ ADVICE = {
     "tls_unshared": (
         "update the client; if it cannot be updated, see `ciphers` and "
         "`tls_min_version`"),
+    "tls_name": (
+        "have the client name a server of the listener's certificates; else see "
+        "`sni_strict`; many are scans"),
     "tls_alert": (
         "have the client trust the certificate's authority, and use a name that the "
         "certificate has; the chain must be in the certificate's file"),

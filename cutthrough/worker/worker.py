@@ -23,7 +23,7 @@ from cutthrough.net import buffers, pipes
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.dns.resolver import Keeping, Resolver
 from cutthrough.net.interfaces import Interfaces, own_hosts
-from cutthrough.net.listener import begin, bound_address
+from cutthrough.net.listener import BACKLOG, begin, bound_address
 from cutthrough.net.poller import Poller
 from cutthrough.net.tls.ticket_keys import TicketKeys
 from cutthrough.policy.known import Known
@@ -221,8 +221,8 @@ class Worker:
 
     def begin(self) -> None:
         """Begins to accept, after `open`."""
-        for sock in self._listeners:
-            begin(sock)
+        for sock, n in zip(self._listeners, self._numbers, strict=True):
+            begin(sock, self.config.all_listeners[n].backlog or BACKLOG)
         self._acceptors = [
             Acceptor(self.poller, sock, self._make_sink(sock, n))
             for sock, n in zip(self._listeners, self._numbers, strict=True)]

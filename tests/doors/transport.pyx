@@ -11,7 +11,7 @@ from cutthrough.net.transport cimport TLS as _TLS
 
 TLS = _TLS
 HANDSHAKES = ("more", "done", "closed", "reset", "invalid", "unshared", "alert", "denied",
-              "no room", "rejected")
+              "no room", "rejected", "wanting", "unnamed")
 
 
 cdef class End:

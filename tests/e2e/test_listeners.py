@@ -1,11 +1,14 @@
 """The proxy's address of listening decides its permissions (R20, R27)."""
 
+import re
 import socket
 
 import psutil
 import pytest
 
+from tests.support.admin import DOOR, operator_of
 from tests.support.client import Client
+from tests.support.handovers import start as start
 from tests.support.origin import echo
 
 pytestmark = pytest.mark.any_loop
@@ -74,3 +77,19 @@ def test_beyond_loopback_only_public_addresses_and_443(
 def test_a_loopback_listener_allows_everything(start_proxy, make_origin, dial):
     proxy = start_proxy()
     assert dial(proxy).connect(make_origin(echo).authority).status == 200
+
+
+def test_a_backlog_is_the_sockets_own_and_a_reload_changes_it(start, make_origin, dial):
+    """Also of a worker that begins later."""
+    text = DOOR + '[[listeners]]\naddress = "127.0.0.1:0"\n'
+    proxy, url = start("workers = 2\n" + text + "backlog = 7\n"), make_origin().url()
+    operator = operator_of(proxy)
+    pattern = re.compile(r"^#   backlog +(\d+) +(\d+)$", re.M)
+    assert pattern.findall(operator.get("/config")) == [("7", "7")]
+    proxy.reload("workers = 3\n" + text + "backlog = 9\n")
+    assert pattern.findall(operator.get("/config")) == [("9", "9")]
+    assert dial(proxy).get(url).status == 200
+    proxy.reload("workers = 3\n" + text)
+    with open("/proc/sys/net/core/somaxconn") as file:
+        most = min(4096, int(file.read()))
+    assert pattern.findall(operator.get("/config")) == [("4096", str(most))]

@@ -1,6 +1,7 @@
 """TLS as a transport: handshakes whole, split, hostile and refused (R47)."""
 
 import errno
+import re
 import socket
 import ssl
 
@@ -211,6 +212,27 @@ def test_the_certificate_is_chosen_by_the_name(meet: Meet) -> None:
         couple.begin()
         names = couple.peer.tls.getpeercert()["subjectAltName"]
         assert names == (("DNS", expected),), name
+
+
+def test_a_strict_server_refuses_other_names(meet: Meet) -> None:
+    a, wild = (authority().sign(f"DNS:{name}") for name in ("a.example", "*.b.example"))
+    server = TlsServer([pair_of(a), pair_of(wild)], sni_strict=True)
+    peer = client_context()
+    peer.check_hostname = False
+    for name, expected in (
+            ("A.example", "done"), ("x.b.example", "done"), ("b.example", "unnamed"),
+            ("x.y.b.example", "unnamed"), ("other.example", "unnamed"),
+            (None, "unnamed"), ("a.example", "done")):
+        assert meet(server, peer, name=name).shake() == expected, name
+
+
+def test_only_a_name_of_a_certificate_has_clients_of_its_own() -> None:
+    ca = authority().own.certificate.read_bytes()
+    pairs = [pair_of(authority().sign("DNS:a.example"))]
+    for name in ("b.example", "*.example", "x.a.example"):
+        with pytest.raises(TlsError, match=re.escape(
+                f"client_ca_by_name: no certificate has the name {name}")):
+            TlsServer(pairs, clients=ClientCheck(by_name=((name, ca),)))
 
 
 def test_rsa_and_ecdsa_for_one_name(meet: Meet) -> None:

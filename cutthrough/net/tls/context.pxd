@@ -11,7 +11,6 @@ cdef const unsigned char *HTTP_2_OR_11
 cdef class TlsContext:
     """One listener's side or one way out. Connections hold a reference."""
     cdef SSL_CTX *ctx               # of connections that name no server
-    cdef readonly bint requires_peer        # no connection without a certificate that has a name
     cdef readonly bint makes_leaves         # of an interception: see leaves
     cdef readonly bint names_peer           # the peer's certificate names a user
     cdef readonly list certificates         # Certificate
@@ -24,6 +23,11 @@ cdef class TlsContext:
 
     # If `makes_leaves`: has the connection show a certificate for this name. False: it cannot.
     cdef bint speak_for(self, SSL *ssl, bytes name) except -1
+
+# No connection of a listener without a certificate that has a name.
+cdef bint needs_peer(const SSL *ssl) noexcept nogil
+# Why the last server name was refused, once: one of Handshake; 0: none was.
+cdef int take_refusal() noexcept nogil
 
 # The name in the peer's certificate as a new reference to bytes; NULL: there is none.
 cdef void *name_of_peer(void *context, SSL *ssl) noexcept nogil

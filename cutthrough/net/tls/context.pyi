@@ -5,7 +5,6 @@ from cutthrough.net.tls.certificates import Certificate, Pair
 from cutthrough.net.tls.ticket_keys import TicketKeys
 
 class TlsContext:
-    requires_peer: bool
     names_peer: bool
     makes_leaves: bool
     certificates: list[Certificate]
@@ -14,6 +13,7 @@ class ClientCheck(NamedTuple):
     ca: bytes = b""
     crl: bytes = b""
     certificate: str = "none"
+    by_name: tuple[tuple[str, bytes], ...] = ()
 
 class TlsServer(TlsContext):
     def __init__(
@@ -26,6 +26,7 @@ class TlsServer(TlsContext):
         clients: ClientCheck = ...,
         keys: TicketKeys | None = None,
         http2: bool = False,
+        sni_strict: bool = False,
     ) -> None: ...
 
 class TlsClient(TlsContext):

@@ -26,11 +26,14 @@ from cutthrough.net.tls.openssl cimport (
 from cutthrough.net.tls.sessions cimport (
     drop_servers, drop_sessions, keep_by_name, keep_sessions)
 from cutthrough.net.tls.ticket_keys cimport TicketKey, TicketKeys
+from cutthrough.net.transport cimport HANDSHAKE_DENIED, HANDSHAKE_UNNAMED
 
 cdef enum:
     # Seconds in which a session can be resumed; RFC 8446 section 4.6.1 allows 7 days. nginx and
     # HAProxy have 300: a browser that comes back after lunch would pay again
     SESSION_S = 7200
+    ACCESS_DENIED = 49          # alerts (RFC 8446 section 6)
+    UNRECOGNIZED_NAME = 112
 
 # X25519 first: the fastest. Others that OpenSSL would allow cost a server ten times as much.
 GROUPS = (b"X25519MLKEM768:X25519:P-256:P-384", b"X25519:P-256:P-384")
@@ -54,6 +57,10 @@ if of_tickets == NULL:
     raise ImportError("libssl has no AES-256-CBC")
 
 
+# Why the server name of the handshake at hand is refused, one of Handshake; 0: it is not
+cdef int refusal = 0
+
+
 # Of tickets that nobody shall resume: libssl needs some key
 cdef TicketKey of_no_use
 if openssl.RAND_bytes(<unsigned char *>&of_no_use, sizeof(TicketKey)) <= 0:
@@ -73,6 +80,8 @@ cdef class Shared:
     cdef dict by_name           # host -> Made, None for this one; "*.b.c" for a.b.c
     cdef dict ocsp              # address of the X509 -> bytes
     cdef TicketKeys keys
+    cdef bint is_strict         # a name that is not in by_name is refused
+    cdef bint is_judged_apart   # its clients' certificates; no session is resumed, nor can be
 
 
 cdef class TlsContext:
@@ -96,32 +105,38 @@ class ClientCheck(NamedTuple):
     ca: bytes = b""                 # PEM; of the authorities
     crl: bytes = b""                # PEM; empty: nobody looks
     certificate: str = "none"       # or optional, or required
+    # (name, PEM of the authorities): clients that name this server need a certificate of those
+    by_name: tuple = ()
 
 
 cdef class TlsServer(TlsContext):
     """A listener's side."""
 
     def __init__(self, pairs, *, min_version="1.2", ciphers="", groups="",
-                 clients=ClientCheck(), TicketKeys keys=None, bint http2=False):
+                 clients=ClientCheck(), TicketKeys keys=None, bint http2=False,
+                 bint sni_strict=False):
         """`pairs`: Pair objects, the first for clients that name no server. `ciphers`: names
         joined by colons, of either version; `groups`: likewise, the first is preferred; "": our
         choice. `keys`: of tickets; None: no session can be resumed. `http2`: is preferred to
-        HTTP/1.1. Raises TlsError."""
+        HTTP/1.1. `sni_strict`: a client has to name a server that a certificate has. Raises
+        TlsError."""
         cdef Made context
+        cdef Shared shared
         loaded = [load(pair) for pair in pairs]
         if not loaded:
             raise TlsError("", "a TLS listener needs a certificate")
         if clients.certificate != "none" and not clients.ca:
             raise TlsError("", "client certificates need client_ca, which verifies them")
-        self.names_peer = clients.certificate != "none"
-        self.requires_peer = clients.certificate == "required"
+        self.names_peer = clients.certificate != "none" or bool(clients.by_name)
         self.certificates = [(<Loaded>certificate).about for certificate in loaded]
         by_name, first = sets_of(loaded)
+        judged = with_checks(by_name, dict(clients.by_name))
         # A session made under other rules for clients must not be resumed here
         scope = hashlib.sha256(b"\0".join((
-            clients.certificate.encode(), clients.ca, clients.crl))).digest()
+            clients.certificate.encode(), clients.ca, clients.crl,
+            *(part for name, ca in clients.by_name for part in (name.encode(), ca))))).digest()
         contexts = {}
-        for chosen in {first, *by_name.values()}:
+        for chosen, ca in {(first, b""), *judged.values()}:
             context = Made()
             context.ctx = new_context(openssl.TLS_server_method(), min_version, ciphers)
             if groups and not openssl.SSL_CTX_set1_groups_list(context.ctx, groups.encode()):
@@ -129,12 +144,16 @@ cdef class TlsServer(TlsContext):
             set_up_server(context.ctx, scope, keys, [loaded[i] for i in chosen])
             if http2:
                 openssl.SSL_CTX_set_alpn_select_cb(context.ctx, on_alpn, <void *>HTTP_2_OR_11)
-            if self.names_peer:
-                verify_clients(context.ctx, clients.ca, clients.crl, self.requires_peer)
-            contexts[chosen] = context
-        context = contexts.pop(first)
-        (<Shared>openssl.SSL_CTX_get_ex_data(context.ctx, shared_index)).by_name = {
-            name: contexts.get(chosen) for name, chosen in by_name.items()}
+            if ca or clients.certificate != "none":
+                verify_clients(context.ctx, ca or clients.ca, clients.crl,
+                               bool(ca) or clients.certificate == "required")
+            contexts[chosen, ca] = context
+            shared = <Shared>openssl.SSL_CTX_get_ex_data(context.ctx, shared_index)
+            shared.is_judged_apart = bool(ca)
+        context = contexts.pop((first, b""))
+        shared = <Shared>openssl.SSL_CTX_get_ex_data(context.ctx, shared_index)
+        shared.by_name = {name: contexts.get(key) for name, key in judged.items()}
+        shared.is_strict = sni_strict
         openssl.SSL_CTX_set_tlsext_servername_callback(context.ctx, on_server_name)
         openssl.SSL_CTX_up_ref(context.ctx)
         self.ctx = context.ctx
@@ -285,6 +304,21 @@ cdef tuple sets_of(list loaded):
     return by_name, first
 
 
+cdef dict with_checks(dict by_name, dict checks):
+    """{name: (its certificates, the authorities of its clients; empty: the listener's)}"""
+    for name in checks:
+        chosen = by_name.get(name) or by_name.get(wildcard_of(name))
+        if chosen is None:
+            raise TlsError("client_ca_by_name", f"no certificate has the name {name}")
+        by_name.setdefault(name, chosen)
+    return {name: (chosen, checks.get(name) or checks.get(wildcard_of(name), b""))
+            for name, chosen in by_name.items()}
+
+
+cdef str wildcard_of(str name):
+    return "*." + name.partition(".")[2]
+
+
 cdef object about(Loaded certificate):
     return certificate.about
 
@@ -301,14 +335,46 @@ cdef void free_shared(void *parent, void *pointer, CRYPTO_EX_DATA *data, int ind
 cdef int on_server_name(SSL *ssl, int *alert, void *arg) noexcept with gil:
     cdef const char *text = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
     cdef Shared shared = <Shared>arg
+    context = shared                    # none of that name
     if text != NULL:
-        name = text.lower()
-        context = shared.by_name.get(name.decode("latin-1"), shared)
+        name = text.lower().decode("latin-1")
+        context = shared.by_name.get(name, shared)
         if context is shared:
-            context = shared.by_name.get("*." + name.partition(b".")[2].decode("latin-1"))
-        if context is not None:
-            openssl.SSL_set_SSL_CTX(ssl, (<Made>context).ctx)
+            context = shared.by_name.get(wildcard_of(name), shared)
+    if context is shared:
+        return refuse(alert, UNRECOGNIZED_NAME, HANDSHAKE_UNNAMED) if shared.is_strict else (
+            openssl.SSL_TLSEXT_ERR_OK)
+    if context is not None:
+        return choose(ssl, (<Made>context).ctx, alert)
     return openssl.SSL_TLSEXT_ERR_OK
+
+
+cdef int choose(SSL *ssl, SSL_CTX *ctx, int *alert) noexcept:
+    """A session of TLS 1.3 is read before the name, and may be another name's: it would stand for a
+    certificate that was not asked for (CVE-2025-23419 of nginx)."""
+    openssl.SSL_set_SSL_CTX(ssl, ctx)
+    if not (<Shared>openssl.SSL_CTX_get_ex_data(ctx, shared_index)).is_judged_apart:
+        return openssl.SSL_TLSEXT_ERR_OK
+    if openssl.SSL_session_reused(ssl):
+        return refuse(alert, ACCESS_DENIED, HANDSHAKE_DENIED)
+    openssl.SSL_set_verify(ssl, openssl.SSL_CTX_get_verify_mode(ctx), openssl.LIBSSL_VERIFY)
+    openssl.SSL_set_options(ssl, openssl.SSL_OP_NO_TICKET)
+    openssl.SSL_set_num_tickets(ssl, 0)
+    return openssl.SSL_TLSEXT_ERR_OK
+
+
+cdef int refuse(int *alert, int number, int handshake) noexcept:
+    global refusal
+    refusal = handshake
+    alert[0] = number
+    return openssl.SSL_TLSEXT_ERR_ALERT_FATAL
+
+
+cdef int take_refusal() noexcept nogil:
+    global refusal
+    cdef int handshake = refusal
+    refusal = 0
+    return handshake
 
 
 cdef int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
@@ -365,6 +431,10 @@ cdef int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_
     # A client of TLS 1.3 is to use a ticket once (RFC 8446 appendix C.4)
     return 1 if encrypts or key == keys.newest() and (
         openssl.SSL_version(ssl) != openssl.TLS1_3_VERSION) else 2
+
+
+cdef bint needs_peer(const SSL *ssl) noexcept nogil:
+    return openssl.SSL_get_verify_mode(ssl) & openssl.SSL_VERIFY_FAIL_IF_NO_PEER_CERT
 
 
 cdef void *name_of_peer(void *context, SSL *ssl) noexcept nogil:

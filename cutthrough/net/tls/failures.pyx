@@ -4,6 +4,7 @@
 from cutthrough.net.linux cimport ECONNRESET
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.certificates cimport words_of
+from cutthrough.net.tls.context cimport take_refusal
 from cutthrough.net.tls.openssl cimport SSL, X509
 from cutthrough.net.tls.wire cimport ASKED_AND_SHOWN
 from cutthrough.net.transport cimport (
@@ -24,7 +25,10 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
     global last_error
     cdef unsigned long error = openssl.ERR_peek_error()
     cdef int reason = openssl.ERR_GET_REASON(error)
+    cdef int refusal = take_refusal()
     last_error = error
+    if refusal:
+        return refusal
     if openssl.ERR_GET_LIB(error) != openssl.ERR_LIB_SSL:
         return HANDSHAKE_INVALID
     if reason >= openssl.SSL_AD_REASON_OFFSET:

@@ -86,6 +86,7 @@ enum {
 
 #define SSL_CTX_new_ex(library, properties, method) ((void)(library), SSL_CTX_new(method))
 #define SSL_CTX_set_max_early_data(ctx, n) ((void)(ctx), 1)     /* it takes none unless told to */
+#define SSL_set_num_tickets(ssl, n) ((void)(ssl), (void)(n), 1)  /* SSL_OP_NO_TICKET is enough */
 #define SSL_OP_PRIORITIZE_CHACHA 0
 #define SSL_OP_NO_ENCRYPT_THEN_MAC 0                            /* it has no such extension */
 #define SSL_SESSION_get_max_fragment_length(session) ((void)(session), 0)   /* nor this one */

@@ -91,6 +91,10 @@ cdef extern from "libssl.h" nogil:
         SSL_CTX *ctx, const unsigned char *context, unsigned int n)
     int SSL_CTX_set_max_early_data(SSL_CTX *ctx, unsigned int n)
     void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, void *callback)
+    int SSL_CTX_get_verify_mode(const SSL_CTX *ctx)
+    void SSL_set_verify(SSL *ssl, int mode, void *callback)
+    int SSL_get_verify_mode(const SSL *ssl)
+    int SSL_set_num_tickets(SSL *ssl, size_t n)
     int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
     X509_STORE *SSL_CTX_get_cert_store(const SSL_CTX *ctx)
     int SSL_CTX_set_default_verify_paths(SSL_CTX *ctx)

@@ -30,7 +30,7 @@ from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL, ENOMEM, ENOTCONN, 
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, PEER_DONE, note_kernel_events, set_kernel_abortive)
 from cutthrough.net.tls cimport openssl
-from cutthrough.net.tls.context cimport TlsContext, name_of_peer
+from cutthrough.net.tls.context cimport TlsContext, name_of_peer, needs_peer
 from cutthrough.net.tls.failures cimport (
     alert_met, errno_of_alert, note_denied, reason_of_failure, set_alert)
 from cutthrough.net.tls.kernel cimport (
@@ -140,7 +140,7 @@ cdef int shake(Socket *s) noexcept nogil:
             return -HANDSHAKE_INVALID
         note_done(t)
         t.peer = name_of_peer(t.context, t.ssl)
-        if t.peer == NULL and (<TlsContext>t.context).requires_peer:
+        if t.peer == NULL and needs_peer(t.ssl):
             t.error = ECONNRESET
             return -HANDSHAKE_DENIED
         if t.held != NULL or openssl.SSL_has_pending(t.ssl):

@@ -18,11 +18,11 @@ from cutthrough.net.buffers cimport bytes_of, give_block
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport (
     HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
-    HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_UNSHARED,
-    KERNEL, TLS, Agreed, Greeting, greeting_at_hand, open_transport, transport_of)
+    HANDSHAKE_NO_ROOM, HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_UNNAMED,
+    HANDSHAKE_UNSHARED, KERNEL, TLS, Agreed, Greeting, greeting_at_hand, open_transport, transport_of)
 from cutthrough.outcome cimport (
     CERTIFICATE_REJECTED, CLIENT_CLOSED, CLIENT_RESET, OVERLOADED, TLS_ALERT, TLS_CERTIFICATE,
-    TLS_FAILED, TLS_UNSHARED)
+    TLS_FAILED, TLS_NAME, TLS_UNSHARED)
 from cutthrough.session.model.client cimport Client, rest
 from cutthrough.session.model.counters cimport BOUND_HANDSHAKES
 from cutthrough.session.model.pinned cimport note_failure
@@ -128,6 +128,8 @@ cdef int outcome_of(int failure, bint is_inside) noexcept nogil:
         return CLIENT_RESET
     if failure == HANDSHAKE_UNSHARED:
         return TLS_UNSHARED
+    if failure == HANDSHAKE_UNNAMED:
+        return TLS_NAME
     if failure == HANDSHAKE_REJECTED and is_inside:
         return CERTIFICATE_REJECTED
     if failure == HANDSHAKE_ALERT or failure == HANDSHAKE_REJECTED:
