@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cutthrough.config.administration import AdminOptions
 from cutthrough.config.client_certificates import ClientCertificate
 from cutthrough.config.option import ConfigError, Option, Table
-from cutthrough.config.values import FILE, choice
+from cutthrough.config.values import FILE, FLAG, choice
 
 
 class InterceptionOptions(AdminOptions, frozen=True, kw_only=True):
@@ -34,6 +34,10 @@ class InterceptionOptions(AdminOptions, frozen=True, kw_only=True):
         choice("own", "client"), "the ClientHello to origins of intercepted "
         "connections; client: ciphers, groups and signatures are those of the client's",
         "our choice: the strong ones alone", swapped=True)] = "own"
+    retry_without_sni: Annotated[bool, Option(
+        FLAG, "if an origin of an intercepted connection refuses its server name "
+        "(unrecognized_name), connect to it once more without",
+        "off: the name is what the client has asked for", swapped=True)] = False
     client_certificates: Annotated[tuple[ClientCertificate, ...], Table(
         ClientCertificate, "Certificates of ours for origins of intercepted "
         "connections, if a rule of the policy (`client_certificate`) says so: "
@@ -42,6 +46,9 @@ class InterceptionOptions(AdminOptions, frozen=True, kw_only=True):
     def contradictions_of_interception(self) -> Iterator[ConfigError]:
         if self.origin_crl and not self.origin_ca:
             yield ConfigError("", "origin_crl", "has no effect without origin_ca")
+        if self.retry_without_sni and not self.intercept_ca:
+            yield ConfigError("", "retry_without_sni", "has no effect without "
+                              "intercept_ca")
         if self.client_certificates and not self.intercept_ca:
             yield ConfigError("", "client_certificates", "have no effect without "
                               "intercept_ca")

@@ -81,6 +81,7 @@ class Options(TypedDict, total=False):
     intercept_http2: Literal["auto", "on", "off"]
     origin_http2: Literal["auto", "off"]
     origin_hello: Literal["own", "client"]
+    retry_without_sni: bool | str
     recording_directory: str | PathLike[str]
     recording_session: str
     recording_session_field: str

@@ -168,6 +168,7 @@ class Parts:
                 snapshot.acl.policy if snapshot.acl else None),
             client_tls=numbers.client_tls,
             passes_offers=numbers.passes_offers,
+            retries_unnamed=config.retry_without_sni,
         ))
 
     def _assign(self, sources: SourceNumbers,

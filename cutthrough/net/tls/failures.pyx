@@ -46,6 +46,12 @@ cdef int reason_of_failure(bint ended) noexcept nogil:
     return HANDSHAKE_CLOSED if ended else HANDSHAKE_INVALID
 
 
+def alert_of_failed():
+    """The peer's alert by which a handshake failed the last time; < 0: it was none."""
+    return openssl.ERR_GET_REASON(last_error) - openssl.SSL_AD_REASON_OFFSET if (
+        openssl.ERR_GET_LIB(last_error) == openssl.ERR_LIB_SSL) else -1
+
+
 def why_failed():
     """Why a handshake failed the last time, in libssl's words; "": it has none."""
     return words_of(last_error)

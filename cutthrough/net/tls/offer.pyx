@@ -71,6 +71,20 @@ def offer_as(int fd, bytes offer):
     t.offered = False
 
 
+def omit_name(int fd):
+    """Before the handshake of this socket's TLS: no server name is sent. The certificate has to have
+    it all the same. Raises OSError if the socket has no TLS."""
+    cdef Socket s
+    cdef Tls *t
+    s.fd = fd
+    t = tls_of(&s)
+    if t == NULL or t.ssl == NULL:
+        raise OSError(ENOTCONN, "no TLS")
+    openssl.SSL_set_tlsext_host_name(t.ssl, NULL)
+    openssl.SSL_set_session(t.ssl, NULL)        # of a handshake with the name
+    t.offered = False
+
+
 cdef int apply(SSL *ssl, Names names) except -1:
     """If libssl refuses a part, that stays as it was."""
     if names.older:

@@ -62,6 +62,7 @@ cdef class Context:
     cdef uint8_t prints                 # of clients' connections: a set of Print
     cdef uint16_t client_tls            # TLS context of intercepted clients
     cdef bint passes_offers             # their ClientHello has what the client's has
+    cdef bint retries_unnamed           # TLS again without the name that an origin does not know
     cdef public int origin_transport    # of all connections to origins; KERNEL: none
     cdef bint has_origin                # `origin` is set, for requests in origin form
     cdef Target origin

@@ -33,6 +33,7 @@ class ConnectionOptions(NamedTuple):
     prints: int = 0
     client_tls: int = 0
     passes_offers: bool = False
+    retries_unnamed: bool = False
 
 class Context:
     origin_transport: int

@@ -48,6 +48,7 @@ class ConnectionOptions(NamedTuple):
     prints: int = 0                     # fingerprints of clients: a set of prints.Print
     client_tls: int = 0                 # number of the TLS context of intercepted clients
     passes_offers: bool = False         # a ClientHello's are offered to the origin
+    retries_unnamed: bool = False       # TLS again without the name that an origin does not know
 
 
 cdef class Context:
@@ -106,6 +107,7 @@ cdef class Context:
         self.client_tls = tls
         self.prints = prints
         self.passes_offers = bool(options.passes_offers)
+        self.retries_unnamed = bool(options.retries_unnamed)
         self.snapshot = snapshot
         self.limiter = limiter
         for i in range(N_STATES):

@@ -25,7 +25,8 @@ class Row(NamedTuple):
 # name is resolved after the destination's. PARENT ends with the request, the tunnel, or
 # another parent. If a transparent request's name does not resolve to its destination,
 # the hook is called again, for the address. An intercepted CONNECT leads from SECURE to
-# HEAD: the client's handshake follows, and then requests.
+# HEAD: the client's handshake follows, and then requests. SECURE leads to RESOLVE or
+# DIAL once more if an origin refuses its server name (retry_without_sni).
 TABLE = (
     Row("HEAD", ("IDLE", "AUTH", "DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST",
                  "RESPONSE", "STREAMS", "TUNNEL", "DATAGRAMS", "LINGER", "CLOSED"),
@@ -48,8 +49,8 @@ TABLE = (
         "connect_timeout", "connect_timeout"),
     Row("PARENT", ("RESOLVE", "DIAL", "SECURE", "REQUEST", "RESPONSE", "PEEK", "TUNNEL",
                    "IDLE", "LINGER", "CLOSED"), "parent_timeout", "parent_timeout"),
-    Row("SECURE", ("HEAD", "REQUEST", "RESPONSE", "TUNNEL", "IDLE", "LINGER", "CLOSED"),
-        "connect_timeout", "connect_timeout"),
+    Row("SECURE", ("HEAD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "TUNNEL", "IDLE",
+                   "LINGER", "CLOSED"), "connect_timeout", "connect_timeout"),
     # To HELD: its body was collected, to be compared with recordings
     Row("REQUEST", ("HELD", "RESOLVE", "DIAL", "RESPONSE", "RELAY", "IDLE", "LINGER",
                     "CLOSED"),

@@ -28,9 +28,9 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, PEER_DONE, try_peek
 from cutthrough.net.transport cimport (
-    HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE, HANDSHAKE_REJECTED,
-    HANDSHAKE_RESET, HANDSHAKE_WANTING, KERNEL, REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE,
-    Agreed, open_transport, transport_of)
+    HANDSHAKE_ALERT, HANDSHAKE_CLOSED, HANDSHAKE_DENIED, HANDSHAKE_DONE, HANDSHAKE_MORE,
+    HANDSHAKE_REJECTED, HANDSHAKE_RESET, HANDSHAKE_WANTING, KERNEL, REFUSES_CERTIFICATE, TLS,
+    WANTS_CERTIFICATE, Agreed, open_transport, transport_of)
 from cutthrough.outcome cimport (
     NO_CERTIFICATE, OK, ORIGIN_CERTIFICATE, ORIGIN_TLS, OVERLOADED, SNI_DENIED, label_of,
     status_of)
@@ -42,7 +42,7 @@ from cutthrough.session.model.flight_recorder cimport E_SECURED, note
 from cutthrough.session.model.inside cimport Inside, enclose
 from cutthrough.session.model.origin_streams cimport (
     carry, has_streams, needs_connection, note_http1, share)
-from cutthrough.session.model.phase cimport PHASE_SEND
+from cutthrough.session.model.phase cimport PHASE_SEND, PHASE_WAY
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.stage cimport STAGE_TLS
 from cutthrough.session.model.stamps cimport end_brief_phase, end_phase
@@ -57,9 +57,11 @@ log = logging.getLogger("cutthrough")
 
 cdef enum:
     MOST_REASON = 64            # of a Decision
+    UNRECOGNIZED_NAME = 112     # alert (RFC 6066 section 3)
 
 cdef long denied = 0            # certificates of origins, not accepted
 cdef long silent = 0            # names without a certificate of our own
+cdef long unnamed = 0           # names that origins do not know
 
 
 cdef int begin_interception(Client c, bint only_http, bytes offer) except -1:
@@ -106,6 +108,10 @@ cdef int secure_origin(Client c) except -1:
         from cutthrough.net.tls.offer import offer_as   # here: it needs libssl
 
         offer_as(c.origin.sock.fd, inside.offer)
+    if inside.is_unnamed:
+        from cutthrough.net.tls.offer import omit_name
+
+        omit_name(c.origin.sock.fd)
     end_phase(&c.stamps)                # of a tunnel the wait for its first bytes
     c._set_state(SECURE)
     return go_on_securing(c)
@@ -119,6 +125,8 @@ cdef int go_on_securing(Client c) except -1:
         return 0
     if result == -HANDSHAKE_DENIED:
         return fail_certificate(c)
+    if result == -HANDSHAKE_ALERT and c.context.retries_unnamed and knows_no_name(c):
+        return retry_unnamed(c)
     if result != HANDSHAKE_DONE:
         outcome = outcome_of_alert(
             c, WANTS_CERTIFICATE if result == -HANDSHAKE_WANTING else
@@ -138,6 +146,29 @@ cdef int go_on_securing(Client c) except -1:
     else:
         note_http1(c)
     return c.resume(PHASE_SEND)
+
+
+cdef bint knows_no_name(Client c) except -1:
+    """The origin has refused the server name, and got one."""
+    from cutthrough.net.tls import failures     # here: it needs libssl
+
+    return not (<Inside>c.entrance).is_unnamed and (
+        failures.alert_of_failed() == UNRECOGNIZED_NAME)
+
+
+cdef int retry_unnamed(Client c) except -1:
+    """By another connection: this one has ended with the alert."""
+    global unnamed
+    cdef Inside inside = <Inside>c.entrance
+    unnamed += 1
+    if unnamed & (unnamed - 1) == 0:    # 1, 2, 4, 8 …: never a flood
+        log.warning("origin %s: it refuses this server name (unrecognized_name): once more "
+                    "without it (%d times so far)", inside.name.decode(), unnamed)
+    inside.is_unnamed = True
+    c.stamps.origin_tls_us += end_brief_phase(&c.stamps)
+    c.close_origin(False)
+    c.request.dials = True
+    return c.resume(PHASE_WAY)
 
 
 cdef int fail(Client c, int outcome) except -1:
