@@ -171,6 +171,8 @@ ROWS = (
         "the name has no address"),
     ("dns_timeout", 504, 4, "dns_timeout", "TCP_MISS", "network",
         "the resolver did not answer in time"),
+    ("dns_unvalidated", 502, 4, "dns_error", "TCP_MISS", "network",
+        "no resolver says that it has validated the answer, and it must (DNSSEC)"),
     ("connection_refused", 502, 5, "connection_refused", "TCP_MISS", "network",
         "the origin refused the connection"),
     ("connection_reset", 502, 1, "connection_terminated", "TCP_MISS", "network",

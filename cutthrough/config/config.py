@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.config.fleet import contradictions_of_fleet
 from cutthrough.config.listeners import Listener, contradictions, merge, origin_of
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
@@ -274,6 +275,10 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     resolvers: Annotated[tuple[str, ...], Option(
         RESOLVERS, "addresses of name servers", "/etc/resolv.conf",
         section="DNS")] = ()
+    dnssec: Annotated[Literal["off", "required"], Option(
+        choice("off", "required"), "required: addresses count only if a name server "
+        "says that it has validated them; it needs resolvers: docs/dns.md",
+        "few names are signed")] = "off"
     dns_cache_entries: Annotated[int, Option(
         COUNT, "most names in a worker's DNS cache",
         "our choice: ten times squid's ipcache_size")] = 10000
@@ -384,18 +389,11 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         yield from contradictions_of_parents(self.parents, self.groups, self.route)
         yield from contradictions_of_origins(
             self.origins, self.origin, self.parents, self.groups)
-        yield from (*self._contradictions_of_fleet(), *self.contradictions_of_capture())
-
-    def _contradictions_of_fleet(self) -> Iterator[ConfigError]:
-        if self.fleet_url and not self.fleet_url.startswith(
-                ("redis://", "rediss://", "unix://")):
-            yield ConfigError("", "fleet_url", "must be redis://host:port/db, the same "
-                              "with rediss:// for TLS, or unix:///path")
-        if not self.fleet_prefix:
-            yield ConfigError("", "fleet_prefix", "is empty")
-        if self.fleet_expiry < 5 * self.fleet_interval:
-            yield ConfigError("", "fleet_expiry", "is less than five times "
-                              "fleet_interval: one slow answer would drop the counts")
+        if self.dnssec == "required" and not self.resolvers:
+            yield ConfigError("", "dnssec", "needs resolvers: those that validate")
+        yield from contradictions_of_fleet(
+            self.fleet_url, self.fleet_prefix, self.fleet_interval, self.fleet_expiry)
+        yield from self.contradictions_of_capture()
 
     @property
     def demonstration(self) -> bool:

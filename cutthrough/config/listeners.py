@@ -115,9 +115,9 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         "here, of clients that know of no proxy; the kernel names the destination: "
         "docs/transparent.md", "clients are configured to use the proxy")] = "off"
     backlog: Annotated[int, Option(
-        COUNT._replace(low=1, high=65535), "connections that wait to be accepted, of "
-        "each worker; net.core.somaxconn cuts it", "4096, the kernel's default of "
-        "somaxconn; a socket of the service manager keeps its own")] = 0
+        COUNT._replace(high=65535), "connections that wait to be accepted, of each "
+        "worker; net.core.somaxconn cuts it; 0: 4096, and a socket of the service "
+        "manager keeps its own", "4096 is the kernel's default of somaxconn")] = 0
     tcp_fingerprint: Annotated[bool, Option(
         FLAG, "have the kernel keep each connection's SYN, for the fingerprint of its "
         "client's TCP: docs/fingerprints.md", "off: it costs a system call for each "

@@ -67,6 +67,7 @@ class Options(TypedDict, total=False):
     upstream_idle: int | str
     upstream_idle_per_origin: int | str
     resolvers: str | Sequence[str]
+    dnssec: Literal["off", "required"]
     dns_cache_entries: int | str
     dns_stale: float | str
     dns_overrides: str | Sequence[str | tuple[str, str]]

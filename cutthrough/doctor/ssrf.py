@@ -30,7 +30,7 @@ from cutthrough.doctor.ssrf_cases import Disguise, disguises
 from cutthrough.doctor.trial import as_caller, on_loopback
 from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
-from cutthrough.net.dns.resolver import MIN_TTL
+from cutthrough.net.dns.answer import MIN_TTL
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.policy.answer import Caller
 from cutthrough.policy.source import Policy

@@ -163,6 +163,9 @@ ADVICE = {
     "dns_not_found": "nothing if the name is wrong; else see `resolvers`",
     "dns_timeout": (
         "look at the name servers and the network to them; `dns_timeout`"),
+    "dns_unvalidated": (
+        "ask the resolver yourself (`dig +adflag`): the zone is not signed, or the "
+        "resolver does not validate; see `dnssec`"),
     "connection_refused": "make sure that the origin listens on this port",
     "connection_reset": (
         "look for a firewall in front of the origin, or an overloaded origin"),

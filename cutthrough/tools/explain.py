@@ -19,7 +19,8 @@ from cutthrough.config.values import split_address
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
 from cutthrough.net.address import Addresses
-from cutthrough.net.dns.resolver import Answer, Resolver
+from cutthrough.net.dns.answer import Answer
+from cutthrough.net.dns.resolver import Resolver
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
@@ -305,7 +306,8 @@ async def _resolve(config: Config, result: Explanation) -> Answer:
         return Addresses([result.host])
     loop = asyncio.get_running_loop()
     resolver = Resolver(
-        loop, config.resolvers, config.dns_timeout, overrides=config.dns_overrides)
+        loop, config.resolvers, config.dns_timeout, overrides=config.dns_overrides,
+        dnssec=config.dnssec == "required")
     began = time.monotonic()
     try:
         known = resolver.cached(host)

@@ -88,7 +88,8 @@ class Gauges:
             "auth_evicted": parts.verifier.evicted,
             "dns_answered": dns["answered"],
             "dns_not_found": dns["dns_not_found"],
-            "dns_failed": dns["dns_error"] + dns["dns_timeout"],
+            "dns_failed": (dns["dns_error"] + dns["dns_timeout"]
+                           + dns["dns_unvalidated"]),
             "dns_hit": dns["hits"],
             "dns_stale": dns["stale"],
             "dns_prefetched": dns["prefetches"],

@@ -168,7 +168,8 @@ class Worker:
                 self._must_log)
         self.resolver = Resolver(
             loop, config.resolvers, config.dns_timeout,
-            Keeping(config.dns_cache_entries, config.dns_stale), config.dns_overrides)
+            Keeping(config.dns_cache_entries, config.dns_stale), config.dns_overrides,
+            dnssec=config.dnssec == "required")
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,

@@ -50,7 +50,6 @@ def test_a_path_serves_this_host_alone(given):
     ({"address": "127.0.0.1:1", "certificates": ["/c.pem"],
       "client_ca_by_name": ["a.example=/ca.pem", "A.example=/other.pem"]},
      "client_ca_by_name", "a.example is given twice"),
-    ({"address": "127.0.0.1:1", "backlog": 0}, "backlog", "is below 1"),
     ({"address": "127.0.0.1:1", "backlog": 65536}, "backlog", "is above 65535"),
     ({"address": PATH, "user": "ci"}, "user", "has no effect without auth"),
     ({"address": PATH, "auth": "none", "user": "a:b"}, "user", "contain a colon"),

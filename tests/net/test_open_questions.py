@@ -6,7 +6,8 @@ import time
 import pytest
 
 from cutthrough.net.address import Addresses
-from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN, TIMEOUT, Resolver
+from cutthrough.net.dns.answer import TIMEOUT
+from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN, Resolver
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN, Shares
 from tests.support.dns import NameServer, Silence
 

@@ -13,7 +13,8 @@ import pytest
 from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns import resolver as module
-from cutthrough.net.dns.resolver import ERROR, NOT_FOUND, TIMEOUT, Keeping, Resolver
+from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT
+from cutthrough.net.dns.resolver import Keeping, Resolver
 from tests.support.dns import (
     AAAA,
     NXDOMAIN,

@@ -33,6 +33,7 @@ class Reply(NamedTuple):
     minimum: int | None = None  # of a SOA record, in the authority section
     silent: tuple[int, ...] = ()  # types that get no answer
     truncated: bool = False  # over UDP, at any length
+    validated: bool = False  # AD, for a query that has AD and DO
     garbage: bytes = b""  # behind the query's id, instead of an answer
 
 
@@ -55,6 +56,12 @@ def read_question(query: bytes) -> tuple[str, int, bytes]:
         at += 1 + length
     (kind,) = struct.unpack_from("!H", query, at + 1)
     return ".".join(labels), kind, query[12 : at + 5]
+
+
+def wants_validation(query: bytes) -> bool:
+    """It has AD (RFC 6840 section 5.7), and DO in an OPT record at its end."""
+    return bool(query[3] & 0x20) and query[-11:-8] == b"\0\0\x29" and bool(
+        query[-4] & 0x80)
 
 
 def encode_name(name: str) -> bytes:
@@ -167,6 +174,8 @@ class NameServer:
             return query[:2] + found.garbage
         answer, authority = build_records(name, kind, found)
         flags = 0x8180 | found.code  # a response, recursion desired and available
+        if found.validated and wants_validation(query):
+            flags |= 0x20
         body = b"".join((question, *answer, *authority))
         if 12 + len(body) > most or (found.truncated and most == MOST_UDP):
             answer, authority, body, flags = [], [], question, flags | 0x200

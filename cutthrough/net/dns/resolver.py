@@ -22,28 +22,28 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiodns
 import pycares
 
 from cutthrough.net.address import Addresses
+from cutthrough.net.dns.answer import (
+    ERROR,
+    FAILURE_TTL,
+    NOT_FOUND,
+    TIMEOUT,
+    UNVALIDATED,
+    Answer,
+    read_answer,
+)
 from cutthrough.net.dns.cache import Cache
 from cutthrough.net.dns.cares import Names
+from cutthrough.net.dns.validated import ValidatedNames
 from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")
 
-# Seconds. A TTL of 0 (and every /etc/hosts line) is kept for MIN_TTL; no answer longer
-# than MAX_TTL, c-ares' own bound too. Squid: 6 h, Envoy's refresh rate: 60 s.
-MIN_TTL = 1.0
-MAX_TTL = 3600.0
-# pycares does not expose the SOA of a negative answer; c-ares itself honours the SOA's
-# minimum (RFC 2308 section 5), MAX_TTL at most. Here a negative answer is kept for
-# CoreDNS's least TTL of a denial; after that, c-ares is queried.
-NOT_FOUND_TTL = 5.0
-# RFC 9520 section 3.2: a failure is kept for a second at least
-FAILURE_TTL = 1.0
 # RFC 8767 section 5, the client response timer: after it, callers get the stale answer
 STALE_AFTER = 1.8
 # RFC 8767 section 5: the least time between two attempts to refresh a stale answer
@@ -60,19 +60,7 @@ MOST_OPEN = 2048
 # for its other questions
 MOST_LOST = 128
 
-NOT_FOUND = "dns_not_found"
-TIMEOUT = "dns_timeout"
-ERROR = "dns_error"
-
-Answer = Addresses | str  # the addresses, or the label of a failure
 Callback = Callable[[Answer], None]
-
-_LABELS = {
-    pycares.errno.ARES_ENOTFOUND: NOT_FOUND,
-    pycares.errno.ARES_ENODATA: NOT_FOUND,
-    pycares.errno.ARES_EBADNAME: NOT_FOUND,
-    pycares.errno.ARES_ETIMEOUT: TIMEOUT,
-}
 
 # No search list, no HOSTALIASES: a name from a request is never an abbreviation
 _FLAGS = (
@@ -83,7 +71,7 @@ _FLAGS = (
 class _Channel:
     """A c-ares channel: its sockets, its thread, its cache."""
 
-    def __init__(self, dns: aiodns.DNSResolver) -> None:
+    def __init__(self, dns: aiodns.DNSResolver | ValidatedNames) -> None:
         self.dns = dns
         self.n_queries = 0
         self.waited_for = 0
@@ -126,7 +114,7 @@ class Resolver(Cache):
     `servers` are addresses of resolvers in their order (none: those of
     /etc/resolv.conf), `timeout` is in seconds for the whole answer, `overrides` are
     (name, address): such a name is never queried. `most_open` bounds the open
-    questions.
+    questions. `dnssec`: addresses must be validated by the servers.
     """
 
     def __init__(
@@ -138,6 +126,7 @@ class Resolver(Cache):
         overrides: Iterable[tuple[str, str]] = (),
         *,
         most_open: int = MOST_OPEN,
+        dnssec: bool = False,
     ) -> None:
         super().__init__(keeping.entries, stale=keeping.stale, recheck=keeping.recheck,
                          prefetch=keeping.prefetch)
@@ -145,6 +134,7 @@ class Resolver(Cache):
         self._timeout = timeout
         self._most_asked = max(keeping.entries, MOST_ASKED)
         self._servers = list(servers) or None
+        self._dnssec = dnssec
         # Two, because c-ares' own cache would answer a prefetch with the answer about
         # to expire: the channel that did not give that answer sends the query.
         self._channels: list[_Channel | None] = [None, None]
@@ -158,7 +148,7 @@ class Resolver(Cache):
         self.answered = 0  # queries answered with addresses
         self.dropped = 0  # queries given up by all their callers
         self.outages = 0  # times that a stale answer replaced a missing one
-        self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR), 0)
+        self.failures = dict.fromkeys((NOT_FOUND, TIMEOUT, ERROR, UNVALIDATED), 0)
         fixed: dict[str, list[str]] = {}
         for name, address in overrides:
             fixed.setdefault(name, []).append(address)
@@ -232,7 +222,9 @@ class Resolver(Cache):
             channel = self._channels[turn] = _Channel(self._open())
         return channel
 
-    def _open(self) -> aiodns.DNSResolver:
+    def _open(self) -> aiodns.DNSResolver | ValidatedNames:
+        if self._dnssec:
+            return ValidatedNames(self._loop, self._servers or [], self._timeout)
         # One server's time, short enough that the last server is queried, too;
         # resolv.conf has three at most (MAXNS).
         turns = max(3, len(self._servers or ()))
@@ -305,10 +297,10 @@ class Resolver(Cache):
     # --- answers
 
     def _on_answer(self, question: _Question,
-                   future: "asyncio.Future[pycares.AddrInfoResult]") -> None:
+                   future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
             return
-        answer, keep = _read(future)        # read always: else asyncio reports it
+        answer, keep = read_answer(future)        # read always: else asyncio reports it
         if question.channel is None or self._closed:
             return                          # dropped
         self._release(question)
@@ -337,8 +329,9 @@ class Resolver(Cache):
         host = question.host
         if isinstance(answer, str):
             self.failures[answer] += 1
-            # RFC 8767 section 4: "no such name" is an answer, and replaces the old one
-            if answer != NOT_FOUND and self._stand_in(host):
+            # RFC 8767 section 4: "no such name" is an answer, and replaces the old one;
+            # so does one that is not validated
+            if answer not in (NOT_FOUND, UNVALIDATED) and self._stand_in(host):
                 self._end(question)
                 return
         else:
@@ -408,37 +401,3 @@ class Resolver(Cache):
         self._retired.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.clear()
-
-
-def _read(future: "asyncio.Future[pycares.AddrInfoResult]") -> tuple[Answer, float]:
-    """The answer of c-ares, and for how many seconds to keep it."""
-    error = future.exception()
-    if isinstance(error, aiodns.error.DNSError):
-        label = _LABELS.get(error.args[0], ERROR)
-        return label, NOT_FOUND_TTL if label == NOT_FOUND else FAILURE_TTL
-    if error is not None:
-        return ERROR, FAILURE_TTL
-    result = future.result()
-    addresses = Addresses(_interleave(result.nodes))
-    if not addresses:
-        return NOT_FOUND, NOT_FOUND_TTL
-    return addresses, min(max(_ttl(result), MIN_TTL), MAX_TTL)
-
-
-def _ttl(result: pycares.AddrInfoResult) -> float:
-    """The least TTL of the addresses and of the aliases that led to them."""
-    ttls = [alias.ttl for alias in result.cnames] + [node.ttl for node in result.nodes]
-    return float(min(ttls, default=0))
-
-
-def _interleave(nodes: Iterable[pycares.AddrInfoNode]) -> list[str]:
-    """Keeps the resolver's order (RFC 6724), and alternates families (RFC 8305)."""
-    families: dict[int, dict[str, None]] = {}
-    for node in nodes:
-        text = node.addr[0]
-        if isinstance(text, bytes):
-            text = text.decode()
-        families.setdefault(node.family, {})[text] = None
-    queues = [list(addresses) for addresses in families.values()]
-    longest = max(map(len, queues), default=0)
-    return [q[i] for i in range(longest) for q in queues if i < len(q)]
