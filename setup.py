@@ -150,7 +150,7 @@ exchange/heads exchange/json_values exchange/scan exchange/search
 tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
 recording/record/rows storage/sqlite_batch
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
-session/transfer/answers session/transfer/recorded
+session/transfer/at_hand session/transfer/recorded session/transfer/to_filters
 """.split())
 COLD = set("""
 net/tls/authorities net/tls/certificates net/tls/context net/tls/leaves net/tls/offer

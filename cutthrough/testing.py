@@ -206,6 +206,9 @@ class _Exchange:
     def send_request(self, head: bytes, shown: bytes | None = None) -> None:
         self.request = _message(head, b"")
 
+    def note_added(self, secrets: bytes) -> None:
+        """Nothing is recorded."""
+
     def hide_request_body(self) -> None:
         pass
 

@@ -124,6 +124,8 @@ class Calls:
             if added.echoes is None:
                 self.add(added.stage())
             added.find_echoes()
+            self.exchange.note_added("\n".join(added.secrets).encode(
+                "latin-1", "replace"))
 
     async def within(self, seconds: float, awaited: Any) -> Any:
         """Raises TimeoutError beyond these seconds, and RuntimeError for any other

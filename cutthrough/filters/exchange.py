@@ -60,6 +60,9 @@ class Exchange(Protocol):
     def hide_request_body(self) -> None:
         """No capture has it (R82)."""
 
+    def note_added(self, secrets: bytes) -> None:
+        """What filters have added, by lines: no record has it as an echo (R82)."""
+
     def send_continue(self) -> None:
         """100, if the client waits for one."""
 

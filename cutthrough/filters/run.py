@@ -20,6 +20,7 @@ from cutthrough.codings import accepted
 from cutthrough.filters import bodies
 from cutthrough.filters.added import Added, parts_of
 from cutthrough.filters.calls import Calls, resume
+from cutthrough.filters.collected import Collected
 from cutthrough.filters.exchange import Ended, Exchange, Sluice
 from cutthrough.filters.flow import Before, Flow, Response
 from cutthrough.filters.heads import (
@@ -53,6 +54,12 @@ class Run(Calls):
 
     def on_upload(self, sluice: Sluice) -> None:
         self._begin(self._on_upload(sluice))
+
+    def on_collect(self, sluice: Sluice) -> Collected:
+        """The request's body goes to a reader before it goes up, or nowhere."""
+        collected = Collected(sluice)
+        self._begin(self._on_upload(collected.filters_side))
+        return collected
 
     def on_response(self, head: bytes, has_body: bool) -> None:
         reads_body = has_body and (self.chain.response_bodies or self.wants_echoes)

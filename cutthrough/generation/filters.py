@@ -1,5 +1,6 @@
 """The filters of a policy: their modules are read, imported, and their classes made."""
 
+from cutthrough.config.mistake import raise_all
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding
 from cutthrough.filters.chains import Filters
 from cutthrough.filters.stage import Stage, Tally, make_stage
@@ -15,9 +16,19 @@ def make_filters(policy: Policy, tally: Tally | None = None,
     named = {name for rule in policy.rules for name in rule.filters}
     if not named and not any(rule.breakpoint for rule in policy.rules):
         return None
-    return Filters({name: _make(policy, name, policy.filters[name])
-                    for name in policy.filters if name in named},
-                   tally, breakpoints, holding)
+    return Filters(_stages(policy, named), tally, breakpoints, holding)
+
+
+def _stages(policy: Policy, named: set[str]) -> dict[str, Stage]:
+    stages = {name: _make(policy, name, policy.filters[name])
+              for name in policy.filters if name in named}
+    raise_all([
+        PolicyError(rule.source, "filters", f"{name!r} may change the bodies of "
+                    "requests, and hides what it adds, so nothing could be recorded: "
+                    f"set shown = true in [filters.{name}], or drop `recording`")
+        for rule in policy.rules if rule.recording for name in rule.filters
+        if stages[name].on_request_body and not stages[name].shown])
+    return stages
 
 
 def _make(policy: Policy, name: str, filter: Filter) -> Stage:

@@ -21,10 +21,9 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "has no place beside `origin`: its requests are in origin form"
         if fields.get("methods") == ("CONNECT",):
             yield "origin", "is of requests in origin form, and CONNECT is none"
-    for key in ("filters", "breakpoint"):
-        if "recording" in fields and key in fields:
-            yield "recording", (
-                f"has no place beside `{key}`: one of both has an exchange")
+    if "recording" in fields and "breakpoint" in fields:
+        yield "recording", ("has no place beside `breakpoint`: what an operator "
+                            "changes once would answer every later request")
     for key in ("pinned", "client_certificate"):
         if key in fields and not fields.get("tls", "").startswith("intercept"):
             yield key, ("is of rules that intercept: add tls = \"intercept\" or "

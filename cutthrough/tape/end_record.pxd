@@ -23,6 +23,7 @@ cdef enum:
     T_CLIENT_JA4_RO
     T_HTTP2
     T_DETAIL                    # more than the outcome says: the log's `hook`
+    T_ADDED                     # secrets of filters that the answer may repeat, by lines
     N_TEXTS
 
 cdef enum Flag:

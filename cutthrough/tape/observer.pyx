@@ -35,10 +35,10 @@ from cutthrough.session.model.client cimport (
 from cutthrough.session.model.inside cimport opening_of, prints_of
 from cutthrough.session.model.recording_mode cimport is_recorded
 from cutthrough.session.model.state cimport CLOSED, LINGER
-from cutthrough.session.transfer.filtering cimport Shown, shown_of
+from cutthrough.session.transfer.filtering cimport Shown, filtering_of, shown_of
 from cutthrough.session.transfer.recording_room cimport Room
 from cutthrough.tape.end_record cimport (
-    IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
+    IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_ADDED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
     T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord, point)
 from cutthrough.tape.ended cimport (
     Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_prints, fill_tls,
@@ -282,6 +282,8 @@ cdef class Capture(Observer):
             texts[T_HEAD] = shown.data
             end.lengths[T_HEAD] = <uint32_t>shown.n
         point(end, texts, T_USER, user_of(client))
+        if client.filtering is not None:
+            point(end, texts, T_ADDED, filtering_of(client).added)
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
             point(end, texts, T_RULE, rule)

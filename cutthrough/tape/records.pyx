@@ -255,6 +255,8 @@ cdef class Assembly:
                 latin1_of(raw_up), redactor, of_request=True)
         if heard is not None:
             redactor.heard = None
+        if texts[<int>end_record.T_ADDED].n:
+            heard = (heard or []) + latin1_of(texts[<int>end_record.T_ADDED]).split("\n")
         n_values = self._names.find(raw_up.data, raw_up.n, values)
         echoes = self._echoes_of(raw_up, values, n_values, heard) if n_values or heard else None
         if echoes is not None and has_part(echoes.parts, raw_down.data, raw_down.n):

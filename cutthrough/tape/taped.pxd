@@ -12,6 +12,7 @@ cdef class Taped:
     cdef Text host_text
     cdef Text up_text               # heads
     cdef Text down_text
+    cdef Text added_text            # secrets that filters have added, by lines
     cdef list timed                 # pieces of `down`, each behind its time; None: see `first`
     cdef const Record *first        # the pieces are in the ring, from this record on
     cdef const Record *end

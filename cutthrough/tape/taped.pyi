@@ -10,6 +10,7 @@ class Taped:
     down_head: str
     up: bytes
     pieces: list[Piece]
+    added: list[str]
     down: list[bytes]
     times: list[int]
     up_bytes: int

@@ -24,7 +24,7 @@ cdef class Taped:
     # of a WebSocket, both ways. `times`: of the pieces of `down`. `wait_us`: between the request's
     # end and the head. `asked`: bytes of `up` that had come before each piece of `down`; None:
     # all of them before the head. `head_asked`: … before the head. `is_unanswered`: no head of an
-    # answer has come
+    # answer has come. `added`: secrets that filters have added, which the answer may repeat
 
     cdef list timed_pieces(self):
         cdef const Record *record = self.first
@@ -54,6 +54,10 @@ cdef class Taped:
     @property
     def down_head(self):
         return latin1_of(self.down_text)
+
+    @property
+    def added(self):
+        return latin1_of(self.added_text).split("\n") if self.added_text.n else []
 
     @property
     def down(self):
@@ -118,6 +122,7 @@ cdef int fill_in(Taped taped, const EndRecord *end, Text heads) except -1:
     texts_of(end, texts)
     taped.user_text, taped.host_text = texts[<int>end_record.T_USER], texts[<int>end_record.T_HOST]
     taped.up_text = texts[<int>end_record.T_HEAD]
+    taped.added_text = texts[<int>end_record.T_ADDED]
     taped.down_text.data, taped.down_text.n = "", 0
     if heads.data != NULL:
         split_heads(heads, &up, &taped.down_text)

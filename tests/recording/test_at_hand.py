@@ -17,7 +17,7 @@ from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.play.shared import Line, Ready
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.session.transfer.answers import Answers
+from cutthrough.session.transfer.at_hand import Answers
 from tests.recording.answers import recording, request
 
 REQUESTS = st.builds(

@@ -139,33 +139,11 @@ class Masker:
             response, fields=fields, chunks=chunks, messages=messages,
             trailers=trailers)
 
-    def _without(self, response: Response, echoes: Echoes) -> Response:
-        """The same object if nothing is removed."""
-        fields, chunks = echoes.fields(response.fields), response.chunks
-        coding = find(fields, "content-encoding").lower()
-        plain = whole = response.body
-        if coding not in ("", "identity"):
-            with contextlib.suppress(CodingError):
-                plain = inflate(whole, coding)
-        if echoes.has_wide(plain):
-            chunks = spread(chunks, self._stand_in(plain), "")
-        elif plain is whole:
-            chunks = echoes.chunks(chunks)
-        elif (body := echoes.cut(plain)) is not plain:
-            chunks = spread(chunks, body, find(fields, "content-type"))
-        if chunks is not response.chunks:
-            fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
-        changed = msgspec.structs.replace(
-            response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
-            messages=tuple(map(echoes.message, response.messages)),
-            trailers=echoes.fields(response.trailers))
-        return response if changed == response else changed
-
     def recording(self, recording: Recording) -> Recording:
         request, echoes = self._request(recording.request)
         response = self.response(recording.response)
         if echoes is not None:
-            response = self._without(response, echoes)
+            response = without(response, echoes, self.value)
         if request is recording.request and response is recording.response and (
                 not recording.patterns):
             return recording
@@ -291,3 +269,27 @@ def spread(chunks: tuple[Chunk, ...], body: bytes, kind: str) -> tuple[Chunk, ..
     lines = ((last if at_us is None else at_us, line) for at_us, line in timed if line)
     return tuple(Chunk(at_us, b"".join(line for _, line in together))
                  for at_us, together in itertools.groupby(lines, itemgetter(0)))
+
+
+def without(response: Response, echoes: Echoes, value: Callable[[str], str]
+            ) -> Response:
+    """The same object if nothing is removed. `value`: the stand-in of a body."""
+    fields, chunks = echoes.fields(response.fields), response.chunks
+    coding = find(fields, "content-encoding").lower()
+    plain = whole = response.body
+    if coding not in ("", "identity"):
+        with contextlib.suppress(CodingError):
+            plain = inflate(whole, coding)
+    if echoes.has_wide(plain):
+        chunks = spread(chunks, value(plain.decode("latin-1")).encode(), "")
+    elif plain is whole:
+        chunks = echoes.chunks(chunks)
+    elif (body := echoes.cut(plain)) is not plain:
+        chunks = spread(chunks, body, find(fields, "content-type"))
+    if chunks is not response.chunks:
+        fields = tuple(pair for pair in fields if pair[0].lower() not in CODED)
+    changed = msgspec.structs.replace(
+        response, reason=echoes.text(response.reason), fields=fields, chunks=chunks,
+        messages=tuple(map(echoes.message, response.messages)),
+        trailers=echoes.fields(response.trailers))
+    return response if changed == response else changed

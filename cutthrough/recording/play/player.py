@@ -27,6 +27,7 @@ from cutthrough.recording.match.misses import Asker, Missed, Told
 from cutthrough.recording.match.nearest import Glance, veil
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.answers import Asked, read_answers
+from cutthrough.recording.play.behind_filters import BehindFilters
 from cutthrough.recording.play.follower import Follower, Hold
 from cutthrough.recording.play.misnamed import Absent, Misnamed
 from cutthrough.recording.play.request import Play
@@ -166,6 +167,8 @@ class Player:
     def begin(self, exchange: Exchange, request: Values, asker: tuple[str, str, bool]
               ) -> Play:
         arrival = Arrival(*request, Asker(*asker))
+        if exchange.has_filters:
+            exchange = BehindFilters(exchange)
         settings = self._settings
         assert settings is not None
         if not settings.choice.is_free:

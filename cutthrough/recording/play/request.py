@@ -72,6 +72,10 @@ class Play:
         """No recording answers it, and the origin is there."""
         self._begin(self._send_body(sluice))
 
+    def take_head(self, head: str) -> None:
+        """The filters of the body have changed it."""
+        self.arrival = self.arrival._replace(head=head)
+
     def end(self, label: str) -> None:
         """The exchange has ended. Idempotent."""
         task, self._task = self._task, None

@@ -86,7 +86,7 @@ cdef class RowMaker:
         cdef list unframed = None               # keeps the pieces
         cdef _Known request, response
         if self._masker.reads_bodies or exchange.pieces or exchange.was_cut or (
-                exchange.begun_us <= 0 or exchange.asked is not None) or (
+                exchange.begun_us <= 0 or exchange.asked is not None or exchange.added_text.n) or (
                 not exchange.up_text.n or not exchange.down_text.n or exchange.reason != "ok"):
             return False
         if <uint64_t>PyBytes_GET_SIZE(up) != exchange.up_bytes or (

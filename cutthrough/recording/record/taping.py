@@ -6,11 +6,16 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
+import msgspec
+
 from cutthrough.exchange.content import join_chunks
 from cutthrough.exchange.messages import Message as Passed
 from cutthrough.exchange.messages import read_messages
+from cutthrough.exchange.redaction.redactor import REDACTED
 from cutthrough.recording.match.begins import whole_messages
+from cutthrough.recording.model.echoes import Echoes
 from cutthrough.recording.model.heads import Known, is_call, read_request, read_response
+from cutthrough.recording.model.masking import without
 from cutthrough.recording.model.recording import (
     Chunk,
     Fields,
@@ -49,6 +54,18 @@ def make_recording(exchange: Taped, known: Known | None = None, cuts: str = "str
                    ) -> Recording:
     """With its secrets. `known`: of heads; None: of none. `cuts`: the kind that may be
     recorded as cut (recording_cut). Raises NotWhole."""
+    recording = _make(exchange, known, cuts)
+    if not exchange.added:
+        return recording
+    return msgspec.structs.replace(recording, response=without(
+        recording.response, Echoes(exchange.added, _hidden), _hidden))
+
+
+def _hidden(_secret: str) -> str:
+    return REDACTED
+
+
+def _make(exchange: Taped, known: Known | None, cuts: str) -> Recording:
     if exchange.pieces:
         return _of_websocket(exchange)
     is_rpc = is_call(exchange.up_head)

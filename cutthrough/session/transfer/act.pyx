@@ -17,8 +17,8 @@ from cutthrough.session.model.phase cimport PHASE_FILTER, parked
 from cutthrough.session.model.recording_mode cimport AWAITS_ROOM
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD
-from cutthrough.session.transfer.filtering cimport begin_filters, end_wait
 from cutthrough.session.transfer.recording_room cimport end_waiting
+from cutthrough.session.transfer.to_filters cimport begin_filters, end_wait
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 

@@ -10,6 +10,8 @@ cdef int rebuild(Client client, bytes text) except -1
 cdef bytes rewritten(Client client, bytes text, Span *path)
 # Is the destination of the last rebuilt head the request's?
 cdef bint is_same_target(Client client) except -1
+# Has the last rebuilt head a body in chunks?
+cdef bint is_chunked() noexcept
 # Sends the request to that destination, if the caller judges it again. Returns an Outcome.
 cdef int move(Client client) except -1
 # The host for filters: the name of the certificate if the connection is intercepted.

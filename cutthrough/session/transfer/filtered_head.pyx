@@ -11,7 +11,7 @@ from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport keep_head
 from cutthrough.session.ways.reuse cimport judge_reuse
 from cutthrough.wire.authority cimport Target
-from cutthrough.wire.framing cimport BODY_NONE, Framing, read_request_framing
+from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_NONE, Framing, read_request_framing
 from cutthrough.wire.http1 cimport (
     HTTP_11, MAX_FIELDS, Head, HeadLimits, has_token, parse_request)
 from cutthrough.wire.names cimport F_CONNECTION, F_UPGRADE
@@ -54,6 +54,10 @@ cdef int rebuild(Client c, bytes text) except -1:
         return OVERLOADED
     judge_reuse(c, &head, data, &framing)
     return OK
+
+
+cdef bint is_chunked() noexcept:
+    return framing.kind == BODY_CHUNKED
 
 
 cdef bytes rewritten(Client c, bytes text, Span *path):

@@ -1,6 +1,6 @@
 """One exchange in the hands of filters."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.sluice cimport Sluice
@@ -21,6 +21,12 @@ cdef class Filtering:
     cdef int used               # bytes of its head
     cdef uint8_t passes         # the filters have let the response pass
     cdef object function        # the origin is this, see local; None: another one
+    cdef Filtering replay       # of the same request, whose rule has filters, too; None: there is none
+    cdef object behind          # the request's body behind filters, for the player; None: as it comes
+    cdef uint8_t is_played      # the player has the request, or had it
+    cdef uint8_t is_answered    # … and answers it as its origin: it takes the request's body alone
+    cdef uint8_t tapes          # the response is taped as its origin sends it
+    cdef bytes added            # secrets of the filters, by lines; None: none
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down
     cdef uint8_t ending         # the Outcome of an answer of theirs
@@ -33,18 +39,9 @@ cdef class Filtering:
     cdef uint32_t down_held_us  # … and for the response
 
     cdef int drop_origin(self) except -1
+    cdef Sluice open_down(self, bint chunked, int64_t left)
     cdef int show(self, bytes text) except -1
 
-# The deciding rule has filters: calls those of the request's head. The state is HELD.
-cdef int begin_filters(Client client) except -1
-# The deadline of HELD, while filters have the request.
-cdef int end_wait(Client client) except -1
-# The request goes up: does its body go through filters? Then the head goes with it.
-cdef bint takes_upload(Client client) noexcept
-cdef int begin_upload(Client client) except -1
-# A final head was read, and no byte of it was sent. True: the filters have it now.
-cdef bint takes_response(Client client, const Head *head, const Framing *framing,
-                         const char *data, size_t n, int used) except -1
 # Sends the head of an answer that no origin gave, and `m` bytes of body, framed as it says; 0: it
 # comes later, or never. The state is RELAY.
 cdef int send_head_now(Client client, bytes text, const char *body, size_t m) except -1
@@ -73,6 +70,11 @@ cdef inline Shown shown_of(Client client) noexcept:
         shown.n = 0 if client.head == NULL else client.head.end
         shown.path_at, shown.path_len = client.request.path_at, client.request.path_len
     return shown
+
+
+# Has the tape the response already, as the origin has sent it?
+cdef inline bint tapes_origin(Client client) noexcept:
+    return client.filtering is not None and filtering_of(client).tapes
 
 
 # Is the response in the filters' hands? Then nothing more is read from the origin.

@@ -13,38 +13,33 @@ pump. An exchange without filters never comes here.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
-from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
-from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.buffers cimport COPY_BLOCK, scratch
 from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
 from cutthrough.outcome cimport (
-    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, FILTER_TIMEOUT, OK,
-    OVERLOADED, RECORDING_MISSED, REPLAY_FAILED, status_of)
+    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, OK, OVERLOADED,
+    RECORDING_MISSED, REPLAY_FAILED, status_of)
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
-from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.session.model.awaited cimport NOBODY
-from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, is_last
 from cutthrough.session.model.context cimport writing_of
-from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
-from cutthrough.session.transfer.filtered_head cimport host_of, is_same_target, move, rebuild, rewritten
+from cutthrough.session.transfer.filtered_head cimport (
+    is_chunked, is_same_target, move, rebuild, rewritten)
 from cutthrough.session.transfer.headers cimport change_response, write_head_up
 from cutthrough.session.transfer.sluice cimport (
     Sluice, close_sluice, fail, give, open_sluice, run_sluice)
 from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (
-    BODY_CHUNKED, BODY_LENGTH, BODY_NONE, BODY_UNTIL_CLOSE, Framing, read_response_framing)
+    BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
 from cutthrough.wire.names cimport F_DATE, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 from cutthrough.wire.rewrite cimport (
-    ADD_CLOSE, BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing,
-    build_response_head)
+    ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing, build_response_head)
 
 cdef enum:
     MOST_REASON = 64            # of a Decision
@@ -56,36 +51,6 @@ cdef Framing framing
 
 cdef str UNFIT = "the head is malformed or too long"
 cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-cdef int begin_filters(Client c) except -1:
-    cdef Filtering f = Filtering.__new__(Filtering)
-    cdef char text[ADDRESS_TEXT]
-    cdef int n = print_address(&c.address, text)
-    cdef Request *r = &c.request
-    rule = c.snapshot.acl.rules[r.rule]
-    f.client = c
-    f.ending = FILTER_ANSWERED
-    c.filtering = f
-    # See Arrival in filters
-    f.run = c.snapshot.filters.begin(
-        f, rule.filters, (
-            bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
-            "https" if c.entrance.is_inside else "http", r.minor, bool(c.entrance.transparent)),
-        user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
-        client=text[:n].decode(), id=str(c.request_id),
-        rule=c.snapshot.acl.label(r.rule).decode(),
-        fingerprints={} if prints_of(c) is None else prints_of(c).texts(),
-        breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
-    c._set_state(HELD)
-    c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
-    c.poller.arm(c, c.silent_ms)
-    f.run.start()
-    return 0
-
-
-cdef int end_wait(Client c) except -1:
-    return c.refuse(FILTER_TIMEOUT)
 
 
 cdef class Filtering:
@@ -154,7 +119,9 @@ cdef class Filtering:
         down = &c.relay.down
         if self.down is not None:
             close_sluice(self.down)
-        s = self.down = open_sluice(c, False, False, 0)
+        if self.replay is not None and c.filtering is self.replay:
+            self.replay.take_over()
+        s = self.open_down(False, 0)
         try:
             c.poller.take_time()
             self.drop_origin()
@@ -214,6 +181,17 @@ cdef class Filtering:
         if c is not None and c.relay.up.tap != NULL:
             c.relay.up.tap.take = take_nothing
 
+    def note_added(self, bytes secrets):
+        """Looked for in the answer as it is taped (R82)."""
+        self.added = secrets
+
+    cdef Sluice open_down(self, bint chunked, int64_t left):
+        cdef Client c = self.client
+        self.down = open_sluice(c, False, chunked, left)
+        if self.tapes:
+            self.down.tap = c.relay.down.tap
+        return self.down
+
     cdef int drop_origin(self) except -1:
         cdef Client c = self.client
         self.held = None
@@ -263,9 +241,10 @@ cdef class Filtering:
             memcpy(data, <const char *>held, len(held))
             parse_response(&head, data, len(held), 0, &c.context.answer_limits)
             read_response_framing(&head, data, c.request.method, &framing)
-            s = self.down = open_sluice(
-                c, False, framing.kind == BODY_CHUNKED,
-                framing.length if framing.kind == BODY_LENGTH else -1)
+            s = self.open_down(framing.kind == BODY_CHUNKED,
+                               framing.length if framing.kind == BODY_LENGTH else -1)
+            if s.tap != NULL:
+                s.tap.take(s.tap, data, self.used)      # the head, and then pieces
             c.relay.down.left = -1          # for the pace of limits: see charge
             c.request.origin_persistent = (
                 framing.persistent and not c.request.marks_origin and not c.up_open
@@ -295,7 +274,7 @@ cdef class Filtering:
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
         cdef int outcome
-        if c is None or self.up is None or self.up.lost:
+        if c is None or (self.up is None or self.up.lost) and c.filtering is self:
             return
         try:
             c.poller.take_time()
@@ -308,7 +287,10 @@ cdef class Filtering:
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
                 return
-            write_head_up(c, self.up)
+            if c.filtering is self:
+                write_head_up(c, self.up)
+            else:
+                self.replay.take_head(is_chunked())
         except BaseException:
             c.poller.contain(c)
 
@@ -337,6 +319,9 @@ cdef class Filtering:
             close_sluice(self.down)
         if self.run is not None:
             self.run.end(label)
+        replay, self.replay = self.replay, None
+        if replay is not None:
+            replay.end(label)
 
 
 # --- faults ------------------------------------------------------------------------
@@ -359,60 +344,15 @@ cdef void take_nothing(Tap *tap, const char *data, size_t n) noexcept nogil:
     pass
 
 
-# --- the request's body ------------------------------------------------------------
-
-cdef bint takes_upload(Client c) noexcept:
-    return c.up_open and filtering_of(c).run.wants_upload
-
-
-cdef int begin_upload(Client c) except -1:
-    cdef Filtering f = filtering_of(c)
-    cdef Pump *up = &c.relay.up
-    cdef bint chunked = scan_of(up) != NULL
-    cdef int64_t left = up.left
-    drop_scan(up)
-    up.sink = &c.origin.sock
-    up.left = -1                            # for the pace of limits: see charge
-    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
-    c._set_state(REQUEST)
-    if f.collected:
-        chunked, left = False, 0            # nothing more is read
-    if f.up is None:                        # else it was read in part: see recorded
-        f.up = open_sluice(c, True, chunked, left)
-    f.run.on_upload(f.up)
-    return run_sluice(f.up)
-
-
-# --- the response ------------------------------------------------------------------
-
-cdef bint takes_response(Client c, const Head *read, const Framing *its, const char *data,
-                         size_t n, int used) except -1:
-    cdef Filtering f = filtering_of(c)
-    cdef Writing writing
-    cdef int out_len
-    if f.passes or not f.run.wants_response:
-        return False
-    writing = writing_of(
-        c.context, (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
-        | is_stream(&c.origin.sock) * BY_HTTP2)
-    out_len = build_response_head(&writing, read, data, NULL)
-    if out_len < 0:
-        c.refuse(-out_len)
-        return True
-    if not its.persistent:
-        c.request.marks_origin = True       # the head that comes back does not say so
-    f.held = data[:n]
-    f.used = used
-    c.extend()
-    f.run.on_response(writing.out[:out_len], its.kind != BODY_NONE)
-    return True
-
+# --- an answer that no origin gave -------------------------------------------------
 
 cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except -1:
     cdef Request *r = &c.request
     cdef char *data = scratch()
     cdef Writing writing
     cdef const char *date = NULL
+    cdef Tap *tap
+    cdef bint is_sent, tapes = tapes_origin(c)
     cdef int n = len(text)
     if n > MOST_BEHIND:
         return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
@@ -431,10 +371,15 @@ cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except 
         n = change_response(c, &writing, n)
     if n < 0:
         return c.refuse(-n)
-    if c.context.observer is not None:
+    if c.context.observer is not None and not tapes:
         (<Observer>c.context.observer).on_response(c, &head, data)
     r.status = head.status
-    if push(&c.relay.down, writing.out, n, body, m):
+    tap = c.relay.down.tap
+    if tapes:
+        c.relay.down.tap = NULL
+    is_sent = push(&c.relay.down, writing.out, n, body, m)
+    c.relay.down.tap = tap
+    if is_sent:
         return 0
     if down_sluice(c) is None:
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)

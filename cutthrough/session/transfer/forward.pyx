@@ -23,12 +23,13 @@ from cutthrough.session.model.flight_recorder cimport E_UP, note
 from cutthrough.session.model.origin_streams cimport is_unread
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.filtering cimport begin_upload, takes_upload, up_sluice
+from cutthrough.session.transfer.filtering cimport up_sluice
 from cutthrough.session.transfer.headers cimport head_up, show_head
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.transfer.response cimport pump_down, read_response
 from cutthrough.session.transfer.sluice cimport run_sluice
+from cutthrough.session.transfer.to_filters cimport begin_upload, takes_upload
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 
 

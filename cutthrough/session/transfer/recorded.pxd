@@ -3,19 +3,23 @@
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.recording_mode cimport recording_of
-from cutthrough.session.transfer.filtering cimport Filtering
+from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 
 cdef class Replay(Filtering):
     """One request in the hands of the player, with the methods of Filtering and its own."""
+    cdef Filtering filters      # of the same request: they have its response; None: there are none
     cdef bint chunked           # the collected body
-    cdef bint missed            # it goes on, because no recording answers it
+
+    cdef int show_as(self, Filtering filters) except -1
+    cdef int give_back(self) except -1
+    cdef int leave(self) except -1
 
 
 # Is the request, or the tunnel, answered here, or is it if there is a recording?
 cdef inline bint plays(Client client) noexcept:
     cdef int mode
-    if client.context.player is None or client.filtering is not None or (
-            client.request.address_dependent):
+    if client.context.player is None or client.request.address_dependent or (
+            client.filtering is not None and filtering_of(client).is_played):
         return False
     mode = recording_of(client)
     return mode == REPLAYS or (

@@ -38,12 +38,13 @@ from cutthrough.session.model.recording_mode cimport MUST_FIT
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.filtering cimport down_sluice, is_held, takes_response
+from cutthrough.session.transfer.filtering cimport down_sluice, is_held, tapes_origin
 from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
 from cutthrough.session.transfer.sluice cimport run_sluice
+from cutthrough.session.transfer.to_filters cimport takes_response
 from cutthrough.session.transfer.tunnel cimport start_tunnel
 from cutthrough.session.ways.origins cimport blame_server, goes_elsewhere, praise_server
 from cutthrough.wire.framing cimport (
@@ -232,7 +233,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         outcome = bound_response(c)
         if outcome != OK:
             return c.refuse(outcome)
-    if c.context.observer is not None:
+    if c.context.observer is not None and not tapes_origin(c):
         (<Observer>c.context.observer).on_response(c, &head, data)
     if c.usage.meter != NULL:
         n = used + may_pass(c, out_len, n - used)

@@ -1,7 +1,7 @@
 """A body on its way through filters: bytes come out of C here, and others go back."""
 
 from libc.stdint cimport int64_t, uint8_t
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.relay cimport Pump, Tap
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.chunks cimport Chunks
 
@@ -14,6 +14,7 @@ cdef class Sluice:
     cdef int64_t held           # bytes of these
     cdef int64_t left           # still to be read; < 0: until the last chunk, or the end
     cdef Chunks *chunks         # NULL: not chunked
+    cdef Tap *tap               # gets the body as it comes, and not as it goes; NULL: see Pump.tap
     cdef object waiter          # a future; None: nobody waits
     cdef uint8_t is_up
     cdef uint8_t until_close    # the body ends with its stream

@@ -24,6 +24,7 @@ from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
+from cutthrough.session.transfer.recording_room cimport outcome_of_loss
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 
 cdef enum:
@@ -67,7 +68,7 @@ cdef class Sluice:
         try:
             client.poller.take_time()
             tap = self.pump.tap
-            if not is_shown:
+            if not is_shown or self.tap != NULL:
                 self.pump.tap = NULL
             sent = push(self.pump, data, n, NULL, 0)
             self.pump.tap = tap
@@ -143,6 +144,8 @@ cdef int run_sluice(Sluice s) except -1:
     if is_holding(s.pump) and flush(s) == PUMP_SINK_FAILED:
         return fail(s)
     outcome = draw(s)
+    if outcome == OK and s.tap != NULL:
+        outcome = outcome_of_loss(c)
     c.count_moved()
     if c.usage.meter != NULL and not s.ended:
         after_turn(c)
@@ -222,6 +225,8 @@ cdef int give(Sluice s, char *data, size_t n) except -1:
         s.left -= used
         s.ended = s.left == 0
     c.poller.content_left -= n
+    if out_len and s.tap != NULL:
+        s.tap.take(s.tap, data, out_len)
     if out_len:
         s.pieces.append(data[:out_len])
         s.held += out_len

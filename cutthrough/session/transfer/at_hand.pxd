@@ -1,14 +1,6 @@
-"""Answers of recordings, kept in C until recordings change."""
+"""Answers that are sent again without the player."""
 
-from libc.stdint cimport uint16_t
-from cutthrough.wire.connect cimport Value
-
-# What makes requests alike, beside their bodies; the caller's, who owns the texts too
-cdef struct Line:
-    int minor                   # of its HTTP/1 version
-    bint is_inside              # an opened tunnel
-    uint16_t port
-    Value host, text            # `text`: up to its CR, or the whole head
+from cutthrough.session.model.client cimport Client
 
 cdef class Answer:
     """The player's answer to a request. If the same bytes come again, it is the same."""
@@ -24,7 +16,7 @@ cdef class Answer:
 
 cdef class Answers:
     """Answers, by the bytes of their requests. Context.answers."""
-    cdef dict newer             # see recorded.key_of
+    cdef dict newer             # see key_of
     cdef dict older             # forgotten when `newer` is full, and is the older half then
     cdef dict hits              # by number
     cdef Py_ssize_t size        # bytes of `newer`, without shared bodies
@@ -33,7 +25,11 @@ cdef class Answers:
     cdef int put(self, bytes key, Answer answer) except -1
 
 
+# The answer to the request in hand; its body is taken then. None: the player has to look.
+cdef Answer known_answer(Client client)
+cdef int send_known(Client client, Answer answer) except -1
+# A recording's answer is that of all requests like the one in hand, whose body is `sent`.
+cdef int keep_answer(Client client, bytes sent, Answer answer) except -1
 # `packed`: the recording, as the matcher has it in memory anyhow. A body that came in one piece is
 # in it.
 cdef Answer make_answer(bytes head, bytes body, int number, bytes packed)
-cdef bytes make_key(const Line *line, Value body)

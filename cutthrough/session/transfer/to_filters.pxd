@@ -1,0 +1,16 @@
+"""The ways of an exchange into the hands of its filters."""
+
+from cutthrough.session.model.client cimport Client
+from cutthrough.wire.framing cimport Framing
+from cutthrough.wire.http1 cimport Head
+
+# The deciding rule has filters: calls those of the request's head. The state is HELD.
+cdef int begin_filters(Client client) except -1
+# The deadline of HELD, while filters have the request.
+cdef int end_wait(Client client) except -1
+# The request goes up: does its body go through filters? Then the head goes with it.
+cdef bint takes_upload(Client client) noexcept
+cdef int begin_upload(Client client) except -1
+# A final head was read, and no byte of it was sent. True: the filters have it now.
+cdef bint takes_response(Client client, const Head *head, const Framing *framing,
+                         const char *data, size_t n, int used) except -1

@@ -1,0 +1,124 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The ways of an exchange into the hands of its filters: its head, its bodies, its response.
+
+If the rule records, the response is taped here, as the origin sends it: what filters make of it
+goes to this client alone, and a replayed answer goes through them again.
+"""
+
+from libc.stdint cimport int64_t
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
+from cutthrough.net.buffers cimport bytes_of
+from cutthrough.net.multiplex cimport is_stream
+from cutthrough.net.relay cimport Pump, start_pump
+from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK
+from cutthrough.policy.acl cimport BY_BREAKPOINT
+from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
+from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.context cimport writing_of
+from cutthrough.session.model.inside cimport prints_of
+from cutthrough.session.model.recording_mode cimport MUST_FIT, is_recorded
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.state cimport HELD, REQUEST
+from cutthrough.session.transfer.filtered_head cimport host_of
+from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
+from cutthrough.session.transfer.recording_room cimport bound_response
+from cutthrough.session.transfer.sluice cimport open_sluice, run_sluice
+from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
+from cutthrough.wire.http1 cimport Head
+from cutthrough.wire.rewrite cimport (
+    BY_HTTP2, DROP_LENGTH, KEEP_CHUNKED, Writing, build_response_head)
+
+
+cdef int begin_filters(Client c) except -1:
+    cdef Filtering f = Filtering.__new__(Filtering)
+    cdef char text[ADDRESS_TEXT]
+    cdef int n = print_address(&c.address, text)
+    cdef Request *r = &c.request
+    rule = c.snapshot.acl.rules[r.rule]
+    f.client = c
+    f.ending = FILTER_ANSWERED
+    c.filtering = f
+    # See Arrival in filters
+    f.run = c.snapshot.filters.begin(
+        f, rule.filters, (
+            bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
+            "https" if c.entrance.is_inside else "http", r.minor, bool(c.entrance.transparent)),
+        user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
+        client=text[:n].decode(), id=str(c.request_id),
+        rule=c.snapshot.acl.label(r.rule).decode(),
+        fingerprints={} if prints_of(c) is None else prints_of(c).texts(),
+        breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
+    c._set_state(HELD)
+    c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
+    c.poller.arm(c, c.silent_ms)
+    f.run.start()
+    return 0
+
+
+cdef int end_wait(Client c) except -1:
+    return c.refuse(FILTER_TIMEOUT)
+
+
+# --- the request's body ------------------------------------------------------------
+
+cdef bint takes_upload(Client c) noexcept:
+    return c.up_open and uploader_of(filtering_of(c)).wants_upload
+
+
+cdef object uploader_of(Filtering f):
+    """Whose the request's body is, on its way up: the player's, if it has read it."""
+    return f.run if f.replay is None or not f.replay.run.wants_upload else f.replay.run
+
+
+cdef int begin_upload(Client c) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef Pump *up = &c.relay.up
+    cdef bint chunked = scan_of(up) != NULL
+    cdef int64_t left = up.left
+    drop_scan(up)
+    up.sink = &c.origin.sock
+    up.left = -1                            # for the pace of limits: see charge
+    start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
+    c._set_state(REQUEST)
+    if f.collected:
+        chunked, left = False, 0            # nothing more is read
+    if f.up is None:                        # else it was read in part: see recorded
+        f.up = open_sluice(c, True, chunked, left)
+        if f.replay is not None:
+            f.replay.up = f.up              # it sends the head
+    if not f.is_answered:
+        uploader_of(f).on_upload(f.up if f.behind is None else f.behind)
+    return run_sluice(f.up)
+
+
+# --- the response ------------------------------------------------------------------
+
+cdef bint takes_response(Client c, const Head *read, const Framing *its, const char *data,
+                         size_t n, int used) except -1:
+    cdef Filtering f = filtering_of(c)
+    cdef Writing writing
+    cdef int out_len
+    if f.passes or not f.run.wants_response:
+        return False
+    if c.context.observer is not None and is_recorded(c):
+        c.relay.down.left = its.length if its.kind == BODY_LENGTH else 0
+        out_len = bound_response(c) if c.request.room == MUST_FIT else OK
+        if out_len != OK:
+            c.refuse(out_len)
+            return True
+        f.tapes = True
+        (<Observer>c.context.observer).on_response(c, read, data)
+    writing = writing_of(
+        c.context, (its.kind == BODY_CHUNKED) * KEEP_CHUNKED | its.contradicts * DROP_LENGTH
+        | is_stream(&c.origin.sock) * BY_HTTP2)
+    out_len = build_response_head(&writing, read, data, NULL)
+    if out_len < 0:
+        c.refuse(-out_len)
+        return True
+    if not its.persistent:
+        c.request.marks_origin = True       # the head that comes back does not say so
+    f.held = data[:n]
+    f.used = used
+    c.extend()
+    f.run.on_response(writing.out[:out_len], its.kind != BODY_NONE)
+    return True
