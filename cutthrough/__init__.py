@@ -9,7 +9,7 @@ import importlib
 import os
 
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
-           "Options", "Request", "__version__", "serve"]
+           "Options", "Request", "WebSocketMessage", "__version__", "serve"]
 
 # The version is defined here: pyproject.toml and the banner read it. A manifest cannot:
 # deploy/kubernetes/deployment.yaml repeats it in the image's name.
@@ -24,6 +24,7 @@ _ROOM_OF = {
     "Headers": "cutthrough.filters.flow",
     "Options": "cutthrough.config.options",
     "Request": "cutthrough.generation.hook",
+    "WebSocketMessage": "cutthrough.filters.flow",
     "serve": "cutthrough.embed",
 }
 

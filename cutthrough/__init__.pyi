@@ -5,11 +5,12 @@ from cutthrough.embed import Embedded as Embedded
 from cutthrough.embed import serve as serve
 from cutthrough.filters.flow import Flow as Flow
 from cutthrough.filters.flow import Headers as Headers
+from cutthrough.filters.flow import WebSocketMessage as WebSocketMessage
 from cutthrough.generation.hook import Request as Request
 from cutthrough.policy.decision_cache import Decision as Decision
 
 __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
-           "Options", "Request", "__version__", "serve"]
+           "Options", "Request", "WebSocketMessage", "__version__", "serve"]
 
 __version__: str
 

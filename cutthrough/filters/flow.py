@@ -256,6 +256,41 @@ class Response:
         return response
 
 
+class WebSocketMessage:
+    """A message on its way to the other side."""
+
+    __slots__ = ("_content", "from_client", "is_dropped", "is_text")
+
+    def __init__(self, from_client: bool, is_text: bool, content: bytes) -> None:
+        self.from_client, self.is_text = from_client, is_text
+        self._content = content
+        self.is_dropped = False
+
+    @property
+    def content(self) -> bytes:
+        """Of a text, in UTF-8."""
+        return self._content
+
+    @content.setter
+    def content(self, content: bytes) -> None:
+        if not isinstance(content, bytes):
+            raise TypeError(f"content is {type(content).__name__}, not bytes")
+        self._content = content
+
+    @property
+    def text(self) -> str:
+        """Raises UnicodeDecodeError."""
+        return self._content.decode()
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self._content = text.encode()
+
+    def drop(self) -> None:
+        """It does not go on."""
+        self.is_dropped = True
+
+
 class Before:
     """The fields of a message as they are now, read when they are needed first. Must be
     made before filters see the message."""

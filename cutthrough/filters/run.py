@@ -30,8 +30,12 @@ from cutthrough.filters.heads import (
     read_response,
 )
 from cutthrough.filters.stage import Chain
+from cutthrough.filters.websocket import Conversation
 
 log = logging.getLogger("cutthrough")
+
+# A deflated message could not be read
+_EXTENSIONS = "Sec-WebSocket-Extensions"
 
 
 class Run(Calls):
@@ -41,6 +45,7 @@ class Run(Calls):
         super().__init__(chain, exchange, flow)
         self.tasks: set[asyncio.Task[None]] = set()
         self.waiting = 0                # tasks that have not begun
+        self.conversation: Conversation | None = None
 
     # Called by the session.
 
@@ -48,6 +53,10 @@ class Run(Calls):
     def wants_upload(self) -> bool:
         """A breakpoint may have added itself."""
         return bool(self.chain.request_bodies)
+
+    @property
+    def wants_messages(self) -> bool:
+        return bool(self.chain.messages)
 
     def start(self) -> None:
         self._begin(self._on_request(), at_once=self.chain.requests_at_once)
@@ -65,6 +74,16 @@ class Run(Calls):
         reads_body = has_body and (self.chain.response_bodies or self.wants_echoes)
         self._begin(self._on_response(head, has_body),
                     at_once=self.chain.responses_at_once and not reads_body)
+
+    def on_websocket(self, up: Sluice, down: Sluice) -> None:
+        self.conversation = Conversation(self, self.chain.messages, up, down)
+        for is_up in (True, False):
+            self._begin(self.conversation.go(is_up))
+
+    def on_refused(self, label: str, text: str) -> None:
+        """Of a WebSocket."""
+        if self.conversation is not None:
+            self.conversation.close(label, text)
 
     def on_unfit(self, hook: str, reason: str) -> None:
         """What the filters with this function have left cannot be sent: the session
@@ -151,6 +170,8 @@ class Run(Calls):
             self._prepare_for_bodies()
         elif self.wants_echoes:
             self._offer_codings()
+        if self.chain.messages and _EXTENSIONS in flow.request.headers:
+            del flow.request.headers[_EXTENSIONS]
         self.exchange.go_on(self._changed_request(), shown)
 
     @property

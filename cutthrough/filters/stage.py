@@ -13,7 +13,7 @@ log = logging.getLogger("cutthrough")
 
 OnFault = Literal["refuse", "pass"]
 HOOKS = ("on_request_head", "on_request_body", "on_response_head", "on_response_body",
-         "on_end")
+         "on_websocket_message", "on_end")
 BODIES = ("on_request_body", "on_response_body")
 
 
@@ -28,6 +28,7 @@ class Stage(NamedTuple):
     on_request_body: Callable[..., Any] | None = None
     on_response_head: Callable[..., Any] | None = None
     on_response_body: Callable[..., Any] | None = None
+    on_websocket_message: Callable[..., Any] | None = None
     on_end: Callable[..., Any] | None = None
     shown: bool = False                 # its additions are in log and captures (R82)
 
@@ -103,6 +104,7 @@ class Chain:
         self.request_bodies: list[Stage] = []
         self.response_heads: list[Stage] = []
         self.response_bodies: list[Stage] = []
+        self.messages: list[Stage] = []
         self.ends: list[Stage] = []
         # No function for heads waits: each is called at once, without a task
         self.requests_at_once = self.responses_at_once = True
@@ -128,6 +130,8 @@ class Chain:
             self.responses_at_once &= not may_wait(stage.on_response_head)
         if stage.on_response_body:
             self.response_bodies.append(stage)
+        if stage.on_websocket_message:
+            self.messages.append(stage)
         if stage.on_end:
             self.ends.append(stage)
         if stage.on_request_head or stage.on_request_body:

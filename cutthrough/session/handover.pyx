@@ -47,6 +47,7 @@ from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport shed_one
 from cutthrough.session.model.state cimport CLOSED, HALF_CLOSED, TUNNEL
+from cutthrough.session.transfer.messages cimport has_messages
 from cutthrough.session.stages.proxied cimport number_of_sender, sender_of
 from cutthrough.wire.openings cimport opening_of, parts_of
 
@@ -66,11 +67,11 @@ def tunnels(Context context):
 cdef bint is_movable(Client c) noexcept:
     """Relayed, and nothing else: no early byte of it is kept any more. A frozen tunnel is in a
     parcel already. The state of a transport above the kernel's socket cannot
-    be handed over, nor a socket whose other end is in this process."""
+    be handed over, nor a socket whose other end is in this process, nor filters."""
     return (c.state == TUNNEL or c.state == HALF_CLOSED) and c.is_open and (
         c.sock.kind == KERNEL and c.origin is not None and c.origin.sock.kind == KERNEL
         and c.account is not None and c.input == NULL
-        and c.request.hop.kind != HOP_LOCAL)
+        and c.request.hop.kind != HOP_LOCAL and not has_messages(c))
 
 
 def pack(Client c, int number, int worker, int holder):

@@ -2,24 +2,25 @@
 
 import base64
 import json
-import ssl
 import threading
-from contextlib import contextmanager
 
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from tests.support.admin import DOOR, operator_of
 from tests.support.captures import flows, wait_rows
-from tests.support.certificates import client_context
-from tests.support.client import PASSWORD, USER
 from tests.support.flows import get
-from tests.support.inside import HERE, certificate, config
+from tests.support.inside import HERE, config
 from tests.support.open_flows import wait_open
-from tests.support.proxy import Proxy
-from tests.support.websockets import frame, parrot, upgrade
+from tests.support.websockets import (
+    frame,
+    mirror,
+    origin_context,
+    parrot,
+    through,
+    upgrade,
+)
 
 pytestmark = pytest.mark.any_loop
 
@@ -30,35 +31,6 @@ POLICY = (f'[[rules]]\nname = "inside"\naction = "allow"\n{HERE}tls = "intercept
 @pytest.fixture
 def database(tmp_path):
     return tmp_path / "flows.db"
-
-
-@contextmanager
-def mirror(context):
-    """The port of an origin that sends back all messages."""
-    def talk(connection):
-        for message in connection:
-            connection.send(message)
-
-    server = serve(talk, "127.0.0.1", 0, ssl=context)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.socket.getsockname()[1]
-    finally:
-        server.shutdown()
-        thread.join()
-
-
-def origin_context():
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate())
-    return context
-
-
-def through(proxy: Proxy, port: int, **more):
-    return connect(
-        f"wss://a.example:{port}/chat?room=1", ssl=client_context(),
-        proxy=f"http://{USER}:{PASSWORD}@127.0.0.1:{proxy.port}", **more)
 
 
 SENT = ["grün " * 50, b"\x00\xff" * 40, "", "x" * 70_000]

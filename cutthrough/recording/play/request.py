@@ -51,7 +51,7 @@ REPLAYS, CACHES = 2, 3
 
 
 class Play:
-    wants_response = False                   # of filters: read by the session
+    wants_response = wants_messages = False  # of filters: read by the session
     __slots__ = ("_beyond", "_collected", "_task", "arrival", "body", "exchange",
                  "shared", "wants_upload")
 

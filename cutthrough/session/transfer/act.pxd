@@ -1,11 +1,12 @@
 """The faults and the filters of the deciding rule, applied to a request before it goes on."""
 
-from cutthrough.policy.acl cimport BY_HEADERS
+from cutthrough.policy.acl cimport BY_FAULTS, BY_HEADERS
 from cutthrough.session.model.client cimport Client
 
-# The rule has faults or filters, and they wait for nothing.
+# The rule has faults or filters, and they wait for nothing. A tunnel has no filters.
 cdef inline bint is_due(Client client) noexcept:
-    return client.request.acts & ~BY_HEADERS and not (
+    return client.request.acts & (
+        <int>BY_FAULTS if client.request.is_tunnel else ~BY_HEADERS) and not (
         client.request.acted | client.request.address_dependent)
 
 

@@ -29,6 +29,8 @@ cdef class Filtering:
     cdef bytes added            # secrets of the filters, by lines; None: none
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down
+    cdef object up_side         # of a WebSocket whose messages they have, see messages; None: of none
+    cdef object down_side
     cdef uint8_t ending         # the Outcome of an answer of theirs
     cdef uint8_t collected      # the request's body was read whole: see recorded
     cdef uint8_t marks          # of Mark: what the log says of it

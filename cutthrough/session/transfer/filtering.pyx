@@ -95,6 +95,10 @@ cdef class Filtering:
             is_explained = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
             c.decision = Decision(False, reason=text if not is_explained else (
                 text.encode("ascii", "replace").decode()[:MOST_REASON]))
+            if self.up_side is not None:
+                c.request.ending = outcome      # when both sides have their close
+                self.run.on_refused(label, text)
+                return
             if c.request.status or not (is_explained or outcome == FILTER_REFUSED):
                 c.refuse(outcome)
                 return
@@ -317,6 +321,9 @@ cdef class Filtering:
             close_sluice(self.up)
         if self.down is not None:
             close_sluice(self.down)
+        if self.up_side is not None:
+            self.up_side.close()
+            self.down_side.close()
         if self.run is not None:
             self.run.end(label)
         replay, self.replay = self.replay, None

@@ -40,6 +40,7 @@ from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
 from cutthrough.session.transfer.filtering cimport down_sluice, is_held, tapes_origin
 from cutthrough.session.transfer.headers cimport change_response
+from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
@@ -332,6 +333,8 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
     if not pass_head(c, data, KEEP_UPGRADE):
         return 0
     c.request.status = 101
-    if n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
+    if takes_messages(c, &head, data):
+        give_messages(c, False, data + used, n - used)
+    elif n > <size_t>used and not push(&c.relay.down, data + used, n - used, NULL, 0):
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return start_tunnel(c, NULL, 0)

@@ -37,6 +37,7 @@ from cutthrough.session.model.inside cimport is_intercepted
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport HALF_CLOSED, PEEK, TUNNEL
 from cutthrough.session.transfer.delivery cimport TO_CLIENT, TO_ORIGIN, deliver
+from cutthrough.session.transfer.messages cimport give_messages, has_messages, run_messages
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 
 cdef enum:
@@ -82,8 +83,12 @@ cdef int open_tunnel(Client c) except -1:
     cdef bint sent
     if ahead != NULL:
         c.input = NULL
-        sent = feed(&c.relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
-                    ahead.end - ahead.start) >= 0
+        if has_messages(c):
+            give_messages(c, True, bytes_of(ahead) + ahead.start, ahead.end - ahead.start)
+            sent = True
+        else:
+            sent = feed(&c.relay.up, NULL, 0, bytes_of(ahead) + ahead.start,
+                        ahead.end - ahead.start) >= 0
         give_block(&ahead)
         if not sent:
             return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
@@ -120,6 +125,8 @@ cdef int run_tunnel(Client c) except -1:
     cdef bint again
     cdef bint client_ended = c.relay.up.shut
     cdef Relayed how
+    if has_messages(c):
+        return run_messages(c)
     if c.usage.meter != NULL and not before_turn(c):
         return c.cut_short(outcome_of_meter(c))
     how = run_relay(&c.relay, &again)
