@@ -33,7 +33,7 @@ listed "['dependency-groups']['site']" >"$work/site.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
 
-served=(--extra redis --extra postgres --extra codings --extra recording --extra pkcs11)
+served=(--extra redis --extra postgres --extra codings --extra recording --extra grpc --extra pkcs11)
 compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
 for name in run redis postgres image build; do # the same versions as the tests have
     case $name in

@@ -21,6 +21,7 @@ from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
 from cutthrough.policy.rules import _RULE
 from cutthrough.policy.smokescreen import _SERVICE
 from tests.support.certificates import authority, localhost
+from tests.support.protos import compile_protos
 from tests.support.proxy import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -175,6 +176,14 @@ def read_top(text: str) -> set[str]:
 
 
 EXAMPLES = examples()
+SHOP = """
+syntax = "proto3";
+package shop;
+message Trace { string id = 1; }
+message Item { string created = 1; }
+message Order { Trace trace = 1; repeated Item items = 2; }
+service Shop { rpc Buy(Order) returns (Order); }
+"""
 
 
 def test_the_pages_have_examples():
@@ -202,6 +211,8 @@ def test_an_example_can_be_used_as_pasted(
         text = content.read_text() if isinstance(content, Path) else content
         file.write_text(re.sub(r"/(etc|run|var/log)/cutthrough", str(tmp_path), text))
         file.chmod(0o600)
+    if "shop.pb" in config:
+        compile_protos(tmp_path, {"shop.proto": SHOP}).rename(tmp_path / "shop.pb")
     (tmp_path / "ca").mkdir(mode=0o700)
     for name in ("ca.pem", "ca.key"):
         shutil.copy(ca.folder / name, tmp_path / "ca")

@@ -26,7 +26,7 @@ from cutthrough.config.values import (
 
 # As in recording.match.keys and recording.sessions.directory
 BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
-          "xml", "xpath", "ignore")
+          "xml", "xpath", "grpc", "ignore")
 PARTS = ("method", "scheme", "host", "port", "path")
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
@@ -35,8 +35,9 @@ _JSONPATHS = _TEXTS._replace(metavar="PATH", separator="\n")
 _OF_BODIES = {
     "body_paths": ("jsonpath", "xpath"), "body_regexes": ("regex",),
     "ignored_form": ("form",),
-    "ignored_paths": ("json", "partial_json", "jsonpath")}
-_NEEDED = ("body_paths", "body_regexes")
+    "ignored_paths": ("json", "partial_json", "jsonpath", "grpc"),
+    "descriptors": ("grpc",)}
+_NEEDED = ("body_paths", "body_regexes", "descriptors")
 
 
 def parse_session(text: str) -> str:
@@ -105,7 +106,7 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
         FIELDS, "fields that count", "none: clients' "
         "fields differ by version", swapped=True)] = ()
     body: Annotated[Literal["raw", "json", "partial_json", "jsonpath", "form", "regex",
-                            "graphql", "xml", "xpath", "ignore"], Option(
+                            "graphql", "xml", "xpath", "grpc", "ignore"], Option(
         choice(*BODIES), "how the body is compared", "raw: octet by octet",
         swapped=True)] = "raw"
     body_paths: Annotated[tuple[str, ...], Option(
@@ -114,9 +115,13 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     body_regexes: Annotated[tuple[str, ...], Option(
         REGEXES, "of body = \"regex\": likewise, their groups",
         "none", swapped=True)] = ()
+    descriptors: Annotated[str, Option(
+        FILE, "of body = \"grpc\": a file of `protoc --include_imports "
+        "--descriptor_set_out`, which has the messages' fields", "none", swapped=True)
+        ] = ""
     ignored_paths: Annotated[tuple[str, ...], Option(
-        _JSONPATHS, "JSONPaths in the body that do not count",
-        "none", swapped=True)] = ()
+        _JSONPATHS, "JSONPaths in the body that do not count; of body = \"grpc\" names "
+        "of fields, as $.trace.id and $.items[*].id", "none", swapped=True)] = ()
     ignored_form: Annotated[tuple[str, ...], Option(
         _TEXTS._replace(metavar="KEY"), "keys of a form that do not count", "none",
         swapped=True)] = ()

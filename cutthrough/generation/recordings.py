@@ -7,10 +7,12 @@ operator's hooks: an object with `on_record`, `on_replay` or both.
 
 import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.files import FileError, read_file
 from cutthrough.config.mistake import Mistake, raise_all
 from cutthrough.config.recordings import RecordingRoute
 from cutthrough.generation.operator_code import make_object
@@ -82,6 +84,7 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
         compile_path,
         compile_regex,
     )
+    from cutthrough.recording.model.grpc_messages import read_steps
     from cutthrough.recording.play.player import make_route
 
     mistakes: list[Mistake] = []
@@ -90,11 +93,19 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
         mistakes.append(ConfigError(
             "", "recording_routes", str(error), path=(row.name, *key)))
 
+    compile_ignored: Callable[[str], object] = compile_path
+    if row.body == "grpc":
+        compile_ignored = read_steps
+        try:
+            read_file(row.descriptors)       # `watch` looks at it from now on
+        except (OSError, FileError) as error:
+            note(KeyMistake(f"{row.descriptors}: " + (
+                getattr(error, "strerror", None) or str(error))), "descriptors")
     ids = tuple(path for path in row.refresh_ids if path.startswith("$"))
     for key, texts, compile_one in (
             ("body_paths", row.body_paths, compile_path_of(row.body)),
             ("body_regexes", row.body_regexes, compile_regex),
-            ("ignored_paths", row.ignored_paths, compile_path),
+            ("ignored_paths", row.ignored_paths, compile_ignored),
             ("refresh_ids", ids, compile_path)):
         for text in texts:
             try:
@@ -105,5 +116,5 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
         try:
             Matcher((make_route(row),))      # as a worker will
         except KeyMistake as error:
-            note(error)
+            note(error, *(("descriptors",) if row.body == "grpc" else ()))
     return mistakes

@@ -34,7 +34,7 @@ class Alike:
         self._reader = KeyReader(route.key)
         self._request = msgspec.structs.replace(request, query="")
         self._is_graphql = route.key.body == "graphql"
-        self._paths = route.key.ignored_paths
+        self._paths = () if route.key.body == "grpc" else route.key.ignored_paths
         self._plain: KeyReader | None = None
         if self._is_graphql:
             self._paths = (ID,)
@@ -72,6 +72,8 @@ class Alike:
         return self._reader, (self._as_request(here), self._as_request(there))
 
     def _as_request(self, data: bytes) -> Request:
+        if self._reader.key.body == "grpc":
+            data = b"\0" + len(data).to_bytes(4) + data
         return msgspec.structs.replace(self._request, method="POST", body=data)
 
     def tell(self, here: bytes, there: bytes) -> str:

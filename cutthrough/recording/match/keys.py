@@ -33,6 +33,7 @@ from cutthrough.recording.model.documents import (
     remove,
     select,
 )
+from cutthrough.recording.model.grpc_messages import MessageReader
 from cutthrough.recording.model.recording import Pairs, Request, split_pairs
 from cutthrough.recording.model.xml_documents import (
     compile_xpath,
@@ -44,7 +45,7 @@ from cutthrough.recording.model.xml_documents import (
 
 Query = Literal["exact", "subset", "ignore"]
 Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
-               "xml", "xpath", "ignore"]
+               "xml", "xpath", "grpc", "ignore"]
 # After the last recording of a sequence
 After = Literal["repeat", "cycle", "miss"]
 PLAIN = ("method", "scheme", "host", "port", "path")
@@ -69,8 +70,10 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: Body = "raw"
     paths: tuple[str, ...] = ()              # of "jsonpath", "xpath": compared parts
     regexes: tuple[str, ...] = ()            # of "regex": likewise, their groups
-    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON
+    ignored_paths: tuple[str, ...] = ()      # of the kinds of JSON, and of "grpc"
     ignored_form: tuple[str, ...] = ()
+    descriptors: str = ""                    # of "grpc": a file, and its digest
+    descriptors_digest: bytes = b""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,7 +106,9 @@ class KeyReader:
     def __init__(self, key: Key) -> None:
         """Raises KeyMistake."""
         self.key = key
-        for path in key.ignored_paths:
+        self._messages = None if key.body != "grpc" else MessageReader(
+            key.descriptors, key.descriptors_digest, key.ignored_paths)
+        for path in key.ignored_paths if self._messages is None else ():
             compile_path(path)
         for path in key.paths:
             compile_path_of(key.body)(path)
@@ -127,7 +132,7 @@ class KeyReader:
         self._body: Callable[[Request], Hashable] | None = {
             "json": self._json, "jsonpath": self._jsonpath, "form": self._form,
             "regex": self._regex, "graphql": self._graphql, "xml": self._xml,
-            "xpath": self._xpath}.get(key.body)
+            "xpath": self._xpath, "grpc": self._grpc}.get(key.body)
 
     def read(self, request: Request, *, recorded: bool) -> tuple[Base, Parts]:
         """`recorded`: others must have these parts."""
@@ -239,6 +244,15 @@ class KeyReader:
 
     def _xml(self, request: Request) -> Hashable:
         return "xml", digest(repr([*spell(root_of(request))]).encode())
+
+    def _grpc(self, request: Request) -> Hashable:
+        assert self._messages is not None
+        return "grpc", digest(self._messages.spell(request.path, request.body))
+
+    def messages(self, request: Request) -> list[dict[str, Any]]:
+        """Of a call. Raises ValueError."""
+        assert self._messages is not None
+        return self._messages.documents(request.path, request.body)
 
     def _xpath(self, request: Request) -> Hashable:
         root = root_of(request)

@@ -42,6 +42,8 @@ MOST_BYTES = 128 << 10
 # Differences that are said, and characters of a value
 MOST_SAID = 8
 MOST_VALUE = 60
+# Octets of two calls whose fields are shown: 4 ms
+MOST_SHOWN = 4096
 
 # By host, by path, the numbers of recordings; an int is the only one
 Places = dict[str, dict[str, "int | array[int]"]]
@@ -289,6 +291,9 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
                      for path in key.paths for sent, recorded in [
                          [select_xml(root, path) for root in roots]]
                      if sent != recorded]
+        elif key.body == "grpc" and len(request.body) + len(other.body) <= MOST_SHOWN:
+            texts = list(_documents(reader.messages(request), reader.messages(other),
+                                    False))
         elif key.body == "form":
             texts = list(_forms(plain(request), plain(other), key.ignored_form))
     except ValueError:

@@ -25,6 +25,7 @@ from cutthrough.recording.match.lanes import SharedLanes, path_of
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.misses import Asker, Missed, Told
 from cutthrough.recording.match.nearest import Glance, veil
+from cutthrough.recording.model.grpc_messages import digest_of
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.answers import Asked, read_answers
 from cutthrough.recording.play.behind_filters import BehindFilters
@@ -75,6 +76,8 @@ def make_route(row: Any) -> Route:
     """Of a row of `recording_routes`. Raises KeyMistake."""
     key = Key(query=row.query, ignored_query=row.ignored_query, fields=row.fields,
               body=row.body, paths=row.body_paths, regexes=row.body_regexes,
+              descriptors=row.descriptors, descriptors_digest=(
+                  digest_of(row.descriptors) if row.descriptors else b""),
               ignored_paths=row.ignored_paths, ignored_form=row.ignored_form,
               **dict.fromkeys(row.ignored, False))
     return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
