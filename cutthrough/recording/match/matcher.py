@@ -55,6 +55,7 @@ from cutthrough.recording.match.nearest import (
 )
 from cutthrough.recording.match.patterns import Predicate as Asks
 from cutthrough.recording.match.patterns import Subject, make_predicate, parts_of, split
+from cutthrough.recording.model.grpc_messages import MOST_BODY_NEAR
 from cutthrough.recording.model.recording import Pattern, Recording, Request
 from cutthrough.recording.model.sharing import Reader, mark_of, may_read
 
@@ -204,6 +205,8 @@ class Matcher:
         else:
             key = self._line(request).route.key
             reads = key.body not in ("raw", "ignore")
+            if key.body == "grpc" and len(body) > MOST_BODY_NEAR:
+                return True
             if key.body == "graphql" and is_costly(request.query.encode()):
                 return True
         if not reads:
