@@ -99,11 +99,13 @@ class _Running:
 
         from cutthrough.recording.sessions.directory import Sessions
         from cutthrough.recording.sessions.session import Manifest
-        from cutthrough.tools.behind import check_config, environment, make_bundle
+        from cutthrough.tools.behind import environment, make_bundle
         from cutthrough.tools.presets import presets
         from cutthrough.tools.run import OWN, Proxy
+        from cutthrough.tools.variables import check_file
 
-        check_config("run", config, OWN)
+        if config is not None:
+            check_file("run", config, OWN)
         directory = folder / "sessions"
         self._sessions, self._directory = Sessions(directory), directory
         self._answers: list[Recording] = []

@@ -151,7 +151,11 @@ def add_replay(action: argparse.ArgumentParser) -> None:
 
 def add_request(action: argparse.ArgumentParser, method: str, body: str) -> None:
     action.add_argument("--proxy", metavar="HOST:PORT", help="the proxy, a listener "
-                        "for plain HTTP [with --admin: one of its program]")
+                        "for plain HTTP [with --admin: one of its program; else one "
+                        "for this request, if `cutthrough inspect` has kept the "
+                        "database]")
+    action.add_argument("--origin-ca", metavar="FILE", help="of a proxy for this "
+                        "request: as of `cutthrough inspect`")
     action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
                         "[none]")
     action.add_argument("--password-file", metavar="FILE", help="its password")
@@ -189,8 +193,13 @@ def add_inspect(verb: argparse.ArgumentParser) -> None:
                       "[~/.local/state/cutthrough/inspect]")
     verb.add_argument("--ca", metavar="DIR", help="the authority; made if there is "
                       "none [~/.local/share/cutthrough/ca]")
+    verb.add_argument("--origin-ca", metavar="FILE", help="authorities in PEM, or the "
+                      "certificates of origins, that are trusted beside the system's")
+    verb.add_argument("--credentials", action="store_true", help="keep the values of "
+                      "Authorization, Cookie and their kin: who reads the database can "
+                      "use them")
     verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
-                      help="options of the proxy, such as capture_credentials")
+                      help="options of the proxy, such as connect_timeout")
     verb.add_argument("--env", action="store_true", help="print the variables of a "
                       "shell whose programs go through it, and end")
     verb.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER,

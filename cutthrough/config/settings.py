@@ -60,10 +60,12 @@ Settings = dict[str, Setting]
 OF_POLICY = ("users", "groups", "lists", "limits", "faults", "filters", "headers",
              "rules")
 
-# The file's name, and what a program passes on to its successor in an upgrade
+# The number of a descriptor: a text that `serve` prints when it serves
+ANNOUNCED = "CUTTHROUGH_ANNOUNCED"
+# The file's name, and what a program passes on to its successor, or to `serve`
 OUR_OWN = {"CUTTHROUGH_CONFIG", "CUTTHROUGH_SUCCEEDS", "CUTTHROUGH_ACTIVATED",
            "CUTTHROUGH_CREDENTIALS", "CUTTHROUGH_TICKETS", "CUTTHROUGH_SERVED",
-           "CUTTHROUGH_FILES", "CUTTHROUGH_BEHIND"}
+           "CUTTHROUGH_FILES", "CUTTHROUGH_BEHIND", ANNOUNCED}
 # The variables that Kubernetes makes for a service named cutthrough or cutthrough-…,
 # except for …_PORT=tcp://…
 OF_KUBERNETES = re.compile(

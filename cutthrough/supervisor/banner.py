@@ -1,11 +1,13 @@
 """The first line on standard error: addresses, workers, event loop."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable
 
 import cutthrough
 from cutthrough.config.config import Config
+from cutthrough.config.settings import ANNOUNCED
 from cutthrough.config.values import show_address, show_count
 from cutthrough.log.stderr import announce, say
 from cutthrough.net.tls.kernel_check import why_no_kernel_tls
@@ -42,3 +44,13 @@ def print_banner(bound: Iterable[tuple[str, int]], workers: int, loop: str,
                  "http://example.com/   (cutthrough --help; Ctrl-C ends)")
     if instead:
         say(instead)
+
+
+def announce_more() -> None:
+    """Prints the text of the program that has started this one, once."""
+    fd = os.environ.pop(ANNOUNCED, "")
+    with contextlib.suppress(ValueError, OSError):
+        with open(int(fd), errors="replace") as file:
+            text = file.read()
+        for line in text.splitlines():
+            announce(line)

@@ -26,6 +26,7 @@ from cutthrough.outcome import TABLE
 from cutthrough.process.cpus import count_workers
 from cutthrough.process.descriptors import most_connections
 from cutthrough.storage.settings import Recordings, recordings_of
+from cutthrough.supervisor.banner import announce_more
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inquiry import Inquiry
@@ -132,6 +133,7 @@ class Operations:
             self._run(self._admin.start())
         self._is_successor, self._served = False, True
         self._announce()
+        announce_more()
 
     def _announce(self) -> None:
         if self._admin is not None:

@@ -16,15 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cutthrough.ca.roots import VARIABLES, find_sources, merge
 from cutthrough.ca.store import CERTIFICATE, read_certificate, write_file
 from cutthrough.ca.verb import encode, make
-from cutthrough.config.config import ConfigError
-from cutthrough.config.mistake import Mistake, raise_all
-from cutthrough.config.settings import gather, variable_name
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 START_S, STOP_S = 30.0, 20.0
@@ -40,9 +37,6 @@ _DEATH = 1                                   # PR_SET_PDEATHSIG
 # The environment's values before these tools set them: a JSON object by name, and
 # the values that it set. So a tool inside a tool ignores the other's authority
 BEFORE = "CUTTHROUGH_BEHIND"
-# Options that decide which requests pass. Variables of the others are of use to verbs
-# that read what was kept
-DECIDING = ("policy", "connect_ports", "address_floor")
 
 
 class NotReady(Exception):
@@ -50,8 +44,8 @@ class NotReady(Exception):
 
 
 class Serving:
-    """`cutthrough serve` with these flags. `environ` is beside this process's
-    environment. Raises NotReady and OSError."""
+    """`cutthrough serve` with these flags in this environment. Raises NotReady and
+    OSError."""
 
     def __init__(self, flags: Sequence[str], environ: Mapping[str, str], errors: Path
                  ) -> None:
@@ -66,7 +60,7 @@ class Serving:
                 [sys.executable, "-m", "cutthrough", "serve", *flags],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True, preexec_fn=end_with_parent,
-                env={**outside(os.environ), **environ})
+                env=dict(environ))
         try:
             self.port = self._wait()
         except BaseException:
@@ -149,21 +143,6 @@ def outside(environ: Mapping[str, str]) -> dict[str, str]:
                 if before is not None:
                     variables[name] = before
     return variables
-
-
-def check_config(verb: str, file: str | None, own: Collection[str]) -> None:
-    """Raises ConfigError if this file has options that the verb has values of its own
-    for, or the environment some of DECIDING, because they would not apply, and nobody
-    would notice, as with a policy (R92)."""
-    reason = f"`cutthrough {verb}` has its own, and this one would not apply: "
-    mistakes: list[Mistake] = [
-        ConfigError("environment", variable, f"{reason}unset it")
-        for variable in map(variable_name, DECIDING) if os.environ.get(variable)]
-    if file:
-        settings = gather({}, {}, file, secrets=False)
-        mistakes += [settings[name].blame(f"{reason}give a file without it")
-                     for name in own if settings[name].source == file]
-    raise_all(mistakes)
 
 
 def follow(path: str, command: list[str], environ: Mapping[str, str]) -> int:

@@ -9,6 +9,7 @@ browser's settings must stay valid when it starts again.
 """
 
 import argparse
+import contextlib
 import errno
 import os
 import secrets
@@ -17,31 +18,37 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlencode
 
 from cutthrough.ca.names import AuthorityError
+from cutthrough.ca.roots import find_sources, merge, parse_certificates
 from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
+from cutthrough.capture.query import QueryError
 from cutthrough.config.config import ConfigError
-from cutthrough.config.settings import variable_name
+from cutthrough.config.files import FileError, read_file
+from cutthrough.config.settings import ANNOUNCED
 from cutthrough.config.values import parse_listen, show_address
+from cutthrough.exchange.flow import Flow
 from cutthrough.storage.store import StoreError
 from cutthrough.storage.stores import open_reader
 from cutthrough.tools.behind import (
     NOT_FOUND,
     NotReady,
     Serving,
-    check_config,
     environment,
     follow,
     make_bundle,
     outside,
 )
 from cutthrough.tools.database import FLOWS, default_flows
+from cutthrough.tools.variables import applicable, check_file, usable_file
 
-USER = "inspect"
+VERB = USER = "inspect"
 LISTEN, ADMIN = "127.0.0.1:8888", "127.0.0.1:9090"
+PASSWORD, TOKEN, POLICY = "password", "token", "policy.toml"
 MOST_PORTS = 20                              # of either, from its first one on
 # Options that `flags` gives, and `listeners`, which would be there beside them
 OWN = ("policy", "user", "password", "listen", "listeners",
@@ -66,24 +73,39 @@ class Place:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.authority = os.path.abspath(authority or default_directory())
         self.flows = os.path.abspath(file or folder / FLOWS)
-        self.policy, self.bundle = folder / "policy.toml", folder / "bundle.pem"
-        self.password_file, self.token_file = folder / "password", folder / "token"
+        self.policy, self.bundle = folder / POLICY, folder / "bundle.pem"
+        self.password_file, self.token_file = folder / PASSWORD, folder / TOKEN
         make_bundle(folder, self.authority, self.bundle)
         write_file(str(self.policy), _POLICY.encode(), 0o600, True)
         self.password = read_or_make(self.password_file)
         self.token = read_or_make(self.token_file)
 
-    def flags(self, listen: str, admin: str | None, config: str | None) -> list[str]:
-        """Of `cutthrough serve`."""
+    def flags(self, listen: str, admin: str | None, origin_ca: str | None,
+              credentials: bool) -> list[str]:
+        """Of `cutthrough serve`. `origin_ca`: a file in PEM, trusted beside the
+        system's. Raises OSError, FileError and AuthorityError."""
         options = {
             "listen": listen, "policy": self.policy, "user": USER,
             "password-file": self.password_file, "capture-file": self.flows,
             "intercept-ca": self.authority, "connect-ports": "any",
             "ca-certificate": os.path.join(self.authority, CERTIFICATE),
             "address-floor": "off",
-            **({"admin": admin, "admin-token-file": self.token_file} if admin else {})}
-        return [*(["-c", config] if config else []),
-                *(f"--{name}={value}" for name, value in options.items())]
+            **({"admin": admin, "admin-token-file": self.token_file} if admin else {}),
+            **({"origin-ca": self.trusted(origin_ca)} if origin_ca else {}),
+            **({"capture-credentials": "true"} if credentials else {})}
+        return [f"--{name}={value}" for name, value in options.items()]
+
+    def trusted(self, origin_ca: str) -> Path:
+        """A file of the system's authorities and these: the option `origin_ca` replaces
+        the system's, and a command asks other origins too. Raises AuthorityError."""
+        certificates = parse_certificates(read_file(origin_ca))
+        if not certificates:
+            raise AuthorityError(f"--origin-ca: {origin_ca}: has no certificate in PEM")
+        path = self.bundle.with_name("origins.pem")
+        data, _ = merge(certificates[0], [
+            origin_ca, *find_sources("", outside(os.environ))])
+        write_file(str(path), data, 0o644, True)
+        return path
 
     def url(self, address: str) -> str:
         return f"http://{USER}:{self.password}@{address}"
@@ -98,8 +120,10 @@ def run(args: argparse.Namespace) -> int:
     ConfigError."""
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     directory = args.directory or os.path.dirname(default_flows(os.environ))
-    args.config_file = args.config_file or os.environ.get(variable_name("config"))
-    check_config("inspect", args.config_file, OWN)
+    if args.config_file:
+        check_file(VERB, args.config_file, OWN)
+    else:
+        args.config_file = usable_file(VERB, OWN, os.environ)
     try:
         place = Place(directory, args.file, args.ca)
         if command:
@@ -110,29 +134,33 @@ def run(args: argparse.Namespace) -> int:
         if not args.env:
             args.listen = args.listen or find_port(LISTEN)
             args.admin = args.admin or find_port(ADMIN)
-    except (OSError, AuthorityError, StoreError, NotReady) as error:
+            serve(place, written(args.listen), written(args.admin), args)
+    except (OSError, FileError, AuthorityError, StoreError, NotReady) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
-    address = written(args.listen or LISTEN)
-    if args.env:
-        for name, value in place.exports(address).items():
-            print(f"export {name}={shlex.quote(value)}")
-        return 0
-    return serve(place, address, written(args.admin or ADMIN), args)
+    for name, value in place.exports(written(args.listen or LISTEN)).items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
 
 
 def serve(place: Place, address: str, admin: str, args: argparse.Namespace
           ) -> NoReturn:
-    """Becomes `cutthrough serve`. Raises OSError."""
+    """Becomes `cutthrough serve`, which prints where all is as soon as it serves.
+    Raises OSError, FileError and AuthorityError."""
     own = {"--listen": address if address != LISTEN else None,
            "--directory": args.directory, "--ca": args.ca}
     words = ["cutthrough", "inspect", "--env", *(
         word for flag, value in own.items() if value for word in (flag, value))]
-    print(describe(place, address, admin, shlex.join(words)), file=sys.stderr,
-          flush=True)
-    os.execve(sys.executable, [sys.executable, "-m", "cutthrough", "serve",
-                               *place.flags(address, admin, args.config_file)],
-              outside(os.environ))
+    flags = place.flags(address, admin, args.origin_ca, args.credentials)
+    environ = applicable(VERB, OWN, flags, outside(os.environ), args.config_file)
+    with tempfile.TemporaryFile() as file:   # it has secrets, and flags are seen by ps
+        file.write(describe(place, address, admin, shlex.join(words)).encode())
+        file.seek(0)
+        os.set_inheritable(file.fileno(), True)
+        os.execve(sys.executable, [
+            sys.executable, "-m", "cutthrough", "serve",
+            *(["-c", args.config_file] if args.config_file else []), *flags],
+            {**environ, ANNOUNCED: str(file.fileno())})
 
 
 def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> int:
@@ -142,10 +170,7 @@ def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> in
         return NOT_FOUND
     before = newest(place.flows)
     with tempfile.TemporaryDirectory(prefix="cutthrough-inspect-") as folder:
-        serving = Serving(
-            ["--access-log=off", *place.flags(
-                "127.0.0.1:0", args.admin, args.config_file)],
-            {}, Path(folder) / "errors")
+        serving = start(place, args, Path(folder))
         address = f"127.0.0.1:{serving.port}"
         try:
             status = follow(path, command, environment(
@@ -161,7 +186,83 @@ def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> in
         verb += f" --file {shlex.quote(place.flows)}"
     print(f"cutthrough: {newest(place.flows) - before} more in {place.flows}: {verb}",
           file=sys.stderr)
+    for line in untrusted(place.flows, before):
+        print(f"cutthrough: {line}", file=sys.stderr)
     return status or bool(died)
+
+
+def start(place: Place, args: argparse.Namespace, folder: Path) -> Serving:
+    """A proxy on a free port, which keeps what passes in the place's database, and its
+    messages in `folder`. Raises OSError, FileError, AuthorityError and NotReady."""
+    flags = ["--access-log=off", *place.flags(
+        "127.0.0.1:0", args.admin, args.origin_ca, args.credentials)]
+    environ = applicable(VERB, OWN, flags, outside(os.environ), args.config_file)
+    return Serving([*(["-c", args.config_file] if args.config_file else []), *flags],
+                   environ, folder / "errors")
+
+
+class Sender(NamedTuple):
+    """A proxy for one request: its address, its user, and its authority in PEM."""
+
+    address: tuple[str, int]
+    user: str
+    password: str
+    authority: str
+
+
+@contextlib.contextmanager
+def own_proxy(args: argparse.Namespace) -> Iterator[Sender]:
+    """A proxy as that of a COMMAND, for `flows replay` and `send`: what it sends is
+    kept, too. Raises ConfigError, and QueryError if there is no proxy."""
+    flows = getattr(args, "file", None)      # `send` takes no database
+    folder = os.path.dirname(flows or default_flows(os.environ))
+    if not is_place(folder) or getattr(args, "url_file", None):
+        raise ConfigError("command line", "--proxy", "or --admin is required: only "
+                          "what `cutthrough inspect` has kept goes through a proxy of "
+                          "its own")
+    own = argparse.Namespace(origin_ca=args.origin_ca, credentials=False, admin=None,
+                             config_file=None, command=[args.verb])
+    try:
+        place = Place(folder, flows, None)
+        with tempfile.TemporaryDirectory(prefix="cutthrough-replay-") as messages:
+            before, serving = newest(place.flows), start(place, own, Path(messages))
+            try:
+                yield Sender(
+                    ("127.0.0.1", serving.port), USER, place.password,
+                    Path(place.authority, CERTIFICATE).read_text())
+            except QueryError as error:
+                serving.stop()               # then all is in the database
+                reason = "; ".join(untrusted(place.flows, before))
+                raise QueryError(reason or str(error)) from None
+            finally:
+                serving.stop()
+    except (OSError, FileError, AuthorityError, StoreError, NotReady) as error:
+        raise QueryError(str(error)) from None
+
+
+def is_place(folder: str) -> bool:
+    """Has `cutthrough inspect` kept its files here?"""
+    return all(os.path.exists(os.path.join(folder, name))
+               for name in (PASSWORD, TOKEN, POLICY))
+
+
+def untrusted(path: str, before: int) -> list[str]:
+    """A line for each origin whose certificate was refused since this flow, with its
+    cause and the remedy. Raises StoreError."""
+    causes: dict[str, str] = {}
+    if os.path.exists(path):
+        reader = open_reader(path)
+        try:
+            for flow in map(Flow, reader.flows()):
+                if flow.id <= before:
+                    break
+                if flow.reason == "origin_certificate":
+                    causes[f"{flow.host}:{flow.port}"] = flow.detail or flow.reason
+        finally:
+            reader.close()
+    return [f"{where}: the origin's certificate is refused: {cause}; if it is yours, "
+            "--origin-ca FILE trusts the authority, or the certificate, in FILE"
+            for where, cause in causes.items()]
 
 
 def describe(place: Place, address: str, admin: str, exports: str) -> str:
@@ -174,6 +275,7 @@ is opened, and kept in {place.flows}
   a shell   eval "$({exports})"
   others    trust {os.path.join(place.authority, CERTIFICATE)}
             http://{admin}/ca has it, and how
+  origins   with a certificate of their own: cutthrough inspect --origin-ca FILE
 """
 
 

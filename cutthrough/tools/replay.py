@@ -3,17 +3,21 @@ through a proxy.
 
 The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
 the request as any other. If `--admin` is given without `--proxy`, the admin listener
-sends it through a listener of its own program.
+sends it through a listener of its own program. Without both, what `cutthrough inspect`
+has kept goes through a proxy of that kind, which lives as long as the request.
 """
 
 import argparse
 import base64
+import contextlib
 import difflib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from cutthrough.capture.pasted import MOST_TEXT, read_curl
 from cutthrough.capture.query import QueryError, Request
@@ -72,12 +76,12 @@ def read_text(path: str) -> str:
 
 def _send(request: Request, left: list[str], args: argparse.Namespace,
           flow: Flow | None, listener: Listener | None) -> int:
-    carry_out = _way(args, listener)
     if left:
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
     try:
-        response = carry_out(request)
+        with _way(args, listener) as carry_out:
+            response = carry_out(request)
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -89,21 +93,30 @@ def _send(request: Request, left: list[str], args: argparse.Namespace,
     return 0
 
 
+@contextlib.contextmanager
 def _way(args: argparse.Namespace, listener: Listener | None
-         ) -> Callable[[Request], dict[str, Any]]:
-    if args.proxy is None:
-        if listener is None:
-            raise ConfigError("command line", "--proxy", "is required without --admin")
-        if args.cacert is not None:
-            raise ConfigError("command line", "--cacert", "is for --proxy: the "
-                              "listener has authorities of its own")
-        return ByListener(listener).send
-    try:
-        proxy = split_address(args.proxy)
-    except ValueError as error:
-        raise ConfigError("command line", "--proxy", str(error)) from None
-    authorities = find_authorities(args.cacert, os.environ)
-    return lambda request: send(request, proxy, authorities)
+         ) -> Iterator[Callable[[Request], dict[str, Any]]]:
+    """What sends a request. Raises ConfigError, and QueryError."""
+    if args.proxy is not None:
+        try:
+            proxy = split_address(args.proxy)
+        except ValueError as error:
+            raise ConfigError("command line", "--proxy", str(error)) from None
+        authorities = find_authorities(args.cacert, os.environ)
+        yield lambda request: send(request, proxy, authorities)
+        return
+    if args.cacert is not None:
+        raise ConfigError("command line", "--cacert", "is for --proxy: any other proxy "
+                          "has authorities of its own")
+    if listener is not None:
+        yield ByListener(listener).send
+        return
+    from cutthrough.tools.inspection import own_proxy
+
+    with own_proxy(args) as sender:
+        yield lambda request: send(msgspec.structs.replace(
+            request, user=sender.user, password=sender.password),
+            sender.address, sender.authority)
 
 
 def edit(request: Request, left: list[str], args: argparse.Namespace

@@ -33,18 +33,19 @@ from cutthrough.tools.behind import (
     START_S,
     NotReady,
     Serving,
-    check_config,
     environment,
     follow,
     make_bundle,
+    outside,
 )
 from cutthrough.tools.console import Listener, Unanswered
 from cutthrough.tools.database import state_directory
 from cutthrough.tools.presets import presets
+from cutthrough.tools.variables import applicable, check_file, usable_file
 
 # The status if the command has succeeded, and some request had no recording
 MISSED = 3
-DIRECTORY, CONFIG = variable_name("recording_directory"), variable_name("config")
+DIRECTORY = variable_name("recording_directory")
 # VCR.py's modes, and ours of a rule; "once" depends on the session
 MODES = {"new_episodes": "cache", "none": "replay", "all": "record"}
 
@@ -107,8 +108,11 @@ def run_in(folder: Path, directory: Path, args: argparse.Namespace, path: str,
 def run_as(mode: str, sessions: Sessions, folder: Path, directory: Path,
            args: argparse.Namespace, path: str, command: list[str]) -> int:
     # A session that is whole or not at all has another name until it is
-    config = args.config_file or os.environ.get(CONFIG)
-    check_config("run", config, OWN)
+    config = args.config_file
+    if config:
+        check_file("run", config, OWN)
+    else:
+        config = usable_file("run", OWN, os.environ)
     name, session = args.cassette, args.cassette
     is_whole = mode == "record" and args.mode in ("once", "all")
     if is_whole:
@@ -222,9 +226,11 @@ class Proxy:
             "access-log": self._log, "access-log-format": "json"}
         self._listener = Listener(where, token)
         options = [f"--{name}={value}" for name, value in flags.items()]
-        environ = {variable_name("user"): "run", variable_name("password"): password,
-                   variable_name("admin_token"): token}
-        self._options = options, {**os.environ, **environ}, config
+        own = {variable_name("user"): "run", variable_name("password"): password,
+               variable_name("admin_token"): token}
+        environ = applicable(
+            "run", OWN, options, outside(os.environ), config, own)
+        self._options = options, environ, config
         self._tail: BinaryIO | None = None
         self._begun = b""                    # of a line
         self._serving = Serving([*(["-c", config] if config else []), *options],

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -95,7 +96,11 @@ def test_without_a_command_it_serves_a_shell_and_shows_the_page(run, urls, envir
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             printed = ""
-            while "serving" not in printed and "listening on" not in printed:
+            while " see it " not in printed:
+                printed += process.stderr.readline()
+            for number in port, admin:       # which answer when they are printed
+                socket.create_connection(("127.0.0.1", number), 10).close()
+            while " shell " not in printed:
                 printed += process.stderr.readline()
             (line,) = [one for one in printed.splitlines() if " a shell " in one]
             command = shlex.split(line.partition('"$(')[2].removesuffix(')"'))
@@ -129,7 +134,7 @@ def test_the_next_ports_are_taken_if_others_listen(environ):
             text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
         stack.callback(process.send_signal, signal.SIGTERM)
         output = ""
-        while "listening on" not in output:
+        while "  origins " not in output:    # the last line of what it prints
             line = process.stderr.readline()
             assert line, output
             output += line
@@ -161,12 +166,100 @@ def test_a_configuration_that_would_not_apply_is_refused(run, directory):
             "this one would not apply: give a file without it\n")
     file.write_text('connect_timeout = "3s"\n')
     assert run("inspect", "-c", str(file), "--", "true")[0] == 0
-    for words in (("inspect",), ("run", "--cassette", "one", "--", "true")):
-        status, out, errors = run(*words, CUTTHROUGH_POLICY="rules.toml")
-        assert (status, out) == (2, "")
-        assert errors.startswith(
-            f"cutthrough: environment: CUTTHROUGH_POLICY: `cutthrough {words[0]}` has "
-            "its own, and this one would not apply: unset it\n")
+
+
+# Of a server, in the shell: each one ended `inspect`, `run` and the plugin
+OF_A_SERVER = {
+    "CUTTHROUGH_POLICY": "rules.toml", "CUTTHROUGH_CONFIG": "/none.toml",
+    "CUTTHROUGH_USERS_FILE": "/none", "CUTTHROUGH_WORKERS": "many",
+    "CUTTHROUGH_ROUTE": "corp", "CUTTHROUGH_CONECT_PORTS": "443",
+    "CUTTHROUGH_CAPTURE_URL_FILE": "/none", "CUTTHROUGH_ADMIN_TOKEN_FILE": "/none",
+    "CUTTHROUGH_PASSWORD_FILE": "/none", "CUTTHROUGH_CAPTURE_URL": "postgresql://a/b"}
+
+
+def test_variables_of_a_server_do_not_keep_a_tool_from_its_work(run, urls):
+    """And those that are usable apply: the origin is found and trusted by two."""
+    need("curl")
+    status, out, errors = run("inspect", "--", "curl", "-sS", *urls, **OF_A_SERVER)
+    assert (status, out) == (0, "okok"), errors
+    lines = errors.splitlines()
+    assert ("cutthrough: CUTTHROUGH_POLICY does not apply: `cutthrough inspect` has "
+            "its own") in lines
+    assert ("cutthrough: CUTTHROUGH_ROUTE does not apply: no parent or group is named "
+            "'corp'") in lines
+    said = {line.split()[1] for line in lines if " does not apply: " in line}
+    assert said == {"CUTTHROUGH_" + name for name in (
+        "POLICY", "CONFIG", "USERS_FILE", "WORKERS", "ROUTE", "CONECT_PORTS")}
+    status, out, errors = run("run", "--cassette", "one", "--", "curl", "-sS", *urls,
+                              **OF_A_SERVER)
+    assert (status, out) == (0, "okok"), errors
+    assert "CUTTHROUGH_POLICY does not apply: `cutthrough run` has its own" in errors
+
+
+def test_variables_of_a_server_do_not_keep_a_test_from_its_work(environ, directory):
+    file = directory("tests") / "test_own.py"
+    file.write_text(
+        "import os, urllib.request\n"
+        "def test_answer(cutthrough):\n"
+        "    cutthrough.respond('http://a.example/', text='own')\n"
+        "    with urllib.request.urlopen('http://a.example/') as answer:\n"
+        "        assert answer.read() == b'own'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
+         "cutthrough.pytest_plugin", "--rootdir", str(file.parent), str(file)],
+        cwd=ROOT, env={**environ, **OF_A_SERVER}, capture_output=True, text=True,
+        timeout=60)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_origin_of_its_own_authority_is_named_with_the_remedy(run, urls):
+    """The client's message was all: "alert unknown ca"."""
+    need("curl")
+    apart = {"CUTTHROUGH_ORIGIN_CA": ""}
+    where = urls[1].split("/")[2]
+    status, _, errors = run("inspect", "--", "curl", "-sS", urls[1], **apart)
+    assert status == 35
+    assert (f"cutthrough: {where}: the origin's certificate is refused: unable to get "
+            "local issuer certificate; if it is yours, --origin-ca FILE") in errors
+    trusted = ("--origin-ca", str(origins().own.certificate))
+    status, out, errors = run(
+        "inspect", *trusted, "--", "curl", "-sS", urls[1], **apart)
+    assert (status, out) == (0, "ok"), errors
+    assert "is refused" not in errors
+    status, _, errors = run("inspect", "--origin-ca", "/dev/null", "--", "true")
+    assert status == 1 and "/dev/null: has no certificate in PEM" in errors
+
+
+def test_credentials_are_kept_by_a_flag_alone(run, urls):
+    need("curl")
+    for flags, value in ((), "[redacted]"), (("--credentials",), "Bearer abc"):
+        assert run("inspect", *flags, "--", "curl", "-sS", "-H",
+                   "Authorization: Bearer abc", urls[0])[0] == 0
+        number = json.loads(run("flows", "list", "--limit", "1", "--json")[1])["id"]
+        assert f"Authorization: {value}" in run("flows", "show", str(number))[1]
+
+
+def test_what_a_command_sent_is_sent_again_by_a_proxy_of_its_own(run, urls, directory):
+    """`--proxy` was required, and there was none: it had ended with the command."""
+    need("curl")
+    assert run("inspect", "--", "curl", "-sS", urls[1])[0] == 0
+    status, out, errors = run("flows", "replay", "2")
+    assert (status, errors) == (0, "") and out.endswith("ok"), errors
+    assert [flow[1:3] for flow in kept(run)] == [(urls[1], 200)] * 2
+    status, out, errors = run("flows", "send", urls[0])
+    assert status == 0 and out.endswith("ok"), errors
+    assert kept(run)[-1][1] == urls[0]
+    status, _, errors = run("flows", "replay", "2", CUTTHROUGH_ORIGIN_CA="")
+    assert status == 1 and "--origin-ca FILE trusts" in errors
+    other = directory("other") / "flows.db"
+    shutil.copy(flows_file(run), other)
+    status, _, errors = run("flows", "replay", "2", "--file", str(other))
+    assert status == 2 and "--proxy: or --admin is required" in errors
+
+
+def flows_file(run):
+    """Of `inspect`, as it prints it."""
+    return run("inspect", "--", "true")[2].partition("more in ")[2].partition(": ")[0]
 
 
 def test_a_tool_inside_a_tool_does_not_trust_the_other_s_authority(run, directory):

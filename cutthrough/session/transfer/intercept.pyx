@@ -192,8 +192,8 @@ cdef int fail_certificate(Client c) except -1:
     why = tls.why_denied()
     denied += 1
     if denied & (denied - 1) == 0:      # 1, 2, 4, 8 …: never a flood
-        log.warning("origin %s: its certificate is not accepted: %s (%d times so far)",
-                    name.decode(), why, denied)
+        log.warning("origin %s: its certificate is not accepted: %s (%d times so far); "
+                    "--origin-ca FILE trusts other authorities", name.decode(), why, denied)
     return fail_why(c, ORIGIN_CERTIFICATE, why)
 
 
