@@ -16,6 +16,7 @@ from cutthrough.config.config import OPTIONS
 from cutthrough.process.selector import STATES
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.terminal import on_terminal
 
 DOORS = [("-m", "cutthrough"),
          ("-c", "import sys; from cutthrough.cli.main import main; sys.exit(main())")]
@@ -95,7 +96,18 @@ def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
     assert remedy in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["flows", "ca"])
+def test_a_mistake_has_colours_on_a_terminal_alone(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("hed_timeout = 1\n")
+    words = ("check", str(file))
+    assert "\x1b" not in run(*words).stderr
+    status, output = on_terminal(words)
+    assert status == 2 and "\x1b[31m    ^^^^^^^^^^^\x1b[0m" in output
+    assert f"cutthrough: \x1b[1m{file}:1:1: hed_timeout: no such option" in output
+    assert "\x1b" not in on_terminal(words, NO_COLOR="1")[1]
+
+
+@pytest.mark.parametrize("verb", ["flows", "ca", "recordings"])
 def test_a_verb_of_actions_alone_lists_them(verb):
     done = run(verb)
     assert (done.returncode, done.stderr) == (0, "")
@@ -187,7 +199,7 @@ def test_check_names_file_key_and_reason(tmp_path):
     file.write_text("hed_timeout = 1\n")
     done = run("check", "-c", str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (f"cutthrough: {file}:1: hed_timeout: no such option; "
+    assert done.stderr == (f"cutthrough: {file}:1:1: hed_timeout: no such option; "
                            "did you mean head_timeout?\n"
                            "    hed_timeout = …\n    ^^^^^^^^^^^\n")
 
@@ -211,7 +223,7 @@ def test_check_refuses_what_serve_would_refuse(tmp_path, source, name, value, re
     if name in ("password_file", "admin"):
         where = {"flag": f"command line: --{name.replace('_', '-')}: ",
                  "variable": f"environment: CUTTHROUGH_{name.upper()}: ",
-                 "key": f"{file}:1: {name}: "}[source]
+                 "key": f"{file}:1:{len(name) + 4}: {name}: "}[source]
         assert done.stderr.startswith(f"cutthrough: {where}")
 
 
@@ -432,7 +444,8 @@ def test_a_list_whose_file_is_not_there_is_named(tmp_path):
     path.write_text('[lists]\nx = { file = "x.txt" }\n'
                     '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')
     assert run("check", "--policy", str(path)).stderr == (
-        f"cutthrough: {path}:2: lists.x: {tmp_path}/x.txt: No such file or directory\n"
+        f"cutthrough: {path}:2:5: lists.x: {tmp_path}/x.txt: No such file or "
+        "directory\n"
         '    x = { file = "x.txt" }\n        ^^^^^^^^^^^^^^^^^^\n')
 
 

@@ -145,7 +145,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
     if first and not first.startswith("-") and first not in VERBS:
         parser.error(f"{first}: no such verb" + near(first, VERBS))
-    if words in (["flows"], ["ca"]):         # what actions are there?
+    if words in (["flows"], ["ca"], ["recordings"]):         # what actions are there?
         words.append("--help")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])

@@ -144,6 +144,8 @@ def add_replay(action: argparse.ArgumentParser) -> None:
     add_number(action)
     action.add_argument("--url", metavar="URL", help="instead of the flow's")
     add_request(action, "instead of the flow's", ", instead of the flow's")
+    action.add_argument("--origin-ca", metavar="FILE", help="without --proxy and "
+                        "--admin: as of `cutthrough inspect`, which has kept the flow")
     action.add_argument("--diff", action="store_true", help="print the differences "
                         "from the captured response; exit 1 if there are any")
     add_json(action)
@@ -151,11 +153,7 @@ def add_replay(action: argparse.ArgumentParser) -> None:
 
 def add_request(action: argparse.ArgumentParser, method: str, body: str) -> None:
     action.add_argument("--proxy", metavar="HOST:PORT", help="the proxy, a listener "
-                        "for plain HTTP [with --admin: one of its program; else one "
-                        "for this request, if `cutthrough inspect` has kept the "
-                        "database]")
-    action.add_argument("--origin-ca", metavar="FILE", help="of a proxy for this "
-                        "request: as of `cutthrough inspect`")
+                        "for plain HTTP [with --admin: one of its program]")
     action.add_argument("--user", metavar="NAME", default="", help="user of the proxy "
                         "[none]")
     action.add_argument("--password-file", metavar="FILE", help="its password")

@@ -29,6 +29,9 @@ from cutthrough.policy.source import Policy
 # default, so that the usual benchmark command works without flags.
 DEMONSTRATION_ORIGIN = "http://127.0.0.1:80"
 
+# Of a terminal: SGR codes (ECMA-48)
+BOLD, RED = "1", "31"
+
 
 class Sources:
     """The sources of this command line's options; each reload reads them again.
@@ -81,6 +84,11 @@ class Sources:
         return first.with_others(others)
 
     def _blame(self, error: Mistake) -> Mistake:
+        for name in ("policy", "users_file"):
+            named = self.last.get(name)
+            if named and named.value == error.source != "" and not os.path.exists(
+                    named.value):
+                return named.blame(f"{named.value}: {error.reason}")
         setting = self.last.get(error.key)
         if error.source or setting is None or not isinstance(error, ConfigError) or (
                 setting.source == "default"):
@@ -264,8 +272,18 @@ def serve_model(args: argparse.Namespace, sources: Sources) -> int:
 
 def tell(error: Mistake, sources: Sources) -> int:
     """Prints all mistakes; returns the exit status."""
+    stream: Any = sys.stderr                 # as shown_errors has it, or plain
+    shown = stream if isinstance(stream, Shown) else Shown(stream)
     for text in show_all(sources.blame(error)):
-        print(f"cutthrough: {text}", file=sys.stderr)
+        reason, *lines = text.split("\n")     # the line of the file, and carets
+        shown.write("cutthrough: ")
+        shown.paint(reason, BOLD)
+        for line in lines[:1]:
+            shown.write(f"\n{line}")
+        for line in lines[1:]:
+            shown.write("\n")
+            shown.paint(line, RED)
+        shown.write("\n")
     return 2
 
 

@@ -37,7 +37,8 @@ PRESETS = {
     "terminal": "%{%H:%M:%S}tl %ct::color%>Hs %-18ct::reason%ct::uncolor %-10un "
                 "%-7rm %ru  %<st B  %ct::total_ms ms",
 }
-AUTO = "auto"                # "terminal" on one, else "squid"
+AUTO = "auto"                # by the file's name, "terminal" on one, else "squid"
+BY_ENDING = {"json": "json", "jsonl": "json", "ltsv": "ltsv", "csv": "csv"}
 # What stands at the beginning of a file that is empty
 HEADINGS = {
     "w3c": "#Version: 1.0\n#Fields: date time c-ip cs-username cs-method cs-uri "

@@ -45,7 +45,9 @@ class Mistake(ValueError):
         return self.key
 
     def __str__(self) -> str:
-        line = f":{self.place.line}" if self.place else ""
+        return self.at(f":{self.place.line}" if self.place else "")
+
+    def at(self, line: str) -> str:
         return ": ".join(part for part in (self.source + line, self.where, self.reason)
                          if part)
 
@@ -70,9 +72,11 @@ def raise_all(mistakes: Sequence[Mistake]) -> None:
 
 def show(mistake: Mistake) -> str:
     """The mistake in lines: the reason, the line of the file, and carets below it."""
-    said, place = str(mistake), mistake.place
+    place = mistake.place
     if place is None or not place.text.strip():
-        return said
+        return str(mistake)
+    # As compilers have it: editors open the file there
+    said = mistake.at(f":{place.line}:{place.column + 1}")
     first = max(0, place.column + min(place.width, 40) - MOST_SHOWN + 10)
     text = place.text[first:first + MOST_SHOWN]
     column = place.column - first

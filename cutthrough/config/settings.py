@@ -29,6 +29,7 @@ from cutthrough.config.values import (
     FLAG,
     parse_text,
     parse_value,
+    reasons_of,
     show_toml,
     show_value,
     text_of_toml,
@@ -142,7 +143,9 @@ def _apply(settings: Settings, source: str, key_of: Callable[[str], str],
             settings[name] = setting._replace(
                 value=parse_value(OPTIONS[name].kind, text))
         except ValueError as error:
-            mistakes.append(setting.blame(str(error)))
+            mistakes += [
+                setting.blame(reason, path if places is not None else ())
+                for path, reason in reasons_of(error)]
     for secret, by_file in SECRETS.items():
         if texts.get(by_file) is not None:
             if texts.get(secret) is not None:

@@ -19,6 +19,7 @@ from cutthrough.config.values import (
     Kind,
     parse_row_name,
     parse_value,
+    reasons_of,
     show_toml,
     show_value,
 )
@@ -82,7 +83,8 @@ def _read_row(table: Table, row: str | int, keys: Any, source: Source,
             kind = options[key].kind
             values[key] = parse_value(kind, source.text_of(kind, value))
         except (ValueError, TypeError) as error:
-            own.append(source.blame(str(error), (row, key)))
+            own += [source.blame(reason, (row, key, *path))
+                    for path, reason in reasons_of(error)]
     for key, default in defaults_of(table.row).items():
         # Not if there is an unknown key, because it may be the missing one, misspelt
         if default is msgspec.NODEFAULT and key in options and key not in keys and (

@@ -23,6 +23,7 @@ _VALUE = re.compile(
     r"|[^\s,\]}#]+(?: [0-9]{2}:[^\s,\]}#]+)?", re.S)
 _AT = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 _PAIR = re.compile(r"""[ \t]*(["']?)([\w-]+)\1[ \t]*=[ \t]*""")
+_YAML = re.compile(r"\s*(?:- )?[\w-]+:(?: |$)|---")
 _BARE = re.compile(r"[^\s#\"'\[{][^\s#\"']*")
 
 
@@ -122,9 +123,33 @@ def read_toml(text: str, is_secret: Callable[[Path], bool]) -> dict[str, Any]:
             reason += f"; a string needs quotes: {pair[2]} = \"{shown}\""
         if secret:
             shown_line, column = shown_line[:pair.end()] + "…", min(column, pair.end())
+    if first := _first_place(lines, line):
+        begin = len(lines[line - 1]) - len(lines[line - 1].lstrip())
+        key = pair[2] if pair else lines[line - 1].split("#")[0].strip()
+        place = Place(line, shown_line, begin, len(key))
+        raise TomlError(f"{key} is there twice; the first is in line {first}", place
+                        ) from None
+    if _YAML.match(lines[line - 1]):
+        reason += "; this looks like YAML, and the file is TOML: key = value"
     place = Place(line, shown_line, column, 1)
     raise TomlError(_AT.sub("", reason.partition(";")[0]) + "".join(
         reason.partition(";")[1:]), place) from None
+
+
+def _first_place(lines: list[str], line: int) -> int:
+    """The number of an earlier line that has the key, or the header, of this line, in
+    the same table; 0: none."""
+    headers = {number: text.split("#")[0].strip()
+               for number, text in enumerate(lines[:line], 1)
+               if text.lstrip().startswith("[")}
+    if line in headers:
+        return next((number for number, header in headers.items()
+                     if number < line and header == headers[line]), 0)
+    pair = _PAIR.match(lines[line - 1])
+    begin = max(headers, default=0)
+    return next((
+        number for number, text in enumerate(lines[begin:line - 1], begin + 1)
+        if pair and (other := _PAIR.match(text)) and other[2] == pair[2]), 0)
 
 
 class _Scanner:

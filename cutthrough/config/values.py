@@ -385,7 +385,32 @@ def parse_value(kind: Kind, value: str | Iterable[str]) -> Any:
     alone = next((item for item in items if item in kind.words), None)
     if alone is not None:
         raise ValueError(f"{alone!r} cannot be combined with other items")
-    return tuple(_parse_one(kind, item) for item in items)
+    values, reasons = [], dict[int, str]()
+    for number, item in enumerate(items):
+        try:
+            values.append(_parse_one(kind, item))
+        except ValueError as error:
+            reasons[number] = str(error)
+    if reasons:
+        raise ItemsError(reasons, len(items) == len(texts))
+    return tuple(values)
+
+
+class ItemsError(ValueError):
+    """Items of a list, with the reason by the number of each. `placed`: the numbers are
+    those of the list that was given."""
+
+    def __init__(self, reasons: Mapping[int, str], placed: bool) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons, self.placed = reasons, placed
+
+
+def reasons_of(error: Exception) -> list[tuple[tuple[int, ...], str]]:
+    """The reasons of an error of parse_value, each with the path of its item."""
+    if isinstance(error, ItemsError):
+        return [((number,) if error.placed else (), reason)
+                for number, reason in error.reasons.items()]
+    return [((), str(error))]
 
 
 def _parse_one(kind: Kind, text: str) -> Any:

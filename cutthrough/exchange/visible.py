@@ -5,6 +5,7 @@ controls, C1, marks of direction, tags, variation selectors, fillers, odd spaces
 reader gets the same octets.
 """
 
+import os
 import re
 import unicodedata
 from typing import Any, Final, TextIO
@@ -44,6 +45,15 @@ class Shown:
     def write(self, text: str) -> int:
         self._stream.write(visible(text))
         return len(text)
+
+    def paint(self, text: str, code: str) -> None:
+        """Writes a text, on a terminal in the colour of this SGR code, unless NO_COLOR
+        (no-color.org) says that it should not."""
+        if self._stream.isatty() and not os.environ.get("NO_COLOR") and (
+                os.environ.get("TERM", "dumb") != "dumb"):
+            self._stream.write(f"\x1b[{code}m{visible(text)}\x1b[0m")
+        else:
+            self.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

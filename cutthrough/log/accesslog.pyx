@@ -19,7 +19,7 @@ from cutthrough.log.jsonline cimport Line
 from cutthrough.log.jsonline import JsonLine
 from cutthrough.log.sinks cimport MOST_MESSAGE, LogSink
 from cutthrough.log.sinks import FileSink, open_sink
-from cutthrough.config.log_format import AUTO, PRESETS
+from cutthrough.config.log_format import AUTO, BY_ENDING, PRESETS
 from cutthrough.config.log_target import read_target
 from cutthrough.session.model.client cimport Client, Journal
 from cutthrough.wire.http1 cimport Head
@@ -204,8 +204,10 @@ cdef class AccessLog(Journal):
 
 
 def choose_format(target):
-    """squid's, or lines for people if the target is a terminal; without colours if the variable
-    NO_COLOR (no-color.org) says so, or if the terminal has none."""
+    """By the end of a file's name, or squid's, or lines for people if the target is a terminal;
+    without colours if the variable NO_COLOR (no-color.org) says so, or if the terminal has none."""
+    if (ending := target.rpartition(".")[2]) in BY_ENDING:
+        return BY_ENDING[ending]
     if target != "-" or not os.isatty(1):
         return "squid"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":

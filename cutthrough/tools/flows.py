@@ -8,6 +8,7 @@ the database itself.
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from cutthrough.capture.importing import (
 from cutthrough.capture.query import MOST_ROWS, Query, QueryError
 from cutthrough.capture.shown import LightRow, show_read
 from cutthrough.capture.summaries import by_host, slowest
-from cutthrough.capture.views import line_of, show_body
+from cutthrough.capture.views import choose, line_of, show_body
 from cutthrough.config.config import ConfigError
 from cutthrough.exchange.flow import Fields, Flow, find
 from cutthrough.exchange.formats.har import make_archive
@@ -46,6 +47,8 @@ LOOK_S = 0.2
 BATCH = 500
 # Entries of an imported file that are named, each with its reason
 MOST_ENTRIES = 100_000
+# Lines of a body in hex, if it is not asked for
+SHORT_HEX = 8
 PHASES = ("client_tls", "head", "auth", "hook", "dns", "connect", "origin_tls", "send",
           "wait", "receive", "held", "total")
 
@@ -181,7 +184,8 @@ def print_flow(flow: Flow, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(flow.octets(args.body))
         return 0
-    print("\n".join(lines_of(flow, args.view)))
+    lines = lines_of(flow, args.view, 0 if args.view == "hex" else SHORT_HEX)
+    print("\n".join(fitting(lines)))
     return 0
 
 
@@ -370,8 +374,31 @@ def print_lines(lines: Iterable[str]) -> None:
         print(line)
 
 
-def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:
-    """The flow in words: one line for each fact, the phases, heads and bodies."""
+def lines_of(flow: Flow, view: str = "auto", most_hex: int = 0) -> Iterator[str]:
+    """The flow in words: heads and bodies, messages, then the phases and one line for
+    each fact. `most_hex`: lines of a body in hex, 0: all."""
+    for side in ("request", "response"):
+        head, body = getattr(flow, f"{side}_head"), getattr(flow, f"{side}_body")
+        if head:
+            yield from (safe(line) for line in head.rstrip().splitlines())
+            yield ""
+        if body:
+            fields: Fields = getattr(flow, f"{side}_fields")
+            kind, coding = find(fields, "content-type"), find(fields, "grpc-encoding")
+            lines = show_body(body, kind, view, coding)
+            if most_hex and view == "auto" and choose(body, kind) == "hex":
+                lines = shortened(
+                    lines, most_hex, len(body), f"{flow.id} --body {side}")
+            yield from map(safe, lines)
+            yield ""
+        trailers = getattr(flow, f"{side}_trailers")
+        if trailers:
+            yield from map(safe, trailers.splitlines())
+            yield ""
+    for message in flow.messages:
+        yield safe(line_of(message))
+    if flow.messages:
+        yield ""
     for key, value in flow.as_dict().items():
         if not key.endswith("_us"):
             yield safe(f"{key:<24}{value}")
@@ -379,24 +406,26 @@ def lines_of(flow: Flow, view: str = "auto") -> Iterator[str]:
         us = getattr(flow, f"{phase}_us")
         if us is not None:
             yield f"{phase + '_ms':<24}{us / 1000:.3f}"
-    for side in ("request", "response"):
-        head, body = getattr(flow, f"{side}_head"), getattr(flow, f"{side}_body")
-        if head:
-            yield ""
-            yield from (safe(line) for line in head.rstrip().splitlines())
-        if body:
-            yield ""
-            fields: Fields = getattr(flow, f"{side}_fields")
-            kind, coding = find(fields, "content-type"), find(fields, "grpc-encoding")
-            yield from map(safe, show_body(body, kind, view, coding))
-        trailers = getattr(flow, f"{side}_trailers")
-        if trailers:
-            yield ""
-            yield from map(safe, trailers.splitlines())
-    if flow.messages:
-        yield ""
-    for message in flow.messages:
-        yield safe(line_of(message))
+
+
+def shortened(lines: Iterable[str], most: int, size: int, words: str) -> Iterator[str]:
+    """The first lines of a body in hex; `words`: of `flows show`, for all of it."""
+    for number, line in enumerate(lines):
+        if number == most:
+            yield (f"… {size} bytes: --view hex shows all, cutthrough flows show "
+                   f"{words} prints them")
+            return
+        yield line
+
+
+def fitting(lines: Iterable[str]) -> Iterator[str]:
+    """Cut to the terminal's width, if standard output is one."""
+    if not sys.stdout.isatty():
+        yield from lines
+        return
+    width = shutil.get_terminal_size().columns
+    for line in lines:
+        yield line if len(line) <= width else f"{line[:width - 1]}…"
 
 
 def as_json(value: str | bytes | None) -> Any:

@@ -28,6 +28,7 @@ from cutthrough.ca.roots import find_sources, merge, parse_certificates
 from cutthrough.ca.store import CERTIFICATE, default_directory, write_file
 from cutthrough.capture.query import QueryError
 from cutthrough.config.config import ConfigError
+from cutthrough.config.database import is_url
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.settings import ANNOUNCED
 from cutthrough.config.values import parse_listen, show_address
@@ -43,7 +44,7 @@ from cutthrough.tools.behind import (
     make_bundle,
     outside,
 )
-from cutthrough.tools.database import FLOWS, default_flows
+from cutthrough.tools.database import FLOWS, default_flows, find_database
 from cutthrough.tools.variables import applicable, check_file, usable_file
 
 VERB = USER = "inspect"
@@ -212,11 +213,11 @@ class Sender(NamedTuple):
 
 @contextlib.contextmanager
 def own_proxy(args: argparse.Namespace) -> Iterator[Sender]:
-    """A proxy as that of a COMMAND, for `flows replay` and `send`: what it sends is
-    kept, too. Raises ConfigError, and QueryError if there is no proxy."""
-    flows = getattr(args, "file", None)      # `send` takes no database
-    folder = os.path.dirname(flows or default_flows(os.environ))
-    if not is_place(folder) or getattr(args, "url_file", None):
+    """A proxy as that of a COMMAND, for `flows replay`: what it sends is kept, too.
+    Raises ConfigError, and QueryError if there is no proxy."""
+    flows = find_database(args.file, args.url_file, os.environ)
+    folder = os.path.dirname(os.path.abspath(flows))
+    if is_url(flows) or not is_place(folder):
         raise ConfigError("command line", "--proxy", "or --admin is required: only "
                           "what `cutthrough inspect` has kept goes through a proxy of "
                           "its own")

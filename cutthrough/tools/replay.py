@@ -4,7 +4,7 @@ through a proxy.
 The proxy is the one that `--proxy` names, with the user that `--user` names: it judges
 the request as any other. If `--admin` is given without `--proxy`, the admin listener
 sends it through a listener of its own program. Without both, what `cutthrough inspect`
-has kept goes through a proxy of that kind, which lives as long as the request.
+has kept is sent once more by a proxy of that kind, which lives as long as the request.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _send(request: Request, left: list[str], args: argparse.Namespace,
         print(f"cutthrough: not kept, and left out: {', '.join(left)}",
               file=sys.stderr)
     try:
-        with _way(args, listener) as carry_out:
+        with _way(args, listener, flow is not None) as carry_out:
             response = carry_out(request)
     except QueryError as error:
         print(f"cutthrough: {error}", file=sys.stderr)
@@ -94,7 +94,7 @@ def _send(request: Request, left: list[str], args: argparse.Namespace,
 
 
 @contextlib.contextmanager
-def _way(args: argparse.Namespace, listener: Listener | None
+def _way(args: argparse.Namespace, listener: Listener | None, is_kept: bool
          ) -> Iterator[Callable[[Request], dict[str, Any]]]:
     """What sends a request. Raises ConfigError, and QueryError."""
     if args.proxy is not None:
@@ -111,6 +111,8 @@ def _way(args: argparse.Namespace, listener: Listener | None
     if listener is not None:
         yield ByListener(listener).send
         return
+    if not is_kept:
+        raise ConfigError("command line", "--proxy", "is required without --admin")
     from cutthrough.tools.inspection import own_proxy
 
     with own_proxy(args) as sender:

@@ -65,7 +65,7 @@ def check(tmp_path, capsys):
     (f'{ROUTE}lane = "a b"', 7, "lane"), (f'{ROUTE}refresh = ["date"]', 7, "refresh")])
 def test_a_mistake_is_told_with_its_line(check, text, line, said):
     status, err = check(text)
-    assert status == 2 and err.startswith(f"cutthrough: proxy.toml:{line}: "), err
+    assert status == 2 and err.startswith(f"cutthrough: proxy.toml:{line}:"), err
     assert said in err
 
 
@@ -73,7 +73,7 @@ def test_all_mistakes_of_routes_are_told_together(check):
     status, err = check('recording_redact_body = ["("]\n'
                         f'{ROUTE}body = "json"\nignored_paths = ["$.[", "$["]\n'
                         '[recording_routes.b]\nrefresh_ids = ["$.["]\n')
-    assert status == 2 and re.findall(r"toml:(\d+): ([\w.]+)", err) == [
+    assert status == 2 and re.findall(r"toml:(\d+):\d+: ([\w.]+)", err) == [
         ("5", "recording_redact_body"), ("9", "recording_routes.chat.ignored_paths"),
         ("9", "recording_routes.chat.ignored_paths"),
         ("11", "recording_routes.b.refresh_ids")]
@@ -103,7 +103,7 @@ def test_a_directory_that_is_a_file_is_refused(check, tmp_path):
     for folder in ("file", "file/below"):
         status, err = check("", tmp_path / folder)
         assert (status, err.splitlines()[0]) == (
-            2, "cutthrough: proxy.toml:4: recording_directory: Not a directory")
+            2, "cutthrough: proxy.toml:4:23: recording_directory: Not a directory")
     assert check("", tmp_path / "new" / "one") == (0, "")
     assert not (tmp_path / "new").exists(), "a check makes no directory"
 

@@ -121,6 +121,18 @@ def test_a_file_that_has_lines_gets_no_heading(log_to, make_origin, dial, direct
     assert len(read_lines(path, 2)) == 2
 
 
+@pytest.mark.parametrize(("name", "begin"), [
+    ("access.json", '{"time":"'), ("access.jsonl", '{"time":"'),
+    ("access.ltsv", "time:"), ("access.csv", "time,client,user,")])
+def test_the_name_of_a_file_chooses_the_format(
+        start_proxy, make_origin, dial, directory, name, begin):
+    """A file access.json had squid's lines, which no reader of JSON takes."""
+    path = directory("log") / name
+    proxy = start_proxy("--access-log", str(path), "--access-log-format", "auto")
+    assert dial(proxy).get(make_origin().url()).status == 200
+    assert read_lines(path, 1)[0].startswith(begin)
+
+
 def test_the_labels_of_ltsv(log_to, make_origin, dial):
     proxy, path = log_to("ltsv")
     url = make_origin().url("/a?b=c:d")

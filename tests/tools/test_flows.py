@@ -11,6 +11,7 @@ from cutthrough.storage.stores import open_reader, open_store
 from cutthrough.tools.flow_source import ByDatabase, read_flow
 from tests.capture.dumps import dump, state
 from tests.capture.flows import row
+from tests.support.terminal import on_terminal
 
 ROWS = [
     row(1, response_head="HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
@@ -56,10 +57,32 @@ def test_the_views_are_those_of_the_command_line():
 
 
 def test_a_body_is_shown_by_its_type(flows):
-    assert flows("show", "1")[1].endswith(
-        "Content-Type: application/json\n\n{\n  \"a\": [\n    1\n  ]\n}\n")
+    assert ("Content-Type: application/json\n\n{\n  \"a\": [\n    1\n  ]\n}\n\ntime  "
+            in flows("show", "1")[1])
     assert "00000000  00 ff " in flows("show", "2")[1]
     assert '{"a":[1]}' in flows("show", "1", "--view", "text")[1]
+
+
+def test_the_request_comes_first_and_hex_is_short(flows, database):
+    """Forty lines of facts came first, and a picture's hex filled the screen."""
+    store = open_store(str(database), 0, 0, 0)
+    store.write([row(9, method="PUT", request_body=bytes(range(256)) * 2,
+                     request_head="PUT / HTTP/1.1\r\nContent-Type: a/b\r\n\r\n")])
+    store.close()
+    lines = flows("show", "4")[1].splitlines()
+    assert lines[0] == "PUT / HTTP/1.1" and lines[3].startswith("00000000  00 01 02")
+    assert lines[11].startswith("… 512 bytes: --view hex shows all")
+    assert lines[12:14] == ["", "HTTP/1.1 200 OK"]
+    assert lines.index("HTTP/1.1 200 OK") < lines.index(f"{'id':<24}4")
+    assert "00000080 " not in "\n".join(lines)
+    assert "\n000001f0 " in flows("show", "4", "--view", "hex")[1]
+
+
+def test_a_terminal_has_no_line_that_is_too_long(database):
+    status, output = on_terminal(("flows", "show", "1", "--file", str(database)), 40)
+    lines = output.splitlines()
+    assert status == 0 and max(map(len, lines)) == 40
+    assert [line for line in lines if len(line) == 40 and line.endswith("…")]
 
 
 def test_a_body_alone_is_its_bytes(flows):
