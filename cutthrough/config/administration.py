@@ -80,6 +80,10 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
     ca_certificate: Annotated[str, Option(
         FILE, "certificate of an authority in PEM, which the admin listener offers at "
         "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""
+    error_pages: Annotated[str, Option(
+        FILE._replace(metavar="DIR"), "directory of contents for refusals: "
+        "REASON.html, 403.txt, default.json: docs/endings.md", "a line of text",
+        swapped=True)] = ""
 
     @property
     def admin_exposed(self) -> bool:

@@ -76,6 +76,7 @@ class Options(TypedDict, total=False):
     connect_ports: str | Sequence[int | str]
     splice: bool | str
     route: str
+    error_pages: str | PathLike[str]
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]
     origin_crl: str | PathLike[str]

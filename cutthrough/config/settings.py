@@ -22,6 +22,7 @@ from cutthrough.config.config import (
     ConfigError,
 )
 from cutthrough.config.files import FileError, read_file
+from cutthrough.config.items import reasons_of
 from cutthrough.config.mistake import Mistake, noting, raise_all
 from cutthrough.config.option import RowPath, show_path
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
@@ -29,7 +30,6 @@ from cutthrough.config.values import (
     FLAG,
     parse_text,
     parse_value,
-    reasons_of,
     show_toml,
     show_value,
     text_of_toml,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from cutthrough.config.items import reasons_of
 from cutthrough.config.mistake import Mistake, noting
 from cutthrough.config.option import ConfigError, Option, RowPath, Table, defaults_of
 from cutthrough.config.toml import Path
@@ -19,7 +20,6 @@ from cutthrough.config.values import (
     Kind,
     parse_row_name,
     parse_value,
-    reasons_of,
     show_toml,
     show_value,
 )

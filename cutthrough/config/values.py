@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cutthrough.config.items import parse_items
+
 DAY = 86400.0
 
 # A whole configuration is sent to a worker as one message of bounded size.
@@ -385,32 +387,8 @@ def parse_value(kind: Kind, value: str | Iterable[str]) -> Any:
     alone = next((item for item in items if item in kind.words), None)
     if alone is not None:
         raise ValueError(f"{alone!r} cannot be combined with other items")
-    values, reasons = [], dict[int, str]()
-    for number, item in enumerate(items):
-        try:
-            values.append(_parse_one(kind, item))
-        except ValueError as error:
-            reasons[number] = str(error)
-    if reasons:
-        raise ItemsError(reasons, len(items) == len(texts))
-    return tuple(values)
-
-
-class ItemsError(ValueError):
-    """Items of a list, with the reason by the number of each. `placed`: the numbers are
-    those of the list that was given."""
-
-    def __init__(self, reasons: Mapping[int, str], placed: bool) -> None:
-        super().__init__("; ".join(reasons.values()))
-        self.reasons, self.placed = reasons, placed
-
-
-def reasons_of(error: Exception) -> list[tuple[tuple[int, ...], str]]:
-    """The reasons of an error of parse_value, each with the path of its item."""
-    if isinstance(error, ItemsError):
-        return [((number,) if error.placed else (), reason)
-                for number, reason in error.reasons.items()]
-    return [((), str(error))]
+    return parse_items(
+        lambda item: _parse_one(kind, item), items, len(items) == len(texts))
 
 
 def _parse_one(kind: Kind, text: str) -> Any:

@@ -17,6 +17,7 @@ from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import show_count
 from cutthrough.exchange.packing import NoZstd, Packer
 from cutthrough.generation.ca_certificate import read_ca_certificate
+from cutthrough.generation.error_pages import read_error_pages
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.interception import (
     check_interception,
@@ -46,7 +47,8 @@ def complete(generation: Generation) -> Generation:
         generation, tls=read_tls_files(generation.config),
         parent_files=read_parent_files(generation.config),
         ca_certificate=read_ca_certificate(generation.config),
-        interception=read_interception(generation.config))
+        interception=read_interception(generation.config),
+        error_pages=read_error_pages(generation.config))
     validate(generation)
     return generation
 

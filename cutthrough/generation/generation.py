@@ -19,6 +19,7 @@ from cutthrough.config.values import show_value
 from cutthrough.generation.ca_certificate import CaCertificate
 from cutthrough.generation.interception import InterceptionFiles
 from cutthrough.generation.tls_files import ParentFiles, TlsFiles
+from cutthrough.policy.refusals import Page
 from cutthrough.policy.source import Policy
 
 
@@ -35,6 +36,7 @@ class Generation(msgspec.Struct, frozen=True):
     parent_files: tuple[ParentFiles, ...] = ()
     ca_certificate: CaCertificate | None = None
     interception: InterceptionFiles | None = None
+    error_pages: dict[str, Page] = {}
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -140,6 +142,8 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.tls, old.parent_files, old.ca_certificate, old.interception) != (
             new.tls, new.parent_files, new.ca_certificate, new.interception):
         changes.append("certificates")
+    if old.error_pages != new.error_pages:
+        changes.append("error pages")
     if has_new_hook(old, new):
         changes.append("the hook's code")
     elif has_new_code(old, new):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cutthrough.config.config import Config
 from cutthrough.filters.breakpoints import Holding
+from cutthrough.generation.error_pages import make_refusals
 from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Hook, Tally, find_function
@@ -67,7 +68,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
         judges=Judges(acl, hook, make_filters(
             generation.policy, tally.filters, tally.breakpoints, Holding(
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
-                config.breakpoint_messages)), make_edits(generation.policy)),
+                config.breakpoint_messages)), make_edits(generation.policy),
+                make_refusals(generation.error_pages, generation.policy)),
         ways_out=WaysOut(
             make_ways(config, acl.routes if acl is not None else (), facts.registry,
                       tls),

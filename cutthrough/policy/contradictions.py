@@ -9,6 +9,8 @@ from cutthrough.policy.source import OF_TUNNELS
 def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the keys of a rule that have no meaning there, each with the reason.
     `fields`: those of source.Rule that the rule has set."""
+    if fields.get("message") and fields.get("action") != "deny":
+        yield "message", "is for those that a rule refuses: action = \"deny\""
     for key in (OF_TUNNELS | {"tls"}) & fields.keys():
         if "CONNECT" not in fields.get("methods", ("CONNECT",)):
             yield key, "is of tunnels only: add CONNECT to `methods`"

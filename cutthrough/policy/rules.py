@@ -56,6 +56,8 @@ _LISTED = ("hosts", "addresses", "clients", "paths", "ja4", "client_ja4",
 _METHOD = re.compile(r"[A-Z][A-Z0-9_-]{0,31}")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*rules[ \t]*\]\]", re.M)
 
+MOST_MESSAGE = 300                           # characters, for people
+
 
 def read_policy(text: str, source: str, read_file: ReadFile) -> Policy:
     """Reads the text of a policy file named `source`.
@@ -298,6 +300,12 @@ class _Reader(ListReader):
     def read_name(self, table: dict[str, Any], key: str) -> str:
         return self.value(table, key, str, "a string", "")
 
+    def read_message(self, table: dict[str, Any], key: str) -> str:
+        text = self.read_name(table, key)
+        if not text.isprintable() or len(text) > MOST_MESSAGE:
+            self.fail(key, f"is not one line of at most {MOST_MESSAGE} characters")
+        return text
+
     def read_flag(self, table: dict[str, Any], key: str) -> bool:
         return self.value(table, key, bool, "true or false", False)
 
@@ -410,6 +418,7 @@ class _Reader(ListReader):
 _PRINTS = {"http2_fingerprint": parse_http2_fingerprint}
 _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "name": _Reader.read_name, "action": _Reader.read_action,
+    "message": _Reader.read_message,
     "users": _Reader.read_who, "groups": _Reader.read_who,
     "clients": _Reader.read_networks, "addresses": _Reader.read_networks,
     "tlvs": _Reader.read_tlvs, "hosts": _Reader.read_hosts, "ports": _Reader.read_ports,

@@ -22,6 +22,7 @@ class Judges(NamedTuple):
     hook: Any = None
     filters: Any = None
     edits: Mapping[int, tuple[Any, Any]] | None = None
+    refusals: Any = None
 
 class WaysOut(NamedTuple):
     parents: Ways | None = None
@@ -37,6 +38,7 @@ class Snapshot:
     hook: Any
     ways: Ways | None
     filters: Any
+    refusals: Any
     def __init__(
         self,
         users: Authenticator | Mapping[bytes, bytes],

@@ -54,6 +54,7 @@ class Judges(NamedTuple):
     hook: object = None                 # see generation.hook
     filters: object = None              # see filters.stage
     edits: Mapping[int, tuple] | None = None    # see Snapshot.edits
+    refusals: object = None             # see policy.refusals
 
 
 class WaysOut(NamedTuple):
@@ -80,6 +81,7 @@ cdef class Snapshot:
         self.verdicts = judges.hook.verdicts if judges.hook is not None else None
         self.filters = judges.filters
         self.edits = dict(judges.edits or ())
+        self.refusals = judges.refusals
         self.ways = ways_out.parents
         self.own_sources = dict(ways_out.own_sources) if ways_out.own_sources else None
         self.origins = dict(ways_out.origins or ())

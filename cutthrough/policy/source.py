@@ -134,6 +134,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     recording_queue: int = 1000         # requests that wait for room to be recorded
     recording_queue_timeout: float = 5.0    # seconds that each may wait
     breakpoint: Breakpoint | Literal[""] = ""     # what is held, if they are armed
+    message: str = ""                   # to clients that it refuses
     source: str = ""                    # file and line, for messages: policy.toml:12
 
     @property

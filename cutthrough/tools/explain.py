@@ -52,7 +52,7 @@ from cutthrough.tools.explain_ways import (
     show_route,
     show_source,
 )
-from cutthrough.tools.explanation import Explanation, Place
+from cutthrough.tools.explanation import Explanation, Place, remedy_of
 from cutthrough.wire.openings import PROTOCOLS
 from cutthrough.wire.paths import readings_of
 from cutthrough.wire.proxy_header import pack_tlvs
@@ -146,6 +146,7 @@ async def explain(judge: DryRun, question: Question) -> Explanation:
         elif outcome == OK:
             outcome = await _decide(judge, caller, result, opening)
     result.outcome, result.status = outcome, STATUS[outcome]
+    result.remedy = remedy_of(result, bool(judge.policy.source))
     return result
 
 
@@ -170,6 +171,7 @@ async def _decide_inside(judge: DryRun, caller: Caller, result: Explanation,
         client=caller.client, host=host, port=result.port, floor=result.floor)
     connect.outcome = await _decide(judge, caller, connect, opening)
     connect.status = STATUS[connect.outcome]
+    connect.remedy = remedy_of(connect, bool(judge.policy.source))
     if connect.outcome != OK or not is_opened(connect):
         return connect.outcome
     return await _decide(
@@ -422,6 +424,8 @@ def _show_one(result: Explanation, judge: DryRun) -> list[str]:
         f"refused {result.status}" if result.status else "closed after the 200")
     word = "  reported" if result.report and result.outcome == OK else ""
     lines.append(("verdict", f"{verdict}  {result.outcome}{word}"))
+    if result.remedy:
+        lines.append(("remedy", result.remedy))
     return [f"{word:<9}{printable(text).rstrip()}" for word, text in lines]
 
 

@@ -62,3 +62,22 @@ class Explanation(msgspec.Struct, kw_only=True):
     connect: "Explanation | None" = None    # of the tunnel that an https:// URL goes by
     outcome: str = OK
     status: int = 0
+    remedy: str = ""            # what would let it pass; "": nothing here is known to
+
+
+def remedy_of(result: Explanation, has_policy: bool) -> str:
+    """What an operator can change about a refusal by the floor or the port."""
+    if result.outcome == "port_denied":
+        return f"add {result.port} to the option connect_ports"
+    if result.outcome != "address_denied":
+        return ""
+    refused = [place for place in result.addresses if place.outcome == result.outcome]
+    if any("cloud-metadata" in place.kind for place in refused):
+        return "none: it is a cloud's metadata service, which hands out credentials"
+    addresses = ", ".join(f'"{place.address}"' for place in refused)
+    where = "in the policy" if has_policy else "in a policy, which --policy names,"
+    text = (f'a rule {where} with action = "allow" and addresses = [{addresses}] opens '
+            "the floor")
+    if result.dns.startswith("not needed"):
+        return text
+    return text + "; if the name is not yours, it may be aimed at your network"

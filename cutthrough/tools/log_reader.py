@@ -89,10 +89,10 @@ class Line(msgspec.Struct, frozen=True):
 
 class LogReader:
     """Iterates over the lines with a decision in the file `path`; "-": standard input.
-    """
+    `with_users`: only over those whose user is known."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, with_users: bool = True) -> None:
+        self.path, self._with_users = path, with_users
         self.read = self.unreadable = 0
 
     def __iter__(self) -> Iterator[Line]:
@@ -110,7 +110,8 @@ class LogReader:
                         self.unreadable += 1
                         continue
                     self.read += 1
-                    if line.user and line.host and line.reason not in UNDECIDED:
+                    if (line.user or not self._with_users) and line.host and (
+                            line.reason not in UNDECIDED):
                         yield line
         except OSError as error:
             raise ConfigError(

@@ -1,7 +1,8 @@
 """`cutthrough suggest`: proposes rules that would allow the refused requests of a log.
 
 The output is a policy, or a part for one, above the rule that refused. Each rule is as
-narrow as the requests: one user, one port, the methods that were used. An operator
+narrow as the requests: one user, or without one the clients, one port, the methods that
+were used. An operator
 reviews the rules before use. None is proposed if a rule of the policy refused the
 request, for a cloud's metadata service, or for an address that the floor refuses.
 """
@@ -10,6 +11,7 @@ import json
 from collections import Counter
 from typing import NamedTuple
 
+from cutthrough.config.values import show_count
 from cutthrough.policy.acl import METHODS
 from cutthrough.policy.address import class_of
 from cutthrough.policy.patterns import host_patterns
@@ -21,6 +23,7 @@ HEADER = """\
 # Proposed for requests that no rule decided; review it before use. Requests that a deny
 # rule of the policy refused are not proposed: they are listed at the end.
 """
+MOST_CLIENTS = 64                            # of a rule
 # The logged rule if no rule of the operator's own matched; the last one is
 # smokescreen's default for its services
 NO_RULE = ("", "default", "services that enforce")
@@ -35,11 +38,13 @@ class Place(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The common properties of the places in one rule."""
+    """The common properties of the places in one rule. `clients`: addresses, if the
+    requests have no user."""
 
     user: str
     port: int
     methods: tuple[str, ...]
+    clients: tuple[str, ...] = ()
 
 
 class Seen:
@@ -50,6 +55,7 @@ class Seen:
         self.reasons: Counter[str] = Counter()
         self.methods: set[str] = set()
         self.by_hook = 0
+        self.clients: set[str] = set()
         self.rules: dict[str, None] = {}     # the rules that refused it, in order
 
     def add(self, line: Line) -> None:
@@ -57,6 +63,7 @@ class Seen:
         self.reasons[line.reason] += 1
         self.methods.add(line.kind if line.kind in METHODS else "OTHER")
         self.by_hook += line.hook is not None
+        self.clients.add(line.client)
         if line.reason == "destination_denied" and line.hook is None and (
                 line.rule not in NO_RULE):
             self.rules[line.rule] = None
@@ -67,7 +74,7 @@ def run(path: str) -> int:
 
     Raises ConfigError.
     """
-    log = LogReader(path)
+    log = LogReader(path, with_users=False)
     print(suggest(log), end="")
     log.tell_unreadable()
     return 0
@@ -87,7 +94,8 @@ def suggest(log: LogReader) -> str:
         if why:
             skipped.append((what.count, _comment(place, what, why)))
             continue
-        group = Group(place.user, place.port, tuple(sorted(what.methods)))
+        group = Group(place.user, place.port, tuple(sorted(what.methods)),
+                      () if place.user else tuple(sorted(what.clients)))
         groups.setdefault(group, []).append((place, what))
     ranked = sorted(groups.items(), key=lambda item: (
         -sum(what.count for _, what in item[1]), item[0]))
@@ -120,7 +128,8 @@ def _why_not(place: Place, what: Seen) -> str:
         return ("the floor refuses the name's address; `cutthrough explain` shows it, "
                 "and a rule with `addresses` allows it")
     try:
-        check_identity(place.user)
+        if place.user:
+            check_identity(place.user)
         host_patterns(place.host)
     except ValueError as error:
         return str(error)
@@ -136,8 +145,15 @@ def _rule(group: Group, places: list[tuple[Place, Seen]]) -> str:
     denied = sum(what.reasons["port_denied"] for _, what in places)
     also = (f"# connect_ports refused {denied} of these: add {group.port} to that "
             "option\n" if denied else "")
-    return (f"# {printable(group.user)}: refused {count} times\n{also}"
-            f"[[rules]]\naction = \"allow\"\nusers = [{_quoted(group.user)}]\n"
+    whose, who = printable(group.user), f"users = [{_quoted(group.user)}]"
+    if not group.user:                       # a listener without passwords
+        many = len(group.clients) > MOST_CLIENTS
+        whose = show_count(len(group.clients), "client") + " without a user" + (
+            ": give their networks" if many else "")
+        who = ("# clients = []" if many
+               else f"clients = [{', '.join(map(_quoted, group.clients))}]")
+    return (f"# {whose}: refused {count} times\n{also}"
+            f"[[rules]]\naction = \"allow\"\n{who}\n"
             f"hosts = [\n{hosts}]\nports = [{group.port}]\nmethods = [{methods}]\n")
 
 
@@ -149,7 +165,7 @@ def _counts(place: Place, what: Seen) -> str:
 
 def _comment(place: Place, what: Seen, why: str) -> str:
     methods = "/".join(sorted(what.methods))
-    text = f"{place.user} {methods} {place.host} port {place.port}"
+    text = f"{place.user or '-'} {methods} {place.host} port {place.port}"
     return f"# {_counts(place, what)}: {printable(text)}\n#     {printable(why)}\n"
 
 

@@ -1,6 +1,6 @@
 """Replies that the proxy makes itself: constants, built once (R13)."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 # A more precise text for an outcome, used in place of the one in the table.
 cdef enum:                  # Hint
@@ -28,3 +28,8 @@ cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known
 
 # A reply with this status, for an outcome's label and a text of the operator's.
 cdef bytes reply_with_text(int status, str label, str text, bint close, bint body)
+
+# A reply of these functions with the request's id, WORKER-NUMBER, as a field and as the content's
+# last line. Likewise valid until the next call; `text` itself if it is no reply of HTTP, or long.
+cdef const char *reply_with_id(const char *text, size_t *length, int worker,
+                               uint64_t number) noexcept nogil

@@ -8,8 +8,8 @@ filter of the operator may give a text of its own.
 
 from http import HTTPStatus
 
-from libc.stdint cimport uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
 from cutthrough.outcome import NAMES, TABLE
 from cutthrough.outcome cimport N_OUTCOMES
 
@@ -31,6 +31,8 @@ cdef enum:
     KNOWN_USER = 4
     N_VARIANTS = 8
     MOST_REPLY = 1024
+    MOST_WITH_ID = 8192
+    MOST_ID = 32            # a worker's number, `-`, and a uint64_t
     RETRY_DIGITS = 10       # of a uint32_t
 
 # By Hint: the label of the outcome, and a text that says what the client can change
@@ -48,6 +50,7 @@ cdef const char *texts[N_OUTCOMES + N_HINTS][N_VARIANTS]
 cdef size_t lengths[N_OUTCOMES + N_HINTS][N_VARIANTS]
 cdef size_t retry_at[N_OUTCOMES][N_VARIANTS]    # offset of Retry-After's digits; 0: none
 cdef char with_retry[MOST_REPLY]
+cdef char with_id[MOST_WITH_ID]
 
 
 cdef const char *reply_for(int outcome, bint close, bint body, bint known_user,
@@ -105,6 +108,62 @@ cdef bytes reply_with_text(int status, str label, str text, bint close, bint bod
     if close:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + (content if body else b"")
+
+
+cdef const char *reply_with_id(const char *text, size_t *length, int worker,
+                               uint64_t number) noexcept nogil:
+    cdef size_t n = length[0], head = 0, digits = 0, after, content = 0
+    cdef char name[MOST_ID]
+    cdef size_t n_name = put_decimal(name, <uint64_t>worker)
+    cdef char *p = with_id
+    if n < 16 or n + 3 * MOST_ID + 64 > MOST_WITH_ID or memcmp(text, b"HTTP/1.1 ", 9) != 0:
+        return text
+    name[n_name] = b"-"
+    n_name += 1 + put_decimal(name + n_name + 1, number)
+    while head + 4 <= n and memcmp(text + head, b"\r\n\r\n", 4) != 0:
+        if head + 18 < n and memcmp(text + head, b"\r\nContent-Length: ", 18) == 0:
+            digits = head + 18
+        if head + 16 < n and memcmp(text + head, b"\r\nX-Request-Id: ", 16) == 0:
+            return text                     # a page of the operator's has it
+        head += 1
+    after = digits
+    while after < n and 48 <= text[after] <= 57:
+        content = content * 10 + <size_t>(text[after] - 48)
+        after += 1
+    if digits == 0 or head + 4 > n:
+        return text
+    memcpy(p, text, digits)
+    p += digits
+    p += put_decimal(p, content + n_name + 9 if content else 0)     # "request " and LF
+    memcpy(p, text + after, head - after)
+    p += head - after
+    memcpy(p, b"\r\nX-Request-Id: ", 16)
+    memcpy(p + 16, name, n_name)
+    p += 16 + n_name
+    memcpy(p, text + head, n - head)
+    p += n - head
+    if n > head + 4:                        # not of HEAD
+        memcpy(p, b"request ", 8)
+        memcpy(p + 8, name, n_name)
+        p[8 + n_name] = b"\n"
+        p += 9 + n_name
+    length[0] = <size_t>(p - with_id)
+    return with_id
+
+
+cdef size_t put_decimal(char *p, uint64_t number) noexcept nogil:
+    """Returns the number of its digits."""
+    cdef char digits[20]
+    cdef size_t n = 0, i
+    while True:
+        digits[n] = <char>(48 + number % 10)
+        n += 1
+        number //= 10
+        if number == 0:
+            break
+    for i in range(n):
+        p[i] = digits[n - 1 - i]
+    return n
 
 
 PHRASES = {int(status): status.phrase for status in HTTPStatus}

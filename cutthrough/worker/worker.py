@@ -195,6 +195,7 @@ class Worker:
             origin="" if config.origins else config.origin.removeprefix("http://"),
             via=config.via,
         )
+        self.context.worker = self.slot
         self.context.verifier = self.verifier
         self.context.recorder = FlightRecorder(config.flight_recorder)
         self._carriers = self.context.carriers = Carriers()

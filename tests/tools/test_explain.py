@@ -90,6 +90,9 @@ def test_each_address_of_a_name_is_told_with_its_class(explain, policy):
         ["10.9.9.9", "private-use", "address_denied"]]
     assert told["dns"] == ["2 found  dns_overrides"] or "ms" in told["dns"][0]
     assert told["verdict"] == ["refused 403  address_denied"]
+    assert told["remedy"][0].startswith(
+        'a rule in the policy with action = "allow" and addresses = ["198.51.100.1", '
+        '"10.9.9.9"] opens the floor; if the name is not yours')
     assert "limits" not in told
 
 

@@ -22,7 +22,8 @@ from cutthrough.net.relay cimport is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
 from cutthrough.net.transport cimport KERNEL
-from cutthrough.outcome cimport BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, status_of
+from cutthrough.outcome cimport (
+    BAD_REQUEST, BAD_TARGET, KEEPALIVE_TIMEOUT, OK, label_of, status_of)
 from cutthrough.outcome import TABLE as TABLE_OF_ENDINGS
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.model.awaited cimport NOBODY
@@ -39,7 +40,7 @@ from cutthrough.session.model.state cimport (
 from cutthrough.session.model.states import TABLE
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD, M_TUNNEL
-from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_retry
+from cutthrough.wire.reply cimport NO_HINT, reply_with_hint, reply_with_id, reply_with_retry
 from cutthrough.wire.socks cimport MOST_SOCKS_REPLY, build_socks_refusal
 
 cdef enum:
@@ -167,6 +168,7 @@ cdef class Client:
         cdef size_t n
         cdef bint close = is_last(self)
         cdef const char *text
+        cdef bytes own
         if r.status != 0 or carries_tunnel(self):       # a transparent one has no status
             return self.cut_short(outcome)
         if status_of(outcome) == 0:
@@ -174,11 +176,20 @@ cdef class Client:
         text = refusal_of(self, outcome, close, &n)
         if text == NULL:
             return self.abort(outcome, False)
+        if r.method <= M_CONNECT and refusals_of(self) is not None:
+            own = refusals_of(self).reply(
+                label_of(outcome), text[:n], r.rule, r.method == M_HEAD,
+                f"{worker_of_id(self, self.context.worker)}-{self.request_id}")
+            if own is not None:
+                text, n = own, len(own)
         return self.reply(outcome, status_of(outcome), text, n, close)
 
     cdef int reply(self, int outcome, int status, const char *text, size_t n,
                    bint close) except -1:
         self.request.status = <unsigned short>status
+        if status >= 400:
+            text = reply_with_id(
+                text, &n, worker_of_id(self, self.context.worker), self.request_id)
         if is_holding(&self.relay.down) or try_send(&self.sock, text, n) != <ssize_t>n:
             return self.abort(outcome, False)   # it does not even take an error
         self.relay.down.moved += n
@@ -391,6 +402,12 @@ cdef const char *refusal_of(Client c, int outcome, bint close, size_t *length) n
     if r.hint != NO_HINT and (outcome == BAD_REQUEST or outcome == BAD_TARGET):
         return reply_with_hint(r.hint, close, r.method != M_HEAD, known, length)
     return reply_with_retry(outcome, close, r.method != M_HEAD, known, r.retry_s, length)
+
+
+cdef object refusals_of(Client c):
+    """Texts of the operator's own; None: there are none. A request that was refused before its
+    user was known has no snapshot yet."""
+    return (c.context.snapshot if c.snapshot is None else c.snapshot).refusals
 
 
 cdef void note_end(Client c, int outcome) noexcept:

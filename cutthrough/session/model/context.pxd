@@ -28,6 +28,7 @@ cdef class Context:
     cdef public object journal          # the Journal of client
     cdef public object observer         # an Observer; None: none
     cdef Page page
+    cdef public int worker              # its number, in requests' ids
     cdef Counters *counters
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none

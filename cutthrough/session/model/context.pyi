@@ -44,6 +44,7 @@ class Context:
     player: object
     room: object
     recording: int
+    worker: int
     recorder: FlightRecorder
     verifier: Any
     sources: dict[int, Source] | None
