@@ -167,6 +167,9 @@ def tell(name: str, mode: str, ended: Ended, recorded: int, status: int, dropped
         print(f"cutthrough: MISSED {line}", file=sys.stderr)
     print(f"cutthrough: cassette {name}, mode {mode}: {ended.replayed} replayed, "
           f"{recorded} recorded, {len(ended.missed)} missed", file=sys.stderr)
+    if ended.missed:
+        print("cutthrough: --mode new_episodes records what was missed",
+              file=sys.stderr)
     if ended.died:
         print(f"cutthrough: the proxy has ended before the command: {ended.died}",
               file=sys.stderr)

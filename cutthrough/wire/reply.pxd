@@ -28,6 +28,9 @@ cdef const char *reply_with_retry(int outcome, bint close, bint body, bint known
 
 # A reply with this status, for an outcome's label and a text of the operator's.
 cdef bytes reply_with_text(int status, str label, str text, bint close, bint body)
+# The same of a replay, for the head of its request: JSON if the client reads that, and not to be
+# tried again, because the same request would fail again.
+cdef bytes reply_to_replay(int status, str label, str text, bint close, bint body, bytes head)
 
 # A reply of these functions with the request's id, WORKER-NUMBER, as a field and as the content's
 # last line. Likewise valid until the next call; `text` itself if it is no reply of HTTP, or long.

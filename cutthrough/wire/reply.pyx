@@ -6,6 +6,8 @@ and from the texts here, so there is nothing to escape and nothing that could le
 filter of the operator may give a text of its own.
 """
 
+import json
+import re
 from http import HTTPStatus
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -101,8 +103,29 @@ cdef bytes reply_with_text(int status, str label, str text, bint close, bint bod
     phrase = PHRASES.get(status, "")
     text = "".join([c if c.isprintable() else "?" for c in text])
     content = f"{status} {label}: {text}\n".encode("utf-8", "replace")
-    lines = [f"HTTP/1.1 {status} {phrase}", "Content-Type: text/plain; charset=utf-8",
-             f"Content-Length: {len(content)}",
+    return build_reply(f"{status} {phrase}", label, "text/plain; charset=utf-8", content, close,
+                       body)
+
+
+cdef bytes reply_to_replay(int status, str label, str text, bint close, bint body, bytes head):
+    if label == "recording_missed":
+        text += "; the mode new_episodes, of a rule cache, records it"
+    if READS_JSON.search(head) is None:
+        reply = reply_with_text(status, label, text, close, body)
+    else:
+        reply = build_reply(f"{status} {PHRASES.get(status, '')}", label, "application/json",
+                            error_document(label, text), close, body)
+    return reply.replace(b"\r\nCache-Control", b"\r\nX-Should-Retry: false\r\nCache-Control", 1)
+
+
+def error_document(label, text):
+    """As OpenAI's, Anthropic's, Stripe's and GitHub's clients read an error."""
+    return json.dumps({"type": "error", "message": text, "error": {
+        "type": label, "code": label, "message": text, "param": None}}).encode() + b"\n"
+
+
+def build_reply(status, label, kind, content, close, body):
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(content)}",
              f"Proxy-Status: cutthrough; error={TOKENS[label]}; details=\"{label}\"",
              "Cache-Control: no-store"]
     if close:
@@ -116,6 +139,7 @@ cdef const char *reply_with_id(const char *text, size_t *length, int worker,
     cdef char name[MOST_ID]
     cdef size_t n_name = put_decimal(name, <uint64_t>worker)
     cdef char *p = with_id
+    cdef bint is_text = True
     if n < 16 or n + 3 * MOST_ID + 64 > MOST_WITH_ID or memcmp(text, b"HTTP/1.1 ", 9) != 0:
         return text
     name[n_name] = b"-"
@@ -125,6 +149,8 @@ cdef const char *reply_with_id(const char *text, size_t *length, int worker,
             digits = head + 18
         if head + 16 < n and memcmp(text + head, b"\r\nX-Request-Id: ", 16) == 0:
             return text                     # a page of the operator's has it
+        if head + 22 < n and memcmp(text + head, b"\r\nContent-Type: applic", 22) == 0:
+            is_text = False                 # JSON
         head += 1
     after = digits
     while after < n and 48 <= text[after] <= 57:
@@ -134,7 +160,7 @@ cdef const char *reply_with_id(const char *text, size_t *length, int worker,
         return text
     memcpy(p, text, digits)
     p += digits
-    p += put_decimal(p, content + n_name + 9 if content else 0)     # "request " and LF
+    p += put_decimal(p, content + n_name + 9 if content and is_text else content)
     memcpy(p, text + after, head - after)
     p += head - after
     memcpy(p, b"\r\nX-Request-Id: ", 16)
@@ -142,7 +168,7 @@ cdef const char *reply_with_id(const char *text, size_t *length, int worker,
     p += 16 + n_name
     memcpy(p, text + head, n - head)
     p += n - head
-    if n > head + 4:                        # not of HEAD
+    if is_text and n > head + 4:            # not of HEAD; `request `, and LF
         memcpy(p, b"request ", 8)
         memcpy(p + 8, name, n_name)
         p[8 + n_name] = b"\n"
@@ -167,6 +193,8 @@ cdef size_t put_decimal(char *p, uint64_t number) noexcept nogil:
 
 
 PHRASES = {int(status): status.phrase for status in HTTPStatus}
+# A field of a request whose client reads an error in JSON
+READS_JSON = re.compile(rb"\r\n(?:accept|content-type):[^\r]*json", re.I)
 TOKENS = {row.label: row.token for row in TABLE}
 
 

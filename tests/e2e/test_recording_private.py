@@ -56,7 +56,9 @@ def test_a_miss_tells_the_client_the_reason_and_a_number(start, folder, dial):
     reply = dial(proxy).get("http://a.example/pay?card=1", auth=EVE)
     (line,) = proxy.wait_log(1)
     told = f"no recording matches (request {line['id']})"
-    assert reply.body.decode().startswith(f"502 recording_missed: {told}\nrequest ")
+    assert reply.body.decode().startswith(
+        f"502 recording_missed: {told}; the mode new_episodes, of a rule cache, "
+        "records it\nrequest ")
     assert line["hook"] == told
     (missed,) = get(operator, "/replays")["misses"]
     assert missed["id"] == line["id"] and missed["nearest"] == 1

@@ -1,6 +1,7 @@
 """`cutthrough run`: a command with the proxy and the roots it needs, recorded once and
 replayed without a network."""
 
+import json
 import select
 import signal
 import subprocess
@@ -222,3 +223,52 @@ def test_clients_need_nothing_but_the_command(run, urls, name):
         one.close()
     status, out, errors = run("one", *words)
     assert (status, out.strip()) == (0, "ok"), errors
+
+
+SDKS = {
+    "openai": """
+import openai
+try:
+    chat = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k").chat
+    chat.completions.create(model="gpt", messages=[{"role": "user", "content": "one"}])
+except openai.APIStatusError as error:
+    print(error.status_code, error.body["code"], error.body["message"])
+""",
+    "anthropic": """
+import anthropic
+try:
+    anthropic.Anthropic(base_url="http://127.0.0.1:9", api_key="k").messages.create(
+        model="claude", max_tokens=9, messages=[{"role": "user", "content": "one"}])
+except anthropic.APIStatusError as error:
+    body = error.body["error"]
+    print(error.status_code, body["type"], body["message"])
+"""}
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_miss_is_an_error_of_the_api_and_not_tried_again(run, sdk):
+    """An SDK asked three times, for seconds, and its error was "502 Bad Gateway"."""
+    pytest.importorskip(sdk, reason="its package is not installed")
+    status, out, errors = run("none", sys.executable, "-c", SDKS[sdk], mode="none")
+    assert out == ("502 recording_missed nothing is recorded; the mode new_episodes, "
+                   "of a rule cache, records it\n"), errors
+    assert status == 3 and "mode replay: 0 replayed, 0 recorded, 1 missed" in errors
+    assert "cutthrough: --mode new_episodes records what was missed" in errors
+
+
+def test_a_miss_of_json_names_the_paths_that_differ(run, make_origin):
+    """A body that no route reads as JSON differed "at byte 52"."""
+    need("curl")
+    url = f"http://127.0.0.1:{make_origin(okay).port}/"
+
+    def ask(*documents):
+        return ["curl", "-s", url, "-H", "Content-Type: application/json",
+                *(word for text in documents for word in ("-d", text))]
+
+    assert run("one", *ask('{"model": "a", "messages": [{"content": "hi"}]}'))[0] == 0
+    _, out, errors = run("one", *ask('{"model": "a", "messages": [{"content": "ho"}]}'))
+    differs = 'body $.messages[0].content: "ho", recorded "hi"'
+    assert f"    {differs}\n" in errors
+    assert differs in json.loads(out)["error"]["message"]
+    _, _, errors = run("one", *ask('{"model":"a","messages":[{"content":"hi"}]}'))
+    assert "which differ at byte" in errors, "another spelling"

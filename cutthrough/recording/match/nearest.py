@@ -133,6 +133,10 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
     if best is None:
         return None
     _, recording, texts = best
+    if reader.key.body == "raw":
+        texts = [text for old in texts for text in (_by_path(
+            here, reader.plain(recording.request), reader)
+            if old.startswith("body: ") else ()) or (old,)]
     if len(texts) > MOST_SAID:
         texts[MOST_SAID:] = [f"{len(texts) - MOST_SAID} more"]
     return Nearest(recording, tuple(texts))
@@ -299,6 +303,17 @@ def _body(request: Request, other: Request, reader: KeyReader) -> Iterator[str]:
     except ValueError:
         pass
     yield from texts or [_bytes(request, other)]
+
+
+def _by_path(here: Request, there: Request, reader: KeyReader) -> list[str]:
+    """Of bodies that are compared octet by octet, and are short JSON; (): they are not,
+    or differ in their spelling alone."""
+    if max(len(here.body), len(there.body)) > MOST_BYTES // MOST_COMPARED:
+        return []
+    try:
+        return list(_documents(reader.document(here), reader.document(there), False))
+    except ValueError:
+        return []
 
 
 def _read_operations(request: Request) -> list[tuple[str, str, str]]:

@@ -37,7 +37,7 @@ from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
 from cutthrough.wire.names cimport F_DATE, M_HEAD
-from cutthrough.wire.reply cimport reply_with_text
+from cutthrough.wire.reply cimport reply_to_replay, reply_with_text
 from cutthrough.wire.rewrite cimport (
     ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing, build_response_head)
 
@@ -103,8 +103,11 @@ cdef class Filtering:
                 c.refuse(outcome)
                 return
             close = is_last(c)
-            reply = reply_with_text(status_of(outcome), label, text, close,
-                                    c.request.method != M_HEAD)
+            reply = reply_to_replay(
+                status_of(outcome), label, text, close, c.request.method != M_HEAD,
+                b"" if c.head == NULL else bytes_of(c.head)[:c.head.end]
+            ) if is_explained else reply_with_text(
+                status_of(outcome), label, text, close, c.request.method != M_HEAD)
             c.reply(outcome, status_of(outcome), reply, len(reply), close)
         except BaseException:
             c.poller.contain(c)
