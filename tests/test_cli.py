@@ -16,7 +16,6 @@ from cutthrough.config.config import OPTIONS
 from cutthrough.process.selector import STATES
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
-from tests.support.terminal import on_terminal
 
 DOORS = [("-m", "cutthrough"),
          ("-c", "import sys; from cutthrough.cli.main import main; sys.exit(main())")]
@@ -94,17 +93,6 @@ def test_a_beginners_mistake_is_answered_by_its_remedy(words, remedy):
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert remedy in done.stderr
-
-
-def test_a_mistake_has_colours_on_a_terminal_alone(tmp_path):
-    file = tmp_path / "c.toml"
-    file.write_text("hed_timeout = 1\n")
-    words = ("check", str(file))
-    assert "\x1b" not in run(*words).stderr
-    status, output = on_terminal(words)
-    assert status == 2 and "\x1b[31m    ^^^^^^^^^^^\x1b[0m" in output
-    assert f"cutthrough: \x1b[1m{file}:1:1: hed_timeout: no such option" in output
-    assert "\x1b" not in on_terminal(words, NO_COLOR="1")[1]
 
 
 @pytest.mark.parametrize("verb", ["flows", "ca", "recordings"])
@@ -436,17 +424,6 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     password.write_text("secret\n")
     told = ("--user", "ann", "--password-file", str(password))
     assert run("check", "--policy", str(path), *told).returncode == 0
-
-
-def test_a_list_whose_file_is_not_there_is_named(tmp_path):
-    """Only the file was, and not the line that needs it."""
-    path = tmp_path / "policy.toml"
-    path.write_text('[lists]\nx = { file = "x.txt" }\n'
-                    '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')
-    assert run("check", "--policy", str(path)).stderr == (
-        f"cutthrough: {path}:2:5: lists.x: {tmp_path}/x.txt: No such file or "
-        "directory\n"
-        '    x = { file = "x.txt" }\n        ^^^^^^^^^^^^^^^^^^\n')
 
 
 def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):

@@ -5,10 +5,10 @@
     on_response ─> on_response_head … ─> on_response_body …
     end ─> on_end …
 
-Each arrow from the session starts a task, unless no function that it calls can wait; the
-end of the exchange cancels the tasks that still run. A filter's decision is carried out
-when its function has returned. A fault or an exceeded budget refuses the request, or
-passes the message unchanged.
+Each arrow from the session starts a task, unless no function that it calls can wait.
+The end of the exchange cancels the tasks that still run. A filter's decision is carried
+out when its function has returned. A fault or an exceeded budget refuses the request,
+or passes the message unchanged.
 """
 
 import asyncio
@@ -105,8 +105,8 @@ class Run(Calls):
 
     def _begin(self, coroutine: Coroutine[Any, Any, None], *, at_once: bool = False
                ) -> None:
-        """`at_once`: no function of a filter suspends it, and a task would take 4 µs. It
-        is one only if a peer is slow."""
+        """`at_once`: no function of a filter suspends it, and a task would take 4 µs.
+        It becomes one if a peer is slow."""
         if at_once:
             try:
                 yielded = coroutine.send(None)

@@ -53,11 +53,11 @@ def streams(hook: Callable[..., Any]) -> bool:
 
 
 def may_wait(hook: Callable[..., Any]) -> bool:
-    """Whether this function has an `await`: no other can be suspended. True, too, if that
-    is not known."""
+    """Whether this function has an `await`: no other can be suspended. True, too, if
+    that is not known."""
     code = getattr(hook, "__code__", None)
-    return code is None or any(
-        instruction.opname == "YIELD_VALUE" for instruction in dis.get_instructions(code))
+    return code is None or any(step.opname == "YIELD_VALUE"
+                               for step in dis.get_instructions(code))
 
 
 class Tally:

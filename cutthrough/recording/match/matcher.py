@@ -205,9 +205,8 @@ class Matcher:
         else:
             key = self._line(request).route.key
             reads = key.body not in ("raw", "ignore")
-            if key.body == "grpc" and len(body) > MOST_BODY_NEAR:
-                return True
-            if key.body == "graphql" and is_costly(request.query.encode()):
+            if (key.body == "grpc" and len(body) > MOST_BODY_NEAR) or (
+                    key.body == "graphql" and is_costly(request.query.encode())):
                 return True
         if not reads:
             return len(body) > MOST_RAW
@@ -321,13 +320,11 @@ class Matcher:
                   ) -> Iterator[Group]:
         """Those of a cache: of each group the newest recording, unless the route counts
         them. There are several if requests came before an answer was recorded."""
-        owners = self._owners
-        most = 1 if route.after == "repeat" else None
+        owners, most = self._owners, 1 if route.after == "repeat" else None
         for group in groups:
-            numbers = list(islice((
+            numbers = [*islice((
                 number for number in reversed(group.numbers)
-                if may_read(owners.get(number, ""), reader)), most))
-            numbers.reverse()
+                if may_read(owners.get(number, ""), reader)), most)][::-1]
             if numbers:
                 yield Group(group.weight, group.extra, group.serial, numbers)
 
