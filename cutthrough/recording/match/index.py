@@ -48,6 +48,9 @@ class Group:
         self.serial = serial
         self.numbers = numbers
 
+    def copy(self) -> "Group":
+        return Group(self.weight, self.extra, self.serial, self.numbers[:])
+
 
 class Serials:
     """Of groups, also of several indexes: never given again, unlike an identity."""

@@ -39,11 +39,14 @@ from cutthrough.recording.match.keys import Base, Parts, Route
 from cutthrough.recording.match.lanes import Lane, OwnLanes
 from cutthrough.recording.match.matches import (
     Draw,
+    Drawn,
     Likely,
     Match,
     Miss,
     Reading,
     TooLong,
+    no_match,
+    used_up,
 )
 from cutthrough.recording.match.nearest import (
     Admits,
@@ -248,7 +251,7 @@ class Matcher:
 
     def draw(self, request: Request, reading: Reading, lane: str = "", *,
              offers: bool = False, holds: Mapping[Pattern, bool] = _NOTHING,
-             reader: Reader | None = None, seconds: float = math.inf) -> Match | Draw:
+             reader: Reader | None = None, seconds: float = math.inf) -> Drawn:
         """As `match`, but of a lane nothing is taken yet. `holds`: which patterns of
         bodies hold, if that was found elsewhere. Raises TooLong if patterns take longer
         than `seconds`."""
@@ -264,14 +267,15 @@ class Matcher:
         if reader is not None:
             groups = list(self._readable(groups, reader, route))
             lane += f" of {reader.owner}"    # which has sequences of its own
-        if groups and self._shared is not None and not self._has_state and (
+        if not groups and not self._has_state:
+            return no_match(self._recordings, {})    # no place has to be taken
+        if self._shared is not None and not self._has_state and (
                 route.after != "miss" and len(groups[0].numbers) == 1):
             # No other process need know of its place
             return Match(_DECODE(self._recordings[groups[0].numbers[0]]), route, 0, 1,
                          route.after == "repeat")
         if self._shared is not None:         # others are added meanwhile
-            groups = [Group(group.weight, group.extra, group.serial, group.numbers[:])
-                      for group in groups]
+            groups = [group.copy() for group in groups]
         return Draw(lane, groups, route)
 
     @property
@@ -292,12 +296,8 @@ class Matcher:
         if isinstance(choice, Match):
             return choice
         if choice is not None:
-            count = len(choice.numbers)
-            return Miss(f"recording {choice.numbers[-1]} matches, and has been "
-                        f"replayed as often as it was recorded: {count} "
-                        f"{'time' if count == 1 else 'times'}")
-        reason = "no recording matches" if self._recordings else "nothing is recorded"
-        return Miss(reason, likely=Likely([], dict(lane.state)))
+            return used_up(choice)
+        return no_match(self._recordings, dict(lane.state))
 
     def explain(self, request: Request, reading: Reading, miss: Miss, *,
                 offers: bool = False, admits: Admits | None = None) -> Miss:

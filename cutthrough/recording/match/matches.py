@@ -1,5 +1,6 @@
 """The results of a search for a request's recording."""
 
+from collections.abc import Sized
 from typing import NamedTuple
 
 import msgspec
@@ -65,3 +66,18 @@ class Miss(msgspec.Struct, frozen=True):
         return (f"{self.reason}; the nearest is recording {recording.number}, "
                 f"{recording.request.method} {veil(recording.request.url)}: "
                 f"{'; '.join(self.nearest.differences)}")
+
+
+Drawn = Match | Miss | Draw
+
+
+def no_match(recordings: Sized, state: dict[str, str]) -> Miss:
+    """The matcher has these recordings, and the lane this state."""
+    reason = "no recording matches" if recordings else "nothing is recorded"
+    return Miss(reason, likely=Likely([], state))
+
+
+def used_up(group: Group) -> Miss:
+    count = len(group.numbers)
+    return Miss(f"recording {group.numbers[-1]} matches, and has been replayed as often "
+                f"as it was recorded: {count} {'time' if count == 1 else 'times'}")
