@@ -91,7 +91,7 @@ class Matcher:
             tuple[Pattern, ...], Sequence[tuple[bool, Asks]]] = {}
         self._recordings: dict[int, bytes] = {}
         self._read_apart: dict[int, Reading] = {}
-        self._owners: dict[int, str] = {}    # see sharing.mark_of
+        self.owners: dict[int, str] = {}     # see sharing.mark_of
         self._places: Places = {}
         self._begins = Begins()
         self._own = OwnLanes()
@@ -135,7 +135,7 @@ class Matcher:
         index.add(number, base, parts, extra)
         self._recordings[number] = _ENCODE(recording)
         if mark := mark_of(recording):
-            self._owners[number] = sys.intern(mark)
+            self.owners[number] = sys.intern(mark)
         self._begins.add(number, request)
         self._has_state |= has_state
         paths = self._places.setdefault(request.host, {})
@@ -155,7 +155,7 @@ class Matcher:
             recording, self._read_apart.pop(number, None))
         index.remove(number, base, parts, extra)
         del self._recordings[number]
-        self._owners.pop(number, None)
+        self.owners.pop(number, None)
         request = recording.request
         self._begins.remove(number, request)
         paths = self._places[request.host]
@@ -320,7 +320,7 @@ class Matcher:
                   ) -> Iterator[Group]:
         """Those of a cache: of each group the newest recording, unless the route counts
         them. There are several if requests came before an answer was recorded."""
-        owners, most = self._owners, 1 if route.after == "repeat" else None
+        owners, most = self.owners, 1 if route.after == "repeat" else None
         for group in groups:
             numbers = [*islice((
                 number for number in reversed(group.numbers)
@@ -345,7 +345,7 @@ class Matcher:
             self._places.get(request.host, {}).get(request.path, ()))
         for number in numbers:
             if reader is not None and not may_read(
-                    self._owners.get(number, ""), reader):
+                    self.owners.get(number, ""), reader):
                 continue
             packed = self._recordings[number]
             size += len(packed)

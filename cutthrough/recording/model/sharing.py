@@ -11,7 +11,7 @@ everybody's.
 from typing import NamedTuple
 
 from cutthrough.exchange.redaction.redactor import CREDENTIALS
-from cutthrough.recording.model.recording import Recording, find
+from cutthrough.recording.model.recording import Recording
 
 # Of requests without a user: no name has a colon
 ANONYMOUS = ":"
@@ -33,13 +33,18 @@ def owner_of(user: str) -> str:
 
 def is_private(recording: Recording) -> bool:
     """Whether the answer may be meant for its user alone."""
-    response = recording.response
-    if any(name.lower() in CREDENTIALS for name, _ in recording.request.fields) or (
-            find(response.fields, "set-cookie")):
-        return True
-    cache_control = find(response.fields, "cache-control").lower()
-    return any(directive.partition("=")[0].strip() in _PRIVATE
-               for directive in cache_control.split(","))
+    for name, _ in recording.request.fields:
+        if name.lower() in CREDENTIALS:
+            return True
+    for name, value in recording.response.fields:
+        match name.lower():
+            case "set-cookie" if value:
+                return True
+            case "cache-control" if not _PRIVATE.isdisjoint(
+                    directive.partition("=")[0].strip()
+                    for directive in value.lower().split(",")):
+                return True
+    return False
 
 
 def mark_of(recording: Recording) -> str:

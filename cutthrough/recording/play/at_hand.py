@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.heads import build_body, build_head, takes_time
-from cutthrough.recording.model.sharing import mark_of
 from cutthrough.recording.model.sluices import PIECE
 from cutthrough.recording.play.alter import changes
 from cutthrough.recording.play.shared import Answers, Line, Ready
@@ -24,13 +23,14 @@ def prepare(matcher: Matcher, numbers: Iterable[int], answers: Answers) -> bool:
     """False if there is no room for more."""
     if answers.by_fields:
         return True
-    return all(_put(match, packed, answers) for number in numbers
+    return all(_put(match, packed, matcher.owners.get(number, ""), answers)
+               for number in numbers
                if number in matcher
                and len(packed := matcher.packed(number)) < MOST_PACKED
                and (match := matcher.own_match(number)) is not None)
 
 
-def _put(match: Match, packed: bytes, answers: Answers) -> bool:
+def _put(match: Match, packed: bytes, mark: str, answers: Answers) -> bool:
     recording = match.recording
     request, response = recording.request, recording.response
     if changes(match, None) or takes_time(recording, speed=0):
@@ -45,4 +45,4 @@ def _put(match: Match, packed: bytes, answers: Answers) -> bool:
     return answers.prepare(
         Line(request.scheme == "https", request.port, host, request_line),
         Ready(head, build_body(response, request.method, chunked), recording.number,
-              packed, mark_of(recording)))
+              packed, mark))
