@@ -132,6 +132,8 @@ NGHTTP2 = """
 # Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
+# Declares the kernel's structures itself, in a header beside it.
+OF_IO_URING = "cutthrough/net/sends.pyx"
 CPUS = len(os.sched_getaffinity(0))
 # In the modes with -O3 it is for modules that save a thousandth of a request's
 # instructions by it, hold loops over bytes, or run for each captured or recorded
@@ -181,6 +183,9 @@ def libraries_of(source: str) -> dict[str, list[str]]:
         return {"libraries": ["nghttp2"]}
     if source in BUILD_MACROS:
         return {"depends": [str(note_libssl())]}
+    if source == OF_IO_URING:
+        return {"include_dirs": ["cutthrough/net"],
+                "depends": ["cutthrough/net/uring.h"]}
     if source not in OF_OPENSSL:
         return {}
     found = {"libraries": ["ssl", "crypto"], "include_dirs": ["cutthrough/net/tls"],

@@ -75,6 +75,7 @@ class Options(TypedDict, total=False):
     address_floor: Literal["auto", "on", "off"]
     connect_ports: str | Sequence[int | str]
     splice: bool | str
+    collect_sends: bool | str
     route: str
     error_pages: str | PathLike[str]
     intercept_ca: str | PathLike[str]

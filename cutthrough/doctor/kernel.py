@@ -12,6 +12,7 @@ import msgspec
 
 from cutthrough.doctor.finding import Case, Finding, Host, Verdict
 from cutthrough.doctor.sysctls import SYSCTLS, Sysctl, suffices, widest
+from cutthrough.net import sends
 from cutthrough.net.listener import BACKLOG
 from cutthrough.net.tls.kernel_check import why_no_kernel_tls
 
@@ -32,6 +33,8 @@ def check_kernel(case: Case) -> Iterator[Finding]:
                           ("sealed memory", try_memfd)):
         yield check_feature(name, attempt)
     yield check_splice(case)
+    if case.config.collect_sends:
+        yield check_collected_sends()
     if case.config.tls_records == "kernel":
         yield check_kernel_tls()
 
@@ -95,6 +98,18 @@ def check_splice(case: Case) -> Finding:
         "splice", verdict, f"works, pipes of {size // 1024} KiB", "1024 KiB",
         "" if verdict == "ok" else "raise fs.pipe-max-size and fs.pipe-user-pages-soft "
         "as below; below 64 KiB bulk data is copied")
+
+
+def check_collected_sends() -> Finding:
+    """Makes a worker's ring of io_uring, and sends by it."""
+    error = sends.turn_on()
+    sends.turn_off()
+    if not error:
+        return Finding("io_uring", "ok", "works", "works")
+    return Finding(
+        "io_uring", "note", os.strerror(error), "works", "each send is a system call "
+        "of its own, which works too: Linux before 5.19, a seccomp filter, or "
+        "kernel.io_uring_disabled")
 
 
 def check_kernel_tls() -> Finding:

@@ -77,6 +77,7 @@ cdef class Poller:
     cdef int _unregister(self, Endpoint endpoint) except -1
     cdef int _take_events(self, int most) except -1
     cdef int _handle(self, int n) except -1
+    cdef int _wake_senders(self) except -1
     cdef int _wake_starved(self) except -1
     cdef int _check_timed(self, Endpoint endpoint) except -1
     cdef int _plan(self) except -1

@@ -25,7 +25,9 @@ from libc.stdlib cimport abort
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport has_room
 from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
+from cutthrough.net.sends cimport begin_batch, end_batch, next_woken, pending, submit_sends
 from cutthrough.net.sysio cimport clock_us, note_events, sys_close
+from cutthrough.net.transport cimport Socket
 
 cdef extern from *:
     """
@@ -81,7 +83,13 @@ cdef Py_ssize_t offset_of_timer():
     return <char *>&any_one.timer - <char *><void *>any_one
 
 
+cdef Py_ssize_t offset_of_socket():
+    cdef Endpoint any_one = Endpoint.__new__(Endpoint)
+    return <char *>&any_one.sock - <char *><void *>any_one
+
+
 cdef Py_ssize_t TIMER_AT = offset_of_timer()
+cdef Py_ssize_t SOCKET_AT = offset_of_socket()
 
 
 cdef void expire(Timer *timer) noexcept:
@@ -205,8 +213,20 @@ cdef class Poller:
             event = &self.events[i]
             endpoint = <Endpoint>event.data.ptr
             note_events(&endpoint.sock, event.events)
+        begin_batch(n)
         for i in range(n):
             wake(self, <Endpoint>self.events[i].data.ptr)
+        if end_batch():
+            self._wake_senders()
+        return 0
+
+    cdef int _wake_senders(self) except -1:
+        """Of a batch's sends: who waits for their end, or has to know of a failure. One that was
+        closed meanwhile is still allocated, as long as the batch lasts."""
+        cdef Socket *s = next_woken()
+        while s != NULL:
+            wake(self, <Endpoint><void *>(<char *>s - SOCKET_AT))
+            s = next_woken()
         return 0
 
     cdef int add(self, Endpoint endpoint) except -1:
@@ -256,6 +276,8 @@ cdef class Poller:
 
     cdef int _unregister(self, Endpoint endpoint) except -1:
         """The caller drops the set's reference."""
+        if pending:
+            submit_sends()                  # before the descriptor's number can be another's
         endpoint.is_open = False
         self.wheel.disarm(&endpoint.timer)
         # close() alone leaves the entry, with our pointer in it, while another process holds

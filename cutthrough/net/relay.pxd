@@ -12,6 +12,7 @@ cdef enum Pumped:
     PUMP_AGAIN              # its turn is over, there is more to do
     PUMP_STARVED            # no block is free for bytes that it cannot leave in the source
     PUMP_PACED              # it may read no more bytes now: see `allowance`
+    PUMP_SENDING            # all of `left` goes to the sink when the batch ends: see `sending`
     PUMP_DONE               # the sink has taken all of `left`
     PUMP_EOF                # the source ended; the sink has taken all bytes before that
     PUMP_SOURCE_FAILED      # `error` has the errno
@@ -33,6 +34,14 @@ cdef struct Filter:
 cdef struct Tap:
     void (*take)(Tap *tap, const char *data, size_t n) noexcept nogil
 
+# Whether bytes of a pump wait for the end of a batch (see sends). They count as moved, and as not
+# held: who would end, send or splice behind them calls `settle` or `is_holding` first.
+cdef enum Sending:
+    SENDING_NONE = 0
+    SENDING_UNWATCHED       # nobody needs to know when the sink has them
+    SENDING_WATCHED         # the sink's endpoint is called when it has them
+    SENDING_FAILED          # the sink did not take them: `error`, or 0 without room to keep them
+
 cdef struct Pump:
     Socket *source
     Socket *sink
@@ -49,6 +58,7 @@ cdef struct Pump:
     uint8_t may_splice
     uint8_t spliced         # at least once
     uint8_t shut            # in a relay: EOF was passed on
+    uint8_t sending         # a Sending
 
 # Prepares to move `left` bytes. Keeps `allowance`, `tap`, and `may_splice` if both sockets can
 # be spliced; resets everything else.
@@ -62,7 +72,11 @@ cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noe
 # `head` (empty, except before a message's first bytes). Returns bytes of `data` consumed, or
 # < 0: -1 failed as push does, -2 refused.
 cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
-cdef bint is_holding(const Pump *pump) noexcept nogil
+# Whether the sink has yet to take bytes of the pump, or will never. Settles first.
+cdef bint is_holding(Pump *pump) noexcept nogil
+# Sends what waits for the end of the batch now: then `kept`, `moved` and `error` are as if it had
+# been sent directly.
+cdef void settle(Pump *pump) noexcept nogil
 # Frees the pump's block and pipe.
 cdef void stop_pump(Pump *pump) noexcept nogil
 

@@ -15,16 +15,20 @@ never hold more than one block or one pipe. If the bound on all blocks is reache
 the source's socket until the sink has taken them: slower, but no connection is cut. A caller
 that limits the rate sets an allowance, and raises it over time.
 
+If an event comes in a batch with others, the last small send of a pump's turn is made when the
+batch ends, with theirs: see sends. What falls short is kept, as after a direct send.
+
 End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36); the other
 direction goes on.
 """
 
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int16_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
+from cutthrough.net.sends cimport collect, collecting, set_result_hook, submit_sends, wake_later
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, URGENT, begin_splice, can_peek, can_splice, half_close, holds_back,
     skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
@@ -42,19 +46,27 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
     cdef int64_t turn = TURN_BYTES
     cdef int64_t n
     while True:
-        if is_holding(p):
+        if holds(p):
             if not p.sink.ready & CAN_WRITE:
                 return PUMP_STUCK
             if not flush(p):
                 return PUMP_SINK_FAILED
-            if is_holding(p):
+            if holds(p):
                 return PUMP_STUCK
+        if p.sending == SENDING_FAILED:
+            return PUMP_SINK_FAILED if p.error else PUMP_NO_ROOM
         if p.left == 0 or p.eof:
+            if p.sending:
+                p.sending = SENDING_WATCHED
+                return PUMP_SENDING
             give_pipe(&p.pipe)
             return PUMP_EOF if p.eof else PUMP_DONE
         if not p.source.ready & CAN_READ:
             give_pipe(&p.pipe)          # an idle direction owns nothing
             return PUMP_DRY
+        if p.sending:
+            settle(p)
+            continue
         if not p.sink.ready & CAN_WRITE:
             return PUMP_STUCK
         if p.allowance <= 0:
@@ -214,12 +226,19 @@ cdef bint flush(Pump *p) noexcept nogil:
 cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexcept nogil:
     cdef ssize_t sent = 0
     cdef Block *block
+    settle(p)
+    if p.sending == SENDING_FAILED:
+        return False
     p.error = 0
     p.allowance -= n + m
     if p.tap != NULL:
         p.tap.take(p.tap, a, n)
         p.tap.take(p.tap, b, m)
-    if not is_holding(p) and p.sink.ready & CAN_WRITE:
+    if not holds(p) and p.sink.ready & CAN_WRITE:
+        if collecting and may_wait(p) and collect(p, p.sink.fd, a, n, b, m):
+            p.sending = SENDING_UNWATCHED
+            p.moved += n + m
+            return True
         sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
         if sent < 0:
             p.error = <int16_t>-sent
@@ -249,7 +268,8 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
                   size_t n) noexcept nogil:
     cdef size_t out_len = n
     cdef int64_t used = n
-    p.error = 0
+    if p.sending != SENDING_FAILED:
+        p.error = 0
     if p.filter != NULL:
         used = p.filter.run(p.filter, data, n, &out_len, &head, &head_len)
         if used < 0:
@@ -264,8 +284,49 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
     return used
 
 
-cdef bint is_holding(const Pump *p) noexcept nogil:
+cdef inline bint holds(const Pump *p) noexcept nogil:
     return p.kept != NULL or (p.pipe != NULL and p.pipe.held != 0)
+
+
+cdef bint is_holding(Pump *p) noexcept nogil:
+    settle(p)
+    return p.sending or holds(p)
+
+
+cdef inline bint may_wait(const Pump *p) noexcept nogil:
+    """Whether the pump would do nothing behind this send."""
+    return p.sink.kind == KERNEL and (p.left == 0 or not p.source.ready & CAN_READ)
+
+
+cdef void settle(Pump *p) noexcept nogil:
+    if p.sending == SENDING_UNWATCHED or p.sending == SENDING_WATCHED:
+        submit_sends()
+
+
+cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil:
+    """The kernel's answer to a send that waited for the end of its batch."""
+    cdef Pump *p = <Pump *>owner
+    cdef bint watched = p.sending == SENDING_WATCHED
+    cdef size_t more = n - result if result > 0 else n
+    p.sending = SENDING_NONE
+    if result == <ssize_t>n:
+        if watched:
+            wake_later(p.sink)
+        return
+    p.moved -= min(p.moved, <uint64_t>more)
+    if result >= 0 or result == -EAGAIN:
+        p.sink.ready &= ~CAN_WRITE      # an EPOLLOUT will come, and send what is kept
+        if make_room(&p.kept, more, OF_RELAYS):
+            memcpy(bytes_of(p.kept), data + n - more, more)
+            p.kept.end = <unsigned int>more
+            return
+        result = 0
+    p.error = <int16_t>-result
+    p.sending = SENDING_FAILED
+    wake_later(p.sink)
+
+
+set_result_hook(on_sent)
 
 
 cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:
@@ -273,6 +334,7 @@ cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexce
         sink == NULL or can_splice(sink))
     cdef int64_t allowance = p.allowance
     cdef Tap *tap = p.tap
+    settle(p)
     memset(p, 0, sizeof(Pump))
     p.may_splice = may_splice
     p.allowance = allowance
@@ -283,6 +345,8 @@ cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexce
 
 
 cdef void stop_pump(Pump *p) noexcept nogil:
+    settle(p)
+    p.sending = SENDING_NONE
     give_block(&p.kept)
     give_pipe(&p.pipe)
 

@@ -15,6 +15,7 @@ from cutthrough.generation.pac import make_pac
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import SourceNumbers
 from cutthrough.log.hidden import hide_keys
+from cutthrough.net import sends
 from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.limits import Limiter
@@ -142,6 +143,10 @@ class Parts:
 
     def _configure_context(self, config: Config, snapshot: Snapshot, limiter: Limiter,
                            numbers: Numbers, in_log: set[str], most: int) -> None:
+        if config.collect_sends:
+            sends.turn_on()             # if it is forbidden, `doctor` says so
+        else:
+            sends.turn_off()
         self.context.configure(snapshot, limiter, ConnectionOptions(
             timeouts={
                 name: getattr(config, name)

@@ -19,7 +19,7 @@ from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.log.accesslog import AccessLog
-from cutthrough.net import buffers, pipes
+from cutthrough.net import buffers, pipes, sends
 from cutthrough.net.acceptor import Acceptor
 from cutthrough.net.dns.resolver import Keeping, Resolver
 from cutthrough.net.interfaces import Interfaces, own_hosts
@@ -368,6 +368,7 @@ class Worker:
         pipes.close_free()
         self.parts.release()
         self.poller.detach()
+        sends.turn_off()
         return cut
 
     def leaks(self) -> dict[str, int]:

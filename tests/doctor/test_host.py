@@ -160,6 +160,16 @@ def test_without_splice_nothing_is_said_of_pipes(stock):
     assert not list(kernel.check_pipes(case))
 
 
+def test_a_forbidden_io_uring_is_noted_and_no_fault(monkeypatch):
+    monkeypatch.setattr(kernel.sends, "turn_on", lambda: errno.EPERM)
+    case = make_case(collect_sends="on")
+    (found,) = (one for one in kernel.check_kernel(case) if one.name == "io_uring")
+    assert (found.verdict, found.seen) == ("note", "Operation not permitted")
+    assert "works too" in found.advice
+    monkeypatch.setattr(kernel.sends, "turn_on", lambda: 0)
+    assert kernel.check_collected_sends().verdict == "ok"
+
+
 @pytest.mark.parametrize(("release", "verdict"), [
     ("6.1.0-18-amd64", "ok"), ("5.4.0", "ok"), ("4.19.0-6", "note"),
     ("3.10.0", "fail")])

@@ -4,6 +4,7 @@
 from libc.stdint cimport INT64_MAX, int64_t
 from cutthrough.net.relay cimport Pump, push, run_pump, start_pump, stop_pump
 from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
+from cutthrough.net.sends cimport begin_batch, end_batch, next_woken
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, note_events
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.net.transport cimport (
@@ -63,8 +64,8 @@ cdef void ring(Timer *timer) noexcept:
     alarm.alarms.rung.append(alarm.name)
 
 
-PUMPED = ("dry", "stuck", "again", "starved", "paced", "done", "eof", "source failed",
-          "sink failed", "refused", "no room")
+PUMPED = ("dry", "stuck", "again", "starved", "paced", "sending", "done", "eof",
+          "source failed", "sink failed", "refused", "no room")
 
 
 cdef class OneWay:
@@ -139,3 +140,20 @@ cdef class OneWay:
         """Bytes in the block, and bytes in the pipe (None: no pipe)."""
         return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
                 self.pump.pipe.held if self.pump.pipe != NULL else None)
+
+
+def begin(int events):
+    """Begins a batch as the poller does."""
+    begin_batch(events)
+
+
+def end():
+    """Ends the batch. Returns the descriptors of the sockets that are to be woken."""
+    cdef Socket *s
+    cdef list fds = []
+    if end_batch():
+        s = next_woken()
+        while s != NULL:
+            fds.append(s.fd)
+            s = next_woken()
+    return fds

@@ -10,7 +10,7 @@ other files: `session` decides, `tunnel` and `forward` carry out.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
@@ -18,7 +18,7 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.connector cimport cancel
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport pipes_refused
-from cutthrough.net.relay cimport is_holding, stop_pump
+from cutthrough.net.relay cimport is_holding, settle, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
 from cutthrough.net.transport cimport KERNEL
@@ -314,8 +314,10 @@ cdef class Client:
 
     cdef void count_moved(self) noexcept:
         cdef Counters *counters = self.context.counters
-        cdef uint32_t up = <uint32_t>self.relay.up.moved - self.counted_up
-        cdef uint32_t down = <uint32_t>self.relay.down.moved - self.counted_down
+        # Signed: a send that falls short at the end of its batch takes bytes back. The counters
+        # never go back, and go on when the pump has caught up
+        cdef int32_t up = max(0, <int32_t>(<uint32_t>self.relay.up.moved - self.counted_up))
+        cdef int32_t down = max(0, <int32_t>(<uint32_t>self.relay.down.moved - self.counted_down))
         counters.bytes_up += up
         counters.bytes_down += down
         if self.relay.up.spliced:
@@ -330,6 +332,8 @@ cdef class Client:
         cdef Context context = self.context
         if self.stamps.start_us == 0:
             return 0                        # no request was begun: nothing to log
+        settle(&self.relay.up)              # what is logged has been sent
+        settle(&self.relay.down)
         note_end(self, outcome)
         if self.filtering is not None:
             self.filtering.end(TABLE_OF_ENDINGS[outcome].label)

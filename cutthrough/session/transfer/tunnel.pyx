@@ -22,7 +22,8 @@ from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
-    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
+    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, settle,
+    start_pump)
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
 from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
@@ -48,8 +49,10 @@ cdef enum:
 
 cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Relay *relay = &c.relay
-    cdef Block *rest = relay.down.kept      # rest of a 101 head that was not taken whole
+    cdef Block *rest
     cdef bint sent = True
+    settle(&relay.down)
+    rest = relay.down.kept                  # of a 101 head that was not taken whole
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
     c.counted_up = c.counted_down = 0

@@ -1,0 +1,27 @@
+"""The sends of a batch of events, in one submission to the kernel."""
+
+from cutthrough.net.transport cimport Socket
+
+cdef enum:
+    LEAST_EVENTS = 2        # a batch of one has nothing to collect
+    MOST_COLLECTED = 16384  # octets of one send; a longer one is worth a system call of its own
+
+cdef bint collecting        # within a batch, and a ring is there
+cdef int pending            # sends that wait for submit_sends
+
+# Called with each send's result: its `n` octets taken, fewer, or -errno. May call wake_later.
+ctypedef void (*result_t)(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil
+cdef void set_result_hook(result_t hook) noexcept nogil
+
+# Copies a send of two pieces. False: not collected, and must be sent directly. The hook is called
+# with `owner` before the batch ends: until then `owner` stays allocated, and `fd` open.
+cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b, size_t m) noexcept nogil
+# Sends all that is pending, and calls the hook for each.
+cdef void submit_sends() noexcept nogil
+# The socket's endpoint gets a call at the end of the batch, as if an event had come.
+cdef void wake_later(Socket *s) noexcept nogil
+# The next socket of wake_later; NULL: none.
+cdef Socket *next_woken() noexcept nogil
+cdef void begin_batch(int events) noexcept nogil
+# Sends what is pending. Whether sockets are to be woken.
+cdef bint end_batch() noexcept nogil
