@@ -79,5 +79,6 @@ def no_match(recordings: Sized, state: dict[str, str]) -> Miss:
 
 def used_up(group: Group) -> Miss:
     count = len(group.numbers)
+    times = "1 time" if count == 1 else f"{count} times"
     return Miss(f"recording {group.numbers[-1]} matches, and has been replayed as "
-                f"often as it was recorded: {count} {'time' if count == 1 else 'times'}")
+                f"often as it was recorded: {times}")
