@@ -317,8 +317,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "three fifths of copying's CPU time at 1 MiB responses", swapped=True)] = True
     collect_sends: Annotated[bool, Option(
         FLAG, "make small sends of many connections in one system call, by io_uring",
-        "0.6 to 0.9 of a worker's CPU time; where io_uring is forbidden, each is a call",
-        swapped=True)] = True
+        "0.6 to 0.9 of a worker's CPU time; where io_uring is forbidden, each is a "
+        "call", swapped=True)] = True
 
     fleet_url: Annotated[str, Option(
         TEXT._replace(metavar="URL"), "Redis with which several programs share users' "

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cutthrough.config.mistake import noting
-from cutthrough.config.values import parse_size
+from cutthrough.config.values import parse_duration, parse_size
 from cutthrough.policy.source import Limits
 
 KEYS = Limits.__struct_fields__
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _SUBJECTS = ("user", "client", "all")
 _PREFIXES = {"ipv4_prefix": (8, 32), "ipv6_prefix": (16, 64)}
+# What waits, and what it waits for
+_NEEDS = {"queue": "requests_per_second", "queue_timeout": "queue"}
+MOST_WAIT, MOST_QUEUE = 600.0, 100_000
 # The advice for a limit of 0, if it is not "no limit"
 _ABSENT = {"burst": "one second's worth",
            "tunnels": "no limit, or deny CONNECT and UPGRADE to forbid tunnels"}
@@ -27,6 +30,7 @@ def read_limits(table: dict[str, Any], fail: Callable[[str, str], NoReturn],
             values[key] = (
                 _read_subject(table[key], fail) if key == "per" else
                 _read_prefix(key, table, fail) if key in _PREFIXES else
+                _read_wait(key, table, fail) if key in _NEEDS else
                 _read_amount(key, table[key], fail))
     return Limits(**values)
 
@@ -47,6 +51,25 @@ def _read_prefix(key: str, table: dict[str, Any],
             least <= value <= most):
         fail(key, f"takes a length of {least} to {most} bits")
     return value
+
+
+def _read_wait(key: str, table: dict[str, Any],
+               fail: Callable[[str, str], NoReturn]) -> float:
+    """A number of requests, or seconds."""
+    value = table[key]
+    if _NEEDS[key] not in table:
+        fail(key, f"has no effect without {_NEEDS[key]}")
+    if key == "queue":
+        if type(value) is int and 0 < value <= MOST_QUEUE:
+            return value
+        fail(key, f"takes a number of requests, 1 to {MOST_QUEUE}")
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else 0.0
+    except ValueError as error:
+        fail(key, str(error))
+    if 0 < seconds <= MOST_WAIT:
+        return seconds
+    return fail(key, "takes a duration up to 10m, such as \"5s\"")
 
 
 def _read_amount(key: str, value: Any, fail: Callable[[str, str], NoReturn]) -> Any:

@@ -51,6 +51,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tunnels: int = 0                    # at a time
     requests_per_second: float = 0.0
     burst: int = 0                      # requests at once; 0: one second's worth
+    queue: int = 0                      # requests beyond the rate that wait
+    queue_timeout: float = 5.0          # seconds, at most
     bytes_per_second: int = 0           # of all the user's connections together
     tunnel_bytes_per_second: int = 0    # of each tunnel, each direction
     bytes_per_day: int = 0              # since midnight UTC, both directions

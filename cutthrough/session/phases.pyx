@@ -7,10 +7,11 @@
 
 If a phase parks, its row has the phase after the wait, and the cause of it. Events of a state
 come from the table of handlers in `session`. A request comes to a phase again if it gets another
-destination, if its rule is known only by its address, or if a connection to the origin failed.
+destination, if its rule is known only by its address, or if a connection to the origin failed; and
+to one that charges, if it has waited for its rate.
 """
 
-from cutthrough.outcome cimport OK
+from cutthrough.outcome cimport OK, RATE_LIMITED
 from cutthrough.session.judge.authenticate cimport verify
 from cutthrough.session.judge.authorize cimport judge
 from cutthrough.session.judge.hook cimport ask
@@ -21,6 +22,7 @@ from cutthrough.session.model.phase cimport (
     N_PHASES, PARKED, PHASE_ASK, PHASE_CHARGE, PHASE_CONNECT, PHASE_FAULTS, PHASE_FILTER,
     PHASE_JUDGE, PHASE_LOCAL, PHASE_PARENT, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND,
     PHASE_TURN, PHASE_VERIFY, PHASE_WATCH)
+from cutthrough.session.model.rate_queue cimport waits_for_rate
 from cutthrough.session.route cimport (
     answer_by_function, choose_way, connect, replay, reuse, send, take_turn_to_dial)
 from cutthrough.session.transfer.act cimport apply_faults, filter_head
@@ -35,6 +37,8 @@ cdef int run_phases(Client c, int first) except -1:
     cdef int i, outcome
     for i in range(first, <int>N_PHASES):
         outcome = PHASES[i](c)
+        if outcome == RATE_LIMITED and waits_for_rate(c, i):
+            return 0
         if outcome != OK:
             return 0 if outcome == PARKED else c.refuse(outcome)
     return 0
@@ -54,7 +58,7 @@ phase(PHASE_WATCH,   watch_client,       "",                       "")
 phase(PHASE_ASK,     ask,                "DECIDE",                 "FAULTS, by the hook")
 phase(PHASE_FAULTS,  apply_faults,       "HELD",                   "FILTER, by the deadline")
 phase(PHASE_FILTER,  filter_head,        "HELD",                   "CHARGE or JUDGE, by filters")
-phase(PHASE_CHARGE,  charge,             "",                       "")
+phase(PHASE_CHARGE,  charge,             "HELD",                   "CHARGE, by its rate")
 phase(PHASE_REPLAY,  replay,             "HELD, REQUEST",          "REPLAY, by the player")
 phase(PHASE_ROOM,    take_room,          "HELD",                   "REPLAY, by the writer")
 phase(PHASE_LOCAL,   answer_by_function, "DIAL",                   "")

@@ -153,7 +153,8 @@ ADVICE = {
         "\"pass\"`; a worker holds `breakpoint_messages` at most"),
     "client_limit": "raise `max_connections_per_client` if many users share an address",
     "user_limit": "raise `connections` or `tunnels` of the user's limits",
-    "rate_limited": "raise `requests_per_second` or `burst` of the user's limits",
+    "rate_limited": "raise `requests_per_second` or `burst` of the user's limits, or "
+                    "let requests wait: `queue`",
     "quota_exceeded": "raise `bytes_per_day`, or wait for midnight UTC",
     "question_limit": (
         "find out why this user's names or the policy's hook are so slow"),

@@ -357,6 +357,8 @@ class Worker:
         self.parts.close()
         cut = close_all(self.context, outcome)
         self.recordings.end()
+        if self.context.rate_queue is not None:
+            self.context.rate_queue.end()
         self.gate.close()
         if self.log is not None:
             self.log.close()

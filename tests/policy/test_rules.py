@@ -372,7 +372,16 @@ MISTAKES = [
                                "space, or begin with #"),
     ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key; the keys are "
      "per, ipv4_prefix, ipv6_prefix, connections, tunnels, requests_per_second, "
-     "burst, bytes_per_second, tunnel_bytes_per_second, bytes_per_day, users, groups"),
+     "burst, queue, queue_timeout, bytes_per_second, tunnel_bytes_per_second, "
+     "bytes_per_day, users, groups"),
+    ("[limits.slow]\nqueue = 5",
+     "limits.slow: queue: has no effect without requests_per_second"),
+    ("[limits.slow]\nrequests_per_second = 5\nqueue_timeout = '5s'",
+     "limits.slow: queue_timeout: has no effect without queue"),
+    ("[limits.slow]\nrequests_per_second = 5\nqueue = 0",
+     "limits.slow: queue: takes a number of requests, 1 to 100000"),
+    ("[limits.slow]\nrequests_per_second = 5\nqueue = 5\nqueue_timeout = '11m'",
+     "limits.slow: queue_timeout: takes a duration up to 10m, such as \"5s\""),
     ("[limits.slow]\nper = 'address'",
      "limits.slow: per: takes one of user, client, all"),
     ("[limits.slow]\nipv4_prefix = 24",

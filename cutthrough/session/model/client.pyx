@@ -354,6 +354,8 @@ cdef class Client:
             self.filtering = None
         if self.request.room:
             self.context.room.leave(self)
+        if self.request.queued:
+            self.context.rate_queue.leave(self)
         if self.state == RESOLVE:           # the answer is not awaited any more
             self.context.resolver.abandon(self.request_id)
         elif self.state == DECIDE:

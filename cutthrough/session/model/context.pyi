@@ -43,6 +43,7 @@ class Context:
     answers: object
     player: object
     room: object
+    rate_queue: Any
     recording: int
     worker: int
     recorder: FlightRecorder

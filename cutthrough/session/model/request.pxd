@@ -46,6 +46,7 @@ cdef struct Request:
     uint8_t acted                       # the rule's acts have begun: see act
     uint8_t stands_in                   # a tunnel's origin is none: see recorded
     uint8_t room                        # to record it: see recorded
+    uint8_t queued                      # it waits for its rate, and then comes this phase + 1
 
     # the way to the origin
     uint8_t dials                       # no connection from the idle pool is good enough

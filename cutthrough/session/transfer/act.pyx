@@ -14,6 +14,7 @@ from cutthrough.policy.faults import draw
 from cutthrough.session.model.charge cimport admit_with_faults
 from cutthrough.session.model.client cimport Client, is_last
 from cutthrough.session.model.phase cimport PHASE_FILTER, parked
+from cutthrough.session.model.rate_queue cimport end_queueing
 from cutthrough.session.model.recording_mode cimport AWAITS_ROOM
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD
@@ -46,6 +47,8 @@ cdef int apply_faults(Client c) except -1:
 
 
 cdef int end_hold(Client c) except -1:
+    if c.request.queued:
+        return end_queueing(c)
     if c.request.room == AWAITS_ROOM:
         return end_waiting(c)
     if c.filtering is not None:
