@@ -37,10 +37,10 @@ cdef int run_phases(Client c, int first) except -1:
     cdef int i, outcome
     for i in range(first, <int>N_PHASES):
         outcome = PHASES[i](c)
-        if outcome == RATE_LIMITED and waits_for_rate(c, i):
-            return 0
         if outcome != OK:
-            return 0 if outcome == PARKED else c.refuse(outcome)
+            if outcome == PARKED or outcome == RATE_LIMITED and waits_for_rate(c, i):
+                return 0
+            return c.refuse(outcome)
     return 0
 
 

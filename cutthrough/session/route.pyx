@@ -102,7 +102,6 @@ cdef int reuse(Client c) except -1:
     cdef Stream stream = None
     cdef uint16_t source = r.hop.source
     cdef uint16_t route = r.route
-    cdef Address address
     cdef int outcome, phase
     cdef bint may
     if r.dials or not (r.can_retry or c.entrance.is_inside):
@@ -130,10 +129,9 @@ cdef int reuse(Client c) except -1:
         share(c)
     phase = phase_of_rule(c)
     if phase != PHASE_SEND:
-        address = stream.address
         c.origin = None
         c.context.idle_pool.park(stream, &r.hop, c.pool_key())
-        return parked(play(c, &address) if phase == PHASE_REPLAY else c.resume(phase))
+        return parked(c.resume(phase))
     stream.set_deadline(0)
     c.context.counters.reused += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)

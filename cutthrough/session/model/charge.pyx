@@ -76,10 +76,10 @@ cdef int admit(Client c, Terms terms) except -1:
     if c.terms is None and c.usage.holding.user_row == 0:
         return OK                       # the usual case: no limits, and none before
     cdef uint32_t retry_s = 0
-    if c.context.rate_queue is not None and terms is not None and (
-            c.context.rate_queue.is_before(c, (terms.name, counted_of(c, terms)))):
-        c.request.retry_s = 1
-        return RATE_LIMITED
+    if c.context.rate_queue is not None and terms is not None:
+        c.request.retry_s = c.context.rate_queue.wait_s(c, (terms.name, counted_of(c, terms)))
+        if c.request.retry_s:
+            return RATE_LIMITED
     cdef int outcome = outcome_of(c.context.limiter.charge(
         &c.usage, c.terms, counted_of(c, c.terms), c.request.is_tunnel, c.poller.now_us, &retry_s))
     if outcome == USER_LIMIT and c.terms.plain.per == "client":

@@ -15,7 +15,7 @@ from cutthrough.outcome cimport RATE_LIMITED
 from cutthrough.policy.limits cimport Terms
 from cutthrough.session.model.charge cimport counted_of
 from cutthrough.session.model.context cimport Context
-from cutthrough.session.model.phase cimport PHASE_FAULTS
+from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_FAULTS
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD
 
@@ -30,9 +30,13 @@ cdef class RateQueue(Endpoint):
         self.poller = context.poller
         self.waiting = {}
 
-    def is_before(self, Client c, key):
-        """Do others wait for the same tokens?"""
-        return key in self.waiting and self.trying is not c
+    def wait_s(self, Client c, key):
+        """The seconds until the first of those who wait for the same has its token; 0: nobody
+        waits before this one."""
+        cdef list clients = self.waiting.get(key)
+        if not clients or self.trying is c:
+            return 0
+        return max(1, (<Client>clients[0]).request.retry_s)
 
     def leave(self, Client c):
         """The client's request has ended."""
@@ -83,7 +87,8 @@ cdef class RateQueue(Endpoint):
 cdef bint waits_for_rate(Client c, int phase) except -1:
     cdef Terms terms = c.terms
     cdef RateQueue queue = <RateQueue>c.context.rate_queue
-    if terms is None or terms.plain.queue == 0:
+    # Behind PHASE_CHARGE it may have a connection
+    if phase > PHASE_CHARGE or terms is None or terms.plain.queue == 0:
         return False
     if queue is None:
         queue = c.context.rate_queue = RateQueue.__new__(RateQueue)

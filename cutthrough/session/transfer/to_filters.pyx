@@ -103,6 +103,7 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     if c.context.observer is not None and is_recorded(c):
         c.relay.down.left = its.length if its.kind == BODY_LENGTH else 0
         out_len = bound_response(c) if c.request.room == MUST_FIT else OK
+        c.relay.down.left = 0               # it may still hold a 1xx, and reads nothing
         if out_len != OK:
             c.refuse(out_len)
             return True
