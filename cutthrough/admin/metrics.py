@@ -6,7 +6,7 @@ Labels come from the proxy's own tables and configuration, never from the wire (
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,10 +18,16 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import (
+    CONTENT_TYPE_LATEST as OPENMETRICS,
+)
+from prometheus_client.openmetrics.exposition import (
+    generate_latest as generate_openmetrics,
+)
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
-from cutthrough.admin import parents
+from cutthrough.admin import parents, rule_metrics
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.process.fleet_state import FAILURES, FleetState
@@ -129,6 +135,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from _outcomes(r)
     yield from _tls(r)
     yield from parents.collect(r)
+    yield from rule_metrics.collect(r)
     yield from _services(r)
     yield from _fleet(r)
     yield from _processes(r)
@@ -415,8 +422,12 @@ class _Once(Collector):
         return collect(self._reading)
 
 
-def render(reading: Reading) -> bytes:
-    """Returns the exposition of one reading, in Prometheus' text format."""
+def render(reading: Reading, accept: str = "") -> tuple[bytes, str]:
+    """Returns the exposition of one reading and its type: OpenMetrics, which has
+    exemplars, for a client whose Accept names it, else Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Once(reading))
-    return generate_latest(registry)
+    if "application/openmetrics-text" in accept:
+        generate: Callable[[CollectorRegistry], bytes] = generate_openmetrics
+        return generate(registry), OPENMETRICS
+    return generate_latest(registry), CONTENT_TYPE

@@ -40,7 +40,7 @@ from cutthrough.admin.cross_site import (
 from cutthrough.admin.endings import Endings
 from cutthrough.admin.flows_page import CaptureSwitch, Flows, FlowsPage
 from cutthrough.admin.live_page import LivePage
-from cutthrough.admin.metrics import CONTENT_TYPE, Reading, render
+from cutthrough.admin.metrics import Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.open_flows import OpenFlows
 from cutthrough.admin.parents import describe as describe_parents
@@ -352,12 +352,13 @@ class AdminServer:
     # Handlers
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
+        accept = request.headers.get("Accept", "")
         if self._acceptor is None:
-            body = render(self._operations.read_counters())
+            body, kind = render(self._operations.read_counters(), accept)
         else:
             with self._acceptor.spare.released():  # it opens files in /proc
-                body = render(self._operations.read_counters())
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+                body, kind = render(self._operations.read_counters(), accept)
+        return web.Response(body=body, headers={"Content-Type": kind})
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")

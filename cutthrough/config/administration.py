@@ -13,6 +13,7 @@ from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import (
     ADMIN,
     FILE,
+    FLAG,
     NAMES,
     TEXT,
     Kind,
@@ -80,6 +81,10 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
     ca_certificate: Annotated[str, Option(
         FILE, "certificate of an authority in PEM, which the admin listener offers at "
         "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""
+    rule_metrics: Annotated[bool, Option(
+        FLAG, "count requests by the rule that decided and by the user's groups, for "
+        "the metrics: docs/admin.md", "a request takes a microsecond more",
+        swapped=True)] = False
     error_pages: Annotated[str, Option(
         FILE._replace(metavar="DIR"), "directory of contents for refusals: "
         "REASON.html, 403.txt, default.json: docs/endings.md", "a line of text",

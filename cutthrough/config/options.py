@@ -77,6 +77,7 @@ class Options(TypedDict, total=False):
     splice: bool | str
     collect_sends: bool | str
     route: str
+    rule_metrics: bool | str
     error_pages: str | PathLike[str]
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]

@@ -65,6 +65,7 @@ class Gauges:
     def write(self) -> None:
         parts = self._parts
         parts.rows.write()
+        parts.by_rule.write()
         dns = self._resolver.stats()
         self._page.set("dns_entries", dns["entries"])
         self._page.set("dns_open", dns["open"])

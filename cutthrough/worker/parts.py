@@ -33,6 +33,7 @@ from cutthrough.worker.parent_rows import ParentRows
 from cutthrough.worker.parent_standby import ParentStandby
 from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.recordings import Recordings
+from cutthrough.worker.tally import RuleTally
 from cutthrough.worker.tls_interception import Numbers, TlsInterception
 from cutthrough.worker.tls_listeners import (
     TlsListeners,
@@ -63,6 +64,7 @@ class Parts:
     interception: TlsInterception
     tls_parents: TlsParents
     rows: ParentRows
+    by_rule: RuleTally
     checks: ParentChecks
     standby: ParentStandby
     recordings: Recordings
@@ -125,12 +127,16 @@ class Parts:
             config.connect_timeout)
         prepared.on_commit(
             self.verifier.configure, config.auth_backoff, config.auth_timeout)
+        prepared.on_commit(self._count_by_rule, config.rule_metrics)
         self.rows.prepare(snapshot.ways, prepared)
         self.checks.prepare(config, snapshot.ways, prepared)
         self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, prepared)
         self.recordings.prepare(generation, snapshot, prepared)
         if self.capture is not None:
             prepared.on_commit(self._configure_capture, self.capture, generation)
+
+    def _count_by_rule(self, is_wanted: bool) -> None:
+        self.context.tally = self.by_rule if is_wanted else None
 
     def _make_pacs(self, generation: Generation) -> list[tuple[bytes, bytes] | None]:
         pacs = [*self.context.pacs]

@@ -55,6 +55,7 @@ from cutthrough.worker.parent_standby import ParentStandby
 from cutthrough.worker.parts import Parts
 from cutthrough.worker.prepared import Prepared
 from cutthrough.worker.recordings import Recordings
+from cutthrough.worker.tally import RuleTally
 from cutthrough.worker.tls_interception import TlsInterception
 from cutthrough.worker.tls_listeners import TlsListeners
 from cutthrough.worker.tls_parents import TlsParents
@@ -215,6 +216,7 @@ class Worker:
             tls=TlsListeners(self._own, keys),
             interception=TlsInterception(), tls_parents=TlsParents(),
             rows=ParentRows(self.page, self.context.parents, checks.results),
+            by_rule=RuleTally(self.page, self.slot),
             checks=checks, standby=ParentStandby(self.context, self.poller),
             recordings=self.recordings, capture=self.capture, tally=self.tally,
             gate=self.gate)

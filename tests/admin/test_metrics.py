@@ -8,6 +8,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cutthrough.admin import rule_metrics
 from cutthrough.admin.metrics import Configuration, Reading, render
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.session.model.counters import (
@@ -16,6 +17,7 @@ from cutthrough.session.model.counters import (
     PAGE_BYTES,
     PARENT_GAUGES,
     PARENT_TOTALS,
+    TALLIES,
     Page,
     read_page,
 )
@@ -94,15 +96,16 @@ def test_every_promised_name_is_there_before_anything_happened():
     made.add_listener("127.0.0.1:8888")
     made.write_parents([(name, [0] * len(PARENT_GAUGES), [0] * len(PARENT_TOTALS))
                         for name in ("corp", "api/127.0.0.1:80")])
+    made.write_tallies((name, [0] * len(TALLIES)) for name in ("rule a", "group b"))
     page = made.read()
-    text = render(reading([page], {1: page}, {0: 1}))
+    text, _ = render(reading([page], {1: page}, {0: 1}))
     assert promised() <= names_in(text)
 
 
 def test_every_name_is_promised():
     """A metric that docs/conventions.md did not list was noticed by no test."""
     page = Page().read()
-    text = render(reading([page], {1: page}, {0: 1})).decode()
+    text = render(reading([page], {1: page}, {0: 1}))[0].decode()
     assert {family.name.removeprefix("cutthrough_")
             + ("_total" if family.type == "counter" else "")
             for family in text_string_to_metric_families(text)} <= promised()
@@ -115,7 +118,7 @@ def test_a_listener_keeps_its_number_and_too_many_share_one():
     page = Page(memory)
     numbers = [page.add_listener(f"192.0.2.2:{port}") for port in range(20)]
     assert numbers == [*range(2, 15), *[15] * 7]
-    text = render(reading([page.read()])).decode()
+    text = render(reading([page.read()]))[0].decode()
     assert text.count('cutthrough_connections_total{listener="192.0.2.') == 15
     assert 'cutthrough_connections_total{listener="others"} 0.0' in text
 
@@ -140,7 +143,7 @@ def test_totals_of_the_dead_stay_and_their_gauges_go():
         page.add("dns_hit", 5)
         page.set("dns_entries", 9)
     found = families(render(reading(
-        [dead.read(), alive.read()], {2: alive.read()}, {0: 2, 1: 0})))
+        [dead.read(), alive.read()], {2: alive.read()}, {0: 2, 1: 0}))[0])
     hits = [sample.value for sample in found["cutthrough_dns_queries"]
             if sample.labels == {"result": "hit"}]
     assert hits == [10]
@@ -153,7 +156,7 @@ def test_buckets_are_cumulative_and_in_seconds():
     page = Page()
     for name, count in (("1", 2), ("1000", 3), ("more", 1), ("sum_us", 2_500_000)):
         page.add(f"tunnel_ms:{name}", count)
-    samples = families(render(reading([page.read()])))[
+    samples = families(render(reading([page.read()]))[0])[
         "cutthrough_tunnel_duration_seconds"]
     buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
     assert len(buckets) == len(BUCKETS) + 1
@@ -347,3 +350,14 @@ def test_a_worker_that_died_leaves_its_totals(proxy):
     assert now['requests_total{code="200",method="GET"}'] == 20
     assert sum(value for name, value in now.items()
                if name.startswith("connections{")) == 0
+
+
+def test_rules_beyond_the_rows_are_others():
+    """R38: the labels are bounded, whatever a policy has."""
+    made = Page()
+    made.write_tallies((f"rule {n}", [1, 2, n, 0, n]) for n in range(200))
+    made.write_tallies([("rule 3", [1, 0, 0, 0, 0])])
+    found = rule_metrics.read_tallies(reading([made.read(), made.read()]))
+    assert len(found) == 96 and found["others"]["passed"] == 2 * (200 - 95)
+    assert found["rule 3"] == {
+        "passed": 4, "refused": 4, "id": 3, "worker": 0, "at_ms": 3}

@@ -114,7 +114,9 @@ def test_check_names_what_is_wrong_with_a_file(tmp_path, text, reason):
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
     done = check(file)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"cutthrough: {file}:") and reason in done.stderr
+    where = "command line: --users-file: " if text is None else ""
+    assert done.stderr.startswith(f"cutthrough: {where}{file}:")
+    assert reason in done.stderr
 
 
 def test_a_user_of_both_places_is_an_error(tmp_path):

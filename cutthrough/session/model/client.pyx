@@ -343,6 +343,12 @@ cdef class Client:
         count_reply(context.counters, self.request.method, self.request.status)
         count_end(context.counters, outcome, carries_tunnel(self), self.stamps.first_byte_us,
                   clock_us() - self.stamps.start_us)
+        if context.tally is not None:
+            context.tally.count(
+                None if self.request.rule == NOT_ASKED else self.snapshot.acl.label(
+                    self.request.rule),
+                () if self.account is None else self.account.groups,
+                TABLE_OF_ENDINGS[outcome].fault == "policy", self.request_id)
         end_last_phase(&self.stamps, self.state)
         if pipes_refused() != context.pipes_refused:
             context.note_pipes()

@@ -29,6 +29,7 @@ cdef class Context:
     cdef public object observer         # an Observer; None: none
     cdef Page page
     cdef public int worker              # its number, in requests' ids
+    cdef public object tally            # see worker.tally; None: nobody counts by rule
     cdef Counters *counters
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none

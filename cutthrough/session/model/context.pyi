@@ -46,6 +46,7 @@ class Context:
     rate_queue: Any
     recording: int
     worker: int
+    tally: object
     recorder: FlightRecorder
     verifier: Any
     sources: dict[int, Source] | None

@@ -8,6 +8,7 @@ METHODS: tuple[str, ...]
 PARENT_GAUGES: tuple[str, ...]
 PARENT_TOTALS: tuple[str, ...]
 PARENT_STATES: tuple[str, ...]
+TALLIES: tuple[str, ...]
 
 class Page:
     live: int
@@ -19,6 +20,9 @@ class Page:
     def add_listener(self, name: str) -> int: ...
     def write_parents(
         self, rows: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+    ) -> None: ...
+    def write_tallies(
+        self, rows: Iterable[tuple[str, Sequence[int]]]
     ) -> None: ...
 
 def read_page(memory: Any) -> dict[str, int]: ...

@@ -16,9 +16,9 @@ from cutthrough.policy.parents import LOSSES
 from cutthrough.session.model.states import TABLE as STATES
 from cutthrough.wire.openings import PROTOCOLS
 
-# Room for the counters, some 5 400 words. mmap(2) takes offsets in whole pages, and a page
-# of arm64 may have 64 KiB
-PAGE_BYTES = 65536
+# Room for the counters, some 7 200 words, and for the rows behind them. mmap(2) takes offsets in
+# whole pages, and a page of arm64 may have 64 KiB
+PAGE_BYTES = 131072
 
 # Upper bounds in milliseconds, for a dial, a first byte, a request, a tunnel's life
 BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000, 600_000,
@@ -53,12 +53,15 @@ GAUGES_ABOVE = ("lag_us", "due_us", "upstream_idle", "dns_entries", "dns_open", 
 PARENT_GAUGES = ("state", "retry_ms", "setup_us", "standby", "open")
 PARENT_TOTALS = ("requests", "connects", "connects_us", "checks ok", "checks failed",
                  "standby used", "standby lost", *(f"lost {reason}" for reason in LOSSES))
+TALLIES = ("passed", "refused", "id", "worker", "at_ms")
 PARENT_STATES = ("", "up", "open", "down")
 
 cdef enum:
     # Parents over the life of a page; any beyond these share the last row
     N_PARENTS = 32
     PARENT_BYTES = 64           # of a name, NUL included
+    # Rules and groups over the life of a page, likewise
+    N_TALLIES = 96
     N_PARENT_GAUGES = 5
     N_PARENT_TOTALS = 7 + N_LOSSES
 
@@ -67,6 +70,11 @@ cdef struct ParentRow:
     char name[PARENT_BYTES]     # "": free
     int64_t gauges[N_PARENT_GAUGES]
     int64_t totals[N_PARENT_TOTALS]
+
+# Behind the rows of parents
+cdef struct TallyRow:
+    char name[PARENT_BYTES]     # "": free
+    int64_t counts[5]           # as TALLIES; the three last are of the request refused last
 
 
 def _of_histogram(name):
@@ -93,7 +101,8 @@ FIELDS = (
 assert len(BUCKETS) == N_BUCKETS and len(METHODS) == N_METHODS and len(CODES) == N_CODES
 assert len(BOUNDS) == N_BOUNDS and len(GONE) == N_GONE
 assert len(PARENT_GAUGES) == N_PARENT_GAUGES and len(PARENT_TOTALS) == N_PARENT_TOTALS
-assert sizeof(Counters) + N_PARENTS * sizeof(ParentRow) <= PAGE_BYTES
+assert sizeof(Counters) + N_PARENTS * sizeof(ParentRow) + (
+    N_TALLIES * sizeof(TallyRow)) <= PAGE_BYTES
 if len(FIELDS) * 8 + N_LISTENERS * sizeof(Listener) != sizeof(Counters):
     # The fields come from other modules, and C has their number
     raise ImportError("the compiled modules do not belong together, or not to this source: "
@@ -185,6 +194,36 @@ cdef class Page:
             for i, value in enumerate(increases):
                 row.totals[i] += value
 
+    def write_tallies(self, rows):
+        """`rows`: (name, counts) of rules and groups, as TALLIES has them; of the first two the
+        increase. Those that find no row of their own share the last one, "others"."""
+        cdef TallyRow *row
+        cdef bytes text
+        cdef int i
+        for name, counts in rows:
+            text = name.encode()[:PARENT_BYTES - 1]
+            for i in range(N_TALLIES):
+                row = &tallies_of(self.c)[i]
+                if row.name == text:
+                    break
+                if i == N_TALLIES - 1:
+                    text = b"others"
+                elif row.name[0]:
+                    continue
+                # The first byte last: see add_listener
+                memcpy(row.name + 1, <const char *>text + 1, len(text))
+                row.name[0] = text[0]
+                break
+            row.counts[0] += counts[0]
+            row.counts[1] += counts[1]
+            if counts[2]:
+                row.counts[2] = counts[2]
+                row.counts[3], row.counts[4] = counts[3], counts[4]
+
+
+cdef inline TallyRow *tallies_of(const Counters *c) noexcept nogil:
+    return <TallyRow *>(parents_of(c) + N_PARENTS)
+
 
 cdef inline ParentRow *parents_of(const Counters *c) noexcept nogil:
     return <ParentRow *>(c + 1)
@@ -211,12 +250,14 @@ cdef ParentRow *parent_row(Counters *c, bytes name) except NULL:
 
 def read_page(memory):
     """All counters of a page by name, those of replies only if they are not zero, and
-    `accepted:address` for each listener and `parent:name word` for each parent, see
-    PARENT_GAUGES. Changes nothing: for readers of another's page."""
+    `accepted:address` for each listener, `parent:name word` for each parent, see
+    PARENT_GAUGES, and `tally:name`, a line's end and a word of TALLIES. Changes nothing: for
+    readers of another's page."""
     cdef const unsigned char[::1] view = memory
     cdef const int64_t *words
     cdef const Listener *listener
     cdef const ParentRow *row
+    cdef const TallyRow *tally
     cdef size_t i
     cdef int n
     cdef bytes name
@@ -241,6 +282,12 @@ def read_page(memory):
                        for k in range(<int>N_PARENT_GAUGES)}
             counts |= {key + PARENT_TOTALS[k]: row.totals[k]
                        for k in range(<int>N_PARENT_TOTALS)}
+    for n in range(N_TALLIES):
+        tally = &tallies_of(<const Counters *>words)[n]
+        if tally.name[0]:
+            name = <const char *>tally.name
+            key = f"tally:{name.decode('utf-8', 'replace')}\n"
+            counts |= {key + TALLIES[k]: tally.counts[k] for k in range(5)}
     return counts
 
 
