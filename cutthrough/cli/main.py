@@ -234,6 +234,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
             return run_flows(args)
         if args.verb == "mcp":
             return serve_model(args, sources)
+        if args.verb == "top":
+            from cutthrough.tools.top import run as run_top
+
+            return run_top(args)
         if args.verb in CONSOLE:
             from cutthrough.tools.console import run as run_console
 

@@ -1,5 +1,5 @@
-"""Clients of the admin listener in a terminal: `cutthrough top`, `conns`, `kill`,
-`status`, `reload` and `drain`."""
+"""Clients of the admin listener in a terminal: `cutthrough conns`, `kill`, `status`,
+`reload` and `drain`; `top` is in a module of its own."""
 
 import argparse
 import contextlib
@@ -7,11 +7,9 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -33,8 +31,6 @@ MOST_TOLD = 200                              # characters of an error's text
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
 INSIDE = "inside"                            # if a tunnel's first bytes are known
-SHOWN = 15                                   # connections of `top`
-CLEAR = "\x1b[H\x1b[2J"
 STRANGER = "is not an admin listener of cutthrough"
 UNSAFE = re.compile(r"[^ -~]")               # not for a terminal: from the network
 
@@ -161,21 +157,15 @@ class Listener:
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of these verbs; returns the exit status. Raises ConfigError."""
+    return at_listener(args, lambda listener: carry_out(listener, args))
+
+
+def at_listener(args: argparse.Namespace, action: Callable[[Listener], None]) -> int:
+    """Runs the action at the listener of the command line; returns the exit status.
+    Raises ConfigError."""
     listener = Listener(*find_listener(args.admin, args.token_file, os.environ))
     try:
-        if args.verb == "top":
-            top(listener, args.interval, args.count)
-        elif args.verb == "status":
-            print("\n".join(status(listener)))
-        elif args.verb in ("reload", "drain"):
-            print(UNSAFE.sub("?", listener.ask("POST", f"/{args.verb}").strip()))
-        elif args.verb == "conns" and args.trace is not None:
-            print("\n".join(show_trace(listener.trace(args.trace), args.json)))
-        elif args.verb == "conns":
-            for line in show(listener.connections(query_of(args)), args.json):
-                print(line)
-        else:
-            print(f"{listener.cut(query_of(args))} cut")
+        action(listener)
     except Unanswered as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
@@ -184,6 +174,21 @@ def run(args: argparse.Namespace) -> int:
     for name in dict.fromkeys(listener.silent):
         print(f"cutthrough: {name} does not answer", file=sys.stderr)
     return 1 if listener.silent else 0
+
+
+def carry_out(listener: Listener, args: argparse.Namespace) -> None:
+    """Raises Unanswered, and ConfigError for an invalid selector."""
+    if args.verb == "status":
+        print("\n".join(status(listener)))
+    elif args.verb in ("reload", "drain"):
+        print(UNSAFE.sub("?", listener.ask("POST", f"/{args.verb}").strip()))
+    elif args.verb == "conns" and args.trace is not None:
+        print("\n".join(show_trace(listener.trace(args.trace), args.json)))
+    elif args.verb == "conns":
+        for line in show(listener.connections(query_of(args)), args.json):
+            print(line)
+    else:
+        print(f"{listener.cut(query_of(args))} cut")
 
 
 def find_listener(admin: str | None, token_file: str | None,
@@ -254,28 +259,6 @@ def show_trace(trace: dict[str, Any], as_json: bool = False) -> list[str]:
     if not trace["at_accept"]:
         said.append("…  earlier events are lost")
     return said + [UNSAFE.sub("?", show_events([event])) for event in events]
-
-
-def top(listener: Listener, interval: float, count: int) -> None:
-    """Prints the activity repeatedly, on a terminal always in the same place."""
-    live = sys.stdout.isatty()
-    looks = count or (0 if live else 1)
-    before, at = listener.metrics(), time.monotonic()
-    while True:
-        time.sleep(interval)                # rates are over this interval
-        now, then = listener.metrics(), time.monotonic()
-        lines = summary(before, now, then - at)
-        busiest = sorted(listener.connections(), reverse=True,
-                         key=lambda row: row["bytes_up"] + row["bytes_down"])
-        lines += ["", *show(busiest[:SHOWN])]
-        if live:                            # a wrapped line would scroll the screen
-            width, height = shutil.get_terminal_size()
-            lines = [line[:width] for line in lines[:height - 1]]
-        print((CLEAR if live else "") + "\n".join(lines), flush=True)
-        before, at = now, then
-        looks -= 1
-        if looks == 0:
-            return
 
 
 def status(listener: Listener) -> list[str]:

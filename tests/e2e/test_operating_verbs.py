@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.support.admin import operator_of
+from tests.support.terminal import on_terminal
 from tests.support.wait import wait_until
 
 TOKEN = "a-token-of-the-tests"
@@ -65,3 +66,28 @@ def test_without_its_token_nothing_happens(verb, word):
     done = run(word, token="")
     assert done.returncode == 1 and "give the token with --token-file" in done.stderr
     assert run("status").stdout.startswith("ready\ngeneration 1, ")
+
+
+def test_top_is_a_screen_that_ends_by_q(verb, dial):
+    proxy, _ = verb
+    client = dial(proxy)
+    assert client.get("http://127.0.0.1:1/").status >= 400
+    status, output = on_terminal(
+        ("top", "--interval", "0.2"), 100,
+        keys=[(b"sort: bytes", b"s"), (b"age", b"q")],
+        CUTTHROUGH_ADMIN=f"127.0.0.1:{operator_of(proxy).where}",
+        CUTTHROUGH_ADMIN_TOKEN=TOKEN)
+    assert status == 0
+    for text in ("cutthrough top", "requests/s", "ENDED BY", "address_denied", "USER"):
+        assert text in output, output
+    assert output.count("\x1b[?1049h") == output.count("\x1b[?1049l") == 1
+
+
+def test_without_a_terminal_top_prints_one_look(verb):
+    _, run = verb
+    done = run("top", "--interval", "0.1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("generation 1, 1 worker, ")
+    assert "\x1b" not in done.stdout
+    done = run("top", "--interval", "0.1", "--count", "2")
+    assert done.stdout.count("requests/s") == 2
