@@ -7,7 +7,8 @@
 # PORT is the proxy's; 0 selects a free one. Nothing is installed, no system service is
 # touched, and every started process is stopped. Exit status 1: an error, or different
 # counts. It ends with a table of direct, a blind relay and the proxy, measured in turns:
-# rate, ratio, CPU per request, and the origin's count. More: python -m bench --list.
+# rate, ratio, CPU per request, and the origin's count; and with the verdict in words.
+# More: python -m bench --list.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -120,16 +121,20 @@ credentials="Proxy-Authorization: Basic $(printf %s "$USER_PASSWORD" | base64)"
 # ---- the tools ----
 
 failures=0
+checks=0
+names=() # of what failed
 
 # check NAME REPORTED BEFORE IN_FLIGHT: the origin must have answered the REPORTED requests.
 # When its time is over, wrk closes its connections and does not count the requests in
 # flight, at most one for each connection. So the origin may have IN_FLIGHT more.
 check() {
     local seen verdict=ok
+    checks=$((checks + 1))
     seen=$(($(origin_count) - $3))
     if [ "$2" -eq 0 ] || [ "$seen" -lt "$2" ] || [ "$seen" -gt $(($2 + $4)) ]; then
         verdict=MISMATCH
         failures=$((failures + 1))
+        names+=("$1: the counts differ")
     fi
     echo "== $1: reported $2, origin answered $seen (up to $4 more may be in flight): $verdict"
     echo
@@ -145,6 +150,7 @@ run_wrk() { # NAME, arguments of wrk
     if grep -Eq 'Socket errors|Non-2xx' "$dir/wrk.out"; then
         echo "== $name: ERRORS"
         failures=$((failures + 1))
+        names+=("$name: errors")
     fi
     reported=$(sed -n 's/ *\([0-9]*\) requests in .*/\1/p' "$dir/wrk.out")
     check "$name" "${reported:-0}" "$before" "$CONC"
@@ -168,6 +174,7 @@ run_siege() { # NAME, arguments of siege
         echo "== $name: ERRORS"
         tail -n 20 "$dir/siege.out"
         failures=$((failures + 1))
+        names+=("$name: errors")
     fi
     check "$name" "${reported:-0}" "$before" 0
 }
@@ -195,13 +202,17 @@ run_siege "siege, as a proxy" -H "$credentials" "http://$origin/index.html"
 # one thread, the limit of any proxy. So cutthrough has one worker, independent of WORKERS.
 echo "== direct, blind relay, cutthrough with one worker: wrk -t1 -c$CONC -d${DURATION}s, medians of three"
 if [ "$(basename "$server")" = nginx ]; then
-    "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- "$@" ||
+    "$PYTHON" -m bench short --seconds "$DURATION" --conns "$CONC" -- "$@" || {
         failures=$((failures + 1))
+        names+=("the table: a run is void")
+    }
 else
     echo "skipped: this table needs nginx"
 fi
 
 if [ "$failures" -gt 0 ]; then
     cat "$dir/proxy.out" >&2
-    fail "$failures failed"
+    for name in "${names[@]}"; do echo "verdict: $name" >&2; done
+    fail "verdict: $failures failed"
 fi
+echo "verdict: the origin counted what the clients reported in all $checks runs, without an error"

@@ -23,6 +23,7 @@ from bench import (
     policy,
     recording,
     report,
+    report_readme,
     scrape,
     short,
     slowloris,
@@ -167,8 +168,10 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     target = options.output or options.result.with_suffix(".html")
-    target.write_text(report.build_report(options.result))
-    print(f"written to {target}")
+    lines = target.with_name(f"{target.stem}-lines.html")
+    target.write_text(report.build_report(options.result, lines.name))
+    lines.write_text(report.build_lines(options.result))
+    print(f"written to {target} and {lines}")
     return 0
 
 
@@ -229,6 +232,8 @@ def main() -> int:
     compared.add_argument("base", type=Path)
     compared.add_argument("new", type=Path)
 
+    readme = verbs.add_parser("readme", help="write README's table, of field.json")
+    readme.set_defaults(act=lambda _: report_readme.main())
     reported = verbs.add_parser("report", help="write a result as an HTML page")
     reported.set_defaults(act=_report)
     reported.add_argument(

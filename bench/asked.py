@@ -271,6 +271,23 @@ def _judge_setups(runs: Runs) -> Verdict:
     return Verdict(what, None, CLIENT_LEAST, alone, "direct", ratios, "", tuple(asides))
 
 
+def in_words(rows: list[Row]) -> str:
+    """Return how many of the requirements held, and which did not, as a sentence."""
+    verdicts = [verdict for verdict in judge(rows) if verdict.median is not None]
+    if not verdicts:
+        return "No requirement was measured."
+    missed = [
+        f"{verdict.what} ({shown(verdict.median or 0.0)}, asked {verdict.asked})"
+        for verdict in verdicts if verdict.held == "no"
+    ]  # fmt: skip
+    if not missed:
+        return f"All {len(verdicts)} requirements that were measured held."
+    held = len(verdicts) - len(missed)
+    return (
+        f"{held} of {len(verdicts)} requirements held. Not: {'; '.join(missed)}."
+    )
+
+
 def print_verdicts(rows: list[Row]) -> None:
     for verdict in judge(rows):
         if verdict.median is not None:

@@ -1,55 +1,34 @@
-"""One result as one static HTML page: method and environment first, then the figures.
+"""One result as a static HTML page: the verdict and charts first, the method last.
 
 Nothing is fetched: style and charts are in the page. Every figure is a link to the
-line of JSON that it comes from, which is at the end of the page and, with the number
-it is given, in the file of the result.
+line of JSON that it comes from, on a second page and, with the number it is given, in
+the file of the result. Of each scenario the figure that answers its question is shown,
+and the others are behind a click.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from bench.asked import FULL, field_table, verdict_table
+from bench.asked import FULL, field_table, in_words, verdict_table
 from bench.charts import Bar, bar_chart, read_style, shown, step_chart, table
 from bench.children import BenchError
 from bench.figures import Figure, figures_of
+from bench.report_method import METHOD
 from bench.scenarios import GROUPS, SCENARIOS, STEPS
 from bench.summary import is_unstable, median_name, number
 
 Row = dict[str, Any]
-
-METHOD = """<p>Each scenario is run through each proxy in turn (A B C, C B A …), every
-run with a fresh process, on one machine. The bars are medians; the thin line is from
-the least to the most of the repetitions. A ratio is the median of the ratios of two
-runs of one repetition, not that of two medians. Figures of one chart may be compared
-with each other, not with those of another run or machine.</p><ul>
-<li><b>direct</b> is no proxy at all, <b>relay</b> a blind C loop that copies bytes and
-reads nothing, <b>relay-splice</b> the same by splice(2): what the machine can do, and
-what any user-space proxy could.</li>
-<li>A run counts only if the client saw no error, every status and length was right, and
-the origin logged as many requests as the client counted. Else it is <b>void</b> and has
-no bar.</li>
-<li>CPU is that of the proxy's whole process tree, its children included: it survives a
-noisy neighbour better than a rate.</li>
-<li><b>unstable</b>: the coefficient of variation of the repetitions is over 0.20. Not a
-result.</li>
-<li>Every forward proxy checks Basic credentials on each request or tunnel (LittleProxy
-once a connection), and keeps no log and no cache; the blind ones cannot. Only
-cutthrough-full and the variants named so write a log. nginx and HAProxy have one fixed
-origin. Their configuration files are below.</li>
-<li>cutthrough and the relays are compiled for this machine, the others are as their
-packages have them. A run begins a hundred requests after its process: little for what
-compiles itself as it runs (java, node).</li>
-</ul>"""
+#: The result, its summaries, micro rows, and the lines of the runs of each summary.
+Loaded = tuple[Row, list[Row], list[Row], dict[tuple[str, str], list[int]]]
 
 
-def _load(
-    file: Path,
-) -> tuple[Row, list[Row], list[Row], dict[tuple[str, str], list[int]]]:
+def _load(file: Path) -> Loaded:
     """Return the result, its summaries and micro rows with their `line`, and on which
     lines the runs of each summary are."""
     try:
@@ -119,9 +98,19 @@ def _charts(rows: list[Row], figures: tuple[Figure, ...]) -> str:
         for title, unit, key in figures
         if any(row.get(key) is not None for row in rows)
     ]
+    charts = [chart for chart in charts if chart]
     if not charts:  # all are void: say so once
-        charts = [_void_list(rows)]
-    return f'<div class="charts">{"".join(charts)}</div>'
+        return _void_list(rows)
+    if not charts[1:]:
+        return charts[0]
+    titles = ", ".join(
+        title.lower() for title, _, key in figures[1:]
+        if any(row.get(key) is not None for row in rows)
+    )  # fmt: skip
+    return (
+        f"{charts[0]}<details><summary>{escape(titles)}</summary>"
+        f'<div class="charts">{"".join(charts[1:])}</div></details>'
+    )
 
 
 def _void_list(rows: list[Row]) -> str:
@@ -257,13 +246,9 @@ SHORT = (
 )  # fmt: skip
 
 
-def _head(result: Row, file: Path) -> str:
+def _method(result: Row) -> str:
     environment = result["environment"]
     rows = [[escape(k), escape(_facts(v))] for k, v in environment.items()]
-    short = ", ".join(
-        escape(f"{name} {environment[key]}".strip())
-        for key, name in SHORT if environment.get(key)
-    )  # fmt: skip
     others = [row["others_percent"] for row in result["results"]
               if "others_percent" in row]  # fmt: skip
     if others:
@@ -285,11 +270,49 @@ def _head(result: Row, file: Path) -> str:
     )
     return (
         f'<h2 id="method">Method</h2>{METHOD}'
-        f"<h2>Environment</h2><details><summary>{short}</summary>"
-        f"{table(['what', 'is'], rows)}</details>"
-        f'<p>All runs: <a href="{escape(file.name)}">{escape(file.name)}</a>.</p>'
-        f"<h2>Skipped</h2>{f'<ul>{text}</ul>' if text else '<p>Nothing.</p>'}"
+        f'<h2 id="environment">Environment</h2>{table(["what", "is"], rows)}'
+        f'<h2 id="skipped">Skipped</h2>'
+        f"{f'<ul>{text}</ul>' if text else '<p>Nothing.</p>'}"
     )
+
+
+def _verdict(result: Row, file: Path, lines: str) -> str:
+    """Return what came out in words, and on which machine."""
+    environment = result["environment"]
+    short = ", ".join(
+        escape(f"{name} {environment[key]}".strip())
+        for key, name in SHORT if environment.get(key)
+    )  # fmt: skip
+    return (
+        f'<p class="verdict">{escape(in_words(result["results"]))}</p>'
+        f'<p class="about">{short}. All runs: <a href="{escape(file.name)}">'
+        f'{escape(file.name)}</a>; <a href="{escape(lines)}">each figure\'s line</a>.'
+        "</p>"
+    )
+
+
+#: Of what a chapter asks. The others have the names of their groups.
+CHAPTERS = {
+    "asked": "What is asked", "costs": "The field", "short": "In short",
+    "micro": "Micro benches", "method": "Method", "environment": "Environment",
+    "skipped": "Skipped", "peers": "Peers and their configuration",
+}  # fmt: skip
+
+
+def _contents(body: str) -> str:
+    """Return links to the chapters that the page has, and to each scenario."""
+    entries = []
+    for chapter in re.split(r'(?=<h2 id=")', body)[1:]:
+        place, _, rest = chapter.removeprefix('<h2 id="').partition('"')
+        title = rest.partition(">")[2].partition("</h2>")[0]
+        below = ", ".join(
+            f'<a href="#{name}">{name.removeprefix("features-")}</a>'
+            for name in re.findall(r'<h3 id="([^"]+)"', chapter)
+        )
+        entries.append(
+            f'<li><a href="#{place}">{title}</a>{f": {below}" if below else ""}</li>'
+        )
+    return f"<nav><ul>{''.join(entries)}</ul></nav>"
 
 
 def _asked(result: Row, summaries: list[Row]) -> str:
@@ -301,16 +324,15 @@ def _asked(result: Row, summaries: list[Row]) -> str:
         return f'<a href="#L{line}">{text}</a>' if line and text != "–" else text
 
     rows = result["results"]
-    command = escape(str(result["environment"].get("command", "")))
     return (
-        f'<h2 id="asked">What is asked</h2><pre>{command}</pre>'
+        f'<h2 id="asked">{CHAPTERS["asked"]}</h2>'
         '<p class="about">cutthrough-full: one worker; credentials, a policy and an'
         " access log in JSON. Each figure is the median of the ratios of two runs of"
         " one repetition, CPU against CPU where nothing else is said; the spread is"
         " from the least to the most of them, and it held where the median did.</p>"
         f"{verdict_table(rows, link)}"
-        '<h2 id="costs">The field</h2><p class="about">CPU of the whole process tree,'
-        " µs for a request, for a MiB, and private memory.</p>"
+        f'<h2 id="costs">{CHAPTERS["costs"]}</h2><p class="about">CPU of the whole'
+        " process tree, µs for a request, for a MiB, and private memory.</p>"
         f"{field_table(summaries, rows, link)}"
     )
 
@@ -346,15 +368,20 @@ def _peers(result: Row) -> str:
     return "".join(out)
 
 
-def build_report(file: Path) -> str:
-    """Return the page for a result. Raises BenchError when it is none."""
-    result, summaries, micro, runs = _load(file)
-    unknown = {row["scenario"] for row in summaries} - SCENARIOS.keys()
-    if unknown or "skipped" not in result:
+def _read(file: Path) -> Loaded:
+    """Return the parts of a result of this version. Raises BenchError."""
+    loaded = _load(file)
+    unknown = {row["scenario"] for row in loaded[1]} - SCENARIOS.keys()
+    if unknown or "skipped" not in loaded[0]:
         raise BenchError(f"{file} is of another version: {', '.join(unknown)}")
-    out = ["<h1>cutthrough beside the field</h1>", _head(result, file)]
-    out.append(_asked(result, summaries))
-    out.append(f'<h2 id="short">In short</h2>{_in_short(summaries)}')
+    return loaded
+
+
+def build_report(file: Path, lines: str = "lines.html") -> str:
+    """Return the page for a result; `lines` is the name of the page of its lines.
+    Raises BenchError when it is none."""
+    result, summaries, micro, _ = _read(file)
+    out = [_asked(result, summaries)]
     for group, about in GROUPS.items():
         names = dict.fromkeys(
             row["scenario"] for row in summaries
@@ -368,21 +395,37 @@ def build_report(file: Path) -> str:
         body += _features(summaries) if group == 6 else ""
         if body:
             out.append(f'<h2 id="group-{group}">{group}. {escape(about)}</h2>{body}')
+    out.append(f'<h2 id="short">{CHAPTERS["short"]}</h2>{_in_short(summaries)}')
     if micro:
-        out.append(f'<h2 id="micro">Micro benches</h2>{_micro(micro)}')
-    out.append(f'<h2 id="peers">Peers and their configuration</h2>{_peers(result)}')
-    out.append('<h2 id="json">JSON lines</h2><div class="json">')
+        out.append(f'<h2 id="micro">{CHAPTERS["micro"]}</h2>{_micro(micro)}')
+    out.append(_method(result))
+    out.append(f'<h2 id="peers">{CHAPTERS["peers"]}</h2>{_peers(result)}')
+    body = "".join(out)
+    head = f"<h1>cutthrough beside the field</h1>{_verdict(result, file, lines)}"
+    page = f"{head}{_contents(body)}{body}"
+    place = f'href="{escape(lines)}#L'
+    return _page("cutthrough: benchmark", page.replace('href="#L', place))
+
+
+def build_lines(file: Path) -> str:
+    """Return the page of the lines of JSON that the figures come from. Raises
+    BenchError when it is no result."""
+    _, summaries, micro, runs = _read(file)
+    out = [f'<h1>{escape(file.name)}</h1><div class="json">']
     for row in [*summaries, *micro]:
         where = runs.get((row.get("scenario", ""), row.get("proxy", "")), [])
         of = f" runs: lines {', '.join(map(str, where))}" if where else ""
         data = json.dumps({k: row[k] for k in row if k not in ("line", "spreads")})
         link = f'<a href="{escape(file.name)}">line {row["line"]}</a>{of}'
         out.append(f'<div id="L{row["line"]}">{link}<br>{escape(data)}</div>')
-    out.append("</div>")
-    page = "".join(out).replace("\n", " ")
+    return _page("cutthrough: lines of a benchmark", f"{''.join(out)}</div>")
+
+
+def _page(title: str, body: str) -> str:
+    text = body.replace("\n", " ")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        "<title>cutthrough: benchmark</title>"
-        f"<style>{read_style()}</style></head><body>{page}</body></html>\n"
+        f"<title>{title}</title>"
+        f"<style>{read_style()}</style></head><body>{text}</body></html>\n"
     )

@@ -40,7 +40,8 @@ def print_short(seconds: float, conns: int, flags: list[str]) -> int:
                 row |= {"scenario": SCENARIO, "proxy": name, "repetition": repetition}
                 rows.append(row)
     print(f"{HEAD}   origin counted (up to {conns} a run may have been in flight)")
-    for summary in summarise(rows):
+    summaries = summarise(rows)
+    for summary in summaries:
         name = str(summary["proxy"])
         if "failed" in summary:
             print(f"{name:12}void: {summary['reason']}")
@@ -61,4 +62,23 @@ def print_short(seconds: float, conns: int, flags: list[str]) -> int:
     for name in NAMES:
         if name not in names:
             print(f"{name:12}skipped: {PROXIES[name].missing}")
+    print(in_words(summaries))
     return int(any("failed" in row for row in rows))
+
+
+def in_words(summaries: list[Row]) -> str:
+    """Return what the table says about cutthrough, as a sentence."""
+    ours = next((row for row in summaries if row["proxy"] == "cutthrough"), Row())
+    rate = number(ours, "throughput_median_rps")
+    if rate is None:
+        return "cutthrough has no figure: its runs are void"
+    text = f"cutthrough answered {rate:.0f} requests a second with one worker"
+    if ratio := number(ours, "ratio_to_relay"):
+        text += f", {ratio:.2f} times the rate of a relay that reads nothing"
+    if cost := number(ours, "cpu_us_per_request_median"):
+        text += f", at {cost:.1f} µs of CPU a request"
+    if ratio := number(ours, "cpu_ratio"):
+        text += f", {ratio:.2f} times the relay's"
+    return text + (
+        "; it varied too much to be a result" if ours.get("unstable") else ""
+    )

@@ -38,7 +38,13 @@ def test_it_ends_with_the_table_and_what_the_origin_counted(tmp_path: Path) -> N
     assert bench.returncode == 0, said + errors
     assert said.count("in flight): ok") == 8
     names = ("direct", "relay", "cutthrough")
-    rows = [line.split() for line in said.splitlines()[-len(names) :]]
+    *lines, words, verdict = said.splitlines()
+    assert verdict == (
+        "verdict: the origin counted what the clients reported in all 8 runs, without "
+        "an error"
+    )
+    assert re.match(r"cutthrough answered \d+ requests a second with one worker", words)
+    rows = [line.split() for line in lines[-len(names) :]]
     assert tuple(row[0] for row in rows) == names
     for name, rate, *rest in rows:
         seen, reported = re.findall(r"(\d+) of (\d+) reported", " ".join(rest))[0]

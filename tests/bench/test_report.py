@@ -10,7 +10,8 @@ import pytest
 
 from bench.blocks import Skipped
 from bench.children import BenchError
-from bench.report import build_report
+from bench.report import build_lines, build_report
+from bench.report_readme import is_current
 from bench.result import write_result
 from bench.scenarios import SCENARIOS, STEPS
 from bench.summary import summarise
@@ -104,10 +105,18 @@ def test_the_page_is_whole_and_fetches_nothing(result: Path) -> None:
     # In a peer's configuration they are text.
     mine = re.sub(r"<pre>.*?</pre>", "", text)
     assert not re.search(r"https?://|url\(|@import", mine)
-    figures = [link[1:] for link in page.links if link.startswith("#")]
+    lines = Page()
+    lines.feed(build_lines(result))
+    assert lines.open == lines.fetched == [] and set(lines.links) == {"field.json"}
+    figures = [link.removeprefix("lines.html#") for link in page.links
+               if link.startswith("lines.html#")]  # fmt: skip
     assert len(figures) > 100
-    assert set(figures) <= page.ids
-    assert {link for link in page.links if link[0] != "#"} == {"field.json"}
+    assert set(figures) <= lines.ids
+    places = {link[1:] for link in page.links if link[0] == "#"}
+    assert places <= page.ids
+    assert {f"group-{group}" for group in range(1, 9)} <= places, "the contents"
+    assert {link for link in page.links if link[0] != "#" and "#" not in link} == {
+        "field.json", "lines.html"}  # fmt: skip
 
 
 def test_what_is_missing_is_named(result: Path) -> None:
@@ -123,19 +132,29 @@ def test_what_is_missing_is_named(result: Path) -> None:
 
 def test_every_figure_stands_on_the_line_that_it_names(result: Path) -> None:
     lines = result.read_text().splitlines()
-    entries = re.findall(r'<div id="L(\d+)">.*?<br>(.*?)</div>', build_report(result))
+    entries = re.findall(r'<div id="L(\d+)">.*?<br>(.*?)</div>', build_lines(result))
     assert entries
     for number, data in entries:
         line = json.loads(lines[int(number) - 1].rstrip(","))
         assert json.loads(html.unescape(data)) == line
 
 
-def test_the_method_comes_first_then_what_is_skipped_then_figures(result: Path) -> None:
+def test_the_verdict_comes_first_then_charts_and_the_method_last(result: Path) -> None:
+    """They began after three screens, and after 68 653 pixels came the last figure."""
     text = build_report(result)
+    assert re.search(r"</h1><p class=.verdict.>[^<]* held\b", text)
+    assert text.index("<nav>") < text.index("<h2")
     heads = re.findall(r"<h2[^>]*>(.*?)</h2>", text)
-    assert heads[:3] == ["Method", "Environment", "Skipped"]
-    assert heads[3:6] == ["What is asked", "The field", "In short"]
-    assert [head[0] for head in heads[6:14]] == list("12345678")
+    assert heads[:2] == ["What is asked", "The field"]
+    assert [head[0] for head in heads[2:10]] == list("12345678")
+    assert heads[10:] == ["In short", "Micro benches", "Method", "Environment",
+                          "Skipped", "Peers and their configuration"]  # fmt: skip
+
+
+def test_a_question_has_one_chart_and_the_others_behind_a_click(result: Path) -> None:
+    part = build_report(result).split('<h3 id="plain-1k"')[1].partition("<h3")[0]
+    shown, _, more = part.partition("<details>")
+    assert shown.count("<figure>") == 1 and more.count("<figure>") >= 2
 
 
 def test_every_bar_has_its_spread_and_says_when_it_is_none(result: Path) -> None:
@@ -168,3 +187,8 @@ def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[")
     with pytest.raises(BenchError, match="not a result"):
         build_report(tmp_path / "x.json")
+
+
+def test_the_readme_has_the_figures_of_the_committed_result() -> None:
+    """It was written by hand, and did not name the machine."""
+    assert is_current(Path(__file__).parents[2])
