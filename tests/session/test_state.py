@@ -66,6 +66,7 @@ JOURNEYS = [
     "HEAD DIAL SECURE REQUEST", "DIAL PARENT SECURE RESPONSE",
     "SECURE TUNNEL",                        # the bytes inside are no HTTP
     "SECURE IDLE",
+    "DIAL SECURE DIAL SECURE", "SECURE RESOLVE DIAL SECURE",    # without a server name
     "SECURE LINGER",
     "DIAL RESOLVE",
     "HEAD RESOLVE LINGER",

@@ -71,10 +71,11 @@ def recorded(folder, name="default"):
 
 
 def without_secrets(head):
-    """And without the date: it is the proxy's if the origin sends no date."""
+    """And without the date, which is the proxy's if the origin sends none, and a
+    refusal's number."""
     return [b"Set-Cookie" if line.startswith(b"Set-Cookie") else line
             for line in head.split(b"\r\n\r\n")[0].split(b"\r\n")
-            if not line.startswith(b"Date")]
+            if not line.startswith((b"Date", b"X-Request-Id"))]
 
 
 def writer(proxy):
