@@ -7,6 +7,7 @@ from cutthrough.config.mistake import Mistake, Place, show, show_all
 from cutthrough.config.settings import gather
 from cutthrough.generation.checks import describe
 from tests.support.policies import HASH
+from tests.support.terminal import on_terminal
 
 CONFIG = '''\
 listen = ["127.0.0.1:99999"]
@@ -205,3 +206,14 @@ def test_a_policy_needs_no_users_if_no_listener_wants_a_password(
                       f"{listener}\n")
     assert main(["check", str(config)]) == status
     assert bool(capsys.readouterr().err) == bool(status)
+
+
+def test_a_mistake_has_colours_on_a_terminal_alone(tmp_path, capsys):
+    file = tmp_path / "c.toml"
+    file.write_text("hed_timeout = 1\n")
+    words = ("check", str(file))
+    assert main(list(words)) == 2 and "\x1b" not in capsys.readouterr().err
+    status, output = on_terminal(words)
+    assert status == 2 and "\x1b[31m    ^^^^^^^^^^^\x1b[0m" in output
+    assert f"cutthrough: \x1b[1m{file}:1:1: hed_timeout: no such option" in output
+    assert "\x1b" not in on_terminal(words, NO_COLOR="1")[1]

@@ -426,6 +426,16 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     assert run("check", "--policy", str(path), *told).returncode == 0
 
 
+def test_a_list_whose_file_is_not_there_is_named(tmp_path):
+    """Only the file was, and not the line that needs it."""
+    path = tmp_path / "policy.toml"
+    path.write_text('[lists]\nx = { file = "x.txt" }\n'
+                    '[[rules]]\naction = "deny"\nhosts = ["@x"]\n')
+    assert run("check", "--policy", str(path)).stderr == (
+        f"cutthrough: {path}:2:5: lists.x: {tmp_path}/x.txt: {os.strerror(2)}\n"
+        '    x = { file = "x.txt" }\n        ^^^^^^^^^^^^^^^^^^\n')
+
+
 def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):
     path = tmp_path / "acl.yaml"
     path.write_text("version: v1\nservices: []\n")
