@@ -33,7 +33,7 @@ OURS = ("socket", "pipe", "anon_inode")
 
 # Each run has the same examples, so that a commit passes or fails, not a day.
 # `make fuzz` has new ones, with hypothesis' own profile.
-hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 #: Why the tests have no network of their own; "" where they have.

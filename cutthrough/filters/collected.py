@@ -1,10 +1,10 @@
-"""A request's body behind its filters, for a reader who decides where it goes.
+"""A request's body behind its filters, for a reader that decides about its way.
 
     client ─> Sluice ─> the filters ─> Collected ─> the player of recordings
                  └──────────── write <──────────────────┘    if it goes to the origin
 
-The filters see a Sluice, and the reader another one. What the filters write comes
-without the framing of chunks to the reader, who sends it up in a framing of its own.
+The filters have a Sluice, and the reader has another. The filters' output comes without
+the framing of chunks to the reader, and the reader sends it up in a framing of its own.
 """
 
 import asyncio

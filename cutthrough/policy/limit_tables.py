@@ -12,7 +12,7 @@ KEYS = Limits.__struct_fields__
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _SUBJECTS = ("user", "client", "all")
 _PREFIXES = {"ipv4_prefix": (8, 32), "ipv6_prefix": (16, 64)}
-# What waits, and what it waits for
+# An option, and the option that it needs
 _NEEDS = {"queue": "requests_per_second", "queue_timeout": "queue"}
 MOST_WAIT, MOST_QUEUE = 600.0, 100_000
 # The advice for a limit of 0, if it is not "no limit"
@@ -22,8 +22,8 @@ _ABSENT = {"burst": "one second's worth",
 
 def read_limits(table: dict[str, Any], fail: Callable[[str, str], NoReturn],
                 mistakes: list[Any]) -> Limits:
-    """Returns the limits of one table; what else is in it is not read. `fail` raises,
-    for a key and a reason; each value's mistake is added to `mistakes`."""
+    """Returns the limits of one table; other keys are not read. `fail` raises, for a
+    key and a reason; each value's mistake is added to `mistakes`."""
     values: dict[str, Any] = {}
     for key in table.keys() & {*KEYS}:
         with noting(mistakes):

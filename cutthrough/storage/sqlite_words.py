@@ -30,10 +30,12 @@ INSERT OR IGNORE INTO state VALUES ('paired', 0);
 # that of earlier programs, which know no other
 UNPACKED: Final = """
 CREATE VIEW IF NOT EXISTS unpacked AS SELECT id, url, request_head, response_head,
-    CASE typeof(request_body) WHEN 'text' THEN request_body
-        ELSE unpacked_text(request_packed) END AS request_body,
-    CASE typeof(response_body) WHEN 'text' THEN response_body
-        ELSE unpacked_text(response_packed) END AS response_body,
+    CASE WHEN typeof(request_body) = 'text' THEN request_body
+        WHEN request_packed IS NOT NULL THEN unpacked_text(request_packed)
+        END AS request_body,
+    CASE WHEN typeof(response_body) = 'text' THEN response_body
+        WHEN response_packed IS NOT NULL THEN unpacked_text(response_packed)
+        END AS response_body,
     CASE WHEN messages IS NOT NULL OR messages_packed IS NOT NULL THEN (
         SELECT group_concat(json_extract(value, '$.text'), char(10))
         FROM json_each(coalesce(messages, unpacked_text(messages_packed)))
@@ -48,6 +50,10 @@ _FORGET = (f"INSERT INTO words (words, rowid, {_NAMES}) "
            f"SELECT 'delete', id, {_NAMES} FROM unpacked WHERE id >= ? AND id <= ?")
 _PAIR = "INSERT INTO runs (rowid, text) VALUES (?, ?)"
 _UNPAIR = "INSERT INTO runs (runs, rowid, text) VALUES ('delete', ?, ?)"
+# Rows with characters beyond ASCII, without a call for each of the others
+_UNPAIRED = f"""SELECT id, text FROM (
+    SELECT id, {_TEXT} AS text FROM unpacked WHERE id > ? AND id <= ?)
+    WHERE length(CAST(text AS BLOB)) <> length(text) ORDER BY id"""
 # FTS5's own table has a row for each row of `runs`
 _PAIRED = f"""SELECT id, {_TEXT} FROM unpacked WHERE id IN (
     SELECT id FROM runs_docsize WHERE id >= ? AND id <= ?)"""
@@ -106,9 +112,7 @@ class Words:
     def _pair(self, first: int, last: int) -> int:
         """Returns the last indexed row."""
         rows, size = [], 0
-        for number, text in self._base.execute(
-                f"SELECT id, {_TEXT} FROM unpacked WHERE id > ? AND id <= ? "
-                "ORDER BY id", (first, last)):
+        for number, text in self._base.execute(_UNPAIRED, (first, last)):
             if (pairs := paired(text)) is not None:
                 rows.append((number, pairs))
                 size += len(pairs)

@@ -29,7 +29,7 @@ def result(name: str) -> dict[str, Any]:
 
 def table() -> list[list[str]]:
     head = README.index("| | relay | cutthrough | full |")
-    rows = README[head:].split("\n\n")[0].splitlines()[2:]
+    rows = README[head:].split("\n<!--")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
@@ -74,7 +74,7 @@ def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
 def test_the_sentences_round_the_table_are_true() -> None:
     field = result("field")
     text = " ".join(README.split())
-    assert f"no error in {len(field['results'])} runs" in text
+    assert f"{len(field['results'])} runs, none void" in text
     assert not any("failed" in row for row in field["results"])
     assert f"took {field['environment']['took_seconds'] / 60:.0f} minutes" in text
     assert field["environment"]["command"] in text

@@ -6,12 +6,14 @@ import sqlite3
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
 from cutthrough.config.database import is_url
 from cutthrough.exchange.columns import ADDED
 from cutthrough.exchange.flow import Flow
+from cutthrough.storage import sqlite_store, sqlite_words
 from cutthrough.storage.store import MOST_PRUNED, StoreError
 from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import drop_columns, row
@@ -160,6 +162,20 @@ def test_words_inside_runs_without_spaces_are_found(path):
     assert [one["id"] for one in reader.flows("검색")] == [4]
     assert list(reader.flows("中文")) == []
     reader.close()
+
+
+def test_the_index_calls_python_only_for_text_beyond_ascii(file, monkeypatch):
+    """Each row cost six calls, to be indexed and again to be forgotten."""
+    monkeypatch.setattr(sqlite_store, "unpacked_text", mock.Mock(return_value=None))
+    paired = mock.Mock(side_effect=sqlite_words.paired)
+    monkeypatch.setattr(sqlite_words, "paired", paired)
+    store = make(file, count=3)
+    store.write([row(1), row(2, response_body="na\u00efve"), row(3)])
+    store.index(10)
+    assert [call.args[0].split("\n")[-2] for call in paired.call_args_list] == ["na\u00efve"]
+    store.write([row(4), row(5, request_body=None), row(6)])
+    store.close()
+    assert paired.call_count == 1 and not sqlite_store.unpacked_text.called
 
 
 def test_a_file_of_an_earlier_program_gets_its_runs_indexed(file):

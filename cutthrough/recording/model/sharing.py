@@ -1,11 +1,10 @@
 """A recording's owner, and the requests that it may answer in mode `cache` (R75).
 
-Beside its key, what a request has is unknown to the cache: the answer may be for its
-sender alone. So a recording answers the user who made it, as a private cache does
-(RFC 9111 section 1). A rule with `shared` is a shared cache: there, too, an answer
-stays its user's if the request had credentials (section 3.5; squid), if it sets a
-cookie (Varnish), or if it says so (`private`, `no-store`). What was imported is
-everybody's.
+A cache knows nothing of a request but its key: the answer may be for its sender alone.
+So a recording answers its own user, as a private cache does (RFC 9111 section 1). A
+rule with `shared` is a shared cache: there, too, an answer stays its user's if the
+request had credentials (section 3.5; squid), if it sets a cookie (Varnish), or if it
+says so (`private`, `no-store`). Imported recordings are everybody's.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,11 @@
-"""Requests beyond a rate that wait for their turn, as their limits say."""
+"""Requests beyond a rate wait for their turn, if their limits have a queue."""
 
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.session.model.client cimport Client
 
 cdef class RateQueue(Endpoint):
     """Context.rate_queue; None: no request has waited."""
-    cdef dict waiting           # what is counted -> its clients, in the order in which they came
+    cdef dict waiting           # the subject of a limit -> its clients, the first to come first
     cdef Client trying          # the first of its line, as it is charged again
     cdef bint stays             # … and still has to wait
 

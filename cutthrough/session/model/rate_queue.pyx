@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Requests beyond a rate that wait for their turn: `queue` and `queue_timeout` of limits.
+"""Requests beyond a rate wait for their turn: `queue` and `queue_timeout` of limits.
 
     charge ─ over the rate ─> HELD, in a line of its user, client or table ─> its phase again
                                 └─ queue_timeout, or the line is full ─> rate_limited
 
-A line is of one worker, and as long as `queue`. Its first is charged again every LOOK_MS; nobody
-who comes later is charged before. A tunnel waits as a request does. Limits that are known only with
-the address refuse at once. Where no limits have a queue, a pointer is tested for each charge.
+A line is of one worker, and as long as `queue`. Its first request is charged again every LOOK_MS,
+and a later one never before it. A tunnel waits as a request does. If limits are known only with the
+address, they refuse at once. Without a queue in the policy, each charge tests a pointer.
 """
 
 cimport cython

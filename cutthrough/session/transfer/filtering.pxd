@@ -14,14 +14,14 @@ cdef enum Mark:
 
 
 cdef class Filtering:
-    """Carries out what the filters of one exchange decide. Client.filtering, until its end."""
+    """Carries out the decisions of one exchange's filters. Client.filtering, until its end."""
     cdef Client client          # None: the exchange has ended
     cdef object run             # of filters.run
-    cdef bytes held             # what was read of a response whose head the filters have
+    cdef bytes held             # the begin of a response, if the filters have its head
     cdef int used               # bytes of its head
     cdef uint8_t passes         # the filters have let the response pass
     cdef object function        # the origin is this, see local; None: another one
-    cdef Filtering replay       # of the same request, whose rule has filters, too; None: there is none
+    cdef Filtering replay       # of the same request; None: its rule does not replay
     cdef object behind          # the request's body behind filters, for the player; None: as it comes
     cdef uint8_t is_played      # the player has the request, or had it
     cdef uint8_t is_answered    # … and answers it as its origin: it takes the request's body alone
@@ -29,11 +29,11 @@ cdef class Filtering:
     cdef bytes added            # secrets of the filters, by lines; None: none
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down
-    cdef object up_side         # of a WebSocket whose messages they have, see messages; None: of none
+    cdef object up_side         # of a WebSocket in their hands, see messages; None: of none
     cdef object down_side
     cdef uint8_t ending         # the Outcome of an answer of theirs
     cdef uint8_t collected      # the request's body was read whole: see recorded
-    cdef uint8_t marks          # of Mark: what the log says of it
+    cdef uint8_t marks          # of Mark, for the log
     cdef uint8_t hides_body     # the request's: no capture has it
     cdef bytes shown            # the request's head for log and capture; None: Client.head
     cdef uint16_t shown_path_at, shown_path_len
@@ -53,8 +53,8 @@ cdef inline Filtering filtering_of(Client client):
     return <Filtering>client.filtering
 
 
-# A request's head as log and captures may have it: without what filters have added (R82). All
-# zero: there is none.
+# A request's head for log and captures: without the additions of filters (R82). All zero: there is
+# none.
 cdef struct Shown:
     const char *data
     size_t n

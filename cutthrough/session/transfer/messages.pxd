@@ -1,4 +1,4 @@
-"""A WebSocket whose messages go through filters."""
+"""A WebSocket, if its messages go through filters."""
 
 from libc.stdint cimport int64_t, uint8_t
 from cutthrough.net.relay cimport Pump
@@ -7,7 +7,7 @@ from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 from cutthrough.wire.http1 cimport Head
 
 cdef class Side:
-    """One direction. Its bytes are read here, and frames that are built anew go to its pump."""
+    """One direction. Its bytes are read here, and new frames go to its pump."""
     cdef Client client          # None: the exchange has ended
     cdef Pump *pump
     cdef list pieces            # read, and not taken yet
@@ -20,7 +20,7 @@ cdef class Side:
     cdef uint8_t finished       # its last frame was written
 
 
-# The 101 was passed on: do filters have the messages? They get what came with it.
+# The 101 was passed on: do filters have the messages? They get the bytes behind it, too.
 cdef bint takes_messages(Client client, const Head *head, const char *data) except -1
 # Bytes that came before the tunnel began.
 cdef int give_messages(Client client, bint is_up, const char *data, size_t n) except -1
