@@ -172,7 +172,8 @@ def test_the_index_calls_python_only_for_text_beyond_ascii(file, monkeypatch):
     store = make(file, count=3)
     store.write([row(1), row(2, response_body="na\u00efve"), row(3)])
     store.index(10)
-    assert [call.args[0].split("\n")[-2] for call in paired.call_args_list] == ["na\u00efve"]
+    texts = [call.args[0].split("\n")[-2] for call in paired.call_args_list]
+    assert texts == ["na\u00efve"]
     store.write([row(4), row(5, request_body=None), row(6)])
     store.close()
     assert paired.call_count == 1 and not sqlite_store.unpacked_text.called
