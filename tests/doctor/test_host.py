@@ -196,8 +196,10 @@ def test_tls_by_the_kernel_is_tried_if_it_is_wanted(monkeypatch, error, verdict,
 def test_what_the_kernel_must_do_is_tried():
     found = verdicts(kernel.check_kernel(make_case()))
     assert found.keys() == {"version", "epoll", "SO_REUSEPORT", "sealed memory",
-                            "splice"}
+                            "splice", "io_uring"}
     assert set(found.values()) <= {"ok", "note"}
+    found = verdicts(kernel.check_kernel(make_case(collect_sends="off")))
+    assert "io_uring" not in found
 
 
 def test_what_a_filter_forbids_is_a_failure():
