@@ -30,7 +30,7 @@ from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sends cimport collect, collecting, set_result_hook, submit_sends, wake_later
 from cutthrough.net.sysio cimport (
-    CAN_READ, CAN_WRITE, URGENT, begin_splice, can_peek, can_splice, half_close, holds_back,
+    BROKEN, CAN_READ, CAN_WRITE, URGENT, begin_splice, can_peek, can_splice, half_close, holds_back,
     skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
 from cutthrough.net.transport cimport KERNEL, Socket
 
@@ -294,8 +294,10 @@ cdef bint is_holding(Pump *p) noexcept nogil:
 
 
 cdef inline bint may_wait(const Pump *p) noexcept nogil:
-    """Whether the pump would do nothing behind this send."""
-    return p.sink.kind == KERNEL and (p.left == 0 or not p.source.ready & CAN_READ)
+    """Whether the pump would do nothing behind this send. If the sink has broken, the send finds out
+    what happened, and its caller needs that at once."""
+    return p.sink.kind == KERNEL and not p.sink.ready & BROKEN and (
+        p.left == 0 or not p.source.ready & CAN_READ)
 
 
 cdef void settle(Pump *p) noexcept nogil:

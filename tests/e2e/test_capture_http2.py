@@ -253,9 +253,10 @@ def test_reply_log_and_flow_say_why_a_certificate_is_not_accepted(
     assert ask(client).body == b"ok"
     why = "unable to get local issuer certificate"
     reply = ask(client)
-    assert (reply.status, reply.body.decode()) == (
-        502, f"502 origin_certificate: {why}\n")
+    text, _, number = reply.body.decode().partition("\nrequest ")
+    assert (reply.status, text) == (502, f"502 origin_certificate: {why}")
     rows, lines = wait_rows(database, 4), proxy.wait_log(4)
+    assert number.strip() == rows[3]["request"] == lines[3]["id"]
     for row, line in ((rows[0], lines[0]), (rows[3], lines[3])):
         assert (row["reason"], row["detail"]) == ("origin_certificate", why)
         assert (line["reason"], line["hook"]) == ("origin_certificate", why)
