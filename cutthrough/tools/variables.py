@@ -27,7 +27,7 @@ from cutthrough.generation.policy_files import load_policy
 
 CONFIG = variable_name("config")
 # Options that decide which requests pass: a line says that they do not apply. Variables
-# of the others are of use to verbs that read what was kept
+# of the others are of use to verbs that read captures and recordings
 DECIDING = ("policy", "policy_hook", "connect_ports", "address_floor")
 
 

@@ -60,7 +60,7 @@ cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
 
 cdef int trust_system(SSL_CTX *ctx) except -1:
     """The libssl of a wheel was built on another system: if this one has no file of authorities
-    where that library looks, the file is the one that Python's ssl has found."""
+    where that library looks, the file is that of Python's ssl."""
     if not openssl.SSL_CTX_set_default_verify_paths(ctx):
         raise TlsError("", why("the system's authorities cannot be read"))
     file = get_default_verify_paths().cafile

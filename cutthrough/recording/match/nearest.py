@@ -120,7 +120,7 @@ def compare(request: Request, reader: KeyReader, likely: Iterable[Asked],
     here = reader.plain(request)
     left = MOST_BYTES
     for recording in likely:
-        if left <= 0:                        # of what codings stand for
+        if left <= 0:                        # of the content without its codings
             break
         there = reader.plain(recording.request)
         left -= len(here.body) + len(there.body)

@@ -30,7 +30,7 @@ cdef enum:
     MOST_HOST = 253             # octets, of a name
     OF_CACHE = 128              # first byte of a key; others begin with the version
 
-# What makes requests alike, beside their bodies; the caller's, who owns the texts too
+# The common part of like requests, beside their bodies; the caller owns the texts
 cdef struct Line:
     int minor                   # of its HTTP/1 version
     bint is_inside              # an opened tunnel
@@ -50,7 +50,7 @@ cdef class Answers:
         self.hits = {}
 
     def clear(self):
-        """Recordings have changed, or what makes requests alike."""
+        """Recordings have changed, or the parts of requests that count."""
         self.hits = self.take_hits()
         self.newer = {}
         self.older = {}
@@ -63,7 +63,7 @@ cdef class Answers:
     cdef int put(self, bytes key, Answer answer) except -1:
         cdef Py_ssize_t size = size_of(key, answer)
         if self.newer and self.size + size > HALF_BYTES:
-            self.hits = self.take_hits()        # of what is forgotten
+            self.hits = self.take_hits()        # of the forgotten half, too
             self.older = self.newer
             self.newer = {}
             self.size = 0
@@ -164,7 +164,7 @@ cdef bytes make_key(const Line *line, Value body):
 
 
 cdef bytes key_in_cache(Client c, bytes key):
-    """Of what an earlier request brought here: for its user, and rules that share alike."""
+    """Of an answer that an earlier request brought here: for its user, and rules of one kind."""
     cdef bytes user = user_of(c) or ANONYMOUS
     return b"%c%d:%b%b" % (
         OF_CACHE + c.snapshot.acl.rules[c.request.rule].shared, len(user), user, key)

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A WebSocket whose messages go through filters: frames come out of C here, and others go back.
+"""A WebSocket with filters for its messages: frames come out of C here, and others go back.
 
     101 ─> TUNNEL    source ─> pieces ─> take()  filters.websocket  write() ─> pump ─> sink
 
 Both directions are read up to a bound, as bodies are (see sluice), so a slow filter or peer stops
 the sender of its own direction by TCP. The end of a stream waits for the frames before it. If both
-have ended, the tunnel has. A reset is passed on when what had come before it has been delivered.
+have ended, the tunnel has. A reset is passed on behind the bytes before it.
 Such a tunnel stays in its worker, because its filters do.
 """
 
@@ -170,14 +170,14 @@ cdef inline bint is_over(Side s) noexcept:
 
 
 cdef int run_side(Side s, int reset) except -1:
-    """Sends what is held, and reads up to the bound. `reset`: the Outcome if its source fails."""
+    """Sends the held bytes, and reads up to the bound. `reset`: the Outcome if its source fails."""
     cdef Client c = s.client
     cdef char *data = scratch()
     cdef bint moved = False
     cdef ssize_t n
     cdef Pumped how
     if not s.lost and is_holding(s.pump):
-        s.pump.left = 0                         # it sends what it holds, and reads nothing
+        s.pump.left = 0                         # it sends its held bytes, and reads nothing
         how = run_pump(s.pump)
         s.pump.left = -1
         moved = True

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The ways of an exchange into the hands of its filters: its head, its bodies, its response.
 
-If the rule records, the response is taped here, as the origin sends it: what filters make of it
-goes to this client alone, and a replayed answer goes through them again.
+If the rule records, the response is taped here, as the origin sends it: the filters' version goes
+to this client alone, and a replayed answer goes through them again.
 """
 
 from libc.stdint cimport int64_t
