@@ -60,8 +60,8 @@ def show_slots(config: Config) -> str:
 def backlog_of(config: Config, address: str) -> int:
     """What the listener at this address asks for; port 0 may have become another."""
     anywhere = f"{address.rpartition(':')[0]}:0"
-    asked = {listener.shown: listener.backlog for listener in config.all_listeners}
-    return asked.get(address, asked.get(anywhere, 0)) or BACKLOG
+    backlogs = {listener.shown: listener.backlog for listener in config.all_listeners}
+    return backlogs.get(address, backlogs.get(anywhere, 0)) or BACKLOG
 
 
 def show_group(address: str, group: Group, backlog: int) -> list[str]:

@@ -22,7 +22,7 @@ ZONE = {
 def names(opened):
     try:
         return opened.enter_context(NameServer(dict(ZONE)))
-    except PermissionError:
+    except PermissionError:         # not root, and no capability in the namespace
         pytest.skip("port 53 of a loopback address may not be bound")
 
 

@@ -61,7 +61,7 @@ def resolver(directory, opened):
     """The address of an unbound that has a signed zone, a plain one, and one whose
     address was changed when it was signed."""
     for program in ("unbound", "ldns-signzone"):
-        if not shutil.which(program):
+        if not shutil.which(program):   # Debian starts it, so bootstrap.sh does not ask
             pytest.skip(f"{program} is not installed")
     folder = directory("unbound")
     address = "127.{}.{}.53".format(*(secrets.randbelow(250) + 2 for _ in range(2)))

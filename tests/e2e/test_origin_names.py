@@ -144,7 +144,7 @@ def test_the_second_connection_goes_the_same_way(
 
 def test_s_server_refuses_the_name_and_answers_without(
         start_policy, dial, directory) -> None:
-    if not shutil.which("openssl"):
+    if not shutil.which("openssl"):     # its library serves the other tests
         pytest.skip("openssl is not installed")
     made = certificate()
     with socket.create_server(("127.0.0.1", 0)) as free:

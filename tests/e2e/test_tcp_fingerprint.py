@@ -36,7 +36,7 @@ def packets(opened) -> socket.socket:
     """All packets of `lo`."""
     try:
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
-    except PermissionError:
+    except PermissionError:         # not root, and no capability in the namespace
         pytest.skip("packets can be read by a process with CAP_NET_RAW only")
     opened.enter_context(sock)
     sock.bind(("lo", 3))

@@ -25,7 +25,7 @@ Make = Callable[..., Way]
 
 @pytest.fixture(autouse=True)
 def ring() -> Iterator[None]:
-    if error := sends.turn_on():
+    if error := sends.turn_on():    # a kernel before 5.19, or a container forbids it
         pytest.skip(f"no io_uring here: {errno.errorcode[error]}")
     yield
     net.end()

@@ -38,7 +38,7 @@ def servers():
     with contextlib.ExitStack() as opened:
         try:
             yield [opened.enter_context(NameServer({})) for _ in range(2)]
-        except PermissionError:
+        except PermissionError:  # not root, and no capability in the namespace
             pytest.skip("port 53 of a loopback address may not be bound")
 
 

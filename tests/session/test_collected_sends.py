@@ -23,7 +23,7 @@ MANY = 12
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[cutthrough.Embedded]:
     options = {"access_log": "off", "user": USER, "password": PASSWORD}
     async with cutthrough.serve(**options, collect_sends=request.param) as running:
-        if sends.is_on() != request.param:
+        if sends.is_on() != request.param:  # a container forbids it
             pytest.skip("no io_uring here")
         yield running
         await settled(running)

@@ -101,16 +101,16 @@ class ValidatedNames:
         except (UnicodeError, ValueError):
             raise failure(pycares.errno.ARES_EBADNAME, host) from None
         answers = await asyncio.gather(*map(self._ask, questions))
-        found = [answer for answer in answers if answer is not None]
-        valid = [answer for answer in found if answer.nodes and answer.is_validated]
+        messages = [answer for answer in answers if answer is not None]
+        valid = [answer for answer in messages if answer.nodes and answer.is_validated]
         if valid:
             return Result([node for answer in valid for node in answer.nodes],
                           [alias for answer in valid for alias in answer.aliases])
-        if any(answer.nodes for answer in found):
+        if any(answer.nodes for answer in messages):
             raise Unvalidated(host)
-        if any(answer.code not in (NOERROR, NXDOMAIN) for answer in found):
+        if any(answer.code not in (NOERROR, NXDOMAIN) for answer in messages):
             raise failure(pycares.errno.ARES_ESERVFAIL, host)
-        if len(found) < len(answers):
+        if len(messages) < len(answers):
             raise failure(pycares.errno.ARES_ETIMEOUT, host)
         raise failure(pycares.errno.ARES_ENOTFOUND, host)
 
@@ -212,8 +212,8 @@ def read_message(data: bytes, number: int, question: bytes) -> Message | None:
     end = 12 + len(question)
     if len(data) < end or data[12:end].lower() != question:
         return None
-    told, flags, n_questions, n_answers, _, _ = struct.unpack_from("!HHHHHH", data)
-    if told != number or flags & ANSWERS != 0x8000 or n_questions != 1:
+    query, flags, n_questions, n_answers, _, _ = struct.unpack_from("!HHHHHH", data)
+    if query != number or flags & ANSWERS != 0x8000 or n_questions != 1:
         return None
     try:
         nodes, aliases = read_records(data, end, n_answers, question)
@@ -230,7 +230,7 @@ def read_records(data: bytes, at: int, n: int, question: bytes
     """The addresses of the question's name, and the aliases that lead to them. Raises
     ValueError, IndexError or struct.error."""
     kind = int.from_bytes(question[-4:-2], "big")
-    found: dict[bytes, list[Node]] = {}
+    by_owner: dict[bytes, list[Node]] = {}
     targets: dict[bytes, tuple[bytes, int]] = {}
     for _ in range(n):
         owner, at = read_name(data, at)
@@ -240,16 +240,16 @@ def read_records(data: bytes, at: int, n: int, question: bytes
             raise ValueError("a record is cut")
         if group == 1 and what == kind:
             address = socket.inet_ntop(FAMILIES[kind], data[at:at + size])
-            found.setdefault(owner, []).append(Node(FAMILIES[kind], (address,), ttl))
+            by_owner.setdefault(owner, []).append(Node(FAMILIES[kind], (address,), ttl))
         elif group == 1 and what == CNAME:
             targets[owner] = read_name(data, at)[0], ttl
         at += size
     name, _ = read_name(question, 0)
     aliases: list[Alias] = []
-    while name not in found and name in targets and len(aliases) < MOST_JUMPS:
+    while name not in by_owner and name in targets and len(aliases) < MOST_JUMPS:
         name, ttl = targets[name]
         aliases.append(Alias(ttl))
-    return found.get(name, []), aliases
+    return by_owner.get(name, []), aliases
 
 
 def read_name(data: bytes, at: int) -> tuple[bytes, int]:
@@ -295,7 +295,7 @@ def find_local(host: str) -> list[str]:
 
 def read_hosts(text: str) -> dict[str, list[str]]:
     """The addresses of each name (hosts(5)); a line that is none is left out."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         try:
@@ -304,5 +304,5 @@ def read_hosts(text: str) -> dict[str, list[str]]:
         except OSError:
             continue
         for name in names:
-            found.setdefault(name.lower(), []).append(address)
-    return found
+            by_name.setdefault(name.lower(), []).append(address)
+    return by_name
