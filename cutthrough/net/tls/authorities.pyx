@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Whom a context trusts: authorities from a file or the system's, and their lists of revoked
+"""The authorities of a context: from a file or the system's, with their lists of revoked
 certificates."""
 
 import os
@@ -59,8 +59,8 @@ cdef int trust(SSL_CTX *ctx, bytes authorities) except -1:
 
 
 cdef int trust_system(SSL_CTX *ctx) except -1:
-    """The libssl of a wheel was built on another system: if this one has no file of authorities
-    where that library looks, the file is that of Python's ssl."""
+    """The libssl of a wheel was built on another system: if its file of authorities is not here, the
+    file is that of Python's ssl."""
     if not openssl.SSL_CTX_set_default_verify_paths(ctx):
         raise TlsError("", why("the system's authorities cannot be read"))
     file = get_default_verify_paths().cafile
