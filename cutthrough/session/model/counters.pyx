@@ -164,56 +164,32 @@ cdef class Page:
         """Gives the listener of this address its number; if it had one before, that number.
 
         If all are taken it shares the last one, which is then named "others"."""
-        cdef bytes text = name.encode()[:LISTENER_BYTES - 1]
-        cdef Listener *listener
-        cdef int i
-        for i in range(N_LISTENERS):
-            listener = &self.c.listeners[i]
-            if listener.name == text:
-                return i
-            if i == N_LISTENERS - 1:
-                text = b"others"
-            elif listener.name[0]:
-                continue
-            # The first byte last: a reader that sees it sees the rest
-            memcpy(listener.name + 1, <const char *>text + 1, len(text) - 1)
-            listener.name[0] = text[0]
-            return i
+        cdef Listener *listeners = self.c.listeners
+        return row_number(listeners[0].name, sizeof(Listener), N_LISTENERS, LISTENER_BYTES,
+                          name)
 
     def write_parents(self, rows):
         """`rows`: (name, gauges, the increase of each total), as PARENT_GAUGES and
         PARENT_TOTALS have them. Parents that find no row of their own share the last one,
         which is then named "others" and has no gauges."""
-        cdef ParentRow *row
-        cdef int i
+        cdef ParentRow *parents = parents_of(self.c)
+        cdef int number, i
         for name, gauges, increases in rows:
-            row = parent_row(self.c, name.encode())
-            if row != &parents_of(self.c)[N_PARENTS - 1]:
+            number = row_number(parents[0].name, sizeof(ParentRow), N_PARENTS, PARENT_BYTES, name)
+            if number != N_PARENTS - 1:
                 for i, value in enumerate(gauges):
-                    row.gauges[i] = value
+                    parents[number].gauges[i] = value
             for i, value in enumerate(increases):
-                row.totals[i] += value
+                parents[number].totals[i] += value
 
     def write_tallies(self, rows):
         """`rows`: (name, counts) of rules and groups, as TALLIES has them; of the first two the
         increase. Those that find no row of their own share the last one, "others"."""
+        cdef TallyRow *tallies = tallies_of(self.c)
         cdef TallyRow *row
-        cdef bytes text
-        cdef int i
         for name, counts in rows:
-            text = name.encode()[:PARENT_BYTES - 1]
-            for i in range(N_TALLIES):
-                row = &tallies_of(self.c)[i]
-                if row.name == text:
-                    break
-                if i == N_TALLIES - 1:
-                    text = b"others"
-                elif row.name[0]:
-                    continue
-                # The first byte last: see add_listener
-                memcpy(row.name + 1, <const char *>text + 1, len(text))
-                row.name[0] = text[0]
-                break
+            row = &tallies[row_number(tallies[0].name, sizeof(TallyRow), N_TALLIES, PARENT_BYTES,
+                                      name)]
             row.counts[0] += counts[0]
             row.counts[1] += counts[1]
             if counts[2]:
@@ -229,23 +205,26 @@ cdef inline ParentRow *parents_of(const Counters *c) noexcept nogil:
     return <ParentRow *>(c + 1)
 
 
-cdef ParentRow *parent_row(Counters *c, bytes name) except NULL:
-    cdef bytes text = name[:PARENT_BYTES - 1]
-    cdef ParentRow *row = NULL
+cdef int row_number(char *names, size_t stride, int rows, size_t room, str name) except -1:
+    """The row with this name, else a free row, which gets it. `names` is the first row's,
+    of `room` bytes, and each next one is `stride` further. If no row is free, the last one
+    serves, which is then named "others"."""
+    cdef bytes text = name.encode()[:room - 1]
+    cdef char *row = names
     cdef int i
-    for i in range(N_PARENTS):
-        row = &parents_of(c)[i]
-        if row.name == text:
-            break
-        if i == N_PARENTS - 1:
-            text = b"others"
-        elif row.name[0]:
+    for i in range(rows):
+        row = names + i * stride
+        if row == text:
+            return i
+        if i < rows - 1 and row[0]:
             continue
-        # The first byte last: see add_listener
-        memcpy(row.name + 1, <const char *>text + 1, len(text))
-        row.name[0] = text[0]
-        break
-    return row
+        if i == rows - 1:
+            text = b"others"
+        # The first byte last: a reader that sees it sees the rest
+        memcpy(row + 1, <const char *>text + 1, len(text))
+        row[0] = text[0]
+        return i
+    return rows - 1
 
 
 def read_page(memory):
@@ -277,7 +256,7 @@ def read_page(memory):
         row = &parents_of(<const Counters *>words)[n]
         if row.name[0]:
             name = <const char *>row.name
-            key = f"parent:{name.decode()} "
+            key = f"parent:{name.decode('utf-8', 'replace')} "
             counts |= {key + PARENT_GAUGES[k]: row.gauges[k]
                        for k in range(<int>N_PARENT_GAUGES)}
             counts |= {key + PARENT_TOTALS[k]: row.totals[k]
