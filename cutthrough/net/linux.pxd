@@ -61,7 +61,7 @@ cdef extern from "<sys/socket.h>" nogil:
     cmsghdr *CMSG_FIRSTHDR(msghdr *message)
     cmsghdr *CMSG_NXTHDR(msghdr *message, cmsghdr *header)
     unsigned char *CMSG_DATA(cmsghdr *header)
-    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_ERRQUEUE
+    int MSG_NOSIGNAL, MSG_MORE, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_ERRQUEUE
     int SHUT_WR
     int socket(int domain, int type, int protocol)
     int socketpair(int domain, int type, int protocol, int *pair)

@@ -25,7 +25,8 @@ from libc.stdlib cimport abort
 from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport has_room
 from cutthrough.net.linux cimport epoll_ctl, epoll_event, errno
-from cutthrough.net.sends cimport begin_batch, end_batch, next_woken, pending, submit_sends
+from cutthrough.net.sends cimport (
+    begin_batch, end_batch, has_send, next_woken, pending, submit_sends)
 from cutthrough.net.sysio cimport clock_us, note_events, sys_close
 from cutthrough.net.transport cimport Socket
 
@@ -276,7 +277,7 @@ cdef class Poller:
 
     cdef int _unregister(self, Endpoint endpoint) except -1:
         """The caller drops the set's reference."""
-        if pending:
+        if pending and has_send(endpoint.sock.fd):
             submit_sends()                  # before the descriptor's number can be another's
         endpoint.is_open = False
         self.wheel.disarm(&endpoint.timer)

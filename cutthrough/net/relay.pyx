@@ -19,7 +19,7 @@ If an event comes in a batch with others, the last small send of a pump's turn i
 batch ends, with theirs: see sends. What falls short is kept, as after a direct send.
 
 End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36); the other
-direction goes on.
+direction goes on. If the end is known when the last bytes are sent, one segment has both.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint64_t
@@ -30,8 +30,9 @@ from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.pipes cimport give_pipe, take_pipe
 from cutthrough.net.sends cimport collect, collecting, set_result_hook, submit_sends, wake_later
 from cutthrough.net.sysio cimport (
-    BROKEN, CAN_READ, CAN_WRITE, URGENT, begin_splice, can_peek, can_splice, half_close, holds_back,
-    skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2)
+    BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, begin_splice, can_peek, can_splice, half_close,
+    holds_back, skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2,
+    try_send_part)
 from cutthrough.net.transport cimport KERNEL, Socket
 
 cdef enum:
@@ -239,7 +240,12 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
             p.sending = SENDING_UNWATCHED
             p.moved += n + m
             return True
-        sent = try_send2(p.sink, a, n, b, m) if n else try_send(p.sink, b, m)
+        if n:
+            sent = try_send2(p.sink, a, n, b, m)
+        elif ends_next(p):
+            sent = try_send_part(p.sink, b, m)
+        else:
+            sent = try_send(p.sink, b, m)
         if sent < 0:
             p.error = <int16_t>-sent
             return False
@@ -262,6 +268,13 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
     memcpy(bytes_of(block) + block.end, b + (sent - n), m - (sent - n))
     block.end += <unsigned int>(m - (sent - n))
     return True
+
+
+cdef inline bint ends_next(const Pump *p) noexcept nogil:
+    """Whether this turn reads on, until the source's end of stream is there to be passed on."""
+    return (p.left < 0 < p.allowance and p.filter == NULL and p.tap == NULL
+            and p.source.kind == KERNEL and p.sink.kind == KERNEL
+            and p.source.ready & (CAN_READ | PEER_DONE | BROKEN | URGENT) == CAN_READ | PEER_DONE)
 
 
 cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,

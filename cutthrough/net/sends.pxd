@@ -16,6 +16,8 @@ cdef void set_result_hook(result_t hook) noexcept nogil
 # Copies a send of two pieces. False: not collected, and must be sent directly. The hook is called
 # with `owner` before the batch ends: until then `owner` stays allocated, and `fd` open.
 cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b, size_t m) noexcept nogil
+# Whether a send to this descriptor is pending.
+cdef bint has_send(int fd) noexcept nogil
 # Sends all that is pending, and calls the hook for each.
 cdef void submit_sends() noexcept nogil
 # The socket's endpoint gets a call at the end of the batch, as if an event had come.

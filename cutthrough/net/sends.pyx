@@ -125,6 +125,14 @@ cdef void submit_sends() noexcept nogil:
         on_result(send.owner, arena + send.at, send.n, send.result)
 
 
+cdef bint has_send(int fd) noexcept nogil:
+    cdef int i
+    for i in range(pending):
+        if sends[i].fd == fd:
+            return True
+    return False
+
+
 cdef void wake_later(Socket *s) noexcept nogil:
     global n_woken
     woken[n_woken] = s                  # see the bound in collect

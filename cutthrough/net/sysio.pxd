@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 from cutthrough.net cimport linux
 from cutthrough.net.linux cimport (
-    errno, EAGAIN, EINTR, MSG_NOSIGNAL, iovec, msghdr, sockaddr, sockaddr_storage, socklen_t,
+    errno, EAGAIN, EINTR, MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sockaddr, sockaddr_storage, socklen_t,
     timespec)
 from cutthrough.net.transport cimport KERNEL, Socket, drop_transport, transport_of
 
@@ -72,10 +72,20 @@ cdef inline ssize_t try_recv(Socket *s, void *buf, size_t n) noexcept nogil:
 
 cdef inline ssize_t try_send(Socket *s, const void *buf, size_t n) noexcept nogil:
     """Bytes taken (0 when the socket is full), or -errno."""
-    cdef ssize_t r
     if s.kind != KERNEL:
         return transport_of(s).send(s, buf, n, NULL, 0)
-    r = linux.send(s.fd, buf, n, MSG_NOSIGNAL)
+    return try_kernel_send(s, buf, n, MSG_NOSIGNAL)
+
+
+cdef inline ssize_t try_send_part(Socket *s, const void *buf, size_t n) noexcept nogil:
+    """The same, of a kernel's socket, if more bytes or the end are sent at once behind these: then
+    one segment can have both. After 0.2 s the kernel sends them alone (tcp(7), TCP_CORK)."""
+    return try_kernel_send(s, buf, n, MSG_NOSIGNAL | MSG_MORE)
+
+
+cdef inline ssize_t try_kernel_send(Socket *s, const void *buf, size_t n,
+                                    int flags) noexcept nogil:
+    cdef ssize_t r = linux.send(s.fd, buf, n, flags)
     if r < 0:
         r = -errno
         if r != -EAGAIN:

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import struct
 import threading
 
 import pytest
@@ -181,6 +182,36 @@ def test_what_came_before_a_reset_arrives_before_it(proxy, make_origin, dial):
     with pytest.raises(ConnectionResetError):
         client.read_rest()
     proxy.wait_reason("origin_reset")
+
+
+def test_last_bytes_and_the_end_behind_them_are_one_segment(proxy, make_origin, dial):
+    """If both are there when the worker looks: the client wakes up once."""
+    go, gone = threading.Event(), threading.Event()
+
+    def script(conn):
+        conn.send(b"ready")
+        go.wait(30)
+        conn.send(b"the rest")
+        conn.close()
+        gone.set()
+
+    client = dial().tunnel(make_origin(script).authority)
+    assert client.read_exact(5) == b"ready"
+    before = count_segments(client.sock)
+    proxy.worker.send_signal(signal.SIGSTOP)
+    try:
+        go.set()
+        assert gone.wait(30)
+    finally:
+        proxy.worker.send_signal(signal.SIGCONT)
+    assert client.read_rest() == b"the rest"
+    assert count_segments(client.sock) == before + 1
+
+
+def count_segments(sock: socket.socket) -> int:
+    """Returns how many segments have come (struct tcp_info, tcpi_segs_in)."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 144)
+    return struct.unpack_from("I", info, 140)[0]
 
 
 @pytest.mark.parametrize("end", ["passed on", "in one turn", "unread"])
