@@ -15,7 +15,9 @@ from itertools import pairwise
 from bench.children import HERE
 
 #: Colours of bars: ours, the yardsticks, the other proxies.
-YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice", "relay-socks"}
+YARDSTICKS = {
+    "direct", "direct-again", "lean", "relay", "relay-splice", "relay-socks"
+}  # fmt: skip
 #: Peers that only know bytes, as the relays do.
 BLIND = ("haproxy-tcp", "haproxy-splice")
 

@@ -177,7 +177,9 @@ GUARDS: tuple[Guard, ...] = (_errors, _throughput, _p95, _cpu, _memory, _hostile
 
 
 #: The yardsticks themselves are only checked for errors.
-YARDSTICKS = {"direct", "direct-again", "relay", "relay-splice", "relay-socks"}
+YARDSTICKS = {
+    "direct", "direct-again", "lean", "relay", "relay-splice", "relay-socks"
+}  # fmt: skip
 
 
 def guards_of(scenario: str, proxy: str) -> tuple[Guard, ...]:
@@ -205,7 +207,7 @@ def check_order(rows: dict[tuple[str, str], Row]) -> list[Finding]:
         mine = rate(scenario, proxy)
         if not mine:
             continue
-        above = {"relay": "direct"}.get(proxy, "relay")
+        above = "direct" if proxy in ("lean", "relay") else "relay"
         if scenario.startswith("plain-keepalive") and "direct" not in proxy:
             other = rate(scenario, above)
             if proxy != "relay-splice" and other and mine > other * (1 + ORDER_SLACK):

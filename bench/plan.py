@@ -23,8 +23,8 @@ FEATURES = tuple(
 )
 #: The requirements for the data plane (asked.py), with all required features on.
 FULL = "cutthrough-full"
-NEAR = ("direct", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
-TUNNELS = ("direct", "relay", FULL, "haproxy-tcp", "cutthrough")
+NEAR = ("direct", "lean", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
+TUNNELS = ("direct", "lean", "relay", FULL, "haproxy-tcp", "cutthrough")
 BULK = (*TUNNELS, "haproxy-splice", "relay-splice")
 SOCKS = ("relay-socks", "cutthrough-socks", "microsocks", "dante")
 #: The columns of the table of the field: through every peer.
@@ -66,7 +66,7 @@ def asked() -> list[Part]:
         CEILING,
         Part(("plain-16k", "plain-new"), NEAR),
         Part(("connect-setup", "ping-c100"), TUNNELS),
-        Part(ALONE, (*CLOSE, FULL), repetitions=5, seconds=0.5),
+        Part(ALONE, ("lean", *CLOSE, FULL), repetitions=5, seconds=0.5),
         Part(("bulk",), BULK),
         # Too many descriptors for one process, so two workers share the tunnels.
         Part(("idle-10000",), (f"{FULL}-2",)),

@@ -195,6 +195,10 @@ PROXIES = {
     "relay-splice": Proxy(
         "blind C relay, splice", _relay("splice"), _compiler(), blind=True
     ),
+    "lean": Proxy(
+        "lean C relay, one read and one write an event", _relay("copy", "lean"),
+        _compiler(), blind=True,
+    ),
     "relay-socks": Proxy(
         "the first relay, which answers SOCKS5 before",
         _relay("copy", "relay-socks", blind=False), _compiler(), socks=True,

@@ -8,7 +8,8 @@ the least to the most of the repetitions. A ratio is the median of the ratios of
 runs of one repetition, not that of two medians. Figures of one chart may be compared
 with each other, not with those of another run or machine.</p><ul>
 <li><b>direct</b> is no proxy at all, <b>relay</b> a blind C loop that copies bytes and
-reads nothing, <b>relay-splice</b> the same by splice(2): what the machine can do, and
+reads nothing, <b>relay-splice</b> the same by splice(2), and <b>lean</b> a loop of one
+read and one write, about the least that a relay can cost: what the machine can do, and
 what any user-space proxy could.</li>
 <li>A run counts only if the client saw no error, every status and length was right, and
 the origin logged as many requests as the client counted. Else it is <b>void</b> and has
