@@ -12,9 +12,11 @@ from pathlib import Path
 
 from bench import (
     attack,
+    balance,
     compare,
     content_soak,
     handover,
+    http2,
     install,
     intercept,
     intercept_soak,
@@ -285,6 +287,18 @@ def main() -> int:
                         help="runs of each server [5]")
     secure.add_argument("--conns", type=int, default=500,
                         help="connections at rest [500]")
+
+    streams = verbs.add_parser("http2", help="HTTP/2 between client and proxy, beside "
+                                             "haproxy and nghttpx")
+    streams.set_defaults(act=http2.run_http2)
+    http2.add_options(streams)
+    shown = verbs.add_parser("fingerprint", help="what fingerprints of clients cost")
+    shown.set_defaults(act=http2.run_fingerprint)
+    http2.add_options(shown)
+    shared = verbs.add_parser("balance", help="three servers of one origin: shares and "
+                                              "latency")
+    shared.set_defaults(act=balance.run_balance)
+    balance.add_options(shared)
 
     opened = verbs.add_parser("intercept",
                               help="requests inside opened tunnels, beside squid's "

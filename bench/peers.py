@@ -234,6 +234,17 @@ OF_TLS = {
         "hitch", "hitch --config=@DIR@/hitch.conf", ("hitch.conf",), blind=True,
     ),
 }  # fmt: skip
+# Those of `python -m bench http2`, to which nghttpx is a reverse proxy without a login.
+OF_HTTP2 = {
+    "haproxy-tls": OF_TLS["haproxy-tls"],
+    "nghttpx": Peer(
+        "HTTP/2 by TLS, one worker, no credentials", "apt:nghttp2-proxy", "nghttpx",
+        "nghttpx --conf=/dev/null --workers=1 --frontend=@LISTEN@,@PORT@ "
+        "--backend=127.0.0.1,@ORIGIN_PORT@ --accesslog-file=/dev/null "
+        "--errorlog-file=/dev/null @DIR@/both.pem @DIR@/both.pem", (),
+        version="@PROGRAM@ --version",
+    ),
+}  # fmt: skip
 # Those of `python -m bench intercept`, which open TLS inside tunnels.
 OF_INTERCEPTION = {
     "squid-bump": Peer(
@@ -272,7 +283,7 @@ OF_RECORDING = {
         ("mitmproxy-record.yaml as config.yaml",),
     ),
 }  # fmt: skip
-ALL = PEERS | OF_TLS | OF_INTERCEPTION | OF_RECORDING
+ALL = PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_RECORDING
 
 
 def as_proxies() -> dict[str, Proxy]:

@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 
 from bench.blocks import Skipped
+from bench.children import HERE, Site
+from bench.collect import describe_environment
 from bench.peers import FILES, PEERS
 from bench.rows import Row
+
+RESULTS = HERE / "results"
 
 
 @functools.cache
@@ -58,3 +62,13 @@ def write_result(
     new = file.with_suffix(".new")
     new.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     new.replace(file)
+
+
+def write_rows(name: str, rows: list[Row]) -> None:
+    """Write bench/results/NAME.json: the environment, and the rows of a bench that has
+    no scenarios."""
+    head = json.dumps(describe_environment(Site()))
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(
+        f'{{\n"environment": {head},\n"rows": [\n{lines}\n]\n}}\n')

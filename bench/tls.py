@@ -48,17 +48,26 @@ def make_certificate(directory: Path) -> bytes:
     return b"".join(parts)
 
 
-def start_ours(pem: bytes, target: Target) -> Running:
+def start_ours(pem: bytes, target: Target, options: str = "", policy: str = "",
+               login: bool = True, tables: str = "") -> Running:
+    """Start cutthrough with a TLS listener; `options` are lines of its file, `tables`
+    its last ones."""
     running = Running([], target)
     directory = running.make_directory()
     both = directory / "both.pem"
     both.touch(0o600)
     both.write_bytes(pem)
     config = directory / "proxy.toml"
+    if policy:
+        (directory / "policy.toml").write_text(policy)
+        options += f'\npolicy = "{directory / "policy.toml"}"'
     config.write_text(
         f'user = "{USER}"\npassword = "{PASSWORD}"\nworkers = 1\naccess_log = "off"\n'
+        f'{options}\n'
         '[[listeners]]\naddress = "127.0.0.1:0"\n'
-        f'certificates = ["{both}"]\n')
+        f'certificates = ["{both}"]\n'
+        'protocols = ["http", "http2"]\n'
+        + ("" if login else 'auth = "none"\n') + tables)
     running.command = [sys.executable, "-m", "cutthrough", "serve", "-c", str(config)]
     return listening(running)
 

@@ -167,6 +167,7 @@ if [ "$what" = test ]; then
     need postgresql has_postgresql
     need haproxy has haproxy
     need wrk has wrk
+    need nghttp2-client has h2load
     need siege has siege
     need curl has curl
     need wget has wget
