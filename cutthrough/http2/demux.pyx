@@ -15,7 +15,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cutthrough.http2.fingerprint cimport Print, note_pseudo, read_frames
-from cutthrough.http2.frames cimport free_one, free_stuck, on_send_data, reset, stream_in
+from cutthrough.http2.frames cimport (
+    forget_late, free_one, free_stuck, on_send_data, reset, stream_in)
 from cutthrough.http2.meter cimport (
     CLOSED, PREFACE, is_closed, measure, start_meter, take_refusal)
 from cutthrough.http2.nghttp2 cimport *
@@ -124,6 +125,7 @@ cdef void free_demux(Demux *d) noexcept nogil:
                 st.error = ECONNRESET
         st = next
     table[d.carrier.fd] = NULL
+    forget_late(d)
     free(d.print)
     nghttp2_session_del(d.session)
     give_block(&d.out)

@@ -7,8 +7,13 @@ from cutthrough.http2.stream cimport Demux, Stream
 
 # The stream of this number; NULL: none.
 cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil
-# Writes the frames that the library has ready; not to the carrier while the connection is held.
+# Writes the frames that the library has ready; not to the carrier while the connection is held, and
+# in a batch at its end.
 cdef void write_frames(Demux *d) noexcept nogil
+# Sends what is written as far as the carrier takes it.
+cdef void flush(Demux *d) noexcept nogil
+# The connection is freed.
+cdef void forget_late(Demux *d) noexcept nogil
 # Gives the streams that are stuck another try: the carrier, or the connection's window, has room.
 cdef void free_stuck(Demux *d) noexcept nogil
 cdef void free_one(Stream *st) noexcept nogil

@@ -7,6 +7,9 @@ Nothing is queued here. A stream's octets go from the caller's memory into a fra
 `say` runs; if the peer's windows or `out` do not admit some octets, they stay with the caller,
 which is a pump and reads no more. `out` is one block. When the carrier takes nothing, nothing is
 read from it either, because answers to a peer that does not read must not pile up in the library.
+
+In a batch of events `out` is sent at the end, because the responses of one batch are often for a few
+connections: a TLS record and a system call for each connection, not for each response.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -18,6 +21,7 @@ from cutthrough.http2.stream cimport (
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
 from cutthrough.net.linux cimport ECONNRESET, ENOMEM
+from cutthrough.net.sends cimport in_batch, set_batch_hook
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_send
 
 cdef enum:
@@ -91,7 +95,33 @@ cdef void lose_sends(Demux *d, int error) noexcept nogil:
     free_stuck(d)                           # each finds out by its next send
 
 
+cdef Demux *late = NULL         # connections that are sent at the end of the batch
+
+
+cdef void send_late() noexcept nogil:
+    global late
+    cdef Demux *d
+    while late != NULL:
+        d = late
+        late = d.next_late
+        d.is_late = False
+        flush(d)
+
+
+cdef void forget_late(Demux *d) noexcept nogil:
+    cdef Demux **place = &late
+    if d.is_late:
+        while place[0] != d:
+            place = &place[0].next_late
+        place[0] = d.next_late
+        d.is_late = False
+
+
+set_batch_hook(send_late)
+
+
 cdef void write_frames(Demux *d) noexcept nogil:
+    global late
     cdef const uint8_t *data
     cdef ssize_t n
     while d.error == 0:
@@ -105,7 +135,13 @@ cdef void write_frames(Demux *d) noexcept nogil:
                 d.error = ENOMEM
             break
         append(d, data, n)
-    if not d.held:
+    if d.held or d.is_late:
+        return
+    if in_batch:
+        d.is_late = True
+        d.next_late = late
+        late = d
+    else:
         flush(d)
 
 

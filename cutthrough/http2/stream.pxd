@@ -105,6 +105,8 @@ cdef struct Demux:
     uint8_t over            # one side has said that there are no more streams
     Print *print            # NULL: nobody wants it, or it was taken
     uint8_t flooded         # a Heard; HEARD_ALL: not yet
+    uint8_t is_late         # `out` is sent at the end of the batch: see frames
+    Demux *next_late
 
 # A stream of this connection, in a slot; NULL: no memory, or no slot.
 cdef Stream *make_stream(Demux *demux, int32_t id) noexcept nogil

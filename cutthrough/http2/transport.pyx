@@ -20,7 +20,7 @@ from cutthrough.http2.answer cimport take_answer
 from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
-from cutthrough.http2.frames cimport free_stuck, reset, say_end, write_frames
+from cutthrough.http2.frames cimport flush, free_stuck, reset, say_end, write_frames
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_CANCEL, NGHTTP2_CONNECT_ERROR, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_NONE,
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_PROTOCOL_ERROR,
@@ -183,6 +183,7 @@ cdef bint begin(Socket *carrier, const Bounds *bounds, int64_t now_us) noexcept 
     if d == NULL:
         return False
     write_frames(d)                     # SETTINGS: the client need not wait for them
+    flush(d)
     return True
 
 
@@ -195,6 +196,7 @@ cdef int hear(Socket *carrier, int64_t now_us) noexcept nogil:
     if d.stuck and carrier.ready & CAN_WRITE:
         d.held = False
         write_frames(d)
+        flush(d)
         d.held = True
     if d.has_freed and not d.stuck:
         d.has_freed = False
@@ -312,6 +314,7 @@ cdef int speak(Socket *carrier) noexcept nogil:
     cdef Demux *d = demux_of(carrier)
     d.held = False
     write_frames(d)
+    flush(d)
     return state_of(d)
 
 
@@ -346,6 +349,7 @@ cdef void drain(Socket *carrier) noexcept nogil:
             d.session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(d.session),
             NGHTTP2_NO_ERROR, NULL, 0)
     write_frames(d)
+    flush(d)
 
 
 cdef void lose(Socket *carrier, int why) noexcept nogil:
@@ -365,6 +369,7 @@ cdef void lose(Socket *carrier, int why) noexcept nogil:
             if why == HEARD_FAULT else NGHTTP2_INTERNAL_ERROR if why == HEARD_NO_ROOM
             else NGHTTP2_ENHANCE_YOUR_CALM)
         write_frames(d)
+        flush(d)
     st = d.lists[<int>OPEN].first
     while st != NULL:
         next = st.links[<int>OPEN].next

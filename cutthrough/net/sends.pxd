@@ -6,7 +6,8 @@ cdef enum:
     LEAST_EVENTS = 2        # a batch of one has nothing to collect
     MOST_COLLECTED = 16384  # octets of one send; a longer one is worth a system call of its own
 
-cdef bint collecting        # within a batch, and a ring is there
+cdef bint in_batch          # of several events, whose end will come: end_batch
+cdef bint collecting        # the same, and a ring is there
 cdef int pending            # sends that wait for submit_sends
 
 # Called with each send's result: its `n` octets taken, fewer, or -errno. May call wake_later.
@@ -24,6 +25,9 @@ cdef void submit_sends() noexcept nogil
 cdef void wake_later(Socket *s) noexcept nogil
 # The next socket of wake_later; NULL: none.
 cdef Socket *next_woken() noexcept nogil
+# Is called first at the end of each batch: what was written in it may be sent together.
+ctypedef void (*batch_end_t)() noexcept nogil
+cdef void set_batch_hook(batch_end_t hook) noexcept nogil
 cdef void begin_batch(int events) noexcept nogil
 # Sends what is pending. Whether sockets are to be woken.
 cdef bint end_batch() noexcept nogil

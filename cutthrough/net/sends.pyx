@@ -52,6 +52,7 @@ cdef ring the_ring
 cdef int owner_pid = 0          # whose ring it is: a fork has none
 cdef bint enabled = False
 cdef result_t on_result = NULL
+cdef batch_end_t on_batch_end = NULL
 cdef Send sends[MOST_SENDS]
 cdef char arena[ARENA_BYTES]    # no memory until it is used
 cdef uint32_t used = 0
@@ -59,6 +60,7 @@ cdef Socket *woken[MOST_WOKEN]
 cdef int n_woken = 0
 cdef size_t submissions = 0, collected = 0, short_sends = 0
 
+in_batch = False
 collecting = False
 pending = 0
 the_ring.fd = -1
@@ -67,6 +69,11 @@ the_ring.fd = -1
 cdef void set_result_hook(result_t hook) noexcept nogil:
     global on_result
     on_result = hook
+
+
+cdef void set_batch_hook(batch_end_t hook) noexcept nogil:
+    global on_batch_end
+    on_batch_end = hook
 
 
 cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b,
@@ -148,14 +155,18 @@ cdef Socket *next_woken() noexcept nogil:
 
 
 cdef void begin_batch(int events) noexcept nogil:
-    global collecting
-    collecting = enabled and events >= LEAST_EVENTS
+    global in_batch, collecting
+    in_batch = events >= LEAST_EVENTS
+    collecting = enabled and in_batch
 
 
 cdef bint end_batch() noexcept nogil:
-    global collecting
-    if not collecting:
+    global in_batch, collecting
+    if not in_batch:
         return False
+    if on_batch_end != NULL:
+        on_batch_end()
+    in_batch = False
     submit_sends()
     collecting = False
     return n_woken != 0

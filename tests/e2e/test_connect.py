@@ -2,14 +2,13 @@
 
 import signal
 import socket
-import struct
 import threading
 
 import pytest
 
 from tests.support.client import AUTH, CREDENTIALS
 from tests.support.origin import echo
-from tests.support.sockets import unsent
+from tests.support.sockets import count_segments, unsent
 from tests.support.wait import wait_until
 
 
@@ -206,12 +205,6 @@ def test_last_bytes_and_the_end_behind_them_are_one_segment(proxy, make_origin, 
         proxy.worker.send_signal(signal.SIGCONT)
     assert client.read_rest() == b"the rest"
     assert count_segments(client.sock) == before + 1
-
-
-def count_segments(sock: socket.socket) -> int:
-    """Returns how many segments have come (struct tcp_info, tcpi_segs_in)."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 144)
-    return struct.unpack_from("I", info, 140)[0]
 
 
 @pytest.mark.parametrize("end", ["passed on", "in one turn", "unread"])

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import random
+import signal
 import socket
 import ssl
 import threading
@@ -26,6 +27,7 @@ from tests.support.http2_listener import shared as shared
 from tests.support.origin import Connection, answer, answer_and_close, echo
 from tests.support.parents import parent
 from tests.support.proxy import Proxy
+from tests.support.sockets import count_segments
 from tests.support.tls_listener import table
 from tests.support.wait import wait_until
 from tests.wire.twin_proxy import read_proxy_header
@@ -45,6 +47,32 @@ def test_a_plain_request(shared, reach, make_origin) -> None:
     assert request.get("cookie") == "a=1; b=2"
     assert request.get("x-y") == "z"
     assert request.get("proxy-authorization") is None
+
+
+def test_answers_that_come_together_are_sent_together(
+        shared, reach, make_origin) -> None:
+    """A record of TLS for each connection of clients, not for each answer."""
+    go, gone = threading.Event(), threading.Semaphore(0)
+
+    def script(conn: Connection) -> None:
+        conn.read_request()
+        go.wait(30)
+        conn.send(OKAY)
+        gone.release()
+
+    origin = make_origin(script)
+    peer = reach(shared)
+    streams = [peer.get(origin.url(), LOGIN) for _ in range(5)]
+    origin.wait_requests(5)
+    before = count_segments(peer.sock)
+    shared.worker.send_signal(signal.SIGSTOP)
+    try:
+        go.set()
+        assert all(gone.acquire(timeout=30) for _ in streams)
+    finally:
+        shared.worker.send_signal(signal.SIGCONT)
+    assert peer.wait(*streams).status == 200
+    assert count_segments(peer.sock) == before + 1
 
 
 def test_a_client_of_http_11_is_served(shared, opened, make_origin) -> None:
