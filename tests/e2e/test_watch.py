@@ -47,6 +47,24 @@ def test_a_swapped_config_map_is_in_force_and_cuts_nothing(
     assert tunnel.read_exact(10) == b"still here"
 
 
+@pytest.mark.quiet
+def test_a_swapped_config_map_is_in_force_within_five_seconds(
+        start_proxy, dial, tmp_path):
+    folder = tmp_path / "config"
+    put(folder, "..1", ALLOW)
+    (folder / "policy.toml").symlink_to("..data/policy.toml")
+    proxy = start_proxy(config=f'watch = true\npolicy = "{folder}/policy.toml"')
+
+    def status() -> int:
+        client = dial(proxy)
+        client.send(build_request("GET", "http://127.0.0.1:9/secret"))
+        return client.read_response("GET").status
+
+    assert status() == 502
+    put(folder, "..2", DENY)
+    wait_until(lambda: status() == 403, proxy.stderr, 5)
+
+
 def test_a_mistake_is_refused_once_and_its_correction_applied(start_policy):
     proxy = start_policy(ALLOW, "watch = true")
     proxy.policy.write_text("[[rules]\n")
