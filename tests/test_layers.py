@@ -20,6 +20,7 @@ DATA = {"config", "outcome", "wire", "net", "http2", "policy", "session"}
 # The packages that each package may import beside itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
+    "bundle": {"config"},
     "outcome": set(),
     "wire": {"outcome"},
     "net": set(),
@@ -35,14 +36,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"config", "policy", "log", "exchange", "tape"},
     "capture": {"config", "exchange", "tape", "storage"},
     "recording": {"codings", "exchange", "tape", "storage"},
-    "generation": DATA | {"process", "exchange", "filters", "recording"},
+    "generation": DATA | {"bundle", "process", "exchange", "filters", "recording"},
     "verify": DATA | {"process"},
     "worker": DATA | {"log", "process", "exchange", "tape", "recording",
                       "generation", "verify"},
     "admin": DATA | {"process", "exchange", "storage", "capture", "recording"},
     "supervisor": DATA | {"log", "process", "exchange", "tape", "storage", "capture",
-                          "generation", "admin"},
-    "tools": DATA | {"ca", "log", "process", "exchange", "storage", "capture",
+                          "bundle", "generation", "admin"},
+    "tools": DATA | {"bundle", "ca", "log", "process", "exchange", "storage", "capture",
                      "recording", "generation"},
     "doctor": DATA | {
         "process", "tape", "storage", "recording", "generation", "tools", "embed"},

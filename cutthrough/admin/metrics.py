@@ -27,9 +27,10 @@ from prometheus_client.openmetrics.exposition import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
-from cutthrough.admin import parents, rule_metrics
+from cutthrough.admin import bundle_metrics, parents, rule_metrics
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
+from cutthrough.process.bundle_state import BundleState
 from cutthrough.process.fleet_state import FAILURES, FleetState
 from cutthrough.session.model.counters import BUCKETS
 from cutthrough.wire.openings import PROTOCOLS
@@ -74,7 +75,7 @@ class Reading:
     `pages`: all counters pages, those of ended workers included, for totals. `living`:
     the pages of running workers by process id, for gauges. `workers`: the process id on
     each slot; 0: none. `deaths`: unexpected ends, by slot. A retired worker is in
-    `living`, but not in `workers`. `fleet`: None if there is none.
+    `living`, but not in `workers`. `fleet`, `bundle`: None if there is none.
     """
 
     pages: Sequence[Page]
@@ -84,6 +85,7 @@ class Reading:
     configuration: Configuration
     fleet: FleetState | None = None
     expiries: Expiries = NO_EXPIRIES
+    bundle: BundleState | None = None
 
     def total(self, name: str) -> int:
         return sum(page[name] for page in self.pages)
@@ -138,6 +140,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from rule_metrics.collect(r)
     yield from _services(r)
     yield from _fleet(r)
+    yield from bundle_metrics.collect(r)
     yield from _processes(r)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import cutthrough
+from cutthrough.cli.bundle import add_bundle
 from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
 from cutthrough.cli.recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
@@ -34,6 +35,7 @@ VERBS = {
     "reload": "have a running proxy read its files again; as SIGHUP",
     "drain": "end a running proxy when its connections have ended; as SIGTERM",
     "ca": "make a certificate authority, pass its certificate on, issue others",
+    "bundle": "sign configuration and policy as one file for many hosts, verify it",
     "flows": "list, show, search, export, import or replay captured requests",
     "mode": "show or change the mode of recordings, of a running proxy too",
     "recordings": "list, show, delete, export or import recorded answers",
@@ -78,7 +80,7 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "flows", "mode", "recordings", "run", "inspect", *CONSOLE)
+            "bundle", "flows", "mode", "recordings", "run", "inspect", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -113,6 +115,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
             add_recordings(verb)
         elif name == "run":
             add_run(verb)
+        elif name == "bundle":
+            add_bundle(verb)
         elif name == "inspect":
             add_inspect(verb)
         elif name == "mcp":
@@ -145,7 +149,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"{first} goes after a verb: cutthrough serve {first} …")
     if first and not first.startswith("-") and first not in VERBS:
         parser.error(f"{first}: no such verb" + near(first, VERBS))
-    if words in (["flows"], ["ca"], ["recordings"]):         # what actions are there?
+    if words in (["flows"], ["ca"], ["bundle"], ["recordings"]):     # what can they do?
         words.append("--help")
     if words[:1] == ["doctor"] and not {*words[1:2]} & {*KINDS, "-h", "--help"}:
         words.insert(1, KINDS[0])

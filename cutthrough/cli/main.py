@@ -11,16 +11,24 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cutthrough
 from cutthrough.cli.arguments import ASKING, CONSOLE, parse, version
 from cutthrough.cli.held import HELD
+from cutthrough.config.bundles import BundleSource, check_source, current_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import stop_waiting
 from cutthrough.config.mistake import Mistake, noting, raise_all, show_all
-from cutthrough.config.settings import Setting, Settings, build, gather, render
+from cutthrough.config.settings import (
+    Setting,
+    Settings,
+    add_bundle,
+    build,
+    gather,
+    render,
+)
 from cutthrough.config.values import show_address
 from cutthrough.exchange.visible import Shown
 from cutthrough.policy.source import Policy
@@ -38,13 +46,15 @@ class Sources:
 
     `origin` is the default of that option, unless there are `origins`. `listen` has the
     addresses that the service manager has opened: they replace the option. If a
-    row of `listeners` has the same address, it describes the listener.
+    row of `listeners` has the same address, it describes the listener. `on_bundle` is
+    called before a bundle's file is read.
     """
 
     def __init__(self, args: argparse.Namespace, origin: str = "") -> None:
         self._args = args
         self._origin = origin
         self.listen: tuple[tuple[str, int], ...] = ()
+        self.on_bundle: Callable[[BundleSource], object] | None = None
         self._ignored: Setting | None = None     # `listen`, of which a line was logged
         self._via = ""
         self.last: Settings = {}             # the last result of `settings`
@@ -55,8 +65,16 @@ class Sources:
 
     def settings(self, mistakes: list[Mistake] | None = None) -> Settings:
         """Raises ConfigError, or appends the mistakes to `mistakes`."""
-        settings = gather(vars(self._args), os.environ, self.file,
-                          not getattr(self._args, "without_secrets", False), mistakes)
+        settings = self.last = gather(
+            vars(self._args), os.environ, self.file, self._reads_secrets, mistakes)
+        if settings["bundle_url"].value:
+            errors: list[Mistake] = []
+            with noting(errors):
+                self._add_bundle(settings, errors)
+            if mistakes is None:
+                raise_all(errors)
+            else:
+                mistakes += errors
         if self._origin and settings["origin"].source == "default" and (
                 not settings["origins"].value):
             settings["origin"] = settings["origin"]._replace(value=self._origin)
@@ -68,6 +86,19 @@ class Sources:
                 "LISTEN_FDS", "listen")
         self.last = settings
         return settings
+
+    @property
+    def _reads_secrets(self) -> bool:
+        return not getattr(self._args, "without_secrets", False)
+
+    def _add_bundle(self, settings: Settings, mistakes: list[Mistake]) -> None:
+        source = BundleSource(*(
+            settings[f"bundle_{name}"].value for name in BundleSource._fields))
+        raise_all([*check_source(source)])
+        if self.on_bundle is not None:
+            self.on_bundle(source)
+        mistakes += add_bundle(
+            settings, current_of(source.cache), self._reads_secrets)
 
     def _tell_ignored(self, setting: Setting) -> None:
         """Logs, once for each value, that the operator's `listen` is not used."""
@@ -197,6 +228,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
         from cutthrough.tools.passwd import run as run_passwd
 
         return run_passwd(args.user, args.file, args.algorithm)
+    if args.verb == "bundle":
+        from cutthrough.tools.bundle import run as run_bundle
+
+        return run_bundle(args)
     if args.verb == "ca":
         from cutthrough.ca.verb import run as run_ca
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from cutthrough.config.bundles import BundleOptions, check_source
 from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, Table
 from cutthrough.config.values import (
@@ -57,7 +58,7 @@ class AdminToken(msgspec.Struct, frozen=True, kw_only=True):
             yield ConfigError("", "rights", "are none")
 
 
-class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
+class AdminOptions(BundleOptions, frozen=True, kw_only=True):
     """A part of Config."""
 
     admin: Annotated[str, Option(
@@ -97,6 +98,7 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
                     or is_loopback(split_address(self.admin)[0]))
 
     def contradictions_of_administration(self) -> Iterator[ConfigError]:
+        yield from check_source(self.bundle_source)
         if self.admin_exposed and not (self.admin_token or self.admin_tokens):
             yield ConfigError("", "admin", f"{self.admin} is not loopback: give "
                               "--admin-token-file")

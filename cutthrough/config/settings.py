@@ -6,6 +6,7 @@ each setting remembers its source, because a mistake is reported there.
 
 import argparse
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,10 +25,12 @@ from cutthrough.config.config import (
 from cutthrough.config.files import FileError, read_file
 from cutthrough.config.items import reasons_of
 from cutthrough.config.mistake import Mistake, noting, raise_all
-from cutthrough.config.option import RowPath, show_path
+from cutthrough.config.option import RowPath, Table, show_path
 from cutthrough.config.toml import Path, Places, TomlError, read_toml
 from cutthrough.config.values import (
+    FILE,
     FLAG,
+    Kind,
     parse_text,
     parse_value,
     show_toml,
@@ -128,6 +131,61 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str],
     else:
         mistakes += errors
     return settings
+
+
+# The name of a bundle's file of options
+IN_BUNDLE = "cutthrough.toml"
+
+
+def add_bundle(settings: Settings, folder: str, secrets: bool = True) -> list[Mistake]:
+    """Adds the options that a bundle's file has and no other source; returns its
+    mistakes. Relative paths of FILE options and keys are below `folder`. Raises
+    ConfigError if there is no bundle."""
+    if not os.path.isdir(folder):
+        raise settings["bundle_cache"].blame(
+            "has no bundle yet: `cutthrough serve` fetches the first one")
+    path = os.path.join(folder, IN_BUNDLE)
+    if not os.path.exists(path):
+        return []
+    mistakes: list[Mistake] = []
+    lower = {name: Setting(value, "default", name) for name, value in DEFAULTS.items()}
+    texts, rows, places = _read_toml(path, mistakes)
+    for name in [name for name in texts if name.startswith("bundle_")]:
+        del texts[name]
+        mistakes.append(ConfigError(
+            path, name, "is not for a bundle", places.key(name)))
+    texts = {name: _below(folder, OPTIONS[name].kind, text)
+             for name, text in texts.items()}
+    rows = {name: _rows_below(folder, TABLES[name], value)
+            for name, value in rows.items()}
+    mistakes += _apply(lower, path, str, texts, secrets, places)
+    mistakes += _apply_tables(lower, path, rows, secrets, places)
+    named = {name for name, setting in settings.items() if setting.source != "default"}
+    named |= {file for secret, file in SECRETS.items() if secret in named}
+    settings |= {name: setting for name, setting in lower.items() if name not in named}
+    return mistakes
+
+
+def _below(folder: str, kind: Kind, value: Any) -> Any:
+    """Puts relative paths below the folder; other values stay."""
+    if kind.typed != FILE.typed:
+        return value
+    if isinstance(value, list):
+        return [_below(folder, kind, item) for item in value]
+    return os.path.join(folder, value) if isinstance(value, str) and value else value
+
+
+def _rows_below(folder: str, table: Table, rows: Any) -> Any:
+    """The same for the keys of a table's rows."""
+    def convert(row: Any) -> Any:
+        if not isinstance(row, Mapping):
+            return row
+        return {key: _below(folder, table.options[key].kind, value)
+                if key in table.options else value for key, value in row.items()}
+
+    if isinstance(rows, Mapping):
+        return {name: convert(row) for name, row in rows.items()}
+    return [convert(row) for row in rows] if isinstance(rows, list) else rows
 
 
 def _apply(settings: Settings, source: str, key_of: Callable[[str], str],

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from cutthrough.bundle.cache import CURRENT, Cache
+from cutthrough.bundle.manifest import NO_LABEL, BundleError, Label
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.database import FORM
 from cutthrough.config.log_target import read_target
@@ -48,9 +50,21 @@ def complete(generation: Generation) -> Generation:
         parent_files=read_parent_files(generation.config),
         ca_certificate=read_ca_certificate(generation.config),
         interception=read_interception(generation.config),
-        error_pages=read_error_pages(generation.config))
+        error_pages=read_error_pages(generation.config),
+        bundle=read_label(generation.config))
     validate(generation)
     return generation
+
+
+def read_label(config: Config) -> Label:
+    """Of the bundle that is current. Raises ConfigError."""
+    if not config.bundle_url:
+        return NO_LABEL
+    try:
+        manifest = Cache(config.bundle_cache).manifest(CURRENT)
+    except BundleError as error:
+        raise ConfigError("", "bundle_cache", f"{CURRENT}: {error}") from None
+    return NO_LABEL if manifest is None else manifest.label
 
 
 def validate(generation: Generation) -> None:

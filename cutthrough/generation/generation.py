@@ -8,11 +8,14 @@ through arguments or the environment, because other processes can read those.
 
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from cutthrough.bundle.manifest import NO_LABEL, Label
 from cutthrough.config import tables
+from cutthrough.config.bundles import BundleSource
 from cutthrough.config.config import OPTIONS, SECRETS, TABLES, Config
 from cutthrough.config.mistake import Mistake
 from cutthrough.config.values import show_value
@@ -26,7 +29,8 @@ from cutthrough.policy.source import Policy
 class Generation(msgspec.Struct, frozen=True):
     """`own`: our addresses other than the listeners; refused as destinations (R39).
     `tls`: the content of each listener's files, in the order of all_listeners; (): no
-    listener has any. `parent_files`: the same of `all_parents`."""
+    listener has any. `parent_files`: the same of `all_parents`. `bundle`: the one that
+    was read."""
 
     number: int
     config: Config
@@ -37,6 +41,7 @@ class Generation(msgspec.Struct, frozen=True):
     ca_certificate: CaCertificate | None = None
     interception: InterceptionFiles | None = None
     error_pages: dict[str, Page] = {}
+    bundle: Label = NO_LABEL
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -44,9 +49,11 @@ class Generation(msgspec.Struct, frozen=True):
 
 class Sources(Protocol):
     """The sources of configuration and policy. If `listen` is not empty, it replaces
-    the option: these are the addresses of inherited sockets."""
+    the option: these are the addresses of inherited sockets. `on_bundle` is called
+    before the files of a bundle are read."""
 
     listen: tuple[tuple[str, int], ...]
+    on_bundle: Callable[[BundleSource], object] | None
 
     def read(self) -> tuple[Config, Policy]:
         """Reads every source again. Raises ConfigError, PolicyError or OSError."""
@@ -109,6 +116,9 @@ def has_new_hook(old: Generation, new: Generation) -> bool:
 def show_changes(old: Generation, new: Generation) -> str:
     """Returns the differences in one line, secrets by name only (R37)."""
     changes = []
+    if old.bundle != new.bundle:
+        changes.append(f"bundle {old.bundle.revision or '(none)'} -> "
+                       f"{new.bundle.revision or '(none)'}")
     for name in changed_options(old.config, new.config):
         if name in SECRETS:
             changes.append(name)

@@ -4,7 +4,7 @@ The files are looked at every EVERY_S seconds; inotify would have to follow link
 directories that are exchanged as a whole, as Kubernetes does it. A change counts when
 it is one look old: an editor, or a deployment, writes several files. A reload that was
 refused is asked for again only after another change. Certificates have a watch of their
-own, which reads nothing else.
+own, which reads nothing else; a new bundle asks for its reload itself.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class FileWatch:
             self._timer = asyncio.get_running_loop().call_later(EVERY_S, self.look)
 
     def look(self) -> None:
-        own = stamps_of(self._config())
+        own, bundle = stamps_of(self._config()), self._config().bundle_current
         read = {path: version for path, version in self._read.items()
-                if path not in own}
+                if path not in own and not (bundle and path.startswith(f"{bundle}/"))}
         now = {path: version_of(path) for path in read}
         if now != read and now == self._last and now != self._asked:
             self._asked = now

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cutthrough.bundle.manifest import NO_LABEL
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import Setting, render
 from cutthrough.config.values import show_address, show_count
@@ -235,6 +236,7 @@ class Operations:
             configuration=Configuration(self._in_force(), self._committed_at,
                                         self._reloads, self._is_last_in_force),
             fleet=self._program.limits.fleet_state(),
+            bundle=self._program.reloads.bundles.state(),
             expiries=Expiries(*self._expiries()))
 
     def _expiries(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -318,4 +320,6 @@ class Operations:
         settings = {name: Setting(getattr(config, name), source, name)
                     for name in config.__struct_fields__}
         groups = group_by_address(self._program.listeners.all())
-        return render(settings) + show_effective(config, groups)
+        label = self._program.generation.bundle
+        first = f"# bundle {label}\n" if label != NO_LABEL else ""
+        return first + render(settings) + show_effective(config, groups)

@@ -39,6 +39,7 @@ from cutthrough.process.cpus import count_workers
 from cutthrough.process.loops import choose_loop
 from cutthrough.process.systemd import notify_reloading
 from cutthrough.supervisor.attempt import Attempt, Basis, report_refusal
+from cutthrough.supervisor.bundle_poll import BundlePoll
 from cutthrough.supervisor.certificate_watch import CertificateWatch
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.file_watch import FileWatch
@@ -122,6 +123,7 @@ class Reloads:
             lambda: program.generation.config, self.reread_certificates)
         self._files = FileWatch(lambda: program.generation.config, self.request)
         self._files.follow(take_versions(), whole=True)     # read before the start
+        self.bundles = BundlePoll(lambda: program.generation, self.request)
 
     def request(self) -> Reload:
         """Applies the files' present content; on any error nothing changes."""
@@ -164,10 +166,12 @@ class Reloads:
         if self._program.is_serving:
             self._watch.begin()
             self._files.begin()
+            self.bundles.begin()
             self._program.pages.tickets.begin()
         else:
             self._watch.end()
             self._files.end()
+            self.bundles.end()
             self._program.pages.tickets.end()
             if self._attempt is not None:
                 self._refuse("the program is shutting down")
@@ -189,6 +193,8 @@ class Reloads:
             reason = describe(error if isinstance(error, OSError) else
                               program.sources.blame(error))
             self._end(reload, "refused", self._show_refusal(reason))
+            if not certificates:
+                self.bundles.on_refused(None)
         else:
             self._try(reload, Basis(
                 generation, memory, count_workers(generation.config), opened))
@@ -285,6 +291,7 @@ class Reloads:
             say(line)
         else:
             self._end(reload, "refused", line)
+        self.bundles.on_refused(attempt.basis.generation.bundle)
         self._after_attempt()
 
     def _commit(self) -> None:
@@ -299,6 +306,8 @@ class Reloads:
             self._on_unreachable(child)
         self.update()
         self._files.begin()                  # as the new configuration says
+        self.bundles.on_commit(attempt.basis.generation.bundle)
+        self.bundles.begin()
         self._after_attempt()
 
     def _after_attempt(self) -> None:

@@ -7,6 +7,7 @@ from cutthrough.generation.generation import Sources
 from cutthrough.net.listener import bound_address
 from cutthrough.process.environment import EARLY
 from cutthrough.process.systemd import take_listeners
+from cutthrough.supervisor.bundle_start import provide
 from cutthrough.supervisor.listeners import Listeners
 from cutthrough.supervisor.supervisor import Supervisor
 from cutthrough.supervisor.upgrade import Predecessor
@@ -22,7 +23,9 @@ def run(sources: Sources) -> int:
     activated = predecessor.activated if predecessor else bool(adopted)
     if activated:
         sources.listen = tuple(dict.fromkeys(map(bound_address, adopted)))
+    sources.on_bundle = provide
     config, policy = sources.read()
+    sources.on_bundle = None                 # a reload reads the one that is current
     if predecessor is not None:
         predecessor.check(config, policy)
     supervisor = Supervisor(config, policy, sources,

@@ -38,7 +38,8 @@ of that name. An empty variable counts as absent.
   expressions and JSONPaths, which have commas of their own, are line ends.
 - secrets: also from a file that has the secret as its only line: `password_file` for
   `password`.
-- paths: relative to the working directory, in all sources.
+- paths: relative to the working directory, in all sources; in the file of a bundle
+  (docs/bundles.md) to that file's directory.
 
 To begin a file, take the output of `cutthrough config`, or no more than
 

@@ -29,6 +29,7 @@ PATIENCE_S = 10.0
 MOST_ANSWER = 64 << 20                       # bytes of an answer
 MOST_TOLD = 200                              # characters of an error's text
 SAMPLE = re.compile(r"^cutthrough_(\w+)(?:\{(.*)\})? (\S+)$", re.M)
+BUNDLE = 'bundle_info{revision="'
 COLUMNS = ("id", "user", "client", "method", "host", "state", "age", "up", "down")
 INSIDE = "inside"                            # if a tunnel's first bytes are known
 STRANGER = "is not an admin listener of cutthrough"
@@ -267,6 +268,9 @@ def status(listener: Listener) -> list[str]:
     lines = [*summary(sample, sample, 1.0)[:1]]
     if not sample.get("config_last_reload_successful", 1):
         lines.append("the last reload was refused, or is not in force yet")
+    for name in sample:
+        if name.startswith(BUNDLE):
+            lines.append(f"bundle {name[len(BUNDLE):-2]}")
     listener.ask("GET", "/readyz")
     return ["ready", *lines]
 

@@ -21,6 +21,7 @@ class Sources:
     """A policy from the command line, in place of policy files."""
 
     listen: tuple[tuple[str, int], ...] = ()
+    on_bundle = None
 
     def read(self) -> tuple[Config, Policy]:
         policy = msgspec.json.decode(sys.argv[1], type=Policy)

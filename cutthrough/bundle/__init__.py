@@ -1,0 +1,1 @@
+"""Signed bundles of configuration: their format, their place on disk, their source."""
