@@ -22,6 +22,7 @@ from tests.support.proxy import (
     clean_environment,
     fd_kinds,
 )
+from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -240,6 +241,21 @@ def test_a_file_is_a_source_too(start_proxy, tmp_path, dial) -> None:
     (tmp_path / "new").rename(source)
     assert "bundle r1 -> r2" in wait_reloads(proxy, 1)
     assert status_of(proxy, dial) == 403
+
+
+def test_an_upgrade_keeps_the_bundle_and_asks_on(start, server, dial) -> None:
+    proxy, _ = start()
+    server.content = make(2, DENY)
+    wait_reloads(proxy, 1)
+    successor = successor_of(proxy)
+    try:
+        assert status_of(proxy, dial) == 403
+        assert proxy.stderr().count("bundle: revision r2 (serial 2)\n") == 1
+        server.content = make(3)
+        assert "bundle r2 -> r3" in wait_reloads(proxy, 2)
+        assert status_of(proxy, dial) == 502
+    finally:
+        end(successor)
 
 
 def test_a_canarys_bundle_waits_for_the_next(start, server) -> None:

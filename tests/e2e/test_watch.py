@@ -1,5 +1,6 @@
 """A reload that a change of files asks for (`watch`), as a deployment makes it."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tests.support.client import build_request
 from tests.support.origin import echo
 from tests.support.proxy import RELOADED
-from tests.support.wait import wait_until
+from tests.support.wait import takes_less, wait_until
 
 ALLOW = '[[rules]]\nname = "all"\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
 DENY = f'[[rules]]\naction = "deny"\npaths = ["/secret"]\n{ALLOW}'
@@ -47,9 +48,10 @@ def test_a_swapped_config_map_is_in_force_and_cuts_nothing(
     assert tunnel.read_exact(10) == b"still here"
 
 
-@pytest.mark.quiet
+@pytest.mark.any_loop
 def test_a_swapped_config_map_is_in_force_within_five_seconds(
         start_proxy, dial, tmp_path):
+    """For the first client that asks; `watch` counts two looks, a second apart."""
     folder = tmp_path / "config"
     put(folder, "..1", ALLOW)
     (folder / "policy.toml").symlink_to("..data/policy.toml")
@@ -60,9 +62,15 @@ def test_a_swapped_config_map_is_in_force_within_five_seconds(
         client.send(build_request("GET", "http://127.0.0.1:9/secret"))
         return client.read_response("GET").status
 
-    assert status() == 502
-    put(folder, "..2", DENY)
-    wait_until(lambda: status() == 403, proxy.stderr, 5)
+    versions = itertools.count(2)
+
+    def swap() -> None:
+        version = next(versions)
+        policy, expected = (ALLOW, 502) if version % 2 else (DENY, 403)
+        put(folder, f"..{version}", policy)
+        wait_until(lambda: status() == expected, proxy.stderr)
+
+    takes_less(5, swap, "a swapped ConfigMap")
 
 
 def test_a_mistake_is_refused_once_and_its_correction_applied(start_policy):
