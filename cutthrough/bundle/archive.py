@@ -152,7 +152,7 @@ class _Content:
 
 def build_bundle(folder: str, sign: Callable[[bytes], bytes], revision: str,
                  serial: int, created: str, percent: int | None = None) -> bytes:
-    """Makes the bundle of a directory: the same octets of the same content.
+    """Makes the bundle of a directory: the same octets of the same arguments.
 
     `sign`: returns the Ed25519 signature. `revision`: "" for one made of the digests.
     Hidden files stay out. Raises BundleError and OSError.

@@ -95,11 +95,11 @@ class Cache:
 
     def point(self, link: str, serial: int) -> None:
         """Has the link name the bundle of this serial. Raises OSError."""
-        made = self._path(f".{link}")
+        temporary = self._path(f".{link}")
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(made)
-        os.symlink(str(serial), made)
-        os.rename(made, self._path(link))
+            os.unlink(temporary)
+        os.symlink(str(serial), temporary)
+        os.rename(temporary, self._path(link))
 
     def _remove_others(self) -> None:
         kept = {os.readlink(self._path(link)) for link in (CURRENT, GOOD)

@@ -59,7 +59,7 @@ class BundlePoll:
         self._pending = NO_LABEL             # current, and not in force
         self._polls = dict.fromkeys(RESULTS, 0)
         self._answered_at = 0.0
-        self._said, self._is_failing = "", False
+        self._last_line, self._is_failing = "", False
         self._client: Client | None = None
 
     @property
@@ -105,9 +105,9 @@ class BundlePoll:
 
     def _tell(self, text: str) -> None:
         """Logs it, unless it was the last line about requests."""
-        if text != self._said:
+        if text != self._last_line:
             say(f"bundle: {text}")
-        self._said = text
+        self._last_line = text
 
     async def _poll(self, source: BundleSource) -> str:
         """Returns the result; "": `on_commit` or `on_refused` counts it. Raises

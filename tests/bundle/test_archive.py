@@ -1,4 +1,4 @@
-"""What is a bundle, and what is refused: by the signature, by form and by size."""
+"""What is a bundle, and what is refused: by the signature, by form, by size (R96)."""
 
 import gzip
 import hashlib
@@ -6,6 +6,8 @@ import tarfile
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cutthrough.bundle import archive
 from cutthrough.bundle.archive import read_bundle
@@ -89,6 +91,22 @@ def test_what_is_no_bundle_is_refused() -> None:
     for data in (b"", b"x", b"\x1f\x8b", bytes(4096), b"<html>" * 400,
                  gzip.compress(b"<html>" * 400), tar(), tar(("a", b"b"))):
         assert reason(data)
+
+
+@given(st.binary(min_size=148, max_size=148), st.binary(min_size=356, max_size=356),
+       st.binary(max_size=2048), st.booleans())
+def test_no_header_is_more_than_a_refusal(
+        first: bytes, last: bytes, rest: bytes, packed: bool) -> None:
+    """Whatever has a sum that is right."""
+    total = sum(first) + 8 * ord(" ") + sum(last)
+    data = first + b"%06o\0 " % total + last + rest
+    reason(gzip.compress(data) if packed else data)
+
+
+@given(st.binary(max_size=4096))
+def test_no_octets_are_more_than_a_refusal(data: bytes) -> None:
+    reason(data)
+    reason(b"\x1f\x8b\x08" + data)
 
 
 def test_nothing_is_inflated_behind_a_signature_that_is_wrong(monkeypatch) -> None:

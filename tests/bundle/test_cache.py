@@ -20,9 +20,9 @@ def unpack(cache: Cache, serial: int, *links: str) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    made = Cache(str(tmp_path / "cache"))
-    made.open()
-    return made
+    opened = Cache(str(tmp_path / "cache"))
+    opened.open()
+    return opened
 
 
 def test_a_link_changes_as_a_whole(cache: Cache) -> None:

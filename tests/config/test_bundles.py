@@ -56,9 +56,9 @@ def test_a_key_is_32_bytes_in_base64(text: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "current"
-    made.mkdir()
-    return made
+    path = tmp_path / "current"
+    path.mkdir()
+    return path
 
 
 def settings_with(folder: Path, text: str, **flags: str) -> tuple[Settings, list]:

@@ -120,11 +120,19 @@ def test_the_bundles_options_are_below_those_of_the_file(start) -> None:
     assert "# bundle_url is set" in shown and "/bundle.tar.gz" not in shown
 
 
-def test_options_of_a_bundle_change_too(start, server) -> None:
-    proxy, operator = start()
-    server.content = make(2, own=OWN.replace("head_timeout = \"7s\"", "workers = 2"))
-    assert "workers 1 -> 2" not in wait_reloads(proxy, 1)   # the file says workers = 1
-    assert 'head_timeout = "10s"' in operator.get("/config")
+def test_options_that_need_new_workers_cut_no_tunnel_either(
+        start, server, make_origin, dial) -> None:
+    proxy, _ = start()
+    tunnel = dial(proxy).tunnel(make_origin(echo).authority)
+    before = proxy.worker.pid
+    server.content = make(2, own=f'{OWN}dns_timeout = "4s"\nworkers = 3\n')
+    line = wait_reloads(proxy, 1)
+    assert "bundle r1 -> r2, dns_timeout 5s -> 4s" in line
+    assert "workers" not in line             # the host's file has workers = 1
+    wait_until(lambda: [worker.pid for worker in proxy.workers()] != [before]
+               and len(proxy.workers()) == 1, "the old worker's end")
+    tunnel.send(b"still here")
+    assert tunnel.read_exact(10) == b"still here"
 
 
 @pytest.mark.parametrize("content, said", [

@@ -84,9 +84,9 @@ def server() -> Iterator[BundleServer]:
 
 @pytest.fixture
 def host(server: BundleServer, tmp_path: Path) -> Host:
-    made = Host(server.url, tmp_path / "cache", 0.1)
-    made.start()
-    return made
+    member = Host(server.url, tmp_path / "cache", 0.1)
+    member.start()
+    return member
 
 
 @contextlib.asynccontextmanager

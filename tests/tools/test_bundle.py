@@ -17,7 +17,7 @@ def run(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, str]:
+def site(tmp_path: Path) -> tuple[Path, str]:
     """A directory with a bundle, built, and the public key."""
     key = run("key", tmp_path / "bundle.key")
     assert key.returncode == 0 and key.stdout.startswith('bundle_key = ["')
@@ -30,23 +30,23 @@ def made(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, key.stdout.split('"')[1]
 
 
-def test_what_was_built_verifies(made) -> None:
-    folder, key = made
+def test_what_was_built_verifies(site) -> None:
+    folder, key = site
     done = run("verify", folder / "a.tar.gz", "--key", key)
     assert done.returncode == 0, done.stderr
     assert "revision a.7 (serial 7), created 20" in done.stdout
     assert "17 policy.toml" in done.stdout and "lists/a.txt" in done.stdout
 
 
-def test_another_key_does_not_verify_it(made) -> None:
-    folder, _ = made
+def test_another_key_does_not_verify_it(site) -> None:
+    folder, _ = site
     other = run("key", folder / "other.key").stdout.split('"')[1]
     done = run("verify", folder / "a.tar.gz", "--key", other)
     assert done.returncode == 1 and "the signature is of none" in done.stderr
 
 
-def test_the_private_key_is_its_owners_and_never_replaced(made) -> None:
-    folder, _ = made
+def test_the_private_key_is_its_owners_and_never_replaced(site) -> None:
+    folder, _ = site
     assert (folder / "bundle.key").stat().st_mode & 0o777 == 0o600
     before = (folder / "bundle.key").read_bytes()
     done = run("key", folder / "bundle.key")
@@ -54,8 +54,8 @@ def test_the_private_key_is_its_owners_and_never_replaced(made) -> None:
     assert (folder / "bundle.key").read_bytes() == before
 
 
-def test_without_a_serial_it_is_the_time(made) -> None:
-    folder, key = made
+def test_without_a_serial_it_is_the_time(site) -> None:
+    folder, key = site
     run("build", folder / "site", "-o", folder / "b", "--key", folder / "bundle.key",
         "--canary", 30)
     done = run("verify", folder / "b", "--key", key, "--host", "a.example")
@@ -71,8 +71,8 @@ def test_without_a_serial_it_is_the_time(made) -> None:
     (("verify", "a.tar.gz", "--key", "abc"), "is no Ed25519 public key"),
     (("verify", "site/policy.toml", "--key", "KEY"), "is cut off"),
 ])
-def test_mistakes_are_reasons(made, words, said) -> None:
-    folder, key = made
+def test_mistakes_are_reasons(site, words, said) -> None:
+    folder, key = site
     done = run(*(key if word == "KEY" else word for word in words), cwd=folder)
     assert done.returncode == 1 and said in done.stderr
     assert done.stderr.startswith("cutthrough: ") and not (folder / "x").exists()
