@@ -277,14 +277,16 @@ async def test_the_healthcheck_fails_where_nobody_answers(where: str) -> None:
 OF_TARGETS = {"instance", "job"}
 RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
-DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+BOARDS = [json.loads(path.read_text())
+          for path in sorted((DEPLOY / "grafana").glob("*.json"))]
+PANELS = [panel for board in BOARDS for panel in board["panels"]
+          if panel["type"] != "row"]
 
 
 def documented() -> dict[str, set[str]]:
     """Every series of docs/conventions.md, and its labels."""
     text = (TREE / "docs/conventions.md").read_text().partition("## Metrics\n")[2]
-    series = {}
+    series: dict[str, set[str]] = {"up": set()}     # Prometheus' own
     for line in text.partition("\n## ")[0].splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) < 4 or not cells[1].startswith("`cutthrough_"):
@@ -321,6 +323,14 @@ def parts(node: Any) -> Iterator[Any]:
         inner = getattr(node, name, None)
         if inner is not None:
             yield from parts(inner)
+
+
+def test_a_link_leads_to_a_dashboard() -> None:
+    known = {f"/d/{board['uid']}" for board in BOARDS}
+    for board in BOARDS:
+        assert {link["url"] for link in board["links"]} <= known
+    text = json.dumps(BOARDS)
+    assert {*re.findall(r"/d/[\w-]+", text)} <= known
 
 
 @pytest.mark.parametrize("text", dict.fromkeys(expressions()))
@@ -379,10 +389,11 @@ def test_a_panel_shows_labels_that_its_series_have() -> None:
             assert shown <= {name for group in by for name in group.split(", ")}
 
 
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
-    taken, numbers = set(), [panel["id"] for panel in DASHBOARD["panels"]]
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board["uid"])
+def test_panels_do_not_overlap_and_have_numbers_of_their_own(board: dict) -> None:
+    taken, numbers = set(), [panel["id"] for panel in board["panels"]]
     assert len(set(numbers)) == len(numbers)
-    for panel in DASHBOARD["panels"]:
+    for panel in board["panels"]:
         place = panel["gridPos"]
         cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
                  for y in range(place["y"], place["y"] + place["h"])}
