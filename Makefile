@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 PY := .venv/bin/python
 SOURCES := setup.py scripts/progress.py scripts/translation.py $(wildcard *.pyx) $(shell find cutthrough -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
-PYTHONS := setup.py scripts cutthrough tests $(wildcard bench docs)
+PYTHONS := setup.py scripts cutthrough tests $(wildcard bench docs deploy)
 SHELLS := bench.sh .ci/run scripts/*.sh bench/*.sh deploy/packages/p*rm deploy/packages/postinst tuning/check tuning/apply tuning/revert tuning/transparent
 ARGS ?=
 PYTEST_ARGS ?=
@@ -127,6 +127,10 @@ peers-parents: build/built.native ## other proxies as parents, which are install
 har-judges: build/built.native ## our HAR and recordings before other programs, theirs before us; installed if missing (600 MB)
 	scripts/bootstrap.sh judges
 	$(PY) -m pytest -q tests/judges $(PYTEST_ARGS)
+
+recipes: build/built.native ## deploy/'s recipes of logs and its alerts with the programs that they are for; installed if missing (1.3 GB); Go for the collector
+	scripts/bootstrap.sh recipes
+	$(PY) -m pytest -q tests/deploy $(PYTEST_ARGS)
 
 import-campaign: build/built.native ## how much of real files of other programs comes in; FILES=a directory
 	$(PY) -m bench.import_campaign '$(or $(FILES),$(error FILES=a directory))' $(ARGS)
@@ -255,5 +259,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

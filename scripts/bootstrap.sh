@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages:
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes:
 # what the system lacks, and .venv.
 #
 # `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no recipes=no
 case $what in
     build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
@@ -23,8 +23,9 @@ case $what in
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
     wheel) what=run wheel=yes ;;      # to build the libraries of a wheel, 5 MB
     packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
+    recipes) what=test recipes=yes ;; # what logs and alerts go to, 1.3 GB
     *)
-        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages" >&2
+        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes" >&2
         exit 2
         ;;
 esac
@@ -83,7 +84,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server postgresql haproxy squid apache2 ssh danted stunnel4 redsocks)
+daemons=(nginx redis-server postgresql haproxy squid apache2 ssh danted stunnel4 redsocks prometheus)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -211,6 +212,9 @@ if [ "$what" = test ]; then
         need npm has npm
         need node-ws test -d /usr/share/nodejs/ws # a WebSocket of Node, and its proxy agent
     fi
+    if [ $recipes = yes ]; then
+        need prometheus has promtool
+    fi
     if [ $guest = yes ]; then
         need qemu-system-x86 has qemu-system-x86_64
         need e2fsprogs has mkfs.ext4
@@ -281,6 +285,20 @@ if [ $judges = yes ] && [ requirements/judges.txt -nt build/judges/ready ]; then
     npm install --prefix build/judges --silent --no-audit --no-fund --ignore-scripts \
         har-validator@5.1.5 chrome-devtools-frontend@1.0.1705227 esbuild@0.28.2
     touch build/judges/ready
+fi
+
+# Apart from .venv, because of their size. Go builds the collector; without Go its tests are skipped.
+if [ $recipes = yes ] && [ requirements/recipes.txt -nt build/recipes/ready ]; then
+    say "ClickHouse's engine, an S3 and VRL into build/recipes"
+    .venv/bin/python -m venv build/recipes
+    build/recipes/bin/python -m pip install --quiet --no-cache-dir --no-compile --require-hashes \
+        -r requirements/recipes.txt
+    touch build/recipes/ready
+fi
+if [ $recipes = yes ] && has go >/dev/null && [ ! -x build/recipes/otelcol/otelcol ]; then
+    say "building the OpenTelemetry Collector in build/recipes"
+    (cd build/recipes && go run go.opentelemetry.io/collector/cmd/builder@v0.165.0 \
+        --config "$OLDPWD/deploy/recipes/otel-collector/builder.yaml")
 fi
 
 # The same for every tree that shares a .venv by a link: it looks where it was called. -P: no

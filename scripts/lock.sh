@@ -32,6 +32,7 @@ listed "['dependency-groups']['tools']" >"$work/tools.in"
 listed "['dependency-groups']['site']" >"$work/site.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
+listed "['dependency-groups']['recipes']" >"$work/recipes.in"
 
 served=(--extra redis --extra postgres --extra codings --extra recording --extra grpc --extra pkcs11)
 compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
@@ -48,5 +49,6 @@ compile tools "$work/tools.in"
 compile site "$work/site.in"
 compile judges "$work/judges.in"
 compile tlsfuzzer "$work/tlsfuzzer.in"
+compile recipes "$work/recipes.in"
 mkdir -p requirements
 mv "$work"/*.txt requirements/
