@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-import msgspec
-
+from cutthrough.config.fleet import FleetOptions
 from cutthrough.config.option import ConfigError, Option
 from cutthrough.config.values import DAY, DURATION, FILE, TEXT, Kind, is_loopback
 
@@ -68,7 +67,7 @@ class BundleSource(NamedTuple):
     cache: str
 
 
-class BundleOptions(msgspec.Struct, frozen=True, kw_only=True):
+class BundleOptions(FleetOptions, frozen=True, kw_only=True):
     """A part of Config."""
 
     bundle_url: Annotated[str, Option(

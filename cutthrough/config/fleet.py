@@ -1,8 +1,22 @@
-"""The options of limits that several programs share."""
+"""The options of what several programs share."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from cutthrough.config.option import ConfigError
+import msgspec
+
+from cutthrough.config.option import ConfigError, Option
+from cutthrough.config.values import FILE
+
+
+class FleetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of Config, behind another: a msgspec.Struct has one base."""
+
+    ticket_keys_file: Annotated[str, Option(
+        FILE, "file with keys of TLS session tickets, the newest first, so that "
+        "several hosts resume each other's sessions: docs/fleet.md", "none: each "
+        "program makes keys of its own", section="Several hosts",
+        swapped=True, of_program=True)] = ""
 
 
 def contradictions_of_fleet(url: str, prefix: str, interval: float, expiry: float

@@ -28,6 +28,7 @@ from cutthrough.generation.interception import (
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.recordings import check_recordings, make_hooks
 from cutthrough.generation.sources import SourceNumbers, refused_options
+from cutthrough.generation.ticket_keys_file import read_ticket_keys
 from cutthrough.generation.tls_files import (
     check_parents,
     check_tls,
@@ -49,6 +50,7 @@ def complete(generation: Generation) -> Generation:
         generation, tls=read_tls_files(generation.config),
         parent_files=read_parent_files(generation.config),
         ca_certificate=read_ca_certificate(generation.config),
+        ticket_keys=read_ticket_keys(generation.config),
         interception=read_interception(generation.config),
         error_pages=read_error_pages(generation.config),
         bundle=read_label(generation.config))

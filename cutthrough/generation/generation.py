@@ -42,6 +42,7 @@ class Generation(msgspec.Struct, frozen=True):
     interception: InterceptionFiles | None = None
     error_pages: dict[str, Page] = {}
     bundle: Label = NO_LABEL
+    ticket_keys: tuple[bytes, ...] = ()
 
     def with_own_addresses(self, own: tuple[tuple[str, int], ...]) -> "Generation":
         return msgspec.structs.replace(self, own=own)
@@ -152,6 +153,8 @@ def show_changes(old: Generation, new: Generation) -> str:
     if (old.tls, old.parent_files, old.ca_certificate, old.interception) != (
             new.tls, new.parent_files, new.ca_certificate, new.interception):
         changes.append("certificates")
+    if old.ticket_keys != new.ticket_keys:
+        changes.append("ticket keys")
     if old.error_pages != new.error_pages:
         changes.append("error pages")
     if has_new_hook(old, new):

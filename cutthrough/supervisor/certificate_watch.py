@@ -69,8 +69,7 @@ def stamps_of(config: Config) -> Stamps:
     """The identity of each file's version; None: it is not there."""
     files = [path for listener in config.all_listeners for path in listener.tls_files]
     files += [path for parent in config.all_parents for path in parent.tls_files]
-    if config.ca_certificate:
-        files.append(config.ca_certificate)
+    files += [path for path in (config.ca_certificate, config.ticket_keys_file) if path]
     files += interception_files(config)
     return {path: _stamp(path) for path in files}
 

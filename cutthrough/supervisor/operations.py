@@ -30,6 +30,7 @@ from cutthrough.storage.settings import Recordings, recordings_of
 from cutthrough.supervisor.banner import announce_more
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.flow_queries import FlowQueries
+from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
 from cutthrough.supervisor.limits_page import LimitsPage
 from cutthrough.supervisor.listeners import Listeners
@@ -54,6 +55,7 @@ class Program(Protocol):
     generation: Generation
     inquiry: Inquiry
     flow_queries: FlowQueries
+    pages: InheritedPages
 
     @property
     def state(self) -> Enum: ...
@@ -106,6 +108,7 @@ class Operations:
             self._admin.configure(config.admin_token, config.admin_tokens,
                                   config.admin_names)
         self._program.limits.commit(self._program.generation)
+        self._program.pages.tickets.use(self._program.generation.ticket_keys)
         use_form(config.error_log_format)
         if not self._committed_at:
             self._committed_at = time.time()
