@@ -200,6 +200,7 @@ def test_an_example_can_be_used_as_pasted(
     for name, content in (
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
             ("on-call-token", "one of a thousand\n"),
+            ("admin-token", "made by openssl rand -hex 32\n"),
             ("ticket-keys", "c" * 106 + "A=\n"),          # base64 of 80 octets
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
             ("admin.pem", admin.certificate), ("admin.key", admin.key),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import cutthrough
 from cutthrough.cli.bundle import add_bundle
+from cutthrough.cli.fleet import add_fleet, add_fleet_verb
 from cutthrough.cli.flows import add_cacert, add_flows, add_inspect, updates
 from cutthrough.cli.recordings import add_mode, add_recordings, add_run
 from cutthrough.config.config import OPTIONS
@@ -34,6 +35,7 @@ VERBS = {
     "status": "say if a running proxy serves, with its workers and connections",
     "reload": "have a running proxy read its files again; as SIGHUP",
     "drain": "end a running proxy when its connections have ended; as SIGTERM",
+    "fleet": "list the proxies that are registered in Redis, and ask each how it is",
     "ca": "make a certificate authority, pass its certificate on, issue others",
     "bundle": "sign configuration and policy as one file for many hosts, verify it",
     "flows": "list, show, search, export, import or replay captured requests",
@@ -80,7 +82,7 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "bundle", "flows", "mode", "recordings", "run", "inspect", *CONSOLE)
+            "bundle", "flows", "fleet", "mode", "recordings", "run", "inspect", *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
@@ -109,8 +111,11 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
             add_ca(verb)
         elif name == "flows":
             add_flows(verb, add_listener)
+        elif name == "fleet":
+            add_fleet_verb(verb)
         elif name == "mode":
             add_mode(verb)
+            add_fleet(verb, token=True)
         elif name == "recordings":
             add_recordings(verb)
         elif name == "run":
@@ -143,6 +148,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["help"]:                # as git, apt and go have it
         words = [*(word for word in words[1:] if word in VERBS), "--help"]
+    if words[:1] == ["--fleet"]:             # it may come before the verb, too
+        words = [*words[1:2], "--fleet", *words[2:]]
     parser = make_parser(words)
     first = words[0].partition("=")[0] if words else ""
     if first in ("-c", "--config", *map(flag_name, OPTIONS)):
@@ -374,6 +381,7 @@ def lifetime(text: str) -> int:
 
 def add_console(verb: argparse.ArgumentParser, name: str) -> None:
     add_listener(verb, "admin")
+    add_fleet(verb)
     if name == "top":
         verb.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
                           help="time between two updates [1]")

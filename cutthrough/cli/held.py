@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from cutthrough.cli.fleet import add_fleet
+
 # Of the admin listener, and not of a database
 HELD = ("held", "arm", "disarm", "resume", "edit", "abort")
 
@@ -25,7 +27,8 @@ def add_held(actions: Any,
     sub = add("arm", "have breakpoints of rules hold requests and responses")
     sub.add_argument("seconds", metavar="SECONDS", nargs="?", type=float,
                      default=600.0, help="for so long, 3600 at most [600]")
-    add("disarm", "let go what is held, and hold nothing more")
+    add_fleet(sub)
+    add_fleet(add("disarm", "let go what is held, and hold nothing more"))
     add("resume", "let one go on unchanged", has_id=True)
     add("abort", "refuse one", has_id=True)
     sub = add("edit", "let one go on, changed", has_id=True)

@@ -238,6 +238,10 @@ def dispatch(argv: Sequence[str] | None) -> int:
         return run_ca(args)
     sources = Sources(args)
     try:
+        if getattr(args, "fleet", False):
+            from cutthrough.tools.fleet import run as run_fleet
+
+            return run_fleet(args)
         if args.verb == "suggest":
             from cutthrough.tools.suggest import run as run_suggest
 

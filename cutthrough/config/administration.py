@@ -3,6 +3,7 @@
 `admin_token` has every right; a row has those that it names: docs/admin.md.
 """
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from cutthrough.config.values import (
     Kind,
     is_loopback,
     is_placeholder,
+    parse_host,
+    show_address,
     split_address,
 )
 
@@ -31,6 +34,27 @@ def parse_right(text: str) -> str:
     if text not in RIGHTS:
         raise ValueError(f"{text!r} is not one of {', '.join(RIGHTS)}")
     return text
+
+
+def parse_public(text: str) -> str:
+    """Reads `http://host[:port]`, the same with https, or nothing; returns it with its
+    port."""
+    if not text:
+        return ""
+    scheme, mark, where = text.removesuffix("/").partition("://")
+    scheme = scheme.lower()
+    if not mark or scheme not in ("http", "https"):
+        raise ValueError(f"{text!r} is not http://host:port or https://host:port")
+    if where.endswith("]") or ":" not in where:
+        where += ":443" if scheme == "https" else ":80"
+    host, port = split_address(where)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        host = parse_host(host)
+    if not port:
+        raise ValueError(f"{text!r}: port 0 is none that others can reach")
+    return f"{scheme}://{show_address((host, port))}"
 
 
 class AdminToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +103,11 @@ class AdminOptions(BundleOptions, frozen=True, kw_only=True):
         NAMES, "host names of the admin listener, beside localhost and addresses",
         "none: under another name a page may have been rebound to it (R39)",
         swapped=True, of_program=True)] = ()
+    admin_public: Annotated[str, Option(
+        Kind("URL", parse_public), "the admin listener as other hosts reach it, "
+        "http://host:port, or https:// if TLS is in front: docs/fleet.md",
+        "admin, unless that is loopback, a unix socket or every address",
+        swapped=True, of_program=True)] = ""
     ca_certificate: Annotated[str, Option(
         FILE, "certificate of an authority in PEM, which the admin listener offers at "
         "/ca: docs/ca.md", "none", swapped=True, of_program=True)] = ""

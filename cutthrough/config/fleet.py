@@ -1,4 +1,4 @@
-"""The options of what several programs share."""
+"""The options of limits that several programs share, and of the programs' registry."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -6,17 +6,26 @@ from typing import Annotated
 import msgspec
 
 from cutthrough.config.option import ConfigError, Option
-from cutthrough.config.values import FILE
+from cutthrough.config.values import DURATION, FILE, FLAG
 
 
 class FleetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A part of Config, behind another: a msgspec.Struct has one base."""
 
+    fleet_register: Annotated[bool, Option(
+        FLAG, "register this program in the Redis of fleet_url, for `cutthrough fleet` "
+        "and the verbs with --fleet: docs/fleet.md; it needs admin_token, which signs "
+        "the entry", "our choice: a program alone is in no registry",
+        section="Several hosts", swapped=True, of_program=True)] = False
+    fleet_lease: Annotated[float, Option(
+        DURATION._replace(low=0.5, high=600.0), "time after which a program that is "
+        "gone leaves the registry; each writes its entry three times in it",
+        "our choice: five seconds between two entries", swapped=True, of_program=True)
+        ] = 15.0
     ticket_keys_file: Annotated[str, Option(
         FILE, "file with keys of TLS session tickets, the newest first, so that "
         "several hosts resume each other's sessions: docs/fleet.md", "none: each "
-        "program makes keys of its own", section="Several hosts",
-        swapped=True, of_program=True)] = ""
+        "program makes keys of its own", swapped=True, of_program=True)] = ""
 
 
 def contradictions_of_fleet(url: str, prefix: str, interval: float, expiry: float

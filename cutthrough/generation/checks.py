@@ -40,6 +40,9 @@ from cutthrough.net.unix_listener import find_owner
 from cutthrough.policy.source import PolicyError, Rule
 from cutthrough.process.cpus import pinned_cpus
 
+# Characters of the token that signs entries: who reads Redis can try tokens
+LEAST_TOKEN = 16
+
 
 def complete(generation: Generation) -> Generation:
     """Adds the contents of the files of certificates, and validates all.
@@ -314,7 +317,16 @@ def _note_parents(generation: Generation) -> list[str]:
 
 
 def check_fleet(config: Config) -> None:
-    """Raises ConfigError if `fleet_url` is set and cannot be used."""
+    """Raises ConfigError if `fleet_url` is set and cannot be used, or if this program
+    cannot be registered there."""
+    if config.fleet_register and not config.fleet_url:
+        raise ConfigError("", "fleet_register", "needs fleet_url: the Redis of the "
+                          "registry")
+    if config.fleet_register and config.admin_token != "-" and (
+            len(config.admin_token) < LEAST_TOKEN):
+        raise ConfigError("", "fleet_register", "needs an admin_token of "
+                          f"{LEAST_TOKEN} characters or more, which signs the entry: "
+                          "make one with `openssl rand -hex 32`")
     if not config.fleet_url:
         return
     try:

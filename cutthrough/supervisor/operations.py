@@ -29,6 +29,7 @@ from cutthrough.process.descriptors import most_connections
 from cutthrough.storage.settings import Recordings, recordings_of
 from cutthrough.supervisor.banner import announce_more
 from cutthrough.supervisor.children import Child, Slot
+from cutthrough.supervisor.fleet_register import Condition, FleetRegister
 from cutthrough.supervisor.flow_queries import FlowQueries
 from cutthrough.supervisor.inherited_pages import InheritedPages
 from cutthrough.supervisor.inquiry import Inquiry
@@ -80,6 +81,7 @@ class Operations:
         self._reloads = {"ok": 0, "refused": 0, "late": 0}     # by result
         self._is_last_in_force = True        # the last requested reload is in force
         self._served = False
+        self._register = FleetRegister(self._condition)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # The listener
@@ -109,6 +111,7 @@ class Operations:
                                   config.admin_names)
         self._program.limits.commit(self._program.generation)
         self._program.pages.tickets.use(self._program.generation.ticket_keys)
+        self._register.commit(config)
         use_form(config.error_log_format)
         if not self._committed_at:
             self._committed_at = time.time()
@@ -137,6 +140,7 @@ class Operations:
             self._run(self._admin.start())
         self._is_successor, self._served = False, True
         self._announce()
+        self._register.begin()
         announce_more()
 
     def _announce(self) -> None:
@@ -150,6 +154,7 @@ class Operations:
             self._admin.stop_accepting()
         self._end(self._admin)
         self._admin = None
+        self._run(self._register.leave())
 
     async def _close_when_answered(self, admin: "AdminServer") -> None:
         """Closes the old listener when reloads requested through it are answered."""
@@ -241,6 +246,12 @@ class Operations:
             fleet=self._program.limits.fleet_state(),
             bundle=self._program.reloads.bundles.state(),
             expiries=Expiries(*self._expiries()))
+
+    def _condition(self) -> Condition:
+        return Condition(
+            self._program.state.name.lower(), self._started_at,
+            self._admin.shown if self._admin is not None else "", self._in_force(),
+            self._program.generation, self.read_counters())
 
     def _expiries(self) -> tuple[dict[str, int], dict[str, int]]:
         """When each certificate expires, and each authority of ours; read again if the

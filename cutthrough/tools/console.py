@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -158,7 +158,12 @@ class Listener:
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of these verbs; returns the exit status. Raises ConfigError."""
-    return at_listener(args, lambda listener: carry_out(listener, args))
+    return at_listener(args, lambda listener: print_all(carry_out(listener, args)))
+
+
+def print_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
 
 
 def at_listener(args: argparse.Namespace, action: Callable[[Listener], None]) -> int:
@@ -177,19 +182,18 @@ def at_listener(args: argparse.Namespace, action: Callable[[Listener], None]) ->
     return 1 if listener.silent else 0
 
 
-def carry_out(listener: Listener, args: argparse.Namespace) -> None:
-    """Raises Unanswered, and ConfigError for an invalid selector."""
+def carry_out(listener: Listener, args: argparse.Namespace) -> list[str]:
+    """The lines of the answer. Raises Unanswered, and ConfigError for an invalid
+    selector."""
     if args.verb == "status":
-        print("\n".join(status(listener)))
-    elif args.verb in ("reload", "drain"):
-        print(UNSAFE.sub("?", listener.ask("POST", f"/{args.verb}").strip()))
-    elif args.verb == "conns" and args.trace is not None:
-        print("\n".join(show_trace(listener.trace(args.trace), args.json)))
-    elif args.verb == "conns":
-        for line in show(listener.connections(query_of(args)), args.json):
-            print(line)
-    else:
-        print(f"{listener.cut(query_of(args))} cut")
+        return status(listener)
+    if args.verb in ("reload", "drain"):
+        return [UNSAFE.sub("?", listener.ask("POST", f"/{args.verb}").strip())]
+    if args.verb == "conns" and args.trace is not None:
+        return show_trace(listener.trace(args.trace), args.json)
+    if args.verb == "conns":
+        return show(listener.connections(query_of(args)), args.json)
+    return [f"{listener.cut(query_of(args))} cut"]
 
 
 def find_listener(admin: str | None, token_file: str | None,
@@ -202,12 +206,17 @@ def find_listener(admin: str | None, token_file: str | None,
         where = parse_admin(where)
     except ValueError as error:
         raise ConfigError("command line", "--admin", str(error)) from None
+    return where, find_token(token_file, environ)
+
+
+def find_token(token_file: str | None, environ: Mapping[str, str]) -> str:
+    """"": there is none. Raises ConfigError if its file cannot be read."""
     if token_file:
-        return where, read_secret_file(token_file, "command line", "--token-file")
+        return read_secret_file(token_file, "command line", "--token-file")
     variable = variable_name("admin_token_file")
     if environ.get(variable):
-        return where, read_secret_file(environ[variable], "environment", variable)
-    return where, environ.get(variable_name("admin_token"), "")
+        return read_secret_file(environ[variable], "environment", variable)
+    return environ.get(variable_name("admin_token"), "")
 
 
 def query_of(args: argparse.Namespace) -> str:

@@ -201,6 +201,15 @@ def look(screen: Screen, listener: Listener) -> None:
     screen.look(sample, listener.connections(), time.monotonic())
 
 
+def one_look(listener: Listener, every: float) -> list[str]:
+    """A look as text, with the rates over `every` seconds. Raises Unanswered."""
+    screen = Screen(listener.where)
+    look(screen, listener)
+    time.sleep(every)
+    look(screen, listener)
+    return [*plain(screen)]
+
+
 def plain(screen: Screen) -> Iterator[str]:
     """The rates and the busiest connections, as text."""
     yield from screen.words()
