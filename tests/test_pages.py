@@ -201,6 +201,8 @@ def test_an_example_can_be_used_as_pasted(
             ("c.toml", config), ("p.toml", policy), ("east", "name:password\n"),
             ("on-call-token", "one of a thousand\n"),
             ("admin-token", "made by openssl rand -hex 32\n"),
+            ("credentials-key", "made by openssl rand -hex 32, too\n"),
+            ("fleet-url", "redis://localhost/0\n"),
             ("ticket-keys", "c" * 106 + "A=\n"),          # base64 of 80 octets
             ("proxy.pem", made.certificate), ("proxy.key", made.key),
             ("admin.pem", admin.certificate), ("admin.key", admin.key),

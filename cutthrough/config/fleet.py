@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from cutthrough.config.option import ConfigError, Option
-from cutthrough.config.values import DURATION, FILE, FLAG
+from cutthrough.config.values import DURATION, FILE, FLAG, TEXT
 
 
 class FleetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,22 @@ class FleetOptions(msgspec.Struct, frozen=True, kw_only=True):
         FILE, "file with keys of TLS session tickets, the newest first, so that "
         "several hosts resume each other's sessions: docs/fleet.md", "none: each "
         "program makes keys of its own", swapped=True, of_program=True)] = ""
+    share_credentials: Annotated[bool, Option(
+        FLAG, "share verified credentials with the other hosts, through the Redis of "
+        "fleet_url: docs/fleet.md; it needs credentials_key_file", "who has the key "
+        "can let anybody in on every host", swapped=True, of_program=True)] = False
+    credentials_key: Annotated[str, Option(
+        TEXT, "key of what hosts share of credentials, 32 characters or more; ps shows "
+        "flags, so prefer credentials_key_file", "none", file="credentials_key_file",
+        swapped=True, of_program=True)] = ""
+    credentials_key_file: Annotated[str, Option(
+        FILE, "file with that key on one line", "none", swapped=True, of_program=True)
+        ] = ""
+
+    @property
+    def shared_secret(self) -> str:
+        """The key, if credentials are shared, else ""."""
+        return self.credentials_key if self.share_credentials else ""
 
 
 def contradictions_of_fleet(url: str, prefix: str, interval: float, expiry: float

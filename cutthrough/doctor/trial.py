@@ -21,7 +21,7 @@ def on_loopback(config: Config) -> Config:
     return msgspec.structs.replace(
         config, listen=(("127.0.0.1", 0),), proxy_protocol=(), proxy_protocol_from=(),
         listeners=(), access_log="off", admin="off", fleet_url="",
-        fleet_register=False, ticket_keys_file="",
+        fleet_register=False, ticket_keys_file="", share_credentials=False,
         address_floor="on" if config.floor else "off",
         connect_ports="any" if ports is None else ports, max_connections=0,
         max_connections_total=0, max_connections_per_client=0)

@@ -42,6 +42,8 @@ from cutthrough.process.cpus import pinned_cpus
 
 # Characters of the token that signs entries: who reads Redis can try tokens
 LEAST_TOKEN = 16
+# Of the key of shared credentials, which lets in whoever it is used for
+LEAST_KEY = 32
 
 
 def complete(generation: Generation) -> Generation:
@@ -327,6 +329,14 @@ def check_fleet(config: Config) -> None:
         raise ConfigError("", "fleet_register", "needs an admin_token of "
                           f"{LEAST_TOKEN} characters or more, which signs the entry: "
                           "make one with `openssl rand -hex 32`")
+    if config.share_credentials and not config.fleet_url:
+        raise ConfigError("", "share_credentials", "needs fleet_url: the Redis that "
+                          "the hosts share")
+    if config.share_credentials and config.credentials_key != "-" and (
+            len(config.credentials_key) < LEAST_KEY):
+        raise ConfigError("", "share_credentials", "needs a credentials_key of "
+                          f"{LEAST_KEY} characters or more: make one with `openssl "
+                          "rand -hex 32`")
     if not config.fleet_url:
         return
     try:

@@ -18,6 +18,7 @@ all in one set, and take half of it at most, because passwords that a hash canno
 (bcrypt reads 72 bytes) must not push out other users.
 """
 
+import hmac
 import mmap
 import os
 
@@ -56,14 +57,17 @@ def page_bytes(proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
         sizeof(Proof) * proof_sets + N_MARKS * sizeof(Mark) * mark_sets)
 
 
-def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS):
+def create(fd=-1, proof_sets=PROOF_SETS, mark_sets=MARK_SETS, secret=b""):
     """Sets up a page and returns its mapping: of the file `fd`, which is resized to fit, or
-    of anonymous memory."""
+    of anonymous memory. `secret`: the key of its hashes, 16 octets, if several hosts share
+    proofs; b"": a new one."""
     cdef unsigned char[::1] view
     cdef Header *page
-    cdef bytes key = os.urandom(16)
+    cdef bytes key = secret or os.urandom(16)
     if proof_sets & (proof_sets - 1) or mark_sets & (mark_sets - 1):
         raise ValueError("the number of sets must be a power of two")
+    if len(key) != 16:
+        raise ValueError("the key of a page has 16 octets")
     length = page_bytes(proof_sets, mark_sets)
     if fd >= 0:
         os.ftruncate(fd, length)
@@ -160,6 +164,52 @@ cdef class Known:
             return free
         self.evicted += 1
         return own if owned >= MOST_OF_USER else oldest
+
+    # --- proofs of other hosts, which have the same key ---------------------------------
+
+    def has_key(self, bytes secret):
+        """Whether this is the key of the page's hashes."""
+        return hmac.compare_digest((<char *>self.page.key)[:16], secret)
+
+    def export(self, int64_t after_us):
+        """Returns the proofs verified after this time of CLOCK_MONOTONIC, each with its time:
+        [(key, since_us)]."""
+        cdef list rows = []
+        cdef Proof copy
+        cdef uint64_t i
+        for i in range(<uint64_t>WAYS * self.page.proof_sets):
+            if self.proofs[i].since_us > after_us:      # looked at once more, locked
+                self._lock()
+                copy = self.proofs[i]
+                pthread_mutex_unlock(&self.page.lock)
+                if copy.since_us > after_us:
+                    rows.append(((<char *>&copy.key)[:sizeof(Key)], copy.since_us))
+        return rows
+
+    def admit(self, bytes key, int64_t since_us):
+        """Records a verification that another host made. False: a newer one is known, or all
+        entries that it could have are newer. Raises ValueError for what is no key."""
+        cdef const Key *wanted = <const Key *><const char *>key
+        cdef Proof *proof
+        cdef bint is_newer
+        if len(key) != sizeof(Key):
+            raise ValueError("not a key of credentials")
+        if since_us <= 0:                   # before this host was started
+            return False
+        self._lock()
+        proof = self._find(wanted)
+        if proof == NULL:
+            proof = self._place(wanted.name)
+        is_newer = proof.since_us < since_us
+        if is_newer:
+            proof.since_us = 0
+            ordered()
+            proof.key = wanted[0]
+            ordered()
+            proof.since_us = since_us
+            self.page.proved += 1
+        pthread_mutex_unlock(&self.page.lock)
+        return is_newer
 
     # --- claims: hashes under computation ------------------------------------------
 

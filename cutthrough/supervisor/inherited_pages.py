@@ -18,9 +18,9 @@ class InheritedPages:
         self.tickets = TicketsPage()
         self._checks = -1
 
-    def open(self) -> None:
-        """Raises OSError."""
-        self.credentials.open()
+    def open(self, secret: str) -> None:
+        """`secret`: of the credentials that hosts share; "": none. Raises OSError."""
+        self.credentials.open(secret)
         self.tickets.open()
         self._checks = make_page()
 

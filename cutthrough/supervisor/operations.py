@@ -111,6 +111,7 @@ class Operations:
                                   config.admin_names)
         self._program.limits.commit(self._program.generation)
         self._program.pages.tickets.use(self._program.generation.ticket_keys)
+        self._program.pages.credentials.share(config)
         self._register.commit(config)
         use_form(config.error_log_format)
         if not self._committed_at:
@@ -174,6 +175,7 @@ class Operations:
         """Closes the listener, and prints the account."""
         self.withdraw()
         self.on_successor()
+        self._run(self._program.pages.credentials.leave())
         await self._program.limits.leave()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._served:

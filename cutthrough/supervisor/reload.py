@@ -247,6 +247,9 @@ class Reloads:
         if config.demonstration and not self._program.generation.config.demonstration:
             raise ConfigError("", "user", "no user is configured any more; the "
                               "demonstration credentials are enabled only at a start")
+        if config.shared_secret != self._program.generation.config.shared_secret:
+            raise ConfigError("", "share_credentials", "cannot change, nor its key, "
+                              "while the program runs: restart it, or send USR2")
 
     def _check_room(self, config: Config) -> None:
         """Refuses more workers than the page of limits has room for: a slot beyond

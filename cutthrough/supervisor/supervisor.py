@@ -120,7 +120,7 @@ class Supervisor:
         try:
             self.counters = os.memfd_create("cutthrough-counters", os.MFD_CLOEXEC)
             self.limits.open(self.count)
-            self.pages.open()
+            self.pages.open(self.config.shared_secret)
             self.capture.open()
             self.listeners.commit(self.listeners.prepare(
                 self.config.all_listeners, self.count))

@@ -372,6 +372,9 @@ def test_a_redis_that_hangs_does_not_hold_up_a_stop(join, redis):
     (("--fleet-url", "redis://127.0.0.1:1"), "needs an admin_token of 16"),
     (("--fleet-url", "redis://127.0.0.1:1", "--admin-token", "short"), "of 16"),
     (("--admin-public", "127.0.0.1:9090"), "is not http://host:port"),
+    (("--share-credentials", "--fleet-register=false"), "needs fleet_url"),
+    (("--share-credentials", "--fleet-register=false", "--fleet-url",
+      "redis://127.0.0.1:1"), "needs a credentials_key of 32"),
     (("--admin-public", "http://a.example:0"), "port 0"),
     (("--admin-public", "http://a_b@c:1"), "is not a host name")])
 def test_a_contradiction_is_named(verb, flags, reason):
