@@ -315,8 +315,9 @@ class Operations:
         generation = self._program.generation
         config = generation.config
         most = (config.max_connections or most_connections()) * count_workers(config)
+        # A program that drains has none any more
         listeners = zip(config.all_listeners, self._program.listeners.bound(),
-                        strict=True)
+                        strict=False)
         return {
             "pid": os.getpid(), "started": self._started_at,
             "state": self._program.state.name.lower(),
