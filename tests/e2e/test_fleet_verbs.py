@@ -192,8 +192,11 @@ def test_verbs_go_to_all(join, verb, make_origin, dial):
     assert done.returncode == 0 and done.stdout.count("armed for 60 s") == 2
     done = verb("flows", "disarm", "--fleet")
     assert done.returncode == 0 and done.stdout.count("not armed") == 2
+    tunnels.append(dial(members[0].proxy).tunnel(authority))
     done = verb("drain", "--fleet")
     assert done.returncode == 0 and done.stdout.count("draining") == 2
+    assert {row["pid"]: row["state"] for row in listed(verb)}[
+        members[0].proxy.process.pid] == "draining"
     for tunnel in tunnels:
         tunnel.close()
     for member in members:
