@@ -34,7 +34,8 @@ listed "['dependency-groups']['judges']" >"$work/judges.in"
 listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
 listed "['dependency-groups']['recipes']" >"$work/recipes.in"
 
-served=(--extra redis --extra postgres --extra codings --extra recording --extra grpc --extra pkcs11)
+served=(--extra redis --extra postgres --extra codings --extra recording --extra grpc --extra pkcs11
+    --extra otlp)
 compile test pyproject.toml "$work/build.in" "${served[@]}" --extra test
 for name in run redis postgres image build; do # the same versions as the tests have
     case $name in

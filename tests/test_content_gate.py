@@ -64,6 +64,8 @@ KNOWN = {
         "growth indent_json": "a text of one reference, which grows in place",
         "parser show_msgpack": "64 KiB, and the nesting that msgspec has",
         "recursion plain": "nesting that msgspec has"},
+    "storage/span_process.py": {"parser main": "our own writer's"},
+    "storage/traced.py": {"parser _count": "our own process's"},
     "storage/writer.py": {"parser serve": "our own supervisor's"},
     "exchange/content.py": {"charset read_text": "of CODECS, which are linear",
                             "charset _decode": "of CODECS"},

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log": DATA,
     "process": DATA | {"exchange"},
     "tape": DATA - {"config", "http2"} | {"exchange"},
-    "storage": {"config", "policy", "log", "exchange", "tape"},
+    "storage": {"config", "outcome", "policy", "log", "exchange", "tape"},
     "capture": {"config", "exchange", "tape", "storage"},
     "recording": {"codings", "exchange", "tape", "storage"},
     "generation": DATA | {"bundle", "process", "exchange", "filters", "recording"},

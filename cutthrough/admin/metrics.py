@@ -86,6 +86,7 @@ class Reading:
     fleet: FleetState | None = None
     expiries: Expiries = NO_EXPIRIES
     bundle: BundleState | None = None
+    traces: tuple[int, int] = (0, 0)        # exchanges: exported, and lost
 
     def total(self, name: str) -> int:
         return sum(page[name] for page in self.pages)
@@ -320,6 +321,8 @@ def _services(r: Reading) -> Iterator[Metric]:
                     "heads and pieces of bodies that found no room.", "result",
                     {result: r.total(f"capture:{result}")
                      for result in CAPTURE_RESULTS})
+    yield _labelled("trace_exchanges", "Sampled exchanges, by the fate of their spans.",
+                    "result", dict(zip(("exported", "lost"), r.traces, strict=True)))
     yield _labelled("recording_requests", "Requests that a rule records; waited: for "
                     "the writer; passed: they went on unrecorded.", "result",
                     {result: r.total(f"recording:{result}") for result in (

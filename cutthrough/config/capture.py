@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from cutthrough.config.database import check_url
 from cutthrough.config.option import ConfigError, Option
-from cutthrough.config.redaction import FIELDS, KEYS, PATHS, RedactionOptions
+from cutthrough.config.redaction import FIELDS, KEYS, PATHS
+from cutthrough.config.tracing import TraceOptions
 from cutthrough.config.values import (
     COUNT,
     DAY,
@@ -19,7 +20,7 @@ from cutthrough.config.values import (
 )
 
 
-class CaptureOptions(RedactionOptions, frozen=True, kw_only=True):
+class CaptureOptions(TraceOptions, frozen=True, kw_only=True):
     """A part of Config, behind another: a msgspec.Struct has one base."""
 
     capture_file: Annotated[str, Option(
@@ -91,7 +92,7 @@ class CaptureOptions(RedactionOptions, frozen=True, kw_only=True):
         return self.capture_url or self.capture_file
 
     def contradictions_of_capture(self) -> Iterator[ConfigError]:
-        yield from self.contradictions_of_interception()
+        yield from self.contradictions_of_traces()
         if not self.capture_url:
             return
         if reason := check_url(self.capture_url):

@@ -86,6 +86,7 @@ class Options(TypedDict, total=False):
     origin_http2: Literal["auto", "off"]
     origin_hello: Literal["own", "client"]
     retry_without_sni: bool | str
+    trace_ratio: float
     recording_directory: str | PathLike[str]
     recording_session: str
     recording_session_field: str

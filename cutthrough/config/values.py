@@ -426,6 +426,8 @@ def text_of_toml(kind: Kind, value: Any) -> str | list[str]:
             return str(value).lower()
     elif isinstance(value, int) and kind.low is not None:
         return str(value)
+    elif isinstance(value, float) and kind.typed == "float":
+        return f"{value:.9f}"
     raise ValueError(f"expected {kind.metavar} as a string")
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import importlib.util
 import os
 import socket
 import stat
@@ -136,6 +137,9 @@ def check_capture(generation: Generation) -> None:
         check_database_url("capture_url", generation.config.capture_url)
     if generation.config.recording_url:
         check_database_url("recording_url", generation.config.recording_url)
+    if generation.config.trace_url and not has_exporter():
+        raise ConfigError("", "trace_url", "OpenTelemetry's exporter is not installed: "
+                          "pip install 'cutthrough[otlp]'")
     if not generation.policy.captures or not path:
         return
     try:
@@ -147,6 +151,15 @@ def check_capture(generation: Generation) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     except OSError as error:
         raise ConfigError("", "capture_file", error.strerror or str(error)) from None
+
+
+def has_exporter() -> bool:
+    """Is OpenTelemetry's exporter there? A process of its own imports it."""
+    try:
+        found = importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http")
+    except ModuleNotFoundError:
+        return False
+    return found is not None
 
 
 def check_database_url(key: str, url: str) -> None:
@@ -270,7 +283,7 @@ def _note_sharing(generation: Generation) -> Iterator[str]:
     config, policy = generation.config, generation.policy
     if len({*policy.users, config.user} - {""}) < 2:
         return
-    if policy.captures:
+    if policy.captures and config.capture_database:
         yield ("captured requests are of all users: a token that may read /flows, and "
                f"whoever reads {config.capture_file or 'the database'}, has them all")
     if config.recording_session_field and policy.records:

@@ -63,8 +63,9 @@ def check_names(config: Config, policy: Policy) -> None:
         for rule in policy.rules if rule.leaves_by and rule.leaves_by not in known]
     mistakes += [
         PolicyError(rule.source, "capture", "has no database to write to: set "
-                    "capture_file or capture_url in the configuration")
-        for rule in policy.rules if rule.capture and not config.capture_database]
+                    "capture_file or capture_url in the configuration, or trace_url")
+        for rule in policy.rules
+        if rule.capture and not (config.capture_database or config.trace_url)]
     mistakes += [
         PolicyError(rule.source, "recording", "has no directory: set "
                     "recording_directory in the configuration")

@@ -68,7 +68,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
         judges=Judges(acl, hook, make_filters(
             generation.policy, tally.filters, tally.breakpoints, Holding(
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
-                config.breakpoint_messages)), make_edits(generation.policy),
+                config.breakpoint_messages)), make_edits(
+                    generation.policy, config.trace_ratio),
                 make_refusals(generation.error_pages, generation.policy)),
         ways_out=WaysOut(
             make_ways(config, acl.routes if acl is not None else (), facts.registry,

@@ -68,6 +68,8 @@ def _read_fields(direction: str, key: str, table: Any, fail: Fail
             if word not in KNOWN:
                 fail(direction, f"{key}.{name}: {{{word}}} is none of "
                                 + ", ".join(f"{{{known}}}" for known in KNOWN))
+            if word == "traceparent" and (direction, key) != ("request", "set"):
+                fail(direction, f"{key}.{name}: {{traceparent}} is of set, in requests")
     return tuple(table.items())
 
 
@@ -79,14 +81,17 @@ def _check_name(direction: str, name: Any, fail: Fail) -> None:
                         "its way or its hop")
 
 
-def make_edits(policy: Policy) -> dict[int, tuple[HeadEdits | None, HeadEdits | None]]:
-    """By a rule's number, the changes of requests and of responses; None: none."""
-    return {number: (_compiled(policy, rule, "request"),
-                     _compiled(policy, rule, "response"))
+def make_edits(policy: Policy, ratio: float = 1
+               ) -> dict[int, tuple[HeadEdits | None, HeadEdits | None]]:
+    """By a rule's number, the changes of requests and of responses; None: none.
+    `ratio`: the share of new traces that are sampled."""
+    return {number: (_compiled(policy, rule, "request", ratio),
+                     _compiled(policy, rule, "response", ratio))
             for number, rule in enumerate(policy.rules) if rule.headers}
 
 
-def _compiled(policy: Policy, rule: Rule, direction: str) -> HeadEdits | None:
+def _compiled(policy: Policy, rule: Rule, direction: str, ratio: float
+              ) -> HeadEdits | None:
     dropped: dict[str, None] = {}
     fields: list[tuple[str, str]] = []
     for table in rule.headers:
@@ -98,7 +103,7 @@ def _compiled(policy: Policy, rule: Rule, direction: str) -> HeadEdits | None:
     if not dropped and not fields:
         return None
     return HeadEdits((name.encode() for name in dropped),
-                     (_pieces(name, value) for name, value in fields))
+                     (_pieces(name, value) for name, value in fields), ratio)
 
 
 def _pieces(name: str, value: str) -> Iterable[bytes | int]:

@@ -29,6 +29,14 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     code: str                                # a hash of it: another needs a new process
 
 
+class Traces(msgspec.Struct, frozen=True, kw_only=True):
+    """Of spans: where they go, and of which exchanges."""
+
+    url: str
+    ratio: float                             # of those without a traceparent
+    users: bool                              # name them
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of 0 are none. Names of fields and keys are lower case."""
 
@@ -45,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""                        # the owner of the rows, in a shared one
     form: str = "text"                       # of the writer's own messages
     recordings: Recordings | None = None     # None: no rule records
+    traces: Traces | None = None             # None: there are no spans
 
     @property
     def redaction(self) -> Options:
@@ -71,7 +80,10 @@ def redaction_of(config: Config) -> Options:
 def settings_of(config: Config, policy: Policy) -> Settings | None:
     """None: nothing is captured or recorded."""
     captures = policy.captures and config.capture_database
-    if not (captures or policy.records):
+    traces = Traces(url=config.trace_url, ratio=config.trace_ratio,
+                    users=config.trace_users) if (
+        policy.captures and config.trace_url) else None
+    if not (captures or policy.records or traces):
         return None
     redaction = redaction_of(config)
     return Settings(
@@ -82,7 +94,7 @@ def settings_of(config: Config, policy: Policy) -> Settings | None:
         query=redaction.query, json=redaction.json, body=redaction.body,
         compress=config.capture_compress,
         program=config.capture_program or socket.gethostname() or "cutthrough",
-        form=config.error_log_format,
+        form=config.error_log_format, traces=traces,
         recordings=recordings_of(config, policy) if policy.records else None)
 
 

@@ -37,6 +37,7 @@ from cutthrough.log.errorlog import ErrorLog
 from cutthrough.storage.outlet import HOUSEKEEPING_S, Outlet, Queue
 from cutthrough.storage.settings import Start
 from cutthrough.storage.store import NotNow, StoreError
+from cutthrough.storage.traced import Sender
 from cutthrough.tape.batch import Batch
 from cutthrough.tape.open_parts import (
     MOST_MESSAGE,
@@ -82,6 +83,8 @@ class Writer:
         # None: nothing is captured, there are recordings only
         self._outlet = Outlet(settings, self._failures) if settings.database else None
         self._queue: Queue | None = None
+        self._sender = Sender(settings.traces, settings.program, settings.form) if (
+            settings.traces) else None
         self._in_turn = 0                    # rows that wait, and are in the ring still
         self._has_supervisor = True
         self._stopping = False
@@ -135,6 +138,8 @@ class Writer:
         self.note_pending()
         if self._rings:
             self._rings[0].lose(failed=self._failures.take())
+            if self._sender is not None:
+                self._sender.close(self._rings[0])
         self._failures.report(at_once=True)
         if not self._has_supervisor and (left := sum(
                 ring.count_left() for ring in self._rings)):
@@ -153,6 +158,8 @@ class Writer:
             rows = self._assembly.leave_out(records) if ring.is_deadly else (
                 self._assembly.rows(records))
             ring.lose(forgotten=self._assembly.evicted - forgotten)
+            if rows and self._sender is not None:
+                self._sender.put(rows, ring)
             if rows:
                 self.store(rows, ring)
             if self._assembly.taped:
@@ -262,6 +269,8 @@ class Writer:
         """The work of a free moment."""
         if self._outlet is not None and self._queue is None:
             self._outlet.keep_house()
+        if self._sender is not None and self._rings:
+            self._sender.collect(self._rings[0])
         self._failures.report()
 
     def wait(self, busy: bool) -> None:

@@ -286,6 +286,11 @@ class CaptureWriter:
             with mmap.mmap(self._rings, RING_BYTES, offset=number * RING_BYTES) as view:
                 yield Ring(view)
 
+    def traced(self) -> tuple[int, int]:
+        """Exchanges whose spans were exported, and lost."""
+        sums = [ring.trace() for ring in self._mapped()]
+        return sum(exported for exported, _ in sums), sum(lost for _, lost in sums)
+
     def _left(self) -> int:
         """How many exchanges the rings have."""
         return sum(ring.count_left() for ring in self._mapped())

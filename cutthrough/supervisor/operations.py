@@ -28,6 +28,7 @@ from cutthrough.process.cpus import count_workers
 from cutthrough.process.descriptors import most_connections
 from cutthrough.storage.settings import Recordings, recordings_of
 from cutthrough.supervisor.banner import announce_more
+from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child, Slot
 from cutthrough.supervisor.fleet_register import Condition, FleetRegister
 from cutthrough.supervisor.flow_queries import FlowQueries
@@ -57,6 +58,7 @@ class Program(Protocol):
     inquiry: Inquiry
     flow_queries: FlowQueries
     pages: InheritedPages
+    capture: CaptureWriter
 
     @property
     def state(self) -> Enum: ...
@@ -247,7 +249,9 @@ class Operations:
                                         self._reloads, self._is_last_in_force),
             fleet=self._program.limits.fleet_state(),
             bundle=self._program.reloads.bundles.state(),
-            expiries=Expiries(*self._expiries()))
+            expiries=Expiries(*self._expiries()),
+            traces=(self._program.capture.traced()
+                    if self._program.generation.config.trace_url else (0, 0)))
 
     def _condition(self) -> Condition:
         return Condition(

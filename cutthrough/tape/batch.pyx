@@ -72,6 +72,16 @@ cdef class Batch:
         for at in range(self.begin, self.n_cells, self.width):
             yield tuple([self.value(at + i) for i in range(self.width)])
 
+    def column(self, size_t column):
+        """The cells of a column."""
+        cdef size_t at
+        return [self.value(at + column) for at in range(self.begin, self.n_cells, self.width)]
+
+    def pick(self, size_t row, columns):
+        """The cells of a row in these columns."""
+        cdef size_t at = self.begin + row * self.width
+        return [self.value(at + <size_t>column) for column in columns]
+
     cdef object value(self, size_t at):
         cdef Cell *cell = self.cells + at
         if cell.kind == NUMBER:

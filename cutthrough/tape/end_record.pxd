@@ -24,6 +24,7 @@ cdef enum:
     T_HTTP2
     T_DETAIL                    # more than the outcome says: the log's `hook`
     T_ADDED                     # secrets of filters that the answer may repeat, by lines
+    T_TRACE                     # the traceparent that the head got, if it had no valid one
     N_TEXTS
 
 cdef enum Flag:

@@ -36,10 +36,11 @@ from cutthrough.session.model.inside cimport opening_of, prints_of
 from cutthrough.session.model.recording_mode cimport is_recorded
 from cutthrough.session.model.state cimport CLOSED, LINGER
 from cutthrough.session.transfer.filtering cimport Shown, filtering_of, shown_of
+from cutthrough.session.transfer.headers cimport put_begun_trace
 from cutthrough.session.transfer.recording_room cimport Room
 from cutthrough.tape.end_record cimport (
     IS_RECORDED, N_TEXTS, NOT_CAPTURED, T_ADDED, T_CLIENT, T_CLIENT_CIPHER, T_DETAIL, T_HEAD, T_HOST,
-    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_USER, EndRecord, point)
+    T_PARENT, T_PEER, T_PEER_CIPHER, T_RULE, T_TRACE, T_USER, EndRecord, point)
 from cutthrough.tape.ended cimport (
     Body, Exchange, agreed_of, fill_bodies, fill_in, fill_opening, fill_prints, fill_tls,
     unix_us)
@@ -48,6 +49,7 @@ from cutthrough.tape.ring cimport (
     reserve, reserve_or_hold)
 from cutthrough.wire.http1 cimport Head, has_token
 from cutthrough.wire.names cimport F_UPGRADE
+from cutthrough.wire.trace cimport TRACE_BYTES
 
 
 cdef void take(Tap *tap, const char *data, size_t n) noexcept nogil:
@@ -269,6 +271,7 @@ cdef class Capture(Observer):
         cdef const char *texts[N_TEXTS]
         cdef char[ADDRESS_TEXT] client_text
         cdef char[ADDRESS_TEXT] peer_text
+        cdef char[TRACE_BYTES] trace
         cdef size_t n = sizeof(EndRecord)
         cdef Agreed peer
         cdef Shown shown = shown_of(client)
@@ -291,6 +294,8 @@ cdef class Capture(Observer):
             detail = None if client.decision is None else (
                 client.decision.reason.encode(errors="replace"))
             point(end, texts, T_DETAIL, detail)
+            texts[T_TRACE] = trace
+            end.lengths[T_TRACE] = <uint32_t>put_begun_trace(client, trace)
             texts[T_CLIENT] = client_text
             end.lengths[T_CLIENT] = print_address(&client.address, client_text)
             texts[T_PEER] = peer_text

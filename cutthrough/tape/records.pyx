@@ -26,6 +26,7 @@ from cutthrough.tape.taped cimport Taped, taped_in, taped_of
 from cutthrough.tape.texts cimport (
     Text, behind_blank, is_ascii, latin1_of, may_have_user, put_joined, put_some, split_heads,
     text_of, texts_of, utf8_of)
+from cutthrough.wire.trace cimport with_trace
 from cutthrough.exchange.bodies import Body, Transferred, make_body
 from cutthrough.exchange.echoed import find_echoes
 from cutthrough.exchange.columns import COLUMNS, PACKED
@@ -223,12 +224,17 @@ cdef class Assembly:
         cdef int64_t size
         cdef bint is_websocket
         cdef bytes plain_up = None, plain_down = None   # bodies that are kept as they came
+        cdef bytes traced = None
         texts_of(end, texts)
         raw_up, raw_down.data, raw_down.n = texts[<int>end_record.T_HEAD], "", 0
         if parts.heads is not None:
             split_heads(text_of(parts.heads), &up, &raw_down)
             if not raw_up.n:                # that of an upgrade's request is here
                 raw_up = up
+        if texts[<int>end_record.T_TRACE].n:
+            traced = with_trace(raw_up.data, raw_up.n, texts[<int>end_record.T_TRACE].data,
+                                texts[<int>end_record.T_TRACE].n)
+            raw_up = raw_up if traced is None else text_of(traced)
         up, down = raw_up, raw_down
         redactor = self._redactor
         heard = None

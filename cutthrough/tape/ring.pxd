@@ -32,6 +32,8 @@ cdef struct Header:
     uint64_t pending            # exchanges that were released, and wait in its memory for a store
     uint64_t handed             # up to there its memory has had all recordings, and counts them
     uint64_t beats              # turns of its loop; unchanged if it hangs
+    uint64_t exported           # exchanges whose spans were exported
+    uint64_t untraced           # … and lost
 
 cdef enum Kind:
     PADDING = 0                 # to the end of the ring: the next record is at its begin
@@ -99,6 +101,16 @@ cdef inline const char *payload_of(const Record *record) noexcept nogil:
 # Whether both are of the same exchange.
 cdef inline bint is_same(const Record *record, const Record *other) noexcept nogil:
     return record.request == other.request and record.worker == other.worker
+
+# Whether it can be a record, or padding, if so many bytes are left. Something else has written
+# into this memory if not.
+cdef inline bint is_framed(const Record *record, uint64_t left) noexcept nogil:
+    return 8 <= record.size <= left and record.size & 7 == 0 and (
+        record.kind == PADDING or record.size >= sizeof(Record))
+
+cdef inline uint64_t size_of(const Header *header) noexcept:
+    cdef uint64_t size = header.size
+    return size if LEAST_BYTES <= size <= DATA_BYTES and size & (size - 1) == 0 else DATA_BYTES
 
 # All records of an exchange, one behind the other in the ring: until its `release`.
 cdef class Whole:

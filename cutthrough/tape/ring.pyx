@@ -400,6 +400,12 @@ cdef class Ring:
         self.producer.header.failed += failed
         self.producer.header.forgotten += forgotten
 
+    def trace(self, uint64_t exported=0, uint64_t lost=0):
+        """Counts exchanges whose spans were exported or lost; returns both sums."""
+        self.producer.header.exported += exported
+        self.producer.header.untraced += lost
+        return self.producer.header.exported, self.producer.header.untraced
+
     @property
     def pending(self):
         """Exchanges that were released, and wait in the consumer's memory or were lost with it."""
@@ -436,15 +442,3 @@ cdef class Ring:
             at += record.size
             left -= record.size
         return count
-
-
-cdef inline bint is_framed(const Record *record, uint64_t left) noexcept nogil:
-    """Whether it can be a record, or padding, if so many bytes are left. Something else has
-    written into this memory if not."""
-    return 8 <= record.size <= left and record.size & 7 == 0 and (
-        record.kind == PADDING or record.size >= sizeof(Record))
-
-
-cdef uint64_t size_of(const Header *header) noexcept:
-    cdef uint64_t size = header.size
-    return size if LEAST_BYTES <= size <= DATA_BYTES and size & (size - 1) == 0 else DATA_BYTES

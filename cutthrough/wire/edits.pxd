@@ -6,6 +6,8 @@ from cutthrough.wire.connect cimport Value
 cdef class HeadEdits:
     cdef readonly tuple dropped     # names in lower case, bytes
     cdef readonly tuple lines       # each a tuple of bytes, and of members of Known
+    cdef readonly bint names_trace  # a line names KNOWN_TRACE …
+    cdef readonly double ratio      # … whose sampled flag is set in this share of new ones
 
     # Changes a head of `n` bytes in its own buffer of `cap` bytes. Returns the new number of
     # bytes; 0: there is no room. `known`: N_KNOWN values. The head is one of rewrite.pyx's:
@@ -20,4 +22,5 @@ cdef enum Known:
     KNOWN_JA4                   # of the client's TLS; empty: not known
     KNOWN_HTTP2                 # its HTTP/2 fingerprint; likewise
     KNOWN_TCP                   # that of its SYN; likewise
+    KNOWN_TRACE                 # the head's traceparent, or one that begins; empty in responses
     N_KNOWN

@@ -10,17 +10,20 @@ from libc.string cimport memchr, memcpy, memmove
 from cutthrough.wire.chars cimport equals_lower
 
 # The names in {braces}, by their numbers in Known
-KNOWN = ("user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint")
+KNOWN = ("user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint",
+         "traceparent")
 assert len(KNOWN) == N_KNOWN
 
 
 cdef class HeadEdits:
 
-    def __init__(self, dropped, lines):
+    def __init__(self, dropped, lines, double ratio=0):
         """`dropped`: names, in lower case. `lines`: each the pieces of a line without its
-        end: bytes, or numbers of KNOWN."""
+        end: bytes, or numbers of KNOWN. `ratio`: the share of new traces that are sampled."""
         self.dropped = tuple(dropped)
         self.lines = tuple([tuple(line) for line in lines])
+        self.names_trace = any([<int>KNOWN_TRACE in line for line in self.lines])
+        self.ratio = ratio
 
     cdef size_t apply(self, char *head, size_t n, size_t cap, const Value *known) except? 0:
         cdef char *limit = head + cap

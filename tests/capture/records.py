@@ -14,7 +14,7 @@ NOT_COUNTED = (1 << 64) - 1
 TEXTS = ("user", "host", "rule", "parent", "client", "peer", "sni", "alpn", "ja4",
          "client_cipher", "peer_cipher", "head", "client_ja4", "client_ja3",
          "client_ja4_r", "client_ja4_o", "client_ja4_ro", "http2_fingerprint", "detail",
-         "added")
+         "added", "trace")
 
 
 def end(*, at=2_000_000, total=15_000, first_byte=12_000, receive=500, up=60, down=100,
@@ -26,7 +26,7 @@ def end(*, at=2_000_000, total=15_000, first_byte=12_000, receive=500, up=60, do
              "peer": b"192.0.2.1", "head": HEAD}
     said = [(usual | texts).get(name, b"") for name in TEXTS]
     return struct.pack(
-        "=4q4Q6I3I20I8H6B6x", at, total, first_byte, receive, up, down, body_up,
+        "=4q4Q6I3I21I8H6B2x", at, total, first_byte, receive, up, down, body_up,
         body_down, *phases, *tls_us, held, *map(len, said), status, port, 5000, 80, tls,
         *sides, flags, NAMES[outcome], METHODS.index(method), 0,
         PROTOCOLS.index(protocol), *http) + b"".join(said)

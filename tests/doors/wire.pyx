@@ -12,7 +12,7 @@ from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.date cimport DATE_BYTES, build_date
 from cutthrough.wire.edits cimport (
-    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_USER, N_KNOWN, HeadEdits)
+    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_TRACE, KNOWN_USER, N_KNOWN, HeadEdits)
 from cutthrough.wire.framing cimport Framing, read_request_framing, read_response_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
@@ -29,6 +29,7 @@ from cutthrough.wire.socks cimport (
     build_socks4_reply, build_socks5_reply, parse_datagram_header, parse_greeting,
     parse_password, parse_socks4_request, parse_socks5_request)
 from cutthrough.wire.authority cimport Target
+from cutthrough.wire.trace cimport find_trace, with_trace
 from cutthrough.wire.target cimport read_target
 
 
@@ -350,6 +351,16 @@ def write_datagram_header(packed, port):
     return out[:build_datagram_header(out, family, packed, port)]
 
 
+def trace_in(bytes head):
+    cdef size_t n
+    cdef const char *value = find_trace(head, len(head), &n)
+    return None if value == NULL else value[:n]
+
+
+def with_trace_of(bytes head, bytes trace):
+    return with_trace(head, len(head), trace, len(trace))
+
+
 def change_head(HeadEdits edits, bytes head, bytes user, bytes client, size_t cap):
     """The head after the edits; b"": there is no room within `cap`."""
     cdef Value[N_KNOWN] known
@@ -357,6 +368,6 @@ def change_head(HeadEdits edits, bytes head, bytes user, bytes client, size_t ca
     cdef size_t n
     known[<int>KNOWN_USER] = Value(user, len(user))
     known[<int>KNOWN_CLIENT] = Value(client, len(client))
-    known[<int>KNOWN_JA4] = known[<int>KNOWN_HTTP2] = Value(NULL, 0)
+    known[<int>KNOWN_JA4] = known[<int>KNOWN_HTTP2] = known[<int>KNOWN_TRACE] = Value(NULL, 0)
     n = edits.apply(room, len(head), cap, known)
     return bytes(room[:n])

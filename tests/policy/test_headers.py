@@ -153,4 +153,5 @@ def test_a_rule_names_tables_that_are_there(rule, reason):
 
 def test_the_names_of_values_are_known_to_both_sides():
     assert KNOWN == (
-        "user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint")
+        "user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint",
+        "traceparent")

@@ -13,6 +13,9 @@ cdef const char *head_up(Client client, size_t *n) except? NULL
 cdef bint write_head_up(Client client, Sluice up) except -1
 # For a head that is sent with more than the tap may have: the tap gets it without.
 cdef void show_head(Client client, Pump *up) noexcept
+# The traceparent that the deciding rule gives to a request without a valid one: its bytes at
+# `out`, TRACE_BYTES. The same each time. 0: the rule gives none.
+cdef size_t put_begun_trace(Client client, char *out) except? 0
 # Applies the rule's changes to a response's head of `n` bytes at writing.out. Returns the new
 # number of bytes, or minus the Outcome.
 cdef int change_response(Client client, const Writing *writing, int n) except? -1
