@@ -110,6 +110,9 @@ content-soak: .venv/ready.test build/built.native ## captured, recorded and filt
 chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and outages of stores under load: what is lost is counted; ten minutes
 	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores*.py --loop uvloop $(ARGS)
 
+fleet-failover: .venv/ready.test build/built.native ## one of three hosts behind HAProxy dies; the others serve its clients within 2 s
+	$(PY) -m pytest -q -s tests/e2e/test_fleet_failover.py --loop uvloop $(ARGS)
+
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
@@ -259,5 +262,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos fleet-failover handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-rooms

@@ -134,6 +134,12 @@ def _handover(options: argparse.Namespace) -> int:
                                  options.upgrades, options.interval, options.workers)
 
 
+def _fleet_simulation(options: argparse.Namespace) -> int:
+    from bench import fleet_simulation  # simpy is of no other verb
+
+    return fleet_simulation.run_simulation(measure=options.measure)
+
+
 def _policy(options: argparse.Namespace) -> int:
     need_wrk()
     return policy.run_policy(options.seconds, options.repetitions)
@@ -370,6 +376,12 @@ def main() -> int:
                        help="workers of the proxy [2]")
     moved.add_argument("--interval", type=float, default=1.0,
                        help="seconds between messages of a tunnel [1]")
+
+    many = verbs.add_parser("fleet-simulation",
+                            help="what a hundred hosts do when one dies, by simulation")
+    many.set_defaults(act=_fleet_simulation)
+    many.add_argument("--measure", action="store_true", help="measure the costs of a "
+                      "reconnecting client before")
 
     table = verbs.add_parser("short", help="the table at the end of bench.sh")
     table.set_defaults(act=_short)
