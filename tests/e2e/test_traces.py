@@ -12,6 +12,8 @@ from tests.support.admin import Operator
 from tests.support.captures import database as database
 from tests.support.captures import wait_rows
 from tests.support.collector import Collector, values
+from tests.support.inside import ask, config, enter, over_tls
+from tests.support.inside_http2 import reach as reach
 from tests.support.origin import Origin, answer
 from tests.support.proxy import command_of
 from tests.support.traces import SAMPLED, SPAN, TRACE, UNSAMPLED
@@ -110,6 +112,7 @@ def test_a_request_is_a_span_with_its_phases_and_no_secret(
         at = phase.end_time_unix_nano
     assert at <= span.end_time_unix_nano
     assert collector.resources[0]["service.name"] == "cutthrough"
+    # R37, R79
     assert not any(b"s3cret" in body or b"pass:word" in body
                    for body in collector.bodies)
     wait_counted(proxy, exported=1, lost=0)
@@ -207,6 +210,49 @@ def listening_at(opened):
     def listen(host):
         return opened.enter_context(Origin(answer(OK), host))
     return listen
+
+
+OPENED = """
+[headers.trace.request]
+set = { traceparent = "{traceparent}" }
+[[rules]]
+action = "allow"
+addresses = ["127.0.0.0/8"]
+tls = "intercept"
+capture = "head"
+headers = ["trace"]
+"""
+
+
+def inner(collector) -> dict:
+    """The span of the request inside the tunnel, by wait."""
+    def find():
+        return [span for span in collector.exchanges() if span.name == "GET"]
+    return wait_until(find, "a span of the request inside")[0]
+
+
+def test_a_request_inside_an_opened_tunnel_has_a_span_and_begins_a_trace(
+        start_policy, collector, make_origin, dial):
+    proxy = start_policy(OPENED, config(f'trace_url = "{collector.url}"'))
+    origin = make_origin(over_tls(answer(OK)))
+    client = enter(proxy, dial(proxy), origin.port)
+    assert ask(client, "GET", "/a").status == 200
+    span, went = inner(collector), origin.requests[0].get("traceparent")
+    assert went == f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01"
+    said = values(span.attributes)
+    assert said["url.full"] == f"https://a.example:{origin.port}/a"
+    assert said["cutthrough.intercepted"] is True
+
+
+def test_a_field_of_http2_names_the_parent(start_policy, collector, make_origin, reach):
+    pytest.importorskip("cutthrough.http2.transport")
+    proxy = start_policy(OPENED, config(f'trace_url = "{collector.url}"'))
+    origin = make_origin(over_tls(answer(OK)))
+    peer = reach(proxy, origin.port)
+    reply = peer.wait(peer.get("https://a.example/a", ("traceparent", SAMPLED)))
+    assert reply.status == 200
+    assert origin.requests[0].all("traceparent") == [SAMPLED]
+    assert inner(collector).parent_span_id.hex() == SPAN
 
 
 # Settings, and losses

@@ -134,6 +134,8 @@ def test_fields_that_end_or_lead_a_message_are_the_proxys(key, name):
     ("request = { set = { a = \"\\u0000\" } }", "set.a takes a text of one line"),
     ("request = { add = { a = \"" + "x" * 1025 + "\" } }", "at most 1024 bytes"),
     ("request = { add = { a = \"{host}\" } }", "{host} is none of {user}, {client},"),
+    ("request = { add = { a = \"{traceparent}\" } }", "is of set, in requests"),
+    ("response = { set = { a = \"{traceparent}\" } }", "is of set, in requests"),
     ("request = { remove = [" + "\"a\"," * 33 + "] }", "more than 32 fields"),
     ("requests = { remove = [\"a\"] }", "requests")])
 def test_what_cannot_be_used_is_an_error(text, reason):
