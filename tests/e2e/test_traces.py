@@ -283,7 +283,7 @@ def test_a_collector_that_refuses_costs_spans_that_are_counted(
 
 def test_a_collector_that_hangs_delays_no_capture_and_no_request(
         start, collector, database, make_origin, dial):
-    proxy = start(f'capture_file = "{database}"')
+    proxy = start(f'capture_file = "{database}"', OTEL_EXPORTER_OTLP_TIMEOUT="120")
     collector.go_on.clear()
     client, origin = dial(proxy), make_origin(answer(OK))
     for _ in range(20):
@@ -301,15 +301,14 @@ def test_spans_are_lost_with_their_process_and_another_one_begins(
     client, origin = dial(proxy), make_origin(answer(OK))
     collector.go_on.clear()
     client.get(origin.url())
-    first = exporter(proxy)
-    wait_until(lambda: collector.requests or first.is_running(), "an exporter")
-    first.send_signal(signal.SIGKILL)
+    exporter(proxy).send_signal(signal.SIGKILL)
     wait_counted(proxy, exported=0, lost=1)
     collector.go_on.set()
 
     def asks_again():
-        client.get(origin.url())
-        return collector.exchanges()
+        client.get(origin.url("/again"))
+        return any(values(span.attributes)["url.full"].endswith("/again")
+                   for span in collector.exchanges())
     wait_until(asks_again, "spans of another process")
 
 
@@ -317,11 +316,13 @@ def test_what_is_left_is_exported_when_the_program_ends(
         start, collector, make_origin, dial):
     proxy, origin = start(), make_origin(answer(OK))
     with contextlib.closing(dial(proxy)) as client:
+        client.get(origin.url())
+        collector.wait_exchanges()           # its process has started
         for _ in range(10):
             client.get(origin.url())
     proxy.process.send_signal(signal.SIGTERM)
     assert proxy.process.wait(60) == 0
-    assert len(collector.wait_exchanges(10)) == 10
+    assert len(collector.wait_exchanges(11)) == 11
 
 
 def test_a_reload_begins_and_ends_traces(start_policy, collector, make_origin, dial,
