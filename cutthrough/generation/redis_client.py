@@ -22,8 +22,9 @@ class NamedConnection(SSLConnection):
         return super()._connection_arguments()
 
 
-def make_client(config: Config) -> Redis:
-    """Returns a client. Raises ConfigError without the address (R37)."""
+def make_client(config: Config, node: tuple[str, int] | None = None) -> Redis:
+    """Returns a client. `node`: host ("": the URL's) and port of a node of the URL's
+    cluster. Raises ConfigError without the address (R37)."""
     try:
         client: Redis = Redis.from_url(
             config.fleet_url, decode_responses=True, protocol=2, max_connections=1,
@@ -34,6 +35,9 @@ def make_client(config: Config) -> Redis:
         pool: Any = client.connection_pool
         if issubclass(pool.connection_class, SSLConnection):
             pool.connection_class = NamedConnection
+        if node is not None:
+            host, port = node
+            pool.connection_kwargs.update(port=port, **({"host": host} if host else {}))
         pool.make_connection()
     except (ValueError, TypeError, exceptions.RedisError):
         raise ConfigError("", "fleet_url", "is not of the form "
@@ -54,4 +58,6 @@ def explain(error: Exception) -> tuple[str, str]:
         why = f" ({cause.strerror})" if isinstance(
             cause, OSError) and cause.strerror else ""
         return "connection", f"cannot be reached{why}"
+    if isinstance(error, exceptions.ReadOnlyError):
+        return "error", "is a replica, which takes no usage"
     return "error", f"answers with an error ({type(error).__name__})"

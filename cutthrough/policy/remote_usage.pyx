@@ -30,7 +30,6 @@ cdef struct Report:
     int64_t day             # days of the epoch, UTC
     int64_t bytes           # moved on that day
     int64_t spent           # tokens of requests
-    uint32_t is_due         # to be reported even if unchanged
 
 
 cdef class RemoteUsage(SharedTable):
@@ -52,12 +51,9 @@ cdef class RemoteUsage(SharedTable):
         free(self.reported)
         free(self.reports)
 
-    def report_all(self):
-        """Makes `collect` report every user again."""
-        self.round += 1
-
     def restart(self):
-        """As `report_all`, and tokens that others have spent until now are not deducted."""
+        """Makes `collect` report every user again. Tokens that others have spent until now are
+        not deducted."""
         self.round += 1
         self.base += 1
 
@@ -94,13 +90,14 @@ cdef class RemoteUsage(SharedTable):
         cdef Report now
         cdef uint32_t other
         cdef uint32_t n = 0
-        cdef bint is_same = (row.is_used and last.tag[0] == row.tag[0]
-                             and last.tag[1] == row.tag[1])
-        if last.round and not is_same:          # the row's former user was dropped
+        while last.round and not is_of(last, row):      # the row's former user was dropped
             other = self._find(table, last.tag)
-            if other:
-                self.reported[other].is_due = True      # and is back in another row
-            else:
+            if other:                                   # and is back in another row
+                now = self.reported[other]
+                self.reported[other] = last[0]
+                last[0] = now
+                continue
+            if not is_empty(last):
                 memset(out, 0, sizeof(Report))
                 out.tag[0] = last.tag[0]
                 out.tag[1] = last.tag[1]
@@ -111,7 +108,6 @@ cdef class RemoteUsage(SharedTable):
         now.tag[0] = row.tag[0]
         now.tag[1] = row.tag[1]
         now.round = self.round
-        now.is_due = False
         now.day = today
         now.connections = self._held_here(row, CONNECTIONS)
         now.tunnels = self._held_here(row, TUNNELS)
@@ -119,11 +115,10 @@ cdef class RemoteUsage(SharedTable):
         now.bytes = 0
         if row.day == today:
             now.bytes = row.day_bytes - (row.remote_bytes if row.remote_day == today else 0)
-        if not last.is_due:
-            if is_same and last.round == self.round and is_unchanged(last, &now):
-                return n
-            if not is_same and is_empty(&now) and not self._is_held_elsewhere(row):
-                return n                        # an unused new row needs no report
+        if last.round == self.round and is_unchanged(last, &now):
+            return n
+        if last.round == 0 and is_empty(&now) and not self._is_held_elsewhere(row):
+            return n                            # an unused new row needs no report
         last[0] = now
         out[n] = now
         return n + 1
@@ -152,6 +147,11 @@ cdef class RemoteUsage(SharedTable):
         if number == 0 and (connections or tunnels or day_bytes) and (
                 table.used < table.capacity // 2):
             number = self._make(table, name, now_us)
+            if number and self.reported[number].round == 0:     # an unused row needs no report
+                memset(self.reported + number, 0, sizeof(Report))
+                self.reported[number].tag[0] = name[0]
+                self.reported[number].tag[1] = name[1]
+                self.reported[number].round = self.round
         if number:
             row = self._row(table, number)
             self._held(row, CONNECTIONS)[self.slot] = connections
@@ -166,6 +166,10 @@ cdef class RemoteUsage(SharedTable):
     def forget(self):
         """Removes all connections and tunnels held elsewhere; the bytes of today stay used."""
         self.reap(self.slot)
+
+
+cdef inline bint is_of(const Report *report, const Row *row) noexcept nogil:
+    return row.is_used and report.tag[0] == row.tag[0] and report.tag[1] == row.tag[1]
 
 
 cdef inline bint is_unchanged(const Report *last, const Report *now) noexcept nogil:

@@ -70,11 +70,8 @@ class Couple:
 
     def counted(self):
         """The bytes that Redis has counted, of all programs."""
-        found = 0
-        for key in self.redis.ask("KEYS", "{cutthrough}:user:*"):
-            values = self.redis.ask("HGETALL", key)
-            found += sum(int(value.split()[3]) for value in values.values())
-        return found
+        days = self.redis.ask("KEYS", "{cutthrough}:2:*:day:*")
+        return sum(int(n) for day in days for n in self.redis.ask("HVALS", day))
 
     def wait_counted(self):
         wait_until(lambda: self.counted() == self.moved,

@@ -1,25 +1,22 @@
 """The fleet's exchange with a real Redis: many users, lost answers, other days."""
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from redis import Redis as Client
 from redis import exceptions
 
 import cutthrough
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.generation.redis_client import explain, make_client
-from cutthrough.policy.ledger import Ledger
-from cutthrough.policy.limits import Limiter
-from cutthrough.policy.remote_usage import RemoteUsage
-from cutthrough.policy.shared_table import create
-from cutthrough.policy.source import Limits, Policy
 from cutthrough.process.fleet_state import FAILURES
-from cutthrough.supervisor.redis_fleet import BATCH, RedisFleet, id_of
-from tests.doors.policy import Holder, of_user
+from cutthrough.supervisor.fleet_script import BATCH
+from cutthrough.supervisor.redis_fleet import id_of
+from tests.support.members import Member, Relay, becomes
+from tests.support.peer import Peer, expire, key, sums
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400
@@ -39,35 +36,10 @@ def redis(server: Redis) -> Redis:
     return server
 
 
-class Member:
-    """A fleet's member without processes: its page, one worker's view, its exchange.
-
-    The exchange goes by the clock, so the worker's view does as well: if the day of a
-    row seems to be over, the row is given away.
-    """
-
-    def __init__(self, name: str, url: str, users: list[str], **limits: float) -> None:
-        memory = create(2)
-        self.away = RemoteUsage(memory, 0)
-        self.limiter = Limiter(
-            Ledger(memory, 1), Policy(limits={"default": Limits(**limits)}))
-        config = Config(fleet_url=url, fleet_interval=0.02, fleet_expiry=1.0)
-        self.fleet = RedisFleet(config, self.away, name)
-        self.fleet.set_users(users)
-
-    def holder(self, user: str) -> Holder:
-        holder = Holder(self.limiter)
-        assert holder.ask(user.encode(), now=time.monotonic())[0] == "entered"
-        return holder
-
-    def uses(self, user: str) -> tuple[int, int, int]:
-        return of_user(self.away, user.encode()) or (0, 0, 0)
-
-    def moved(self, user: str, n: int) -> None:
-        holder = self.holder(user)
-        while n:
-            n -= holder.move(n, now=time.monotonic()) or 0
-        holder.close(now=time.monotonic())
+@pytest.fixture
+def client(redis: Redis) -> Iterator[Client]:
+    with Client.from_url(redis.url, decode_responses=True) as made:
+        yield made
 
 
 @pytest.fixture
@@ -84,11 +56,12 @@ async def join(redis: Redis) -> AsyncIterator:
         await member.fleet.leave()
 
 
-async def becomes(probe, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not probe():
-        assert time.monotonic() < deadline, f"still not: {what}"
-        await asyncio.sleep(0.005)
+@pytest.fixture
+async def relay(redis: Redis) -> AsyncIterator[Relay]:
+    between = Relay(redis)
+    await between.start()
+    yield between
+    await between.close()
 
 
 async def test_many_users_are_told_in_batches(join, redis):
@@ -107,44 +80,89 @@ async def test_many_users_are_told_in_batches(join, redis):
     assert b.away.read()["users"] == 0
 
 
-async def test_an_answer_that_is_lost_counts_nothing_twice(join, redis):
+async def test_an_answer_that_is_lost_counts_nothing_twice(relay, join):
     """The step was made, its reply was lost, and it is made again."""
-    lose = asyncio.Event()
-
-    async def between(reader, writer) -> None:
-        up, down = await asyncio.open_connection("127.0.0.1", redis.port)
-
-        async def pass_on(source, sink, may_lose: bool) -> None:
-            with contextlib.suppress(OSError):
-                while data := await source.read(65536):
-                    if may_lose and lose.is_set():
-                        lose.clear()
-                        break
-                    sink.write(data)
-                    await sink.drain()
-            sink.close()
-
-        await asyncio.gather(pass_on(reader, down, False), pass_on(up, writer, True))
-        for end in (down, writer):
-            end.close()
-
-    server = await asyncio.start_server(between, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    url = redis.url.replace(str(redis.port), str(port))
-    a, b = join(["u"], url, bytes_per_day=10**9), join(["u"], bytes_per_day=10**9)
+    a, b = join(["u"], relay.url, bytes_per_day=10**9), join(["u"], bytes_per_day=10**9)
     await becomes(lambda: a.fleet.state().instances == 2, "two of them")
     for n in range(1, 6):
-        lose.set()
+        relay.loses.set()
         a.moved("u", 1000)
-        await becomes(lambda: not lose.is_set(), "a lost answer")
+        await becomes(lambda: not relay.loses.is_set(), "a lost answer")
         steps = a.fleet.state().steps
         await becomes(lambda s=steps: a.fleet.state().steps > s + 1, "two more")
         await becomes(lambda n=n: b.uses("u")[2] >= 1000 * n, "it is known")
         assert b.uses("u")[2] == a.uses("u")[2] == 1000 * n
     assert sum(a.fleet.state().failures.values()) == 5
     await a.fleet.leave()
-    server.close()
-    await server.wait_closed()
+
+
+async def test_a_member_that_was_cut_off_counts_once_when_it_is_back(
+    relay, join, capfd
+):
+    limits = {"connections": 99, "bytes_per_day": 10**9}
+    a, b = join(["u"], relay.url, **limits), join(["u"], **limits)
+    a.moved("u", 1000)
+    b.moved("u", 500)
+    held = [a.holder("u")]
+    await becomes(lambda: a.uses("u") == b.uses("u") == (1, 0, 1500), "both")
+    relay.cut()
+    await becomes(lambda: b.uses("u") == (0, 0, 1500), "its connection counts no more")
+    await becomes(lambda: a.fleet.state().instances == 0, "it counts alone")
+    assert a.uses("u") == (1, 0, 1500)
+    assert "this program alone" in capfd.readouterr().err
+    a.moved("u", 20)
+    held.append(a.holder("u"))
+    b.moved("u", 3)
+    relay.mend()
+    await becomes(lambda: a.uses("u") == b.uses("u") == (2, 0, 1523), "both, once")
+    relay.cut()                               # as one that is killed
+    c = join(["u"], **limits)                 # and its successor
+    await becomes(lambda: b.uses("u") == c.uses("u") == (0, 0, 1523), "the bytes stay")
+    c.moved("u", 7)
+    await becomes(lambda: b.uses("u") == c.uses("u") == (0, 0, 1530), "the sum")
+    for holder in held:
+        holder.close()
+
+
+async def test_a_join_and_a_leave_make_nobody_publish_again(join):
+    users = [f"user {n}" for n in range(50)]
+    a, b = join(users, connections=9), join(users, connections=9)
+    held = [a.holder(user) for user in users] + [b.holder(user) for user in users[:20]]
+    await becomes(lambda: all(b.uses(user)[0] for user in users), "all are known")
+    await becomes(lambda: a.uses(users[19])[0] == 2, "to both")
+    before = a.page.reports, b.page.reports
+    c = join(users, connections=9)
+    await becomes(lambda: all(c.uses(user)[0] for user in users), "and to a third")
+    assert c.uses(users[0])[0] == 2 and c.uses(users[-1])[0] == 1
+    await becomes(lambda: a.fleet.state().instances == 3, "that joined")
+    await c.fleet.leave()
+    await becomes(lambda: a.fleet.state().instances == 2, "that left")
+    await becomes(lambda: b.fleet.state().instances == 2, "that left")
+    assert (a.page.reports, b.page.reports) == before
+    for holder in held:
+        holder.close()
+
+
+async def test_a_redis_that_lost_its_data_gets_the_usage_once_more(join, redis, client):
+    limits = {"connections": 9, "bytes_per_day": 10**9, "requests_per_second": 99}
+    a, b = (join(["u"], **limits) for _ in range(2))
+    for member in (a, b):
+        await becomes(lambda m=member: m.fleet.state().instances == 2, "two of them")
+    held = [a.holder("u"), b.holder("u")]
+    a.moved("u", 1000)
+    await becomes(lambda: a.uses("u") == b.uses("u") == (2, 0, 1000), "both")
+    id = id_of("u")
+    assert sums(client)[id] == (2, 0, 3)
+    redis.ask("FLUSHALL")
+    began = time.monotonic()
+    await becomes(lambda: sums(client).get(id, (0,))[0] == 2, "the sum")
+    print(f"the sum is exact after {time.monotonic() - began:.3f} s")
+    await becomes(lambda: a.uses("u") == b.uses("u") == (2, 0, 1000), "both again")
+    assert sums(client)[id] == (2, 0, 0), "former requests are no debt"
+    held.append(b.holder("u"))
+    await becomes(lambda: sums(client)[id] == (3, 0, 1), "a new one is")
+    for holder in held:
+        holder.close()
 
 
 async def test_both_add_what_the_other_moved(join):
@@ -157,18 +175,19 @@ async def test_both_add_what_the_other_moved(join):
 
 
 async def test_what_the_dead_moved_counts_on_its_day_and_what_they_held_never(
-    join, redis
+    join, client
 ):
-    today = int(time.time()) // DAY
-    key = f"{{cutthrough}}:user:{id_of('u')}"
-    redis.ask("HSET", key, "dead", f"3 2 {today} 4000 9",
-              "dead yesterday", f"3 2 {today - 1} 500 9",
-              "dead long since", f"3 2 {today - 2} 500 9", "junk", "what is this")
+    id, today = id_of("u"), int(time.time()) // DAY
+    for name, day, moved in (("dead", today, 4000), ("dead yesterday", today - 1, 500)):
+        peer = Peer(client, name, day)
+        peer.held, peer.moved[id, day], peer.due = {id: (3, 2)}, moved, {id}
+        peer.sync()
+        expire(client, name)
     a = join(["u"], connections=9, bytes_per_day=10**9)
-    a.holder("u")
+    holder = a.holder("u")
     await becomes(lambda: a.uses("u") == (1, 0, 4000), "the bytes of today")
-    assert set(redis.ask("HKEYS", key)) == {
-        "dead", "dead yesterday", "junk", "member 0"}
+    assert sums(client)[id][:2] == (1, 0)
+    holder.close()
 
 
 async def test_users_of_others_whom_we_do_not_know_are_left_out(join):
@@ -183,7 +202,7 @@ async def test_users_of_others_whom_we_do_not_know_are_left_out(join):
         holder.close()
 
 
-async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis):
+async def test_what_a_removed_user_held_is_given_back_at_the_others(join, client):
     """The others counted it for as long as this program lived."""
     a, b = join(["u", "v"], connections=9), join(["u", "v"], connections=9)
     held = [a.holder("u"), a.holder("u"), b.holder("u")]
@@ -195,8 +214,8 @@ async def test_what_a_removed_user_held_is_given_back_at_the_others(join, redis)
     await becomes(lambda: b.uses("u")[0] == 2, "one of them is given back")
     held.pop(0).close()
     await becomes(lambda: b.uses("u")[0] == 1, "and the other")
-    key = f"{{cutthrough}}:user:{id_of('u')}"
-    assert redis.ask("HKEYS", key) == ["member 1"]
+    assert not client.hexists(key(client, "of:member 0"), id_of("u"))
+    assert sums(client)[id_of("u")][:2] == (1, 0)
     assert a.away.read()["users"] == 0
     a.fleet.set_users(["u", "v"])         # a user comes back
     held.append(a.holder("u"))
@@ -215,16 +234,18 @@ async def test_one_that_goes_lets_go_and_its_bytes_stay(join):
     held.close()
 
 
-async def test_what_redis_lost_unnoticed_is_told_again(join, redis, monkeypatch):
+async def test_what_redis_lost_unnoticed_is_told_again(join, redis, client):
     """A replica that takes over may lack the last writes."""
-    monkeypatch.setattr("cutthrough.supervisor.redis_fleet.REPUBLISH_S", 0.2)
-    a, b = (join(["u"], connections=9, requests_per_second=9) for _ in range(2))
+    a, b = (join(["u"], connections=9) for _ in range(2))
     held = [a.holder("u"), b.holder("u")]
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")
-    key = f"{{cutthrough}}:user:{id_of('u')}"
-    redis.ask("HSET", key, "member 0", f"5 0 {int(time.time()) // DAY} 0 1")
-    await becomes(lambda: redis.ask("HGET", key, "member 0")[0] == "1", "as it was")
-    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "and read by both")
+    backup = redis.backup()
+    held += [a.holder("u"), b.holder("u"), b.holder("u")]
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 5, "both")
+    redis.restore(backup)
+    assert sums(client)[id_of("u")][0] < 5
+    await becomes(lambda: sums(client)[id_of("u")][0] == 5, "as it was")
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 5, "and read by both")
     for holder in held:
         holder.close()
 

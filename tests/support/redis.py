@@ -15,16 +15,21 @@ import trustme
 from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
-PROGRAM = shutil.which("redis-server")
+PROGRAMS = {name: shutil.which(name) for name in ("redis-server", "valkey-server")}
+PROGRAM = PROGRAMS["redis-server"] or PROGRAMS["valkey-server"]
 PASSWORD = "s3cret-of-redis"
+
+
+Backup = list[tuple[bytes, int, bytes]]
 
 
 class Redis:
     """Starts when constructed, in its own directory; `close` stops it."""
 
-    def __init__(self, base: Path) -> None:
-        assert PROGRAM, "redis-server is not installed"
-        self.base = base
+    def __init__(self, base: Path, program: str | None = PROGRAM, *flags: str,
+                 has_tls: bool = True) -> None:
+        assert program, "redis-server is not installed"
+        self.base, self.program = base, program
         self.ca = base / "ca.pem"
         self.port, self.tls_port = free_port(), free_port()
         authority = trustme.CA()
@@ -34,6 +39,9 @@ class Redis:
         with open(base / "cert.pem", "wb") as file:
             for part in own.cert_chain_pems:
                 file.write(part.bytes())
+        self.flags = flags if not has_tls else (
+            "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
+            "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", *flags)
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -53,11 +61,9 @@ class Redis:
         """Starts, or starts again without the data."""
         with open(self.base / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1",
-                 "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
-                 "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem",
+                [self.program, "--port", str(self.port), "--bind", "127.0.0.1",
                  "--unixsocket", "socket", "--requirepass", PASSWORD,
-                 "--save", "", "--appendonly", "no"],
+                 "--save", "", "--appendonly", "no", *self.flags],
                 cwd=self.base, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, lambda: (self.base / "log").read_text())
 
@@ -70,6 +76,24 @@ class Redis:
     def ask(self, *command: Any) -> Any:
         with redis.Redis.from_url(self.url, decode_responses=True) as client:
             return client.execute_command(*command)
+
+    def backup(self) -> Backup:
+        """All keys, with their lives in ms and their content."""
+        with redis.Redis.from_url(self.url) as client:
+            keys = client.keys("*")
+            with client.pipeline() as pipe:
+                for key in keys:
+                    pipe.pttl(key).dump(key)
+                answers = pipe.execute()
+            return list(zip(keys, answers[::2], answers[1::2], strict=True))
+
+    def restore(self, backup: Backup) -> None:
+        """As if nothing had come since."""
+        with redis.Redis.from_url(self.url) as client, client.pipeline() as pipe:
+            pipe.flushall()
+            for key, life, content in backup:
+                pipe.restore(key, max(life, 0), content)
+            pipe.execute()
 
     def pause(self) -> None:
         """Accepts connections without an answer until `resume`."""
