@@ -15,6 +15,7 @@ from bench import (
     balance,
     compare,
     content_soak,
+    fleet,
     handover,
     http2,
     install,
@@ -340,6 +341,11 @@ def main() -> int:
                              help="p99 of cached users during a password attack")
     known.set_defaults(act=_users)
     users.add_options(known)
+
+    joined = verbs.add_parser("fleet",
+                              help="what a fleet costs Redis, for each interval")
+    joined.set_defaults(act=fleet.run_fleet)
+    fleet.add_options(joined)
 
     struck = verbs.add_parser("attack",
                               help="service to regular clients during attacks")

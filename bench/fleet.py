@@ -1,0 +1,133 @@
+"""What a fleet costs the stores that its hosts share.
+
+Redis: synthetic hosts run the script of supervisor/fleet_script.py, one after another,
+and each user changes on each host between two steps. What counts is the CPU time of
+Redis, which is one core for all of them; the hosts' own is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import redis
+
+from bench.children import BenchError, end, spawn
+from bench.rows import Row, format_row
+from cutthrough.supervisor.fleet_script import (
+    BATCH,
+    SCRIPT,
+    Answer,
+    arguments,
+    key_of,
+    parse_answer,
+    usage_of,
+)
+
+DAY = 20_000
+#: Promised limit for 100 hosts with 50 active users, of an interval of 200 ms
+MOST_MS = 60.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hosts", type=int, default=100, help="number of hosts [100]")
+    parser.add_argument("--users", type=int, default=50,
+                        help="users that are active on all hosts [50]")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each host [20]")
+
+
+def run_fleet(options: argparse.Namespace) -> int:
+    """Print one line; return 0 if the promise held."""
+    row = run_redis(options.hosts, options.users, options.steps)
+    print(format_row("perf_fleet", row))
+    print(f"redis {row['redis_ms']:.1f} ms")
+    return int(row["failed"] != "nothing")
+
+
+class Host:
+    """A member of the fleet, without a proxy."""
+
+    def __init__(self, client: redis.Redis, name: str) -> None:
+        self._script = client.register_script(SCRIPT)
+        self._name, self._session = name, secrets.token_hex(8)
+        self._number, self._position = 0, "0"
+
+    def step(self, users: Sequence[str] = (), usage: str = "") -> int:
+        """Publish this usage of all users; return the number of users received."""
+        received, sent = 0, 0
+        while True:
+            answer = self._exchange(dict.fromkeys(users[sent:sent + BATCH], usage))
+            if answer.number == 0:
+                raise BenchError(f"{self._name} has to publish everything again")
+            self._number, self._position = answer.number, answer.position
+            received += len(answer.uses)
+            sent += BATCH
+            if sent >= len(users) and not answer.has_more:
+                return received
+
+    def _exchange(self, usage: dict[str, str]) -> Answer:
+        return parse_answer(self._script([key_of("bench")], arguments(
+            self._name, self._session, self._number, self._position, 60_000, DAY, usage,
+            word=secrets.token_hex(8))))
+
+
+def run_redis(hosts: int, users: int, steps: int) -> Row:
+    with _server() as client:
+        ids = [secrets.token_hex(16) for _ in range(users)]
+        members = [Host(client, f"host {n}") for n in range(hosts)]
+        for n in (1, 2):  # all join, and all know of all
+            for member in members:
+                member.step(ids, usage_of(1, 1, n, 1000 * n))
+        began = _cpu_ms(client)
+        received = 0
+        for n in range(3, 3 + steps):
+            for member in members:
+                received += member.step(ids, usage_of(n % 4, n % 3, n, 1000 * n))
+        step_ms = (_cpu_ms(client) - began) / steps
+        for member in members:
+            member.step()
+        began = _cpu_ms(client)
+        known = Host(client, "newcomer").step()
+        join_ms = _cpu_ms(client) - began
+        news = sum(member.step() for member in members)
+    failed = "nothing"
+    if known != users or news:
+        failed = "join"
+    elif step_ms > MOST_MS and hosts <= 100 and users <= 50:
+        failed = "cpu"
+    return {"scenario": "fleet-redis", "hosts": hosts, "users": users, "steps": steps,
+            "errors": 0, "redis_ms": step_ms, "received": received / steps,
+            "join_ms": join_ms, "received_after_join": news, "failed": failed}
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[redis.Redis]:
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        raise BenchError("redis-server is not installed")
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "socket"
+        server = spawn([program, "--port", "0", "--unixsocket", str(path),
+                        "--save", "", "--appendonly", "no"], cwd=Path(place))
+        try:
+            deadline = time.monotonic() + 20
+            while not path.exists():
+                if server.poll() is not None or time.monotonic() > deadline:
+                    raise BenchError("redis-server does not start")
+                time.sleep(0.01)  # between looks at the socket
+            with redis.Redis(unix_socket_path=str(path),
+                             decode_responses=True) as client:
+                yield client
+        finally:
+            end(server)
+
+
+def _cpu_ms(client: redis.Redis) -> float:
+    used = client.info("cpu")
+    return 1000 * float(used["used_cpu_user"] + used["used_cpu_sys"])
