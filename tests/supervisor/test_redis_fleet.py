@@ -1,6 +1,7 @@
 """The fleet's exchange with a real Redis: many users, lost answers, other days."""
 
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -13,10 +14,11 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.settings import load
 from cutthrough.generation.redis_client import explain, make_client
 from cutthrough.process.fleet_state import FAILURES
-from cutthrough.supervisor.fleet_script import BATCH
+from cutthrough.supervisor.fleet_script import BATCH, SCRIPT
 from cutthrough.supervisor.redis_fleet import id_of
 from tests.support.members import Member, Relay, becomes
 from tests.support.peer import Peer, expire, key, sums
+from tests.support.proxy import ROOT
 from tests.support.redis import PASSWORD, PROGRAM, Redis
 
 DAY = 86400
@@ -246,6 +248,41 @@ async def test_what_redis_lost_unnoticed_is_told_again(join, redis, client):
     assert sums(client)[id_of("u")][0] < 5
     await becomes(lambda: sums(client)[id_of("u")][0] == 5, "as it was")
     await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 5, "and read by both")
+    for holder in held:
+        holder.close()
+
+
+async def test_the_rights_that_the_manual_names_are_enough(join, redis):
+    """docs/limits.md: those of the script, for keys with the prefix."""
+    commands = set(re.findall(r"call\('(\w+)'", SCRIPT))
+    page = (ROOT / "docs/limits.md").read_text()
+    assert set(re.findall(r"\b[A-Z]{4,}\b", page)) >= commands
+    redis.ask("ACL", "SETUSER", "fleet", "on", f">{PASSWORD}", "~{cutthrough}:*",
+              "+evalsha", "+eval", "+script|load", "+client|setname",
+              *(f"+{name}" for name in commands))
+    url = redis.url.replace("//:", "//fleet:")
+    a, b = join(["u"], url, connections=9), join(["u"], url, connections=9)
+    held = [a.holder("u"), b.holder("u")]
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")
+    await b.fleet.leave()
+    await becomes(lambda: a.uses("u")[0] == 1, "it left")
+    assert not any(a.fleet.state().failures.values())
+    for holder in held:
+        holder.close()
+
+
+async def test_sums_are_exact_soon_after_redis_is_back(join, redis, client):
+    a, b = (join(["u"], connections=9) for _ in range(2))
+    held = [a.holder("u"), b.holder("u")]
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")
+    redis.kill()
+    await becomes(lambda: a.fleet.state().instances == 0, "it counts alone")
+    held.append(b.holder("u"))
+    redis.start()
+    began = time.monotonic()
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 3, "both")
+    print(f"exact after {time.monotonic() - began:.2f} s")
+    assert sums(client)[id_of("u")][0] == 3
     for holder in held:
         holder.close()
 
