@@ -56,7 +56,7 @@ class Host:
     def __init__(self, client: redis.Redis, name: str) -> None:
         self._script = client.register_script(SCRIPT)
         self._name, self._session = name, secrets.token_hex(8)
-        self._number, self._position = 0, "0"
+        self._number = self._position = 0
 
     def step(self, users: Sequence[str] = (), usage: str = "") -> int:
         """Publish this usage of all users; return the number of users received."""
@@ -68,7 +68,7 @@ class Host:
             self._number, self._position = answer.number, answer.position
             received += len(answer.uses)
             sent += BATCH
-            if sent >= len(users) and not answer.has_more:
+            if sent >= len(users) and not answer.target:
                 return received
 
     def _exchange(self, usage: dict[str, str]) -> Answer:

@@ -253,12 +253,10 @@ redis.call('PEXPIRE', alive, two_days)
 redis.call('PEXPIRE', feed, two_days)
 redis.call('PEXPIRE', mine, 1.5 * two_days)  -- a share outlives its sums
 
-local more = 1
-if #heard < 2 * limit then
-    more, position = 0, format('%d', version)
-end
+local target = version
+if #heard < 2 * limit then target, position = 0, format('%d', version) end
 local instances = redis.call('ZCOUNT', alive, '(' .. clock, '+inf')
-return {number, position, more, instances, table.concat(answer, ' ')}
+return {number, position, target, instances, table.concat(answer, ' ')}
 """
 
 
@@ -275,11 +273,12 @@ class Use(NamedTuple):
 
 class Answer(NamedTuple):
     """`number`: of this step; 0: no session, so that nothing was published. `position`:
-    of the feed, for the next step. `has_more`: whether to ask again at once."""
+    of the feed, for the next step. `target`: 0, or if there is more to receive, the
+    position of the last change now; without a session, 1 if it cannot begin yet."""
 
     number: int
-    position: str
-    has_more: bool
+    position: int
+    target: int
     instances: int
     uses: list[Use]
 
@@ -289,7 +288,7 @@ def key_of(prefix: str) -> str:
     return f"{{{prefix}}}:2:sums"
 
 
-def arguments(instance: str, session: str, number: int, position: str, expiry_ms: int,
+def arguments(instance: str, session: str, number: int, position: int, expiry_ms: int,
               day: int, usage: Mapping[str, str], *, word: str, limit: int = BATCH,
               is_leaving: bool = False) -> list[str | int]:
     """The script's arguments. `number`: of the last step that was answered in this
@@ -308,12 +307,12 @@ def parse_answer(reply: Any) -> Answer:
     """Raises InvalidResponse. Numbers out of range are cut to it: other programs that
     may write to this Redis must not stop this one."""
     try:
-        number, position, has_more, instances, text = reply
+        number, position, target, instances, text = reply
         words = text.split(" ") if text else []
         uses = [Use(id, _cut(c, COUNT_MAX), _cut(t, COUNT_MAX), _cut(moved, TOTAL_MAX),
                     _cut(spent, TOTAL_MAX))
                 for id, c, t, moved, spent in zip(*[iter(words)] * 5, strict=True)]
-        return Answer(int(number), str(position), bool(has_more), int(instances), uses)
+        return Answer(int(number), int(position), int(target), int(instances), uses)
     except (AttributeError, TypeError, ValueError):
         raise exceptions.InvalidResponse("not an answer of the script") from None
 

@@ -75,7 +75,7 @@ class RedisFleet:
         # Tokens that users had spent before this session: no debt of others
         self._spent_before: dict[str, int] = {}
         self._session, self._number = secrets.token_hex(8), 0
-        self._position, self._day = "0", 0
+        self._position = self._day = 0
         self._is_current = False             # else everything is exchanged again
         self._has_new_users = False          # to this session
         self._is_up = False
@@ -129,7 +129,7 @@ class RedisFleet:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._sync()
                     self._number = 0
-                    while (await self._exchange({}, is_leaving=True)).has_more:
+                    while (await self._exchange({}, is_leaving=True)).target:
                         pass
         await self._disconnect()
         self._remote_usage.forget()
@@ -138,8 +138,8 @@ class RedisFleet:
         pause = self._config.fleet_interval
         while not self._over.is_set():
             try:
-                has_more = await self._sync()
-                pause = 0.0 if has_more else self._config.fleet_interval
+                is_complete = await self._sync()
+                pause = self._config.fleet_interval if is_complete else 0.0
             except Exception as error:       # on any error local limits stay in force
                 await self._on_failure(error)
                 pause = min(max(2 * pause, self._config.fleet_interval), PAUSE_MAX_S)
@@ -148,18 +148,19 @@ class RedisFleet:
                     await self._over.wait()
 
     async def _sync(self) -> bool:
-        """Publishes new usage and receives that of others. Returns whether there is
-        more to receive."""
+        """Publishes new usage and receives what others have changed until now. Returns
+        False if that has to begin again."""
         if not (self._is_current or await self._join()):
-            return True
+            return False
         now_s = int(time.time())
         if self._has_new_users or now_s // DAY_S != self._day:
-            self._position, self._day = "0", now_s // DAY_S     # receives all users
+            self._position, self._day = 0, now_s // DAY_S       # receives all users
         self._collect(now_s)
-        has_more = await self._step(now_s)
-        while self._unpublished and self._is_current:
-            has_more = await self._step(now_s)
-        return has_more
+        target = await self._step(now_s)
+        # Not until nothing is new: many active programs would never pause
+        while self._is_current and (self._unpublished or self._position < target):
+            await self._step(now_s)
+        return self._is_current
 
     async def _join(self) -> bool:
         """Makes the exchange that begins a session, or ends an outage. Returns False if
@@ -197,13 +198,13 @@ class RedisFleet:
                 break
         self._has_new_users = False
 
-    async def _step(self, now_s: int) -> bool:
-        """Makes one exchange of usage. Returns whether there is more to receive."""
+    async def _step(self, now_s: int) -> int:
+        """Makes one exchange of usage. Returns the position to receive until."""
         batch = dict(islice(self._unpublished.items(), BATCH))
         answer = await self._exchange(batch)
         if answer.number == 0:
             self._is_current = False
-            return True
+            return 0
         self._steps += 1
         self._instances = answer.instances
         self._position = answer.position
@@ -217,7 +218,7 @@ class RedisFleet:
                 self._remote_usage.book(
                     self._tags[use.id], use.connections, use.tunnels,
                     day_bytes=use.moved, spent=use.spent, now_us=now_us, now_s=now_s)
-        return answer.has_more
+        return answer.target
 
     async def _exchange(self, usage: Mapping[str, str], *, limit: int = BATCH,
                         is_leaving: bool = False) -> Answer:

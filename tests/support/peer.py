@@ -52,7 +52,7 @@ class Peer:
         self.moved: dict[tuple[str, int], int] = defaultdict(int)    # by day
         self.others: dict[str, Use] = {}
         self.due: set[str] = set()
-        self.position = "0"
+        self.position = 0
         self.instances = 0
         self.begin()
 
@@ -67,7 +67,7 @@ class Peer:
     def exchange(self, users: Iterable[str] = (), **named: object) -> Answer:
         usage = {id: usage_of(*use) for id, use in self.usage(users).items()}
         answer = run(self.client, self.name, self.session, self.number, self.position
-                     if self.number else "0", 60_000, self.day, usage, **named)
+                     if self.number else 0, 60_000, self.day, usage, **named)
         if answer.number == 0:
             self.begin()
         self.number = answer.number
@@ -94,17 +94,17 @@ class Peer:
             published |= self.usage(batch)
             answer = self.exchange(batch)
             self.due.difference_update(batch)
-            self.position, has_more = answer.position, answer.has_more
+            self.position, has_more = answer.position, answer.target > 0
             self.others |= {use.id: use for use in answer.uses}
         return published
 
     def set_day(self, day: int) -> None:
         """Its clock is set: all is due again, and others' bytes are read anew."""
-        self.day, self.position = day, "0"
+        self.day, self.position = day, 0
         self.due |= {*self.held, *(id for id, _ in self.moved)}
 
     def leave(self) -> None:
         self.sync()
         self.begin()
-        while self.exchange(is_leaving=True).has_more:
+        while self.exchange(is_leaving=True).target:
             pass
