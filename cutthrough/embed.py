@@ -14,7 +14,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
@@ -26,8 +26,9 @@ from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
 from cutthrough.generation.generation import Generation
-from cutthrough.generation.hook import Function, lend_function
+from cutthrough.generation.hook import Function
 from cutthrough.generation.interception import check_interception, read_interception
+from cutthrough.generation.operator_code import lend_function
 from cutthrough.generation.policy_files import load_policy
 from cutthrough.generation.recordings import check_recordings
 from cutthrough.generation.tls_files import read_parent_files, read_tls_files
@@ -45,6 +46,12 @@ from cutthrough.policy.source import Policy, PolicyError
 from cutthrough.process.loops import choose_loop, make_loop
 from cutthrough.worker.worker import Worker
 
+# Of `auth_hook`: the name and the password; and of `dns_hook`: the name, the port and
+# the user ("": none), and the addresses, or None for the usual ones
+AuthFunction = Callable[[str, str], Awaitable[bool]]
+DnsFunction = Callable[
+    [str, int, str], Iterable[str] | Awaitable[Iterable[str] | None] | None]
+
 # The data path has one set of read buffers, pools and pipes in a process, so that all
 # proxies of a process run in one thread: the id of that thread, and their number.
 _thread, _running = 0, 0
@@ -61,9 +68,9 @@ class Embedded:
     """
 
     def __init__(self, config: Config, policy: Policy | None = None,
-                 hook: Function | None = None) -> None:
-        """`policy` replaces the files that the configuration names. `hook` is the
-        function behind `policy_hook`; this object keeps it alive."""
+                 functions: Sequence[Callable[..., Any]] = ()) -> None:
+        """`policy` replaces the files that the configuration names. `functions` are
+        those behind its hooks; this object keeps them alive."""
         if config.fleet_url:
             raise ConfigError("", "fleet_url", "an embedded proxy cannot share limits")
         if config.admin != "off":
@@ -74,7 +81,7 @@ class Embedded:
             policy = msgspec.structs.replace(policy, source="policy")
         self.config = config
         self._policy = policy
-        self._hook = hook
+        self._functions = functions
         self._listeners: list[socket.socket] = []
         self._addresses: list[Address] = []  # of the listeners, when closed too
         self._files: dict[str, int] = {}     # of unix sockets: the inode of each
@@ -230,14 +237,16 @@ _background = _Background()
 def serve(config: Config | None = None, *,
           policy: Policy | str | os.PathLike[str] | None = None,
           policy_hook: Function | str | None = None,
+          dns_hook: DnsFunction | str | None = None,
+          auth_hook: AuthFunction | str | None = None,
           **options: Unpack[Options]) -> Embedded:
     """Makes a proxy for `async with` or `with`, by default on a free loopback port.
 
     The options are those of Config, as values or as text (`head_timeout="200ms"`); they
     override `config`. `policy` is the path of a file, or a Policy, which replaces the
-    files that the options name. `policy_hook` may be the function itself: any async
-    function, closures and methods too. The access log and the flight recorder are off
-    by default. Raises ConfigError.
+    files that the options name. A hook may be the function itself: any async function,
+    closures and methods too, and for `dns_hook` a plain one. The access log and the
+    flight recorder are off by default. Raises ConfigError.
     """
     values: dict[str, Any] = {**options}
     if config is None:
@@ -247,12 +256,15 @@ def serve(config: Config | None = None, *,
     if isinstance(policy, str | os.PathLike):
         values["policy"] = os.fspath(policy)
         policy = None
-    function = policy_hook if callable(policy_hook) else None
-    if function is not None:
-        try:
-            policy_hook = lend_function(function)
-        except PolicyError as error:
-            raise ConfigError("options", error.key, error.reason) from None
-    if policy_hook is not None:
-        values["policy_hook"] = policy_hook
-    return Embedded(from_options(config, **values), policy, function)
+    functions: list[Callable[..., Any]] = []
+    for option, hook in (("policy_hook", policy_hook), ("dns_hook", dns_hook),
+                         ("auth_hook", auth_hook)):
+        if callable(hook):
+            functions.append(hook)
+            try:
+                values[option] = lend_function(option, hook)
+            except PolicyError as error:
+                raise ConfigError("options", error.key, error.reason) from None
+        elif hook is not None:
+            values[option] = hook
+    return Embedded(from_options(config, **values), policy, functions)

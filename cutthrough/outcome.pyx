@@ -110,7 +110,7 @@ ROWS = (
     ("port_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "CONNECT to a port that is not allowed"),
     ("policy_unavailable", 503, 1, "proxy_internal_error", "TCP_DENIED", "proxy",
-        "the policy's hook gave no decision, so the request is refused"),
+        "a hook gave no answer about the request or its user, so it is refused"),
     ("loop_detected", 508, 2, "proxy_loop_detected", "TCP_DENIED", "policy",
         "the request came from, or would go to, this proxy itself"),
     ("sender_denied", 403, 2, "http_request_denied", "TCP_DENIED", "policy",

@@ -419,7 +419,7 @@ def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
     assert done.returncode == 2
     assert done.stderr.endswith(
         "no other user is configured: give --user and --password-file, --users-file, "
-        "or [users] in the policy\n")
+        "[users] in the policy, or --auth-hook\n")
     password = tmp_path / "password"
     password.write_text("secret\n")
     told = ("--user", "ann", "--password-file", str(password))
@@ -440,7 +440,7 @@ def test_an_acl_of_smokescreen_is_not_told_to_hold_users(tmp_path):
     path = tmp_path / "acl.yaml"
     path.write_text("version: v1\nservices: []\n")
     assert run("check", "--policy", str(path)).stderr.endswith(
-        "give --user and --password-file, or --users-file\n")
+        "give --user and --password-file, --users-file, or --auth-hook\n")
 
 
 def test_who_asks_nobody_is_told_how_to_name_the_listener():

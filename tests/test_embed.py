@@ -11,8 +11,11 @@ import urllib.request
 import pytest
 
 import cutthrough
-from cutthrough.generation import hook
+from cutthrough.generation import operator_code
 from cutthrough.policy.source import Policy, Rule
+from tests.support.client import Client
+from tests.support.origin import Origin
+from tests.support.users import basic
 
 DENY = """
 users.me.password = "$2b$04$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
@@ -98,18 +101,39 @@ async def test_a_hook_may_be_a_closure(make):
 
 
 def test_a_hook_goes_with_its_proxy():
-    before = len(hook._embedded)
+    before = len(operator_code._embedded)
     proxy = cutthrough.serve(user="u", password="p", policy_hook=closure("a.b"))
-    assert len(hook._embedded) == before + 1
+    assert len(operator_code._embedded) == before + 1
     del proxy
     gc.collect()
-    assert len(hook._embedded) == before
+    assert len(operator_code._embedded) == before
+
+
+def test_a_function_is_called_for_addresses_and_for_users():
+    async def verify(name: str, password: str) -> bool:
+        return (name, password) == ("ann", "one")
+
+    asked = []
+
+    def find(host: str, port: int, user: str) -> list[str] | None:
+        asked.append((host, port, user))
+        return ["127.0.0.1"]
+
+    with Origin() as origin, cutthrough.serve(
+            auth_hook=verify, dns_hook=find) as proxy, Client(proxy.port) as client:
+        url = f"http://here.test:{origin.port}/"
+        assert client.get(url, auth=basic("ann:one")).status == 200
+        assert client.get(url, auth=basic("ann:two")).status == 407
+        assert proxy.url == f"http://127.0.0.1:{proxy.port}"
+    assert asked == [("here.test", origin.port, "ann")]
 
 
 def test_a_hook_that_is_not_async_is_refused():
     for function in (lambda request: None, dict.get, Gate("x").__init__):
         with pytest.raises(cutthrough.ConfigError, match="is not an async function"):
             cutthrough.serve(user="u", password="p", policy_hook=function)
+        with pytest.raises(cutthrough.ConfigError, match="is not an async function"):
+            cutthrough.serve(auth_hook=function)
 
 
 @pytest.mark.parametrize(("option", "value"), [

@@ -6,7 +6,8 @@ import sys
 
 from tests.support.proxy import ROOT
 
-PAGES = ("README.md", "docs/python.md", "docs/policy.md")
+PAGES = ("README.md", "docs/python.md", "docs/policy.md", "docs/dns.md",
+         "docs/users.md")
 WRONG = '''
 import cutthrough
 cutthrough.serve(head_timout="1s")
@@ -15,6 +16,8 @@ cutthrough.serve(workers=2)
 async def decide(request: cutthrough.Request) -> bool:
     return request.hostname == ""
 cutthrough.serve(policy_hook=decide)
+cutthrough.serve(auth_hook=decide)
+cutthrough.serve(dns_hook=decide)
 '''
 
 
@@ -55,7 +58,9 @@ def test_a_mistake_is_found_by_its_type(tmp_path):
                  'Argument "head_timeout" to "serve" has incompatible type',
                  'Unexpected keyword argument "workers"',
                  '"Request" has no attribute "hostname"',
-                 'Argument "policy_hook" to "serve" has incompatible type'):
+                 'Argument "policy_hook" to "serve" has incompatible type',
+                 'Argument "auth_hook" to "serve" has incompatible type',
+                 'Argument "dns_hook" to "serve" has incompatible type'):
         assert text in said, said
 
 

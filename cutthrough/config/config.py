@@ -16,8 +16,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from cutthrough.config.credentials import contradictions_of_credentials
 from cutthrough.config.fleet import contradictions_of_fleet
-from cutthrough.config.listeners import Listener, contradictions, merge, origin_of
+from cutthrough.config.listeners import Listener, contradictions, merge
 from cutthrough.config.log_format import parse_log_format
 from cutthrough.config.log_target import parse_log_target
 from cutthrough.config.mistake import raise_all
@@ -56,7 +57,6 @@ from cutthrough.config.values import (
     WORKERS,
     Kind,
     choice,
-    is_placeholder,
     parse_token,
     parse_user,
 )
@@ -115,6 +115,10 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     users_file: Annotated[str, Option(
         FILE, "file of users and password hashes, in "
         "htpasswd's format", "none: only the one user above", swapped=True)] = ""
+    auth_hook: Annotated[str, Option(
+        TEXT._replace(metavar="MODULE:FUNCTION"), "async function that verifies the "
+        "names and passwords of all other users: docs/users.md", "none",
+        swapped=True)] = ""
     auth_cache_ttl: Annotated[float, Option(
         DURATION_OR_0, "how long verified credentials are cached",
         "our choice; squid's credentialsttl: 2h", swapped=True)] = 300.0
@@ -289,6 +293,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     dns_overrides: Annotated[tuple[tuple[str, str], ...], Option(
         OVERRIDES, "fixed addresses of names, which are then never looked up; a name "
         "may have several", "none")] = ()
+    dns_hook: Annotated[str, Option(
+        TEXT._replace(metavar="MODULE:FUNCTION"), "function that gives the addresses "
+        "for a request, or leaves them to the name servers: docs/dns.md", "none")] = ""
 
     policy: Annotated[str, Option(
         FILE, "file of rules, users and limits: TOML, or "
@@ -356,7 +363,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "rule. docs/origins.md.", named=True, swapped=True)] = ()
 
     def __post_init__(self) -> None:
-        if not (self.user or self.password or self.users_file or self.policy):
+        if not (self.user or self.password or self.users_file or self.policy
+                or self.auth_hook):
             for name, value in zip(("user", "password"), DEMONSTRATION, strict=True):
                 msgspec.structs.force_setattr(self, name, value)
         raise_all([*self._contradictions()])
@@ -367,24 +375,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
     def _contradictions(self) -> Iterator[ConfigError]:
         yield from contradictions(self.listen, self.proxy_protocol,
                                   self.proxy_protocol_from, self.listeners)
-        if self.user and not self.password:
-            yield ConfigError("", "user", "a user without a password: give "
-                              "--password-file, or CUTTHROUGH_PASSWORD")
-        elif self.password and not self.user:
-            yield ConfigError("", "password", "a password without a user: give --user")
-        if self.demonstration and not self.loopback:
-            number, outside = next(
-                (n, listener) for n, listener in enumerate(self.all_listeners)
-                if not listener.is_local)
-            key, path = origin_of(number, self.listen)
-            why = ("is for load balancers" if outside.proxy_protocol
-                   else "is not loopback")
-            yield ConfigError("", key, f"{outside.shown} {why}, and the demonstration "
-                              "credentials username:password are for loopback only: "
-                              "give --user and --password-file", path=path)
-        if not self.loopback and is_placeholder(self.password):
-            yield ConfigError("", "password", "is a well-known placeholder, and not "
-                              "all addresses of listen are loopback")
+        yield from contradictions_of_credentials(
+            self.user, self.password, self.demonstration, self.all_listeners,
+            self.listen)
         if self.admin in [listener.shown for listener in self.all_listeners
                           if listener.address[1] or listener.is_path]:
             yield ConfigError("", "admin", f"{self.admin} is also an address of listen")

@@ -26,6 +26,7 @@ from cutthrough.generation.interception import (
     check_interception,
     read_interception,
 )
+from cutthrough.generation.operator_code import find_function, find_optional
 from cutthrough.generation.pac import PacError, make_pac
 from cutthrough.generation.recordings import check_recordings, make_hooks
 from cutthrough.generation.sources import SourceNumbers, refused_options
@@ -91,9 +92,11 @@ def validate(generation: Generation) -> None:
 
         Acl(generation.policy, SourceNumbers().number(generation.config.sources))
     if generation.config.policy_hook:
-        from cutthrough.generation.hook import find_function
-
-        find_function(generation.config.policy_hook, generation.policy.hook)
+        find_function("policy_hook", generation.config.policy_hook,
+                      generation.policy.hook)
+    for option in ("auth_hook", "dns_hook"):
+        find_optional(option, getattr(generation.config, option),
+                      generation.policy.code)
     if any(rule.filters or rule.breakpoint for rule in generation.policy.rules):
         from cutthrough.generation.filters import make_filters
 

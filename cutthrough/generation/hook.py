@@ -11,22 +11,17 @@ refused: the hook fails closed.
 """
 
 import asyncio
-import inspect
-import itertools
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from functools import partial
-from weakref import WeakValueDictionary
 
 import msgspec
 
 from cutthrough.exchange.work import Memory
 from cutthrough.filters.breakpoints import Breakpoints
 from cutthrough.filters.stage import Tally as FilterTally
-from cutthrough.generation.operator_code import import_code
 from cutthrough.net.shares import Shares
 from cutthrough.policy.decision_cache import Decision, DecisionCache
-from cutthrough.policy.source import Code, PolicyError
 
 log = logging.getLogger("cutthrough")
 
@@ -36,10 +31,6 @@ Pairs = tuple[tuple[str, str], ...]
 # Calls in progress: a hook that hangs must not pile up tasks without end (R31).
 MOST_QUESTIONS = 1024
 
-# Functions of the embedding program, by their name in the configuration. Weak: each is
-# kept alive by the proxy that was given it
-_embedded: "WeakValueDictionary[str, Function]" = WeakValueDictionary()
-_numbers = itertools.count(1)
 
 class Fingerprints(Mapping[str, str]):
     """A client's fingerprints, by the log's names: docs/fingerprints.md. It knows
@@ -94,48 +85,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 # The decision; None if the hook failed; an outcome's label if it was not called
 Answer = Decision | str | None
 Callback = Callable[[Answer], None]
-
-
-def lend_function(function: Function) -> str:
-    """Returns a name by which `find_function` finds the function while it is alive.
-
-    Any async callable will do: a closure, a method, an object. Raises PolicyError if it
-    is not async.
-    """
-    # B004 takes this for a test of callability. It fetches the method: an object counts
-    # as an async function if its __call__ is one.
-    called = getattr(function, "__call__", function)         # noqa: B004
-    name = getattr(function, "__qualname__", type(function).__name__)
-    if not (inspect.iscoroutinefunction(function)
-            or inspect.iscoroutinefunction(called)):
-        raise PolicyError("", "policy_hook", f"{name} is not an async function")
-    name = f"embedded-{next(_numbers)}:{name}"
-    _embedded[name] = function
-    return name
-
-
-def find_function(name: str, code: Code | None = None) -> Function:
-    """Imports `module:function` from `code`, read with the generation, or from the
-    current file if `code` is None. Raises PolicyError."""
-    embedded = _embedded.get(name)
-    if embedded is not None:
-        return embedded
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise PolicyError("", "policy_hook", f"{name!r} is not module:function")
-    try:
-        function: Function = getattr(import_code(module, code), attribute)
-    except SystemExit as error:         # sys.exit, argparse: no Exception
-        raise PolicyError("", "policy_hook", f"{name}: the module exits when it is "
-                          f"imported (status {error})") from error
-    except ModuleNotFoundError as error:
-        raise PolicyError("", "policy_hook", f"{name}: {error}; modules are searched "
-                          "for on PYTHONPATH") from error
-    except Exception as error:          # the operator's module may raise anything
-        raise PolicyError("", "policy_hook", f"{name}: {error}") from error
-    if not inspect.iscoroutinefunction(function):
-        raise PolicyError("", "policy_hook", f"{name} is not an async function")
-    return function
 
 
 class Tally:

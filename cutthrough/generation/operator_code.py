@@ -1,13 +1,27 @@
-"""The operator's Python code: modules are run as they were read with the generation."""
+"""The operator's Python code: modules are run as they were read with the generation.
+
+A program that embeds the proxy gives functions themselves; the configuration names
+each by a text that is found only here.
+"""
 
 import importlib
 import importlib.util
+import inspect
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
-from cutthrough.policy.source import Code
+from cutthrough.policy.source import Code, PolicyError
+
+# Functions of the embedding program, by their name in the configuration. Weak: each is
+# kept alive by the proxy that was given it
+_embedded: "WeakValueDictionary[str, Callable[..., Any]]" = WeakValueDictionary()
+_numbers = itertools.count(1)
+# Options whose function may also be a plain one, which has to return at once
+_PLAIN_TOO = ("dns_hook",)
 
 # The code of the modules that were run here, by name
 _executed: dict[str, Code] = {}
@@ -42,6 +56,60 @@ def import_code(name: str, code: Code | None) -> ModuleType:
     if package:
         setattr(sys.modules[package], leaf, module)
     return module
+
+
+def lend_function(option: str, function: Callable[..., Any]) -> str:
+    """Returns a name by which `find_function` finds the function while it is alive.
+
+    Any async callable will do: a closure, a method, an object. Raises PolicyError if it
+    is not async, and the option needs that.
+    """
+    # B004 takes this for a test of callability. It fetches the method: an object counts
+    # as an async function if its __call__ is one.
+    called = getattr(function, "__call__", function)         # noqa: B004
+    name = getattr(function, "__qualname__", type(function).__name__)
+    if option not in _PLAIN_TOO and not (inspect.iscoroutinefunction(function)
+                                         or inspect.iscoroutinefunction(called)):
+        raise PolicyError("", option, f"{name} is not an async function")
+    name = f"embedded-{next(_numbers)}:{name}"
+    _embedded[name] = function
+    return name
+
+
+def find_function(option: str, name: str, code: Code | None = None
+                  ) -> Callable[..., Any]:
+    """Imports `module:function` from `code`, read with the generation, or from the
+    current file if `code` is None. Raises PolicyError."""
+    embedded = _embedded.get(name)
+    if embedded is not None:
+        return embedded
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise PolicyError("", option, f"{name!r} is not module:function")
+    try:
+        function: Callable[..., Any] = getattr(import_code(module, code), attribute)
+    except SystemExit as error:         # sys.exit, argparse: no Exception
+        raise PolicyError("", option, f"{name}: the module exits when it is "
+                          f"imported (status {error})") from error
+    except ModuleNotFoundError as error:
+        raise PolicyError("", option, f"{name}: {error}; modules are searched "
+                          "for on PYTHONPATH") from error
+    except Exception as error:          # the operator's module may raise anything
+        raise PolicyError("", option, f"{name}: {error}") from error
+    if option in _PLAIN_TOO and not callable(function):
+        raise PolicyError("", option, f"{name} is not a function")
+    if option not in _PLAIN_TOO and not inspect.iscoroutinefunction(function):
+        raise PolicyError("", option, f"{name} is not an async function")
+    return function
+
+
+def find_optional(option: str, name: str, known: Mapping[str, Code]
+                  ) -> Callable[..., Any] | None:
+    """`find_function` with the code read with the generation; None if no function is
+    named."""
+    if not name:
+        return None
+    return find_function(option, name, known.get(name.partition(":")[0]))
 
 
 def code_in_force() -> dict[str, tuple[Code, ModuleType]]:

@@ -27,10 +27,12 @@ def load_policy(config: Config) -> Policy:
     if config.user in policy.users:
         raise PolicyError(policy.source or config.users_file, "", f"{config.user!r} is "
                           "also the configured `user`: remove one of the two")
-    if not policy.users and not config.user and wants_passwords(config):
+    check_auth_hook(config, policy)
+    if not (policy.users or config.user or config.auth_hook) and (
+            wants_passwords(config)):
         toml = bool(policy.source) and not is_smokescreen(policy.source)
         ways = ["--user and --password-file", "--users-file",
-                *(["[users] in the policy"] if toml else [])]
+                *(["[users] in the policy"] if toml else []), "--auth-hook"]
         raise PolicyError(policy.source or config.users_file, "", "lists no users, "
                           "and no other user is configured: give "
                           f"{', '.join(ways[:-1])}, or {ways[-1]}")
@@ -40,11 +42,20 @@ def load_policy(config: Config) -> Policy:
     names = [row.code for row in policy.filters.values()]
     if config.recording_hooks and policy.records:
         names.append(config.recording_hooks)
+    names += [name for name in (config.auth_hook, config.dns_hook) if name]
     if names:
         modules = {name.partition(":")[0]: load_code(name) for name in names}
         policy = msgspec.structs.replace(policy, code={
             module: code for module, code in modules.items() if code is not None})
     return policy
+
+
+def check_auth_hook(config: Config, policy: Policy) -> None:
+    """Raises PolicyError if users have both password hashes and a function."""
+    if config.auth_hook and policy.users:
+        raise PolicyError("", "auth_hook", "verifies all users, and there are users "
+                          "with password hashes, in users_file or the policy: remove "
+                          "one of the two")
 
 
 def wants_passwords(config: Config) -> bool:
@@ -80,7 +91,8 @@ def check_names(config: Config, policy: Policy) -> None:
         mistakes += [
             ConfigError("", "sources", f"{who!r}: no such user",
                         path=(row.name, "users"))
-            for who in row.users if who not in policy.users and who != config.user]
+            for who in row.users if who not in policy.users and who != config.user
+            and not config.auth_hook]
     raise_all(mistakes)
 
 

@@ -1,5 +1,6 @@
 """Makes a generation's snapshot: everything that decides about requests in a worker."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -8,12 +9,14 @@ from cutthrough.filters.breakpoints import Holding
 from cutthrough.generation.error_pages import make_refusals
 from cutthrough.generation.filters import make_filters
 from cutthrough.generation.generation import Generation
-from cutthrough.generation.hook import Hook, Tally, find_function
+from cutthrough.generation.hook import Hook, Tally
+from cutthrough.generation.operator_code import find_function
+from cutthrough.generation.policy_files import check_auth_hook
 from cutthrough.generation.sources import SourceNumbers, names_of_users
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.net.listener import Address
 from cutthrough.policy.acl import Acl
-from cutthrough.policy.auth import Authenticator
+from cutthrough.policy.auth import Authenticator, AuthenticatorByFunction
 from cutthrough.policy.headers import make_edits
 from cutthrough.policy.known import Known
 from cutthrough.policy.parents import Registry, Ways
@@ -49,19 +52,16 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
     Raises PolicyError if the hook or a filter cannot be used.
     """
     config, tally = generation.config, facts.tally
-    name = config.user.encode()
-    inline = {name: config.password.encode()} if name else {}
     hook = None
     if config.policy_hook:
-        function = find_function(config.policy_hook, generation.policy.hook)
+        function = find_function(
+            "policy_hook", config.policy_hook, generation.policy.hook)
         hook = Hook(function, config.policy_hook_timeout, generation.policy.limits,
                     tally=tally)
     numbers = facts.sources.number(config.sources)
     acl = Acl(generation.policy, numbers) if generation.policy.source else None
     return Snapshot(
-        Authenticator(inline, generation.policy.users, config.auth_cache_ttl,
-                      {name: generation.policy.groups_of(config.user)}, facts.known,
-                      generation.policy.groups_of),
+        make_authenticator(generation, facts.known),
         Bounds(
             config.floor, config.allowed_ports or None, bound, facts.hosts,
             [row.prefix for row in config.sources if row.prefix]),
@@ -80,6 +80,25 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
         senders=config.proxy_protocol_from,
         generation=generation.number,
     )
+
+
+def make_authenticator(generation: Generation, known: Known | None) -> Authenticator:
+    """Returns the users. Raises PolicyError if some have hashes, and others a
+    function."""
+    config, policy = generation.config, generation.policy
+    name = config.user.encode()
+    inline = {name: config.password.encode()} if name else {}
+    groups = {name: policy.groups_of(config.user)}
+    if not config.auth_hook:
+        return Authenticator(inline, policy.users, config.auth_cache_ttl, groups, known,
+                             policy.groups_of)
+    check_auth_hook(config, policy)
+    code = policy.code.get(config.auth_hook.partition(":")[0])
+    text = b"" if code is None else code.text
+    return AuthenticatorByFunction(
+        find_function("auth_hook", config.auth_hook, code),
+        b"%b\0%b" % (config.auth_hook.encode(), hashlib.sha256(text).digest()),
+        inline, None, config.auth_cache_ttl, groups, known, policy.groups_of)
 
 
 def make_ways(config: Config, routes: Sequence[str],

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from cutthrough.policy.known import Known
 from cutthrough.policy.source import User
@@ -24,6 +24,7 @@ class Authenticator:
     remembered: int
     anonymous: Account
     has_table: bool
+    function: Callable[[str, str], Awaitable[bool]] | None
     def __init__(
         self,
         inline: Mapping[bytes, bytes],
@@ -43,3 +44,16 @@ class Authenticator:
     def remember(
         self, key: bytes, account: Account, at: float | None = None
     ) -> bool: ...
+
+class AuthenticatorByFunction(Authenticator):
+    def __init__(
+        self,
+        function: Callable[[str, str], Awaitable[bool]],
+        identity: bytes,
+        inline: Mapping[bytes, bytes],
+        users: Mapping[str, User] | None = None,
+        cache_ttl: float = 300.0,
+        groups: Mapping[bytes, tuple[str, ...]] | None = None,
+        known: Known | None = None,
+        groups_of: Callable[[str], tuple[str, ...]] | None = None,
+    ) -> None: ...

@@ -129,11 +129,13 @@ cdef class Authenticator:
         """Returns the account of these credentials if any worker has verified them."""
         cdef Key key
         cdef int64_t since_us
+        cdef Account account
         self._make_key(tag, name, &key)
         since_us = self.known.recall(&key)
-        if since_us == 0 or not self._remember(tag, self.accounts[name], since_us, now_us):
+        account = self.find(name) if since_us != 0 else None
+        if account is None or not self._remember(tag, account, since_us, now_us):
             return None
-        return self.accounts[name]
+        return account
 
     cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1:
         cdef bytes record = self.records.get(name)
@@ -240,6 +242,11 @@ cdef class Authenticator:
         """Whether there are users with password hashes."""
         return bool(self.hashes)
 
+    @property
+    def function(self):
+        """The operator's function that verifies in place of hashes; None: there is none."""
+        return None
+
     def hash_to_verify(self, bytes value):
         """Returns what to verify: a hash, the password to try, and the account if they match.
         For an unknown name the account is None, and the hash one that takes as long."""
@@ -265,6 +272,51 @@ cdef class Authenticator:
     def remembered(self):
         """Number of cached credentials."""
         return len(self.verified)
+
+
+cdef class AuthenticatorByFunction(Authenticator):
+    """Its users are those that the operator's function accepts, and those of the
+    configuration, which the function cannot accept. The record of the others is the function:
+    what one has accepted, or the same before its code changed, is verified again."""
+
+    cdef object verifies
+    cdef bytes identity
+
+    def __init__(self, function, bytes identity not None, *args):
+        """`identity`: what tells the function from others; the rest is as in Authenticator."""
+        super().__init__(*args)
+        self.verifies = function
+        self.identity = identity
+
+    cdef int _make_key(self, bytes tag, bytes name, Key *key) except -1:
+        cdef bytes record
+        Authenticator._make_key(self, tag, name, key)
+        if name not in self.records:
+            record = self._hashed(b"function\0%b\0%b" % (self.identity, name))
+            memcpy(key.record, <char *>record, 16)
+        return 0
+
+    def find(self, bytes name):
+        """Returns the account of this name: any name may be a user's."""
+        cdef bytes composed = normalized(name)
+        account = self.accounts.get(composed)
+        return self.certified(composed) if account is None else account
+
+    @property
+    def has_table(self):
+        """True: a name that is not the configuration's may be a user's."""
+        return True
+
+    @property
+    def function(self):
+        return self.verifies
+
+    def hash_to_verify(self, bytes value):
+        """Returns the name, the password, and the account if the function accepts them. It is
+        asked about the configuration's names too, so that the time does not tell them from
+        others (R22); they have no account here."""
+        name, secret = split_basic(value) or (b"", b"")
+        return name.decode(), secret, None if name in self.accounts else self.find(name)
 
 
 cdef bint hash_credentials(const uint64_t *key, const char *value, size_t n,

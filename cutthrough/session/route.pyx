@@ -32,7 +32,7 @@ from cutthrough.policy.hop cimport HOP_LOCAL, HOP_ORIGIN
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.judge.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.client cimport Client, Observer, user_of
 from cutthrough.session.model.counters cimport count_dial
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
@@ -171,7 +171,7 @@ cdef int connect(Client c) except -1:
         return parked(dial_all(c, answer))
     c._set_state(RESOLVE)
     c.context.resolver.resolve(host, partial(on_resolved, c, c.request_id),
-                               asker_of(c), c.request_id)
+                               asker_of(c), c.request_id, c.request.port, user_of(c))
     return PARKED
 
 

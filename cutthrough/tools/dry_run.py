@@ -105,7 +105,8 @@ class DryRun:
             raise ConfigError("", "--user", "is needed: the configuration has several")
         known = self.policy.users.get(name)
         outcome = OK
-        if known is None and name != self.config.user and name not in given:
+        if known is None and name not in (self.config.user, *given) and (
+                not self.config.auth_hook):
             outcome = "auth_failed"
         elif known is not None and known.expires and known.expires <= time.time():
             outcome = "auth_expired"

@@ -110,7 +110,8 @@ ADVICE = {
         "it may be an attempt to reach your network"),
     "port_denied": "add the port to `connect_ports`",
     "policy_unavailable": (
-        "look for the hook's error in the error log, or raise `policy_hook_timeout`"),
+        "look for the hook's error in the error log, or raise `policy_hook_timeout`; "
+        "of `auth_hook`, `auth_timeout`"),
     "loop_detected": (
         "make sure that the client does not request the proxy itself, and that two "
         "proxies do not forward to each other"),

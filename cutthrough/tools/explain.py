@@ -18,9 +18,9 @@ from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import split_address
 from cutthrough.generation.hook import Answer as HookAnswer
 from cutthrough.generation.hook import Hook
+from cutthrough.generation.resolver import make_resolver
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import Answer
-from cutthrough.net.dns.resolver import Resolver
 from cutthrough.net.interfaces import own_hosts
 from cutthrough.outcome import TABLE
 from cutthrough.policy.address import class_of
@@ -219,7 +219,7 @@ async def _decide(judge: DryRun, caller: Caller, result: Explanation,
             return "destination_denied"
         known = judge.judge_name(request, opening) if opening else by_name
         return _finish(judge, result, caller, of_hook, by_name, known)
-    answer = await _resolve(judge.config, result)
+    answer = await _resolve(judge, result)
     if isinstance(answer, str):
         return answer
     findings = [(text, judge.judge_address(request, text, path=path))
@@ -300,24 +300,25 @@ def _outcome_of(decision: Decision | None) -> str:
     return OK if decision.allow else "destination_denied"
 
 
-async def _resolve(config: Config, result: Explanation) -> Answer:
+async def _resolve(judge: DryRun, result: Explanation) -> Answer:
     """Resolves a name like a worker; an address needs no name server."""
-    host = result.host.encode()
+    config, host = judge.config, result.host.encode()
     if is_address(result.host):
         result.dns = "not needed: it is an address"
         return Addresses([result.host])
     loop = asyncio.get_running_loop()
-    resolver = Resolver(
-        loop, config.resolvers, config.dns_timeout, overrides=config.dns_overrides,
-        dnssec=config.dnssec == "required")
+    resolver = make_resolver(loop, config, judge.policy.code)
     began = time.monotonic()
     try:
         known = resolver.cached(host)
         if known is None:
             answer: asyncio.Future[Answer] = loop.create_future()
-            resolver.resolve(host, answer.set_result)
+            resolver.resolve(host, answer.set_result, port=result.port,
+                             user=result.user.encode())
             known = await answer
             result.dns = " ".join(config.resolvers) or "/etc/hosts, /etc/resolv.conf"
+            if config.dns_hook:
+                result.dns = f"{config.dns_hook}, or {result.dns}"
         else:
             result.dns = "dns_overrides"
     finally:

@@ -28,7 +28,8 @@ from cutthrough.generation.policy_files import load_policy
 CONFIG = variable_name("config")
 # Options that decide which requests pass: a line says that they do not apply. Variables
 # of the others are of use to verbs that read captures and recordings
-DECIDING = ("policy", "policy_hook", "connect_ports", "address_floor")
+DECIDING = ("policy", "policy_hook", "auth_hook", "dns_hook", "connect_ports",
+            "address_floor")
 
 
 def applicable(verb: str, own: Collection[str], flags: Sequence[str],

@@ -65,11 +65,12 @@ class Backoff:
             return 0.0
         return min(self.longest, LONGEST_HOLD, 2.0 ** min(over, 10))
 
-    def is_known_wrong(self, client: bytes, key: bytes, now: float) -> bool:
-        """Has this client failed before with the same credentials and record? Then the
-        repeat is no new guess, and needs no hash."""
+    def is_known_wrong(self, client: bytes, key: bytes, now: float,
+                       within: float = FORGET_AFTER) -> bool:
+        """Has this client failed within these seconds with the same credentials and
+        record? Then the repeat is no new guess, and needs no hash."""
         count, last_us = self._known.read_mark(STRANGERS, b"w" + client + key)
-        return count > 0 and now <= last_us / 1e6 + FORGET_AFTER
+        return count > 0 and now <= last_us / 1e6 + within
 
     def fail(self, client: bytes, name: bytes, exists: bool, key: bytes,
              now: float) -> None:

@@ -27,7 +27,14 @@ from functools import partial
 
 from cutthrough.policy.auth import Account, Authenticator
 from cutthrough.policy.known import Known
-from cutthrough.verify.backoff import LONGEST_HOLD, Backoff, NetworkHistory, Rank
+from cutthrough.verify.backoff import (
+    FORGET_AFTER,
+    LONGEST_HOLD,
+    Backoff,
+    NetworkHistory,
+    Rank,
+)
+from cutthrough.verify.call_pool import MOST_CALLS, CallPool
 from cutthrough.verify.hash_pool import LOST, HashPool
 from cutthrough.verify.hash_queue import Answer, Callback, Flight, HashQueue, Waiter
 from cutthrough.verify.tarpit import Tarpit
@@ -38,11 +45,15 @@ FAILED = "auth_failed"
 EXPIRED = "auth_expired"
 THROTTLED = "auth_throttled"
 OVERLOADED = "overloaded"
+UNAVAILABLE = "policy_unavailable"
 
 # Interval of the check whether another worker has verified credentials that wait here
 CHECK_S = 0.05
 # A deadline fires at the end of a timer tick, and later if the loop is busy
 TIMER_LAG_S = 1.0
+# How long the same credentials are not verified again that a function has called wrong:
+# its users may change at any time
+REPEAT_S = 10.0
 
 
 class Verifier:
@@ -59,6 +70,7 @@ class Verifier:
                  observe: Callable[[int], None] | None = None) -> None:
         self._loop = loop
         self._pool = pool
+        self._calls = CallPool(loop)
         self._most_waiting = most_waiting
         self._known = Known() if known is None else known
         self._clock = clock
@@ -69,7 +81,8 @@ class Verifier:
         self._tarpit = Tarpit(loop)
         self._held: set[tuple[bytes, bytes]] = set()    # client, name of a delayed try
         self._callbacks = 0
-        self._running = 0
+        self._running = 0               # hashes, and calls of functions
+        self._hashing = 0
         self._closed = False
         self._check: asyncio.TimerHandle | None = None
         self._proved = 0                # proofs of all workers at the last check
@@ -86,7 +99,7 @@ class Verifier:
     def configure(self, longest_backoff: float, auth_timeout: float) -> None:
         """Sets the values that a reload may change."""
         self.backoff.longest = longest_backoff
-        self._queue.patience = auth_timeout + TIMER_LAG_S
+        self._queue.patience = self._calls.patience = auth_timeout + TIMER_LAG_S
 
     def verify(self, authenticator: Authenticator, value: bytes, client: bytes,
                callback: Callback) -> None:
@@ -109,7 +122,7 @@ class Verifier:
             return
         trusted = authenticator.proved_us(key) > 0
         if not trusted:
-            if self.backoff.is_known_wrong(client, key, now):
+            if self._is_known_wrong(authenticator, client, key, now):
                 self.failed += 1
                 self.backoff.count_refusal(client, now)
                 self._refuse(waiter, now)
@@ -118,6 +131,11 @@ class Verifier:
                 self._delay_try(waiter, value, name, now)
                 return
         self._admit(waiter, value, key, name, trusted, now)
+
+    def _is_known_wrong(self, authenticator: Authenticator, client: bytes, key: bytes,
+                        now: float) -> bool:
+        within = FORGET_AFTER if authenticator.function is None else REPEAT_S
+        return self.backoff.is_known_wrong(client, key, now, within)
 
     def _wait_of(self, waiter: Waiter, name: bytes, now: float) -> float:
         exists = waiter.authenticator.find(name) is not None
@@ -224,7 +242,7 @@ class Verifier:
     # Out of the queue
 
     def _dispatch(self) -> None:
-        while self._running < self._pool.most:
+        while self._running < MOST_CALLS and self._hashing < self._pool.most:
             now = self._clock()
             flight = self._queue.take(self._rank_of, now)
             if flight is None:
@@ -237,8 +255,8 @@ class Verifier:
             self._finish(flight, account)
             return
         waiters = flight.waiters
-        if any(self.backoff.is_known_wrong(waiter.client, flight.key, now)
-               for waiter in waiters):
+        if any(self._is_known_wrong(flight.authenticator, waiter.client, flight.key,
+                                    now) for waiter in waiters):
             self._finish(flight, None)
             return
         # Guesses that were queued before the first of them turned out to be wrong
@@ -259,6 +277,11 @@ class Verifier:
         hash, secret, flight.account = flight.authenticator.hash_to_verify(flight.value)
         self._running += 1
         flight.began_at = now
+        function = flight.authenticator.function
+        if function is not None:
+            self._calls.call(function, hash, secret, partial(self._on_call, flight))
+            return
+        self._hashing += 1
         self._pool.compute(hash, secret, partial(self._on_hash, flight))
 
     def _needs_no_hash(self, flight: Flight, now: float) -> bool:
@@ -268,8 +291,20 @@ class Verifier:
                 and all(self.backoff.refusal_delay(waiter.client, now)
                         for waiter in flight.waiters))
 
+    def _on_call(self, flight: Flight, is_right: bool | None) -> None:
+        self._running -= 1
+        if self._closed:
+            return
+        if is_right is None:
+            self._answer_all(flight, UNAVAILABLE)
+        else:
+            self._finish(flight, flight.account if is_right else None)
+        self._known.disclaim(flight.key)        # only after the proof is published
+        self._dispatch()
+
     def _on_hash(self, flight: Flight, matches: bool | None, fault: str) -> None:
         self._running -= 1
+        self._hashing -= 1
         if self._closed:
             return
         if fault == LOST:
@@ -300,7 +335,7 @@ class Verifier:
             self.failed += 1
             exists = authenticator.find(name) is not None
             for client in clients:
-                if self.backoff.is_known_wrong(client, key, now):
+                if self._is_known_wrong(authenticator, client, key, now):
                     # Another worker has counted these credentials
                     self.backoff.count_refusal(client, now)
                 else:
@@ -387,4 +422,5 @@ class Verifier:
         self._flights.clear()
         self._elsewhere.clear()
         self._callbacks = 0
+        self._calls.close()
         self._pool.close()

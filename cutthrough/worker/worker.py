@@ -18,10 +18,10 @@ from cutthrough.config.values import show_address
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
+from cutthrough.generation.resolver import make_resolver
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes, sends
 from cutthrough.net.acceptor import Acceptor
-from cutthrough.net.dns.resolver import Keeping, Resolver
 from cutthrough.net.interfaces import Interfaces, own_hosts
 from cutthrough.net.listener import BACKLOG, begin, bound_address
 from cutthrough.net.poller import Poller
@@ -167,10 +167,7 @@ class Worker:
             self.log = AccessLog(
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
-        self.resolver = Resolver(
-            loop, config.resolvers, config.dns_timeout,
-            Keeping(config.dns_cache_entries, config.dns_stale), config.dns_overrides,
-            dnssec=config.dnssec == "required")
+        self.resolver = make_resolver(loop, config, self.generation.policy.code)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,

@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from cutthrough import Decision, Request
-from cutthrough.generation.hook import MOST_QUESTIONS, Hook, find_function
+from cutthrough.cli.main import main
+from cutthrough.generation.hook import MOST_QUESTIONS, Hook
+from cutthrough.generation.operator_code import find_function
 from cutthrough.generation.policy_files import load_code
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 from cutthrough.policy.source import PolicyError
@@ -230,14 +232,24 @@ async def test_nobody_is_called_after_the_end():
 ])
 def test_a_hook_that_cannot_be_used_is_told_at_the_start(name, reason):
     with pytest.raises(PolicyError, match=reason):
-        find_function(name)
+        find_function("policy_hook", name)
+
+
+@pytest.mark.parametrize(("flag", "name", "reason"), [
+    ("--auth-hook", "os:getcwd", "auth_hook: os:getcwd is not an async function"),
+    ("--dns-hook", "os:name", "dns_hook: os:name is not a function"),
+    ("--dns-hook", "nowhere:find", "dns_hook: nowhere:find: No module named 'nowhere'"),
+])
+def test_check_refuses_other_functions_too(capsys, flag, name, reason):
+    assert main(["check", "--user", "a", "--password", "b", flag, name]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_a_module_that_fails_on_import_is_told_by_its_reason(tmp_path, monkeypatch):
     (tmp_path / "broken_hook.py").write_text("raise RuntimeError('no database')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PolicyError, match="no database"):
-        find_function("broken_hook:decide")
+        find_function("policy_hook", "broken_hook:decide")
     assert "broken_hook" not in sys.modules
 
 
@@ -250,7 +262,7 @@ def test_a_module_that_exits_on_import_is_refused(tmp_path, monkeypatch, file, n
     (tmp_path / file).write_text("import sys\nsys.exit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PolicyError, match=r"exits when it is imported \(status 3\)"):
-        find_function(name, load_code(name))
+        find_function("policy_hook", name, load_code(name))
     assert name.partition(":")[0] not in sys.modules
 
 
@@ -260,16 +272,16 @@ def test_code_is_run_anew_where_it_has_changed_and_only_there(tmp_path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     name = "changing_hook:decide"
     code = load_code(name)
-    first = find_function(name, code)
-    assert find_function(name, load_code(name)) is first
+    first = find_function("policy_hook", name, code)
+    assert find_function("policy_hook", name, load_code(name)) is first
     # Of the same length and within the second: its compiled form would count as fresh
     file.write_text("async def decide(request): return 2\n")
-    assert find_function(name, code) is first, "as its generation has it"
-    second = find_function(name, load_code(name))
+    assert find_function("policy_hook", name, code) is first, "as its generation has it"
+    second = find_function("policy_hook", name, load_code(name))
     assert second is not first and asyncio.run(second(QUESTION)) == 2
     file.write_text("async def decide(request): return\n1 / 0\n")
     with pytest.raises(PolicyError, match="division"):
-        find_function(name, load_code(name))
+        find_function("policy_hook", name, load_code(name))
     assert sys.modules["changing_hook"].decide is second
 
 
@@ -280,7 +292,8 @@ def test_a_module_of_a_package_is_run_in_it(tmp_path, monkeypatch):
         "from . import answer\nasync def decide(request): return answer\n")
     monkeypatch.syspath_prepend(tmp_path)
     name = "hook_package.hook:decide"
-    assert asyncio.run(find_function(name, load_code(name))(QUESTION)) == 3
+    decide = find_function("policy_hook", name, load_code(name))
+    assert asyncio.run(decide(QUESTION)) == 3
     assert sys.modules["hook_package"].hook.decide.__module__ == "hook_package.hook"
 
 
@@ -290,7 +303,7 @@ def test_a_module_that_somebody_else_has_imported_is_theirs(tmp_path, monkeypatc
     import shared_hook
 
     name = "shared_hook:decide"
-    assert find_function(name, load_code(name)) is shared_hook.decide
+    assert find_function("policy_hook", name, load_code(name)) is shared_hook.decide
 
 
 @pytest.mark.parametrize("name", ["no_such_module_here:f", "no.such:f", "os:getcwd",

@@ -156,11 +156,13 @@ class Resolver(Cache):
             self.pin(name.encode(), Addresses(addresses))
 
     def resolve(self, host: bytes, callback: Callback, asker: bytes = b"",
-                token: object = None) -> None:
+                token: object = None, port: int = 0, user: bytes | None = None
+                ) -> None:
         """Calls `callback(answer)` later; all callers for a name share one question.
 
         The question takes a place in the share of `asker`. `token` is unique; a caller
-        that stops waiting passes it to `abandon`.
+        that stops waiting passes it to `abandon`. `port` and `user`: the request's, for
+        a resolver that depends on them.
         """
         question = self._questions.get(host) or self._begin(host, asker)
         if isinstance(question, str):

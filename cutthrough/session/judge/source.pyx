@@ -6,7 +6,8 @@ rule may depend on the address. An address of a family that the source lacks is 
 costs no time.
 
 An idle connection keeps its address. Its key has the hop, which has the source's number. If the
-user selects the address, the key has the user too (R46): another user has another address.
+user selects the address, the key has the user too (R46): another user has another address. So it
+has if the operator's function resolves names, which may lead each user elsewhere.
 """
 
 import logging
@@ -14,6 +15,7 @@ import os
 
 from libc.stdint cimport uint16_t, uint64_t
 from cutthrough.net.connector cimport FORBIDDEN, IF_PREPARED
+from cutthrough.net.dns.by_function import FunctionResolver
 from cutthrough.net.source_address cimport (
     STICKY_DESTINATION, STICKY_USER, Source, random_draw)
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
@@ -24,6 +26,8 @@ from cutthrough.session.model.client cimport user_of
 from cutthrough.session.model.inside cimport Inside, key_of_way
 
 log = logging.getLogger("cutthrough")
+
+cdef object by_function = FunctionResolver
 
 
 cdef str name_of_source(Client c):
@@ -43,6 +47,8 @@ cdef bytes key_of_pool(Client c):
     if c.request.hop.kind == HOP_ORIGIN:
         return b""                      # its server has them all, whatever Host is
     key = c.key if c.request.hop.source == 0 else key_with_source(c)
+    if type(c.context.resolver) is by_function:
+        key = b"%b@%b" % (user_of(c) or b"", key)       # no host contains "@"
     if c.request.hop.tls and (<Inside>c.entrance).suffix is not None:
         key += (<Inside>c.entrance).suffix
     return key

@@ -39,7 +39,7 @@ from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
 from cutthrough.session.judge.authorize cimport asker_of, judge_address, judge_request
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client, Journal, leave_place
+from cutthrough.session.model.client cimport Client, Journal, leave_place, user_of
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.state cimport DATAGRAMS
@@ -268,7 +268,8 @@ cdef class Association(DatagramOwner):
         self.waiting.add(token)
         self.waiting_bytes += len(datagram)
         c.context.resolver.resolve(
-            host, partial(self.on_resolved, token, datagram), self.asker, token)
+            host, partial(self.on_resolved, token, datagram), self.asker, token,
+            c.request.port, user_of(c))
         return OK
 
     def on_resolved(self, token, bytes datagram, answer):
