@@ -111,7 +111,7 @@ def test_a_response_that_ends_by_close_ends(proxy, make_origin, dial):
         answer_and_close(b"HTTP/1.1 200 OK\r\n\r\nall of it, ", b"to the FIN")
     )
     reply = dial().get(origin.url())
-    assert (reply.framing, reply.body) == ("close", b"all of it, to the FIN")
+    assert (reply.framing, reply.body) == ("chunked", b"all of it, to the FIN")
 
 
 def test_a_close_delimited_response_ends_in_a_tunnel_too(proxy, make_origin, dial):

@@ -78,18 +78,81 @@ def test_a_response_arrives_as_it_was_framed(
     assert len(origin.connections) == 1
 
 
-def test_a_close_delimited_response_is_the_last_of_its_connection(
-    proxy, make_origin, dial
+@pytest.mark.parametrize("pieces", [
+    (b"HTTP/1.1 200 OK\r\n\r\none ", b"two"),
+    (b"HTTP/1.0 200 OK\r\n\r\n", b"one ", b"two"),
+    (b"HTTP/1.0 200 OK\r\n\r\none two",),
+    (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\none two",)])
+def test_a_close_delimited_response_comes_in_chunks_and_the_connection_is_kept(
+    proxy, make_origin, dial, pieces
+):
+    def script(conn):
+        conn.read_request()
+        conn.send(*pieces)
+
+    client, origin = dial(), make_origin(script)
+    for _ in range(2):
+        got = client.get(origin.url())
+        assert (got.framing, got.body) == ("chunked", b"one two")
+        assert got.get("Connection") is None
+    assert len(origin.connections) == 2
+
+
+@pytest.mark.parametrize("size", [0, 15, 16, 65535, 65536, 5_000_000])
+def test_a_close_delimited_body_of_any_size_is_the_same(
+    proxy, make_origin, dial, size
+):
+    body = bytes(n % 251 for n in range(size % 9973)) * (size // max(1, size % 9973))
+
+    def script(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.0 200 OK\r\n\r\n" + body)
+
+    client, origin = dial(), make_origin(script)
+    for _ in range(2):
+        got = client.get(origin.url())
+        assert got.framing == "chunked" and got.body == body
+
+
+@pytest.mark.parametrize("fields", [("Connection: close",), ()])
+def test_a_close_delimited_response_ends_a_connection_that_ends_anyway(
+    proxy, make_origin, dial, fields
 ):
     def script(conn):
         conn.read_request()
         conn.send(b"HTTP/1.1 200 OK\r\n\r\n", b"one ", b"two")
 
+    origin, client = make_origin(script), dial()
+    if fields:
+        got = client.get(origin.url(), *fields)
+    else:
+        got = client.get(origin.url(), version="HTTP/1.0")
+    assert (got.framing, got.body) == ("close", b"one two")
+    assert got.get("Connection") == "close"
+
+
+def test_a_close_delimited_response_that_is_reset_has_no_last_chunk(
+    proxy, make_origin, dial
+):
+    """It would look whole: without chunks, the client's reset said so."""
+    def script(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.0 200 OK\r\n\r\nhalf")
+        sent.wait(30)
+        conn.reset()
+
+    sent = threading.Event()
     client = dial()
-    got = client.get(make_origin(script).url())
-    assert got.body == b"one two"
-    if got.framing == "close":
-        assert got.get("Connection") == "close"
+    client.send(build_request("GET", make_origin(script).url()))
+    head = client.read_until(b"half")
+    assert b"Transfer-Encoding: chunked" in head
+    sent.set()
+    try:
+        rest = client.read_rest()
+    except ConnectionResetError:
+        rest = b""
+    assert b"0\r\n" not in rest
+    proxy.wait_reason("origin_reset")
 
 
 def test_head_is_answered_without_its_body(proxy, make_origin, dial):

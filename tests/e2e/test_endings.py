@@ -89,6 +89,9 @@ class Case:
         elif state in ("REQUEST, 100 awaited", "REQUEST, 100 given"):
             client.send(build_request(
                 "POST", url, "Content-Length: 10", "Expect: 100-continue"))
+        elif state == "RELAY, until close":     # else it would come in chunks
+            client.send(build_request(
+                "POST", url, "Content-Length: 0", "Connection: close"))
         else:
             client.send(build_request("POST", url, "Content-Length: 0"))
         if state in ("HEAD", "LINGER"):

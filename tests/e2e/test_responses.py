@@ -1,6 +1,7 @@
 """Responses that the proxy must not believe, and connections that it must not reuse."""
 
 import contextlib
+import errno
 import re
 import signal
 import socket
@@ -11,6 +12,7 @@ import pytest
 from tests.support.client import build_request
 from tests.support.origin import OK, answer, answer_and_close
 from tests.support.stream import chunked
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -260,18 +262,33 @@ def test_an_early_answer_reaches_a_client_that_still_sends(proxy, make_origin, d
 
 
 def test_a_request_that_comes_too_late_costs_nothing_of_a_response(
-    proxy, make_origin, dial
+    start_proxy, make_origin, dial
 ):
     """RFC 9112 section 9.6: the response ended the connection, its client could not
     know yet and sent its next request, and the reset for that took the rest along."""
-    body = bytes(range(256)) * 4096
-    client = dial(receive_buffer=4096)
-    origin = make_origin(answer_and_close(b"HTTP/1.1 200 OK\r\n\r\n" + body))
+    body, drains = bytes(range(256)) * 4096, threading.Event()
+
+    def script(conn):
+        conn.read_request()
+        drains.wait(30)
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+
+    proxy, origin = start_proxy(), make_origin(script)
+    client = dial(proxy, receive_buffer=4096)
     client.send(build_request("GET", origin.url()))
+    origin.wait_requests(1)
+    proxy.signal(signal.SIGTERM)
+    wait_until(lambda: is_refused(proxy.port), "the drain")
+    drains.set()
     proxy.wait_reason("ok")
     client.send(build_request("GET", origin.url("/late")))
     assert client.read_response().body == body
     assert len(origin.requests) == 1
+
+
+def is_refused(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def send_until_cut(client, size: int) -> None:

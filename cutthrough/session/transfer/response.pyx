@@ -32,6 +32,9 @@ from cutthrough.session.model.chunked_body cimport Scan, drop_scan, scan_of, sca
 from cutthrough.session.model.client cimport Client, Observer
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
+from cutthrough.session.model.framed_body cimport (
+    FRAMED_FIELD_BYTES, MOST_FRAME, announce_frames, end_frames, frame_through, is_framing,
+    put_frame)
 from cutthrough.session.model.origin_streams cimport may_ask_again, take_back
 from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.recording_mode cimport MUST_FIT
@@ -193,7 +196,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     cdef Framing framing
     cdef int64_t fed
     cdef uint64_t moved
-    cdef bint chunked, says_close
+    cdef bint chunked, frames, says_close
     cdef int outcome
     cdef int out_len = read_response_framing(&head, data, r.method, &framing)
     if out_len < 0:
@@ -205,7 +208,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if c.filtering is not None and takes_response(c, &head, &framing, data, n, used):
         return 0
     chunked = framing.kind == BODY_CHUNKED
-    c.until_close = framing.kind == BODY_UNTIL_CLOSE
+    # In chunks of our own, unless the connection ends anyway
+    frames = framing.kind == BODY_UNTIL_CLOSE and r.minor == HTTP_11 and r.persistent and not (
+        c.up_open or c.context.draining or is_stream(&c.sock))
+    c.until_close = framing.kind == BODY_UNTIL_CLOSE and not frames
     r.closing = (not r.persistent or c.up_open or c.until_close or c.context.draining
                  or r.minor == HTTP_10)
     # 417 to an expectation: curl retries without it, unless there is a `close`. The connection
@@ -228,7 +234,8 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     down.left = framing.length if framing.kind == BODY_LENGTH else (
         -1 if c.until_close else 0)
     if chunked and not scan_through(
-            down, r.minor == HTTP_10, framing.trailers, True, 0):
+            down, r.minor == HTTP_10, framing.trailers, True, 0) or (
+            frames and not frame_through(down)):
         return c.refuse(OVERLOADED)
     if c.request.room == MUST_FIT:
         outcome = bound_response(c)
@@ -239,7 +246,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
     if c.usage.meter != NULL:
         n = used + may_pass(c, out_len, n - used)
     moved = down.moved
-    fed = feed(down, writing.out, out_len, data + used, n - used)
+    if frames:
+        fed = feed_framed(down, &writing, out_len, data + used, n - used)
+    else:
+        fed = feed(down, writing.out, out_len, data + used, n - used)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_DOWN, 0, down.moved - moved)
     if fed == -2:
         return c.refuse(outcome_of_refused(c))
@@ -255,6 +265,17 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
                            and c.relay.up.sink != NULL and not is_holding(&c.relay.up))
     c._set_state(RELAY)
     return pump_down(c)
+
+
+cdef int64_t feed_framed(Pump *down, const Writing *writing, size_t head_len, char *data,
+                         size_t n) noexcept nogil:
+    """As `feed`, with the first chunk's line behind the head."""
+    if head_len + FRAMED_FIELD_BYTES + MOST_FRAME > writing.cap:
+        return -1                       # a rule's fields take all the room
+    head_len = announce_frames(writing.out, head_len)
+    if n:
+        head_len += put_frame(down, writing.out + head_len, n)
+    return <int64_t>n if push(down, writing.out, head_len, data, n) else -1
 
 
 cdef int outcome_of_refused(Client c) noexcept:
@@ -281,6 +302,13 @@ cdef int pump_down(Client c) except -1:
     outcome = outcome_of_loss(c)
     if outcome != OK:
         return c.cut_short(outcome)
+    if how == PUMP_EOF and is_framing(down) and not was_reset(c):
+        if not end_frames(down):
+            return c.abort(CLIENT_RESET if down.error else OVERLOADED, True)
+        how = run_pump(down)
+        c.count_moved()
+        if how == PUMP_EOF:
+            return c.complete()
     if how == PUMP_DONE or (how == PUMP_EOF and c.until_close and not was_reset(c)):
         scan = scan_of(down)
         if scan != NULL and (scan.surplus != NULL or scan.no_room or scan.chunks.padded):
