@@ -217,3 +217,12 @@ def test_a_mistake_has_colours_on_a_terminal_alone(tmp_path, capsys):
     assert status == 2 and "\x1b[31m    ^^^^^^^^^^^\x1b[0m" in output
     assert f"cutthrough: \x1b[1m{file}:1:1: hed_timeout: no such option" in output
     assert "\x1b" not in on_terminal(words, NO_COLOR="1")[1]
+
+
+def test_via_that_is_off_is_noted(capsys):
+    flags = ["check", "--user", "ann", "--password", "one"]
+    assert main([*flags, "--via", "here"]) == 0
+    assert "Via" not in "".join(capsys.readouterr())
+    assert main([*flags, "--via", "off"]) == 0
+    assert "via: without Via a request that another proxy" in "".join(
+        capsys.readouterr())

@@ -138,7 +138,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "http://host:port, or a name of [origins]", "none: such a request gets a 400",
         section="Origin form and loops")] = ""
     via: Annotated[str, Option(
-        Kind("TOKEN", parse_token), "this proxy's pseudonym in Via, to detect loops",
+        Kind("TOKEN", parse_token), "this proxy's pseudonym in Via, to detect "
+        "loops; off: no Via, and fewer loops are seen: docs/standards.md",
         "random at each start, so that two proxies in a row differ (R20)")] = ""
 
     access_log: Annotated[str, Option(

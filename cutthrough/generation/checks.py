@@ -235,9 +235,15 @@ def near(name: str, known: Collection[str]) -> str:
 def find_notes(generation: Generation) -> list[str]:
     """Returns notes about a valid configuration: rules that match less than they seem
     to, or cannot hold."""
-    return [*_note_paths(generation), *_note_parents(generation),
-            *_note_origins(generation), *_note_sharing(generation),
-            *_note_replays(generation)]
+    return [*_note_via(generation), *_note_paths(generation),
+            *_note_parents(generation), *_note_origins(generation),
+            *_note_sharing(generation), *_note_replays(generation)]
+
+
+def _note_via(generation: Generation) -> Iterator[str]:
+    if generation.config.via == "off":
+        yield ("via: without Via a request that another proxy, or a balancer, sends "
+               "back here goes round until a timeout or a limit ends it")
 
 
 def _note_paths(generation: Generation) -> Iterator[str]:

@@ -217,6 +217,8 @@ cdef int finish(const Writing *w, char *o, const Head *head, const char *date) n
         o = put(o, date, DATE_BYTES)
         o = put(o, b"\r\n", 2)
     # Via has the version of the message that was received (RFC 9110 section 7.6.3).
+    if w.pseudonym_len == 0:
+        return put(o, b"\r\n", 2) - w.out
     if w.options & BY_HTTP2:
         o = put(o, b"Via: 2 ", 7)
     else:

@@ -191,7 +191,7 @@ class Worker:
             page=self.page,
             resolver=self.resolver,
             origin="" if config.origins else config.origin.removeprefix("http://"),
-            via=config.via,
+            via="" if config.via == "off" else config.via,
         )
         self.context.worker = self.slot
         self.context.verifier = self.verifier

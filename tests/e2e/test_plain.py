@@ -111,6 +111,33 @@ def test_via_is_added_in_both_directions(proxy, make_origin, dial):
     assert joined == ("1.0 before, 1.1 test-proxy", "1.0 behind, 1.0 test-proxy")
 
 
+@pytest.mark.any_loop
+def test_via_may_be_off(start_proxy, make_origin, dial):
+    """The first `--via` is the tests' own, and the last one counts."""
+    reply = b"HTTP/1.0 200 OK\r\nVia: 1.0 behind\r\nContent-Length: 2\r\n\r\nok"
+    origin = make_origin(answer(reply))
+    client = dial(start_proxy("--via", "off"))
+    got = client.get(origin.url(), "Via: 1.0 before")
+    assert origin.requests[0].all("Via") == ["1.0 before"]
+    assert got.all("Via") == ["1.0 behind"]
+    assert client.get(origin.url(), "Via: 1.1 off").status == 200, "no name of ours"
+    assert origin.requests[1].all("Via") == ["1.1 off"]
+
+
+@pytest.mark.any_loop
+def test_a_parent_gets_no_via_if_it_is_off(start_proxy, make_origin, dial):
+    def script(conn):
+        heads.append(conn.read_head())
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    heads: list[Message] = []
+    parent = make_origin(script)
+    proxy = start_proxy("--via", "off", config=(
+        f'route = "next"\n[parents.next]\nurl = "http://127.0.0.1:{parent.port}"\n'))
+    assert dial(proxy).connect("192.0.2.1:443").status == 200
+    assert heads[0].all("Via") == []
+
+
 def test_fields_keep_their_order_case_and_repetition(proxy, make_origin, dial):
     origin = make_origin()
     fields = [

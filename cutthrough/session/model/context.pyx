@@ -55,8 +55,8 @@ cdef class Context:
 
     def __init__(self, *, Poller poller, IdlePool idle_pool, journal, Page page,
                  resolver, origin, via):
-        """`origin`: host:port for requests in origin form, or "". `resolver`: see
-        net.resolver. `configure` sets the rest, before the first connection, but for
+        """`origin`: host:port for requests in origin form, or "". `via`: the pseudonym, or none.
+        `resolver`: see net.resolver. `configure` sets the rest, before the first connection, but for
         `verifier` and `recorder`, which some workers have."""
         cdef bytes text
         self.poller = poller

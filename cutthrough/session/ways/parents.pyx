@@ -52,7 +52,6 @@ log = logging.getLogger("cutthrough")
 
 cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
     cdef Context context = c.context
-    cdef bytes own = b"1.%d %s" % (head.minor, context.pseudonym[:context.pseudonym_len])
     cdef const Field *field
     cdef uint32_t i
     if c.passage is None:
@@ -69,7 +68,9 @@ cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
             field = &head.fields[i]
             if field.name == F_VIA:
                 earlier.append(data[field.value:field.value + field.value_len])
-    c.passage.via = b", ".join([*earlier, own])
+    if context.pseudonym_len:
+        earlier.append(b"1.%d %s" % (head.minor, context.pseudonym[:context.pseudonym_len]))
+    c.passage.via = b", ".join(earlier) if earlier else None
     return 0
 
 

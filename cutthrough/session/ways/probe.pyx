@@ -64,7 +64,8 @@ cdef class Probe(Client):
         cdef bytes text = target.encode()
         if parse_authority(&p.target, text, len(text), 0) != 0:
             raise ValueError(target)
-        p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len]
+        p.via = b"1.1 " + context.pseudonym[:context.pseudonym_len] if (
+            context.pseudonym_len) else None
         self.request.hop.kind = HOP_PARENT
         self.done = done
         self.tls = tls
