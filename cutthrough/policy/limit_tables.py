@@ -1,6 +1,7 @@
 """The values of one table of limits in a policy."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,6 +12,10 @@ from cutthrough.policy.source import Limits
 KEYS = Limits.__struct_fields__
 _SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
 _SUBJECTS = ("user", "client", "all")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,100}")
+# Fields that end here: no request has them behind its head
+_OF_THE_HOP = ("connection", "keep-alive", "proxy-authorization", "proxy-connection",
+               "te", "trailer", "transfer-encoding", "upgrade")
 _PREFIXES = {"ipv4_prefix": (8, 32), "ipv6_prefix": (16, 64)}
 # An option, and the option that it needs
 _NEEDS = {"queue": "requests_per_second", "queue_timeout": "queue"}
@@ -36,8 +41,15 @@ def read_limits(table: dict[str, Any], fail: Callable[[str, str], NoReturn],
 
 
 def _read_subject(value: Any, fail: Callable[[str, str], NoReturn]) -> str:
+    if isinstance(value, str) and value.startswith("field:"):
+        name = value.removeprefix("field:").lower()
+        if not _NAME.fullmatch(name):
+            fail("per", f"{name!r} is no name of a field")
+        if name in _OF_THE_HOP:
+            fail("per", f"{name} is not of the request, but of one connection")
+        return f"field:{name}"
     if value not in _SUBJECTS:
-        fail("per", f"takes one of {', '.join(_SUBJECTS)}")
+        fail("per", f"takes one of {', '.join(_SUBJECTS)}, field:NAME")
     return str(value)
 
 

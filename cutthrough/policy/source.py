@@ -44,7 +44,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one user, or what else is counted together. 0: no limit."""
 
-    per: Literal["user", "client", "all"] = "user"
+    per: str = "user"                   # or client, all, field:NAME in lower case
     ipv4_prefix: int = 32               # bits of an address that are one client
     ipv6_prefix: int = 64
     connections: int = 0                # client connections at a time

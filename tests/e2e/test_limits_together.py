@@ -104,3 +104,27 @@ def test_nothing_is_left_of_what_is_counted_together(
             held.append(call(proxy.port)) or held[-1], authority) == 200, "room")
         for client in held:
             client.close()
+
+
+def test_requests_with_one_value_of_a_field_have_one_rate(
+        start_policy, make_origin, dial):
+    proxy = start_policy("""
+        default = "allow"
+        [limits.default]
+        per = "field:X-Key"
+        requests_per_second = 0.01
+        burst = 2
+        """, "workers = 2\n" + FLOOR)
+    origin = make_origin()
+
+    def ask(*fields: str) -> list[int]:
+        return [dial(proxy).get(origin.url(), *fields).status for _ in range(3)]
+
+    assert ask("X-Key: one") == [200, 200, 429]
+    assert ask("x-KEY:  one ") == [429] * 3, "the same"
+    assert ask("X-Key: two") == [200, 200, 429]
+    assert ask("X-Key: one", "X-Key: two") == [200, 200, 429], "both are one value"
+    assert ask() == [200, 200, 429]
+    authority = make_origin(echo).authority
+    assert dial(proxy).connect(authority).status == 429, "as without it"
+

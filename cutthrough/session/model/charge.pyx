@@ -14,7 +14,8 @@ the origin's stream, which is free while a session owns it, starts the next turn
 read meanwhile, so the kernel holds back the sender (R31).
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.relay cimport Pump, is_holding
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
@@ -26,6 +27,10 @@ from cutthrough.policy.limits cimport (
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.state cimport HALF_CLOSED, RELAY, REQUEST
+
+cdef enum:
+    # Half of the rows of limited users: values without end leave the other half
+    FIELD_PLACES = 32768
 
 
 cdef int outcome_of(Entry entry) noexcept nogil:
@@ -133,7 +138,28 @@ cdef int renew(Client c) except -1:
 cdef bytes counted_of(Client c, Terms terms):
     if terms is None or terms.per_user:
         return c.account.name
+    if terms.plain.per.startswith("field:"):
+        return place_of_field(c, terms)
     return terms.subject(c.address.family, c.address.bytes)
+
+
+cdef bytes place_of_field(Client c, Terms terms):
+    """The place of a field's value, whose keyed hash tells it: values of no end have so many rows,
+    and no client can choose another's."""
+    cdef uint64_t tag[2]
+    cdef bytes name = terms.plain.per.removeprefix("field:").encode()
+    cdef bytes text = b"%b\0%b" % ((terms.name or "").encode(), values_in_head(c, name))
+    c.context.limiter.ledger.tag_of(<const unsigned char *><const char *>text, len(text), tag)
+    return b"\0field %d" % (tag[0] % FIELD_PLACES)
+
+
+cdef bytes values_in_head(Client c, bytes name):
+    """b"": it has none, or the request is a tunnel's, whose head is not kept."""
+    if c.head == NULL:
+        return b""
+    lines = bytes_of(c.head)[:c.head.end].split(b"\r\n")
+    pairs = [line.partition(b":") for line in lines[1:]]
+    return b", ".join([value.strip() for key, _, value in pairs if key.lower() == name])
 
 
 cdef object named_limits(Client c):
