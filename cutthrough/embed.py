@@ -21,11 +21,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from cutthrough.config.config import Config, ConfigError
+from cutthrough.config.config import OPTIONS, Config, ConfigError
 from cutthrough.config.options import Options
 from cutthrough.config.settings import from_options
 from cutthrough.config.values import show_address
-from cutthrough.generation.generation import Generation
+from cutthrough.generation.generation import (
+    Generation,
+    changed_options,
+    needs_new_workers,
+)
 from cutthrough.generation.hook import Function
 from cutthrough.generation.interception import check_interception, read_interception
 from cutthrough.generation.operator_code import lend_function
@@ -71,16 +75,9 @@ class Embedded:
                  functions: Sequence[Callable[..., Any]] = ()) -> None:
         """`policy` replaces the files that the configuration names. `functions` are
         those behind its hooks; this object keeps them alive."""
-        if config.fleet_url:
-            raise ConfigError("", "fleet_url", "an embedded proxy cannot share limits")
-        if config.admin != "off":
-            raise ConfigError("", "admin", "an embedded proxy has no admin listener; "
-                              "`cutthrough serve` has one")
-        if policy is not None and policy.rules and not policy.source:
-            # Without a source it would count as the built-in policy, without rules
-            policy = msgspec.structs.replace(policy, source="policy")
+        _refuse_what_only_the_program_has(config)
         self.config = config
-        self._policy = policy
+        self._policy = _with_source(policy)
         self._functions = functions
         self._listeners: list[socket.socket] = []
         self._addresses: list[Address] = []  # of the listeners, when closed too
@@ -88,10 +85,7 @@ class Embedded:
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
-        policy = self._policy or load_policy(self.config)
-        interception = read_interception(self.config)
-        check_interception(interception, policy)
-        check_recordings(self.config)
+        generation = _read(1, self.config, self._policy)
         _enter()
         try:
             for listener in self.config.all_listeners:
@@ -105,9 +99,6 @@ class Embedded:
                 if path := path_of(listener.address):
                     self._files[path] = inode_of(path)
             self._addresses = [bound_address(sock) for sock in self._listeners]
-            generation = Generation(
-                1, self.config, policy, tls=read_tls_files(self.config),
-                parent_files=read_parent_files(self.config), interception=interception)
             self._worker = Worker(generation, slot=0, listeners=self._listeners)
             await self._worker.start()
         except BaseException:
@@ -133,6 +124,46 @@ class Embedded:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         _background.run(self.__aexit__(kind, error, traceback))
+
+    def change(self, *, policy: Policy | str | os.PathLike[str] | None = None,
+               **options: Unpack[Options]) -> None:
+        """Changes options or the policy of the running proxy, as a reload changes those
+        of the program. Files are read again. Limits hold for transfers under way, the
+        rest for the requests that follow.
+
+        The proxy of a `with` may be changed from any thread, that of an `async with` in
+        its loop alone. Raises ConfigError if an option is wrong, or fixed while a proxy
+        runs, ValueError if a file cannot be used; then nothing has changed.
+        """
+        if threading.get_ident() == _thread:
+            self._change(policy, {**options})
+        elif _background.is_driving():
+            _background.run(self._change_there(policy, {**options}))
+        else:
+            raise RuntimeError("the proxy runs in another thread")
+
+    async def _change_there(self, policy: Policy | str | os.PathLike[str] | None,
+                            values: dict[str, Any]) -> None:
+        self._change(policy, values)
+
+    def _change(self, policy: Policy | str | os.PathLike[str] | None,
+                values: dict[str, Any]) -> None:
+        if isinstance(policy, str | os.PathLike):
+            values["policy"] = os.fspath(policy)
+            policy = None
+        elif policy is None and "policy" not in values:
+            policy = self._policy
+        config, policy = from_options(self.config, **values), _with_source(policy)
+        _refuse_what_only_the_program_has(config)
+        before = self.worker.generation
+        fixed = [name for name in changed_options(before.config, config)
+                 if not OPTIONS[name].swapped]
+        generation = _read(before.number + 1, config, policy)
+        if needs_new_workers(before, generation):
+            raise ConfigError("options", fixed[0] if fixed else "",
+                              "cannot change while the proxy runs")
+        self.worker.swap(generation)
+        self.config, self._policy = config, policy
 
     async def drain(self, seconds: float) -> int:
         """Accepts no more connections and ends within `seconds`; from then on they are
@@ -186,6 +217,31 @@ class Embedded:
                 f"@{address}")
 
 
+def _read(number: int, config: Config, policy: Policy | None) -> Generation:
+    """Raises PolicyError and ConfigError. `policy` replaces the files."""
+    policy = policy or load_policy(config)
+    interception = read_interception(config)
+    check_interception(interception, policy)
+    check_recordings(config)
+    return Generation(number, config, policy, tls=read_tls_files(config),
+                      parent_files=read_parent_files(config), interception=interception)
+
+
+def _with_source(policy: Policy | None) -> Policy | None:
+    """Without a source it would count as the built-in policy, without rules."""
+    if policy is not None and policy.rules and not policy.source:
+        return msgspec.structs.replace(policy, source="policy")
+    return policy
+
+
+def _refuse_what_only_the_program_has(config: Config) -> None:
+    if config.fleet_url:
+        raise ConfigError("", "fleet_url", "an embedded proxy cannot share limits")
+    if config.admin != "off":
+        raise ConfigError("", "admin", "an embedded proxy has no admin listener; "
+                          "`cutthrough serve` has one")
+
+
 def _enter() -> None:
     global _thread, _running
     here = threading.get_ident()
@@ -221,6 +277,10 @@ class _Background:
                     thread.join()
                     loop.run_until_complete(loop.shutdown_default_executor())
                     loop.close()
+
+    def is_driving(self) -> bool:
+        """Whether the proxies of the process run in this thread."""
+        return self._driver is not None and self._driver[1].ident == _thread
 
     def _begin(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         _name, make = make_loop(choose_loop("auto"))

@@ -12,9 +12,9 @@ import pytest
 
 import cutthrough
 from cutthrough.generation import operator_code
-from cutthrough.policy.source import Policy, Rule
-from tests.support.client import Client
-from tests.support.origin import Origin
+from cutthrough.policy.source import Limits, Policy, Rule
+from tests.support.client import Client, build_request
+from tests.support.origin import Origin, answer
 from tests.support.users import basic
 
 DENY = """
@@ -163,6 +163,65 @@ async def test_who_comes_after_a_drain_is_refused():
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
         assert (proxy.address, proxy.url) == (address, f"http://u:p@{address[0]}:{address[1]}")
+
+
+# Changes while it runs
+
+SLOW = Policy(default="allow", limits={"default": Limits(bytes_per_second=1024)})
+
+
+async def test_a_policy_changes_while_it_runs():
+    denies = Policy(default="allow", rules=(
+        Rule(action="deny", hosts=("denied.example",)),))
+    async with cutthrough.serve(user="u", password="p", policy=denies) as proxy:
+        assert b"403 destination_denied" in await ask(proxy, "denied.example:443")
+        proxy.change(policy=Policy(default="allow"), connect_ports="1", user="other")
+        assert b" 407 " in await ask(proxy, "denied.example:443")
+        proxy.change(user="u")
+        assert b"403 port_denied" in await ask(proxy, "denied.example:443")
+        assert proxy.config.connect_ports == (1,)
+
+
+def test_a_rate_changes_for_a_transfer_under_way():
+    """At the first rate it would take a quarter of an hour."""
+    body = bytes(1 << 20)
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with Origin(answer(reply)) as origin, cutthrough.serve(
+            user="u", password="p", policy=SLOW) as proxy, Client(proxy.port) as client:
+        client.send(build_request("GET", origin.url(), auth=basic("u:p")))
+        client.read_exact(1024)
+        proxy.change(policy=Policy(default="allow"))
+        client.read_exact(len(body) - 1024)
+
+
+def test_a_timeout_changes_while_it_runs():
+    with Origin() as origin, cutthrough.serve(
+            user="u", password="p", keepalive_timeout=600.0) as proxy:
+        proxy.change(keepalive_timeout="100ms")
+        with Client(proxy.port) as client:
+            assert client.get(origin.url(), auth=basic("u:p")).status == 200
+            assert client.at_eof()
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"listen": "127.0.0.1:1"}, "listen: cannot change while the proxy runs"),
+    ({"dns_timeout": "1s"}, "dns_timeout: cannot change while the proxy runs"),
+    ({"fleet_url": "redis://127.0.0.1/0"}, "fleet_url: an embedded proxy cannot"),
+    ({"head_timeout": "soon"}, "head_timeout: "),
+    ({"policy": "/nonexistent.toml"}, "No such file")])
+def test_a_change_that_cannot_be_changes_nothing(options, reason):
+    with cutthrough.serve(user="u", password="p") as proxy:
+        before = proxy.worker.generation
+        with pytest.raises(ValueError, match=reason):
+            proxy.change(**options)
+        assert proxy.worker.generation is before
+        assert proxy.config is before.config
+
+
+async def test_another_thread_may_not_change_it():
+    async with cutthrough.serve() as proxy:
+        with pytest.raises(RuntimeError, match="runs in another thread"):
+            await asyncio.to_thread(proxy.change, head_timeout="1s")
 
 
 # Without a loop
