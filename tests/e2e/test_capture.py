@@ -26,7 +26,7 @@ from tests.support.captures import (
 )
 from tests.support.captures import database as database
 from tests.support.client import CREDENTIALS, build_request
-from tests.support.origin import answer, echo
+from tests.support.origin import answer, answer_and_close, echo
 from tests.support.stream import chunked
 from tests.support.wait import wait_until
 
@@ -101,6 +101,17 @@ def test_full_keeps_bodies_as_they_went_and_as_they_are(
             one["response_content_bytes"]) == ('{"a": 1}', len(zipped), 8)
     assert (two["request_body"], two["response_body"]) == (b"\xff\x00ab", '{"a": 1}')
     assert one["request_body_state"] is two["response_body_state"] is None
+
+
+def test_a_body_that_ends_with_its_connection_is_kept_as_it_is(
+        start, make_origin, dial, database):
+    """The client gets it in chunks of ours."""
+    proxy, origin = start("full"), make_origin(
+        answer_and_close(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"))
+    assert dial(proxy).get(origin.url()).framing == "chunked"
+    (row,) = wait_rows(database, 1)
+    assert (row["response_body"], row["response_body_bytes"]) == ("hello", 5)
+    assert row["response_body_state"] is None
 
 
 def test_a_body_ends_at_its_bound_and_the_client_gets_all(

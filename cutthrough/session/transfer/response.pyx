@@ -269,12 +269,17 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
 
 cdef int64_t feed_framed(Pump *down, const Writing *writing, size_t head_len, char *data,
                          size_t n) noexcept nogil:
-    """As `feed`, with the first chunk's line behind the head."""
+    """As `feed`, with the first chunk's line behind the head, but that a tap gets heads alone."""
     if head_len + FRAMED_FIELD_BYTES + MOST_FRAME > writing.cap:
         return -1                       # a rule's fields take all the room
     head_len = announce_frames(writing.out, head_len)
-    if n:
-        head_len += put_frame(down, writing.out + head_len, n)
+    if n == 0 or down.tap != NULL:
+        if not push(down, writing.out, head_len, NULL, 0):
+            return -1
+        head_len = 0
+    if n == 0:
+        return 0
+    head_len += put_frame(down, writing.out + head_len, n)
     return <int64_t>n if push(down, writing.out, head_len, data, n) else -1
 
 
