@@ -14,7 +14,7 @@ from tests.support.client import build_request
 from tests.support.http2 import Peer
 from tests.support.inside import ask, enter, okay, over_tls
 from tests.support.inside import config as inside
-from tests.support.origin import answer
+from tests.support.origin import answer, answer_and_close
 from tests.support.recordings import (
     RULE,
     fill,
@@ -205,6 +205,17 @@ def test_a_cache_fetches_once_and_replays_then(start, folder, make_origin, dial)
     for _ in range(5):
         assert client.get(origin.url("/a")).body == b"ok"
     assert len(origin.requests) == count
+
+
+def test_an_answer_that_ends_with_its_connection_is_recorded_whole(
+        start, folder, make_origin, dial):
+    """Its client gets it in chunks of ours."""
+    proxy, origin = start("cache"), make_origin(
+        answer_and_close(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 100_000))
+    client = dial(proxy)
+    assert client.get(origin.url("/a")).body == b"x" * 100_000
+    wait_until(lambda: client.get(origin.url("/a")).body == b"x" * 100_000
+               and proxy.log(reason="replayed"), "the recording")
 
 
 def test_a_body_beyond_the_bound_passes_unrecorded(start, folder, make_origin, dial):
