@@ -82,7 +82,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
         # No abbreviations: a new option must not make an old command line ambiguous.
         takes_options = name not in (
             "version", "init", "passwd", "suggest", "doctor", "ca",
-            "bundle", "flows", "fleet", "mode", "recordings", "run", "inspect", *CONSOLE)
+            "bundle", "flows", "fleet", "mode", "recordings", "run", "inspect",
+            *CONSOLE)
         verb = verbs.add_parser(name, help=text, description=text, allow_abbrev=False,
                                 usage=usage_of(name) if takes_options else None,
                                 epilog=SOURCES if takes_options else None)
