@@ -131,11 +131,14 @@ def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
 
 
 def _list(reader: Reader, query: Query) -> Result:
+    newest = reader.newest()                 # who follows gets those behind it
+    if query.after is None and not query.before:
+        query = msgspec.structs.replace(query, before=newest + 1)
     flows, last = select(reader, query, min(max(query.limit, 1), MOST_ROWS))
     reader.log("search" if query.words else "list", query.words or query.filter,
                len(flows), query.client)
     return _json({"flows": [show_row(flow) for flow in flows], "next": last or None,
-                  "newest": reader.newest()}, len(flows))
+                  "newest": newest}, len(flows))
 
 
 class _Bounded:

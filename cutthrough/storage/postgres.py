@@ -6,7 +6,7 @@ rest quotes rows (R37).
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import psycopg
@@ -21,24 +21,30 @@ from cutthrough.storage.store import NoStore, NotNow, StoreAway, StoreError
 DEFAULTS = {"connect_timeout": "5", "application_name": "cutthrough",
             "keepalives_idle": "15", "keepalives_interval": "5",
             "keepalives_count": "3", "tcp_user_timeout": "30000"}
-# The second bound: a program that is stopped within a transaction keeps the lock
-SESSION = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'"
+# A program that is stopped within a transaction keeps its locks until the second bound;
+# one whose host is lost, in the middle of a COPY too, for 30 s
+SESSION = ("SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'; "
+           "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; "
+           "SET tcp_keepalives_count = 3")
 # Most seconds of one answer: for the writer (a supervisor gives it 10 s to end), and
 # for readers (a search may look at all rows)
 ANSWER_S, READER_ANSWER_S = 8.0, 60.0
-# Of the lock under which the tables are made: any number
+# Of the lock under which the tables are made and changed: any number
 MAKING = 0x63757474
+
 
 class Tables(NamedTuple):
     """`statements` make a schema of this name, with the table `state`, whose column
     `version` has this version. `missing`: the error for a database without them.
-    `additions`: a statement that brings those of an earlier program up to date."""
+    `additions`: a statement that adds what programs of this version may lack.
+    `migrations`: by an earlier version, the statements that make the next of it."""
 
     schema: str
     version: int
     statements: str
     missing: str
     additions: str = ""
+    migrations: Mapping[int, str] = {}
 
 
 class _Connection(psycopg.Connection[dict[str, Any]]):
@@ -129,23 +135,21 @@ class Base:
         """Raises NotNow if the tables are not ours, or have another version."""
         if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
             raise NotNow(f"{self.where}: its encoding is {encoding}, and not UTF8")
-        schema, wanted, statements, missing, additions = self._tables
-        if not _has_tables(connection, schema):
-            if not self._may_make:
-                raise NoStore(f"{self.where}: {missing}")
-            with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
-                if not _has_tables(connection, schema):  # another program was as quick
-                    connection.execute(statements)
-        row = connection.execute(
-            f"SELECT version FROM {schema}.state").fetchone()
-        version = row["version"] if row is not None else 0
-        if version != wanted:
-            raise NotNow(
-                f"{self.where}: has version {version} of the tables, and "
-                f"this program has {wanted}; rename the schema {schema}")
-        if self._may_make and additions:
-            connection.execute(additions)
+        tables = self._tables
+        has_tables = _has_tables(connection, tables.schema)
+        if not (has_tables or self._may_make):
+            raise NoStore(f"{self.where}: {tables.missing}")
+        if self._may_make and not (
+                has_tables and _version_of(connection, tables) == tables.version):
+            _make(connection, tables)
+        version = _version_of(connection, tables)
+        if version != tables.version:
+            remedy = ("its next writer changes them" if version in tables.migrations
+                      else f"rename the schema {tables.schema}")
+            raise NotNow(f"{self.where}: has version {version} of the tables, and "
+                         f"this program has {tables.version}; {remedy}")
+        if self._may_make and tables.additions:
+            connection.execute(tables.additions)
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, errors.OperationalError | errors.InternalError):
@@ -176,6 +180,23 @@ _kept: dict[tuple[str, str], _Connection] = {}
 def close_kept() -> None:
     while _kept:
         _kept.popitem()[1].close()
+
+
+def _make(connection: _Connection, tables: Tables) -> None:
+    """Makes the tables, or changes those of an earlier program. Of the programs that
+    begin at once the first does it, and the others find it done."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING,))
+        if not _has_tables(connection, tables.schema):
+            connection.execute(tables.statements)
+        while statements := tables.migrations.get(_version_of(connection, tables)):
+            connection.execute(statements)
+
+
+def _version_of(connection: _Connection, tables: Tables) -> int:
+    row = connection.execute(
+        f"SELECT version FROM {tables.schema}.state").fetchone()
+    return int(row["version"]) if row is not None else 0
 
 
 def _has_tables(connection: _Connection, schema: str) -> bool:

@@ -1,9 +1,13 @@
 """The store in a PostgreSQL database, to which several programs write.
 
-    write:  lock the row of totals ── COPY ── delete beyond bounds ── commit
+    write:   announce ── COPY ── totals ── (delete beyond bounds) ── commit
+    follow:  the horizon ── the rows above a number, up to it
 
-The lock puts the writers in line, so numbers rise in the order of commits, and a reader
-of the rows above a number misses none. Totals and bounds are of all programs' rows.
+No writer waits for another one. Numbers come from a sequence, so a batch may be seen
+before another one that has lower numbers; a reader that follows ends at the horizon
+(horizon.py), and misses none. Totals and bounds are of all programs' rows: a batch adds
+a row to `totals`, and one program at a time deletes what is beyond the bounds, and
+makes one row of these.
 """
 
 import contextlib
@@ -18,6 +22,7 @@ import psycopg
 
 from cutthrough.exchange.columns import ADDED, COLUMNS, PACKED
 from cutthrough.exchange.packing import Packer
+from cutthrough.storage.horizon import Horizon
 from cutthrough.storage.postgres import (
     ANSWER_S,
     READER_ANSWER_S,
@@ -48,6 +53,24 @@ from cutthrough.storage.store import (
 
 # Whole rows of one SELECT: 20 MiB with bodies of the usual bound
 WHOLE_ROWS = 20
+# Rows of `totals` that are made one
+MOST_TOTALS = 100
+# Of locks: who deletes rows, and who imports some
+PRUNING, IMPORTING = 0x63757470, 0x63757469
+HORIZON = Horizon(0x6375, "SELECT coalesce(max(id), 0) FROM cutthrough.flows")
+
+_ADD = "INSERT INTO cutthrough.totals VALUES (%s, %s)"
+_TOTALS = """
+SELECT coalesce(sum(flows), 0)::bigint AS flows,
+    coalesce(sum(bytes), 0)::bigint AS bytes, count(*) AS rows,
+    (SELECT ended_us FROM cutthrough.flows ORDER BY id LIMIT 1) AS oldest
+FROM cutthrough.totals"""
+# One answer less; its sums are without the new row
+_ADD_AND_SUM = f"WITH batch AS ({_ADD}) {_TOTALS}"
+_FOLD = """
+WITH old AS (DELETE FROM cutthrough.totals RETURNING flows, bytes)
+INSERT INTO cutthrough.totals SELECT sum(flows) - %s, sum(bytes) - %s FROM old
+HAVING count(*) > 0"""
 
 _BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
 _PRUNE = """
@@ -98,11 +121,9 @@ class PostgresStore:
         """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
         text is none that PostgreSQL can hold."""
         with self._base.transaction() as cursor:
-            cursor.execute(
-                "SELECT flows, bytes, (SELECT ended_us FROM cutthrough.flows "
-                "ORDER BY id LIMIT 1) AS oldest FROM cutthrough.state FOR UPDATE")
-            totals = cursor.fetchone()
-            assert totals is not None
+            if not self._program:            # two may have the same exchanges
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", (IMPORTING,))
+            HORIZON.announce(cursor)
             if anew:
                 try:
                     _copy(cursor, records)
@@ -113,49 +134,64 @@ class PostgresStore:
                 numbers = [number for number, values in enumerate(records)
                            if self._insert(cursor, values)]
             size = sum(records[number][BYTES] for number in numbers)
-            flows, total = totals["flows"] + len(numbers), totals["bytes"] + size
-            freed = self._prune(cursor, flows, total, totals["oldest"],
-                                MOST_PRUNED + len(rows), MOST_PRUNED_BYTES + size)
-            if numbers or freed:
-                cursor.execute(
-                    "UPDATE cutthrough.state SET flows = %s, bytes = %s",
-                    (flows - len(freed), total - sum(freed)))
-            is_over = (len(freed) >= MOST_PRUNED + len(rows)
-                       or sum(freed) >= MOST_PRUNED_BYTES + size)
+            is_over = self._prune(cursor, len(numbers), size)
         self.is_over = is_over
         return len(numbers)
 
     def _insert(self, cursor: psycopg.Cursor[Any], values: Sequence[Any]) -> bool:
         """False: it is there already."""
         values = [clean(value) for value in values]
-        same = "" if not self._program else " AND program = %s"
         cursor.execute(
             f"INSERT INTO cutthrough.flows ({quote((*COLUMNS, *OWN))}) "
-            f"SELECT {', '.join(['%s'] * len(values))} WHERE NOT EXISTS (SELECT FROM "
-            f"cutthrough.flows WHERE begun_us = %s AND request = %s{same})",
-            [*values, values[_BEGUN], values[_REQUEST],
-             *([self._program] if same else [])])
+            f"SELECT {', '.join(['%s'] * len(values))} WHERE %s OR NOT EXISTS (SELECT "
+            "FROM cutthrough.flows WHERE begun_us = %s AND request = %s) "
+            "ON CONFLICT DO NOTHING",
+            [*values, self._program != "", values[_BEGUN], values[_REQUEST]])
         return cursor.rowcount == 1
 
-    def _prune(self, cursor: psycopg.Cursor[Any], flows: int, total: int,
-               oldest: int | None, most: int, most_bytes: int) -> list[int]:
-        """Deletes rows beyond the bounds; returns their bytes."""
-        rows_over = flows - self._count if self._count else 0
-        bytes_over = total - self._most_bytes if self._most_bytes else 0
-        oldest_us = time.time_ns() // 1000 - self._age_us if self._age_us else 0
-        if rows_over <= 0 and bytes_over <= 0 and (
-                oldest is None or oldest >= oldest_us):
-            return []
-        cursor.execute(_PRUNE, {
-            "most": most, "most_bytes": most_bytes, "rows_over": rows_over,
-            "bytes_over": bytes_over, "oldest_us": int(oldest_us)})
-        return [row["bytes"] for row in cursor]
+    def _prune(self, cursor: psycopg.Cursor[Any], count: int, size: int) -> bool:
+        """Adds new rows and their bytes to the totals, and deletes rows beyond the
+        bounds, unless another program does. True: there are more of them."""
+        over, rows = self._add(cursor, count, size)
+        if not over and rows <= MOST_TOTALS:
+            return False
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s) AS is_ours", (PRUNING,))
+        lock = cursor.fetchone()
+        if lock is None or not lock["is_ours"]:
+            return False
+        over, _ = self._add(cursor, 0, 0)    # another one has deleted some meanwhile
+        most, most_bytes = MOST_PRUNED + count, MOST_PRUNED_BYTES + size
+        freed: list[int] = []
+        if over:
+            cursor.execute(_PRUNE, {**over, "most": most, "most_bytes": most_bytes})
+            freed = [row["bytes"] for row in cursor]
+        cursor.execute(_FOLD, (len(freed), sum(freed)))
+        return len(freed) >= most or sum(freed) >= most_bytes
+
+    def _add(self, cursor: psycopg.Cursor[Any], count: int, size: int
+             ) -> tuple[dict[str, int], int]:
+        """By how much the bounds are exceeded then; empty: they are not. And the number
+        of rows of `totals`."""
+        if count:
+            cursor.execute(_ADD_AND_SUM, (count, size))
+        else:
+            cursor.execute(_TOTALS)
+        totals = cursor.fetchone()
+        assert totals is not None
+        rows_over = totals["flows"] + count - self._count if self._count else 0
+        bytes_over = (
+            totals["bytes"] + size - self._most_bytes if self._most_bytes else 0)
+        oldest_us = time.time_ns() // 1000 - int(self._age_us) if self._age_us else 0
+        is_old = totals["oldest"] is not None and totals["oldest"] < oldest_us
+        return ({"rows_over": rows_over, "bytes_over": bytes_over,
+                 "oldest_us": oldest_us} if rows_over > 0 or bytes_over > 0 or is_old
+                else {}), totals["rows"]
 
     def prune(self) -> None:
         self.write(())
 
     def measure(self) -> None:
-        """Every writer keeps the totals."""
+        """The database has the totals of all programs."""
 
     def index(self, most: int) -> bool:
         """Words are indexed as they are written."""
@@ -224,7 +260,11 @@ class PostgresReader:
 
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> list[dict[str, Any]]:
-        order = "id > %s ORDER BY id" if rising else "id < %s ORDER BY id DESC"
+        order = "id < %s ORDER BY id DESC"
+        if rising:
+            order = f"id > %s AND id <= {(newest := self.newest())} ORDER BY id"
+            if newest <= at:
+                return []
         if not words:
             return self._select(f"{self._light} {order} LIMIT %s", (at, most))
         query = query_of(words)
@@ -243,8 +283,8 @@ class PostgresReader:
         return tuple(row.get(name) for name in BODIES)
 
     def newest(self) -> int:
-        return int(self._select(
-            "SELECT max(id) AS newest FROM cutthrough.flows")[0]["newest"] or 0)
+        with self._base.cursor() as cursor:
+            return HORIZON.read(cursor)
 
     def _select(self, statement: str, values: Sequence[Any] = ()
                 ) -> list[dict[str, Any]]:
@@ -253,12 +293,12 @@ class PostgresReader:
 
     def delete(self, numbers: Sequence[int]) -> int:
         with self._base.transaction() as cursor:
-            cursor.execute("SELECT FROM cutthrough.state FOR UPDATE")
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (PRUNING,))
             cursor.execute("DELETE FROM cutthrough.flows WHERE id = ANY(%s) "
                            "RETURNING bytes", (list(numbers),))
             freed = [row["bytes"] for row in cursor]
-            cursor.execute("UPDATE cutthrough.state SET flows = flows - %s, "
-                           "bytes = bytes - %s", (len(freed), sum(freed)))
+            if freed:
+                cursor.execute(_ADD, (-len(freed), -sum(freed)))
         return len(freed)
 
     def mark(self, number: int, tag: str | None, comment: str | None) -> bool:

@@ -5,7 +5,8 @@
     flows, admin, MCP ─> Reader ─┘   stores.py           opens the one that is named
 
 Both bound exchanges, bytes and age (R58): rows beyond a bound are deleted, oldest
-first, in the transaction that adds rows. Each read is logged in the store (R59).
+first, in the transaction that adds rows; in a database by one program at a time. Each
+read is logged in the store (R59).
 """
 
 import re
@@ -89,8 +90,9 @@ class Store(Protocol):
         """False: its file was deleted, or another has its name."""
 
     def write(self, rows: Rows) -> int:
-        """Adds rows and deletes those beyond the bounds, as one transaction. Returns
-        how many rows were not there already."""
+        """Adds rows and deletes those beyond the bounds, as one transaction, unless
+        another program deletes some now. Returns how many rows were not there
+        already."""
 
     def prune(self) -> None:
         """Deletes rows that have become too old."""
@@ -115,7 +117,7 @@ class Reader(Protocol):
     def page(self, at: int, most: int, *, rising: bool = False, words: str = ""
              ) -> Sequence[Row]:
         """At most so many rows without bodies: below number `at`, newest first, or
-        above it, oldest first."""
+        above it, oldest first. Of these none is left out that appears later."""
 
     def light(self, number: int) -> Row | None:
         """One row without bodies."""
@@ -124,7 +126,8 @@ class Reader(Protocol):
         """The columns BODIES of one row; nulls if it has gone."""
 
     def newest(self) -> int:
-        """The number of the newest flow; 0: there is none."""
+        """The number of the newest flow, up to which all are there; 0: there is
+        none."""
 
     def delete(self, numbers: Sequence[int]) -> int:
         """Deletes these flows, their words and marks; returns how many there were."""

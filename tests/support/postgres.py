@@ -29,11 +29,13 @@ class Postgres:
     """Starts when constructed, in a directory of its own; `close` removes it. The
     server refuses to be root's, and its account may not enter pytest's directories."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        """`options`: of the server's command, before which ours have no force."""
         assert PROGRAMS, "postgresql is not installed"
         self.base = base = Path(tempfile.mkdtemp(prefix="cutthrough-pg-"))
         self.port = free_port()
         self._made = 0
+        self._options = options
         self.wrapper: list[str] = []         # before the server's command
         self.owner: str | None = None
         if os.getuid() == 0:
@@ -57,7 +59,7 @@ class Postgres:
                 [*self.wrapper, PROGRAMS / "postgres", "-D", self.base / "data",
                  "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
                  "-k", self.base, "-c", "fsync=off", "-c", "max_connections=40",
-                 "-c", "shared_buffers=32MB"],
+                 "-c", "shared_buffers=32MB", *self._options],
                 cwd=self.base, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 user=None if self.wrapper else self.owner, start_new_session=True)
         wait_until(self._answers, lambda: (self.base / "log").read_text())
