@@ -16,6 +16,7 @@ from bench import (
     compare,
     content_soak,
     fleet,
+    fleet_postgres,
     handover,
     http2,
     install,
@@ -164,6 +165,10 @@ def _intercept_soak(options: argparse.Namespace) -> int:
 def _content_soak(options: argparse.Namespace) -> int:
     most_files()
     return content_soak.run_soak(options.minutes, options.log)
+
+
+def _fleet(options: argparse.Namespace) -> int:
+    return fleet_postgres.run(options.writers, options.seconds)
 
 
 def _users(options: argparse.Namespace) -> int:
@@ -336,6 +341,15 @@ def main() -> int:
                             "mitmproxy")
     kept.set_defaults(act=recording.run_recording)
     recording.add_options(kept)
+
+    fleet = verbs.add_parser("fleet",
+                             help="what many hosts write to one server together")
+    fleet.set_defaults(act=_fleet)
+    fleet.add_argument("--postgres", action="store_true", required=True,
+                       help="captures, in a PostgreSQL of its own")
+    fleet.add_argument("--writers", type=int, default=40, help="of hosts [40]")
+    fleet.add_argument("--seconds", type=float, default=fleet_postgres.SECONDS,
+                       help=f"length of a run [{fleet_postgres.SECONDS:g}]")
 
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")

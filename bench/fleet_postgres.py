@@ -1,0 +1,121 @@
+"""How many captured heads a second several hosts write to one PostgreSQL together.
+
+`python -m bench fleet --postgres --writers N` starts a server of its own, with fsync,
+and first one process and then N with the product's store: each writes batches of BATCH
+exchanges, one after the other. It prints rows a second of all together, also as a part
+of what one process wrote, and the median and the longest time of a write: without
+bounds, and with the configuration's bound of exchanges, so that as many rows are
+deleted as are written. The exit status is 1 if rows are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+
+from bench.children import BenchError
+from bench.micro.capture import COUNT, REQUEST, RESPONSE
+from cutthrough.exchange.columns import COLUMNS
+from cutthrough.storage.store import StoreError
+from cutthrough.storage.stores import open_store
+from tests.support.postgres import PROGRAMS, Postgres
+
+BATCH = 50
+SECONDS = 10.0
+#: A row of REQUEST and RESPONSE, without number and times
+FIELDS = {
+    "kind": "request", "method": "GET", "host": "static.example.com", "port": 443,
+    "url": "http://static.example.com/assets/app/9f1c/main.js", "status": 200,
+    "reason": "ok", "user": "ann", "client": "192.0.2.7", "bytes": 1000,
+    "request_head": REQUEST.decode(), "response_head": (RESPONSE % 0).decode(),
+}  # fmt: skip
+
+
+def make_rows(first: int) -> list[tuple[object, ...]]:
+    now = time.time_ns() // 1000
+    return [tuple((dict.fromkeys(COLUMNS) | FIELDS | {
+        "request": f"0-{number}", "begun_us": now, "ended_us": now + 900,
+    }).values()) for number in range(first, first + BATCH)]
+
+
+def write(url: str, program: str, count: int, seconds: float, begin: Barrier,
+          answer: Connection) -> None:
+    """Sends the seconds of each write, and what failed."""
+    store = open_store(url, count, 0, 0, program)
+    store.open()
+    begin.wait()
+    times: list[float] = []
+    failures: list[str] = []
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        try:
+            store.write(make_rows(BATCH * len(times)))
+        except StoreError as error:
+            failures.append(str(error))
+        times.append(time.monotonic() - began)
+    store.close()
+    answer.send((times, failures))
+
+
+def measure(url: str, writers: int, count: int, seconds: float
+            ) -> tuple[float, list[float], list[str]]:
+    """Rows a second, the seconds of all writes, and what failed."""
+    kind = multiprocessing.get_context("fork")
+    begin = kind.Barrier(writers + 1)
+    pipes = [kind.Pipe(duplex=False) for _ in range(writers)]
+    processes = [
+        kind.Process(target=write, daemon=True,
+                     args=(url, f"host-{number}", count, seconds, begin, there))
+        for number, (_, there) in enumerate(pipes)]
+    for process in processes:
+        process.start()
+    begin.wait()
+    began = time.monotonic()
+    results = [here.recv() for here, _ in pipes]
+    passed = time.monotonic() - began
+    for process in processes:
+        process.join()
+    times = [one for some, _ in results for one in some]
+    failures = [one for _, some in results for one in some]
+    return BATCH * (len(times) - len(failures)) / passed, times, failures
+
+
+@contextlib.contextmanager
+def server(writers: int) -> Iterator[Postgres]:
+    if PROGRAMS is None:
+        raise BenchError("postgresql is not installed")
+    running = Postgres("-c", "fsync=on", "-c", f"max_connections={writers + 20}",
+                       "-c", "shared_buffers=128MB")
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def run(writers: int, seconds: float = SECONDS) -> int:
+    status = 0
+    print("writers  bound  rows/s  of one  median s  longest s  failed")
+    with server(writers) as postgres:
+        for count in (0, COUNT):
+            single = 0.0
+            for number in dict.fromkeys((1, writers)):
+                url = postgres.make()
+                rate, times, failures = measure(url, number, count, seconds)
+                single = single or rate
+                print(f"{number:7}  {count:5}  {rate:6.0f}  {rate / single:6.2f}  "
+                      f"{statistics.median(times):8.3f}  {max(times):9.3f}  "
+                      f"{len(failures):6}", flush=True)
+                ((stored,),) = postgres.ask(
+                    "SELECT count(*) FROM cutthrough.flows", url)
+                written = BATCH * (len(times) - len(failures))
+                if stored < (min(written, count) if count else written):
+                    print(f"{stored} of {written} rows are there")
+                    status = 1
+                for failure in dict.fromkeys(failures):
+                    print(failure)
+    return status
