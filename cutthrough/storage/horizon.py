@@ -24,9 +24,9 @@ class Horizon:
     def __init__(self, kind: int, highest: str) -> None:
         """`kind`: the upper 16 bits of the keys, below 0x8000, which no other has.
         `highest`: selects the highest number there is."""
-        self._announcement = (
-            "SELECT pg_advisory_xact_lock_shared("
-            f"{kind << _NUMBER_BITS} + ({highest}) + 1)")
+        # In a column of a SELECT, in a transaction that takes numbers afterwards
+        self.announcement = (
+            f"pg_advisory_xact_lock_shared({kind << _NUMBER_BITS} + ({highest}) + 1)")
         # Its snapshot, which `highest` is of, is older than its look at the locks
         self._question = f"""
 SELECT ({highest}) AS highest, (
@@ -35,10 +35,6 @@ SELECT ({highest}) AS highest, (
     WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = {kind}
         AND database = (SELECT oid FROM pg_catalog.pg_database
             WHERE datname = current_database())) AS announced"""
-
-    def announce(self, cursor: psycopg.Cursor[Any]) -> None:
-        """In a transaction that takes numbers afterwards."""
-        cursor.execute(self._announcement)
 
     def read(self, cursor: psycopg.Cursor[dict[str, Any]]) -> int:
         """Outside of a transaction. The next statement sees all rows up to it."""

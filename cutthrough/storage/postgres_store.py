@@ -123,7 +123,7 @@ class PostgresStore:
         with self._base.transaction() as cursor:
             if not self._program:            # two may have the same exchanges
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", (IMPORTING,))
-            HORIZON.announce(cursor)
+            cursor.execute(f"SELECT {HORIZON.announcement}")
             if anew:
                 try:
                     _copy(cursor, records)
