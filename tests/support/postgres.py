@@ -17,8 +17,10 @@ import pytest
 from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
-# Debian keeps the server's programs apart, a directory for each version
-PROGRAMS = next((path.parent for path in sorted(
+# Those of CUTTHROUGH_POSTGRES, a directory, or of the newest version that is installed:
+# Debian keeps the server's programs apart, a directory for each
+PROGRAMS = Path(named) if (named := os.environ.get("CUTTHROUGH_POSTGRES")) else next((
+    path.parent for path in sorted(
     Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)), None) or (
     Path(found).parent if (found := shutil.which("initdb")) else None)
 PASSWORD = "s3cret-of-postgres"
