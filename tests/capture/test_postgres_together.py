@@ -2,6 +2,7 @@
 one, who follows misses no row and sees none twice, and one deletes at a time."""
 
 import itertools
+import json
 import multiprocessing
 import os
 import queue
@@ -15,13 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from cutthrough.capture.answers import answer
+from cutthrough.capture.query import Query
 from cutthrough.storage import postgres as connections
 from cutthrough.storage import postgres_store
 from cutthrough.storage.postgres import ANSWER_S, Base
 from cutthrough.storage.postgres_rows import TABLES
 from cutthrough.storage.postgres_store import MOST_TOTALS, PRUNING
 from cutthrough.storage.store import NotNow, StoreAway
-from cutthrough.storage.stores import open_reader, open_store
+from cutthrough.storage.stores import close_kept, open_reader, open_store
 from tests.capture.flows import row
 from tests.support.wait import wait_until
 
@@ -192,6 +195,33 @@ def test_a_row_that_commits_late_is_waited_for_by_followers_alone(url):
             assert [one["request"] for one in reader.page(at, 9, rising=True)] == [
                 "0-2", "0-3"]
             assert reader.newest() == 3
+
+
+def test_a_list_ends_where_who_follows_it_goes_on(url):
+    """A row that it had would come again, and one that it had not would never come."""
+    with closing(Slow(url, "slow")) as slow, closing(make(url, "quick")) as quick:
+        quick.write([row(1)])
+        slow.begin([row(2)])
+        slow.step()
+        quick.write([row(3)])
+        head, pieces = answer(Query(verb="list", database=url))
+        page = json.loads(b"".join(pieces))
+        assert [one["id"] for one in page["flows"]] == [1] and head.found == 1
+        slow.step()
+        head, pieces = answer(Query(verb="watch", database=url, after=page["newest"]))
+        assert [one["id"] for one in json.loads(b"".join(pieces))] == [2, 3]
+        assert head.last == 3
+    close_kept()
+
+
+def test_the_server_notices_the_loss_of_a_host(url):
+    """Its batch would hold followers up for two hours, which is TCP's usual bound."""
+    with closing(make(url)) as store:
+        store.open()
+        with store._base.cursor() as cursor:
+            for name, seconds in (("idle", "15"), ("interval", "5"), ("count", "3")):
+                cursor.execute(f"SHOW tcp_keepalives_{name}")
+                assert [*cursor.fetchone().values()] == [seconds]
 
 
 def test_many_programs_write_at_once(url, postgres):
