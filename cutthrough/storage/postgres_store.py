@@ -79,7 +79,7 @@ DELETE FROM cutthrough.flows WHERE id IN (
         SELECT id, bytes, ended_us, row_number() OVER run AS n,
             sum(bytes) OVER run AS size
         FROM (SELECT id, bytes, ended_us FROM cutthrough.flows ORDER BY id
-            LIMIT %(most)s) AS oldest
+            LIMIT %(looked)s) AS oldest
         WINDOW run AS (ORDER BY id)) AS sums
     WHERE size - bytes < %(most_bytes)s AND (n <= %(rows_over)s
         OR size - bytes < %(bytes_over)s OR ended_us < %(oldest_us)s))
@@ -163,7 +163,9 @@ class PostgresStore:
         most, most_bytes = MOST_PRUNED + count, MOST_PRUNED_BYTES + size
         freed: list[int] = []
         if over:
-            cursor.execute(_PRUNE, {**over, "most": most, "most_bytes": most_bytes})
+            looked = most if over["bytes_over"] > 0 or over["is_old"] else min(
+                most, over["rows_over"])
+            cursor.execute(_PRUNE, {**over, "looked": looked, "most_bytes": most_bytes})
             freed = [row["bytes"] for row in cursor]
         cursor.execute(_FOLD, (len(freed), sum(freed)))
         return len(freed) >= most or sum(freed) >= most_bytes
@@ -183,9 +185,10 @@ class PostgresStore:
             totals["bytes"] + size - self._most_bytes if self._most_bytes else 0)
         oldest_us = time.time_ns() // 1000 - int(self._age_us) if self._age_us else 0
         is_old = totals["oldest"] is not None and totals["oldest"] < oldest_us
-        return ({"rows_over": rows_over, "bytes_over": bytes_over,
-                 "oldest_us": oldest_us} if rows_over > 0 or bytes_over > 0 or is_old
-                else {}), totals["rows"]
+        over = {"rows_over": rows_over, "bytes_over": bytes_over,
+                "oldest_us": oldest_us, "is_old": is_old}
+        is_over = rows_over > 0 or bytes_over > 0 or is_old
+        return over if is_over else {}, totals["rows"]
 
     def prune(self) -> None:
         self.write(())

@@ -32,6 +32,7 @@ TOTALS = "SELECT sum(flows), sum(bytes) FROM cutthrough.totals"
 #: The tables of version 3
 OLD = """
 DROP TABLE cutthrough.totals;
+ALTER INDEX cutthrough.flows_by_words RESET (gin_pending_list_limit);
 ALTER TABLE cutthrough.state ADD flows bigint, ADD bytes bigint;
 UPDATE cutthrough.state SET version = 3,
     flows = (SELECT count(*) FROM cutthrough.flows),
@@ -369,6 +370,8 @@ def test_hosts_that_begin_at_once_change_old_tables_once(url, postgres):
         store.prune()
     assert postgres.ask(TOTALS, url) == [(12, 6000)]
     assert postgres.ask("SELECT * FROM cutthrough.state", url) == [(TABLES.version,)]
+    assert postgres.ask("SELECT reloptions FROM pg_class WHERE relname = "
+                        "'flows_by_words'", url) == [(["gin_pending_list_limit=512"],)]
     assert requests_of(url) == [*(f"0-{n}" for n in range(5, 11)), *["0-100"] * 6]
 
 

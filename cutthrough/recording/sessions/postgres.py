@@ -67,8 +67,8 @@ MOST_ANSWERED = 8 << 20
 LAST = (1 << 63) - 1
 # Within a session's age, for what has become too old: each reads the whole session
 LOOKS = 100
-# So often the rows of a session in `changes` become one
-CHANGES_TO_FOLD = 64
+# Rows of a session in `changes` that are made one
+MOST_CHANGES = 64
 
 _Cursor = psycopg.Cursor[dict[str, Any]]
 
@@ -117,10 +117,13 @@ class PostgresSession(AnySession):
             assert row is not None
             change = _Change(cursor, row["change"], row["numbers"] or [])
             yield change
-            if change.is_copied:
-                cursor.execute(ADD, (self._number, change.number, change.count,
-                                     change.bytes))
-            if change.number % CHANGES_TO_FOLD == 0 and self._may_delete(cursor):
+            if not change.is_copied:
+                return
+            row = cursor.execute(ADD, (
+                self._number, change.number, change.count, change.bytes, self._number
+                )).fetchone()
+            if row is not None and row["rows"] > MOST_CHANGES and (
+                    self._may_delete(cursor)):
                 cursor.execute(FOLD, (self._number,))
 
     def _may_delete(self, cursor: _Cursor) -> bool:

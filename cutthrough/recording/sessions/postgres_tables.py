@@ -89,7 +89,10 @@ NEXT = """
 SELECT nextval('cutthrough_recordings.change_numbers') AS change, (
     SELECT array_agg(nextval('cutthrough_recordings.recording_numbers'))
     FROM generate_series(1, %s)) AS numbers"""
-ADD = "INSERT INTO cutthrough_recordings.changes VALUES (%s, %s, %s, %s)"
+# And how many rows the session had before
+ADD = """
+WITH change AS (INSERT INTO cutthrough_recordings.changes VALUES (%s, %s, %s, %s))
+SELECT count(*) AS rows FROM cutthrough_recordings.changes WHERE session = %s"""
 FOLD = """
 WITH old AS (DELETE FROM cutthrough_recordings.changes WHERE session = %s
     RETURNING session, number, count, bytes)
