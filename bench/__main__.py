@@ -168,7 +168,9 @@ def _content_soak(options: argparse.Namespace) -> int:
 
 
 def _fleet(options: argparse.Namespace) -> int:
-    return fleet_postgres.run(options.writers, options.seconds)
+    if options.postgres:
+        return fleet_postgres.run(options.writers, options.seconds)
+    return fleet.run_fleet(options)
 
 
 def _users(options: argparse.Namespace) -> int:
@@ -342,24 +344,16 @@ def main() -> int:
     kept.set_defaults(act=recording.run_recording)
     recording.add_options(kept)
 
-    fleet = verbs.add_parser("fleet",
-                             help="what many hosts write to one server together")
-    fleet.set_defaults(act=_fleet)
-    fleet.add_argument("--postgres", action="store_true", required=True,
-                       help="captures, in a PostgreSQL of its own")
-    fleet.add_argument("--writers", type=int, default=40, help="of hosts [40]")
-    fleet.add_argument("--seconds", type=float, default=fleet_postgres.SECONDS,
-                       help=f"length of a run [{fleet_postgres.SECONDS:g}]")
-
     known = verbs.add_parser("users",
                              help="p99 of cached users during a password attack")
     known.set_defaults(act=_users)
     users.add_options(known)
 
-    joined = verbs.add_parser("fleet",
-                              help="what a fleet costs Redis, for each interval")
-    joined.set_defaults(act=fleet.run_fleet)
+    joined = verbs.add_parser("fleet", help="what many hosts cost Redis, or what they "
+                                            "store together in PostgreSQL")
+    joined.set_defaults(act=_fleet)
     fleet.add_options(joined)
+    fleet_postgres.add_options(joined)
 
     struck = verbs.add_parser("attack",
                               help="service to regular clients during attacks")

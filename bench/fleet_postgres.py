@@ -10,6 +10,7 @@ deleted as are written. The exit status is 1 if rows are missing.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import multiprocessing
 import statistics
@@ -95,6 +96,14 @@ def server(writers: int) -> Iterator[Postgres]:
         yield running
     finally:
         running.close()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--postgres", action="store_true",
+                        help="captures, in a PostgreSQL of its own")
+    parser.add_argument("--writers", type=int, default=40, help="of hosts [40]")
+    parser.add_argument("--seconds", type=float, default=SECONDS,
+                        help=f"length of a run of --postgres [{SECONDS:g}]")
 
 
 def run(writers: int, seconds: float = SECONDS) -> int:
