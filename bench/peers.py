@@ -239,9 +239,7 @@ OF_HTTP2 = {
     "haproxy-tls": OF_TLS["haproxy-tls"],
     "nghttpx": Peer(
         "HTTP/2 by TLS, one worker, no credentials", "apt:nghttp2-proxy", "nghttpx",
-        "nghttpx --conf=/dev/null --workers=1 --frontend=@LISTEN@,@PORT@ "
-        "--backend=127.0.0.1,@ORIGIN_PORT@ --accesslog-file=/dev/null "
-        "--errorlog-file=/dev/null @DIR@/both.pem @DIR@/both.pem", (),
+        "@PROGRAM@", ("nghttpx.args",),
         version="@PROGRAM@ --version",
     ),
 }  # fmt: skip

@@ -131,11 +131,11 @@ def payloads(body: int, kind: str = "script") -> tuple[bytes, bytes, bytes]:
     """Of HEADS, DOWN and END."""
     content = CONTENTS[kind](body)
     texts = (b"ann", b"static.example.com", b"browsers", b"", b"192.0.2.7",
-             b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, *[b""] * 8)
+             b"198.51.100.9", b"", b"", b"", b"", b"", REQUEST, *[b""] * 9)
     # An EndRecord of tape/end_record.pxd: times in microseconds, sizes, phases,
     # lengths of texts, then status, ports, flags, the numbers of outcome and method
     end = struct.pack(
-        "=4q4Q6I3I20I8H6B6x", 0, 15_700, 15_000, 500, 500, 400 + body,
+        "=4q4Q6I3I21I8H6B2x", 0, 15_700, 15_000, 500, 500, 400 + body,
         0 if body else NOT_COUNTED, body or NOT_COUNTED, 40, 10, 0, 2000, 3000, 5100,
         0, 0, 0, *map(len, texts), 200, 80, 50_000, 80, 0, 0, 0, 0, 0, 2,
         0, 0, 11, 0) + b"".join(texts)
