@@ -48,7 +48,7 @@ def start(way: str, origins: Sequence[Origin]) -> Running:
     config.write_text(
         f'policy = "{policy}"\nworkers = 1\naccess_log = "off"\n'
         '[[listeners]]\naddress = "127.0.0.1:0"\nauth = "none"\n[origins.bench]\n'
-        f"urls = {[f'http://{one.authority}' for one in used]}\n"
+        f"urls = {[f'http://{origin.authority}' for origin in used]}\n"
         + ("" if way in UNWEIGHTED else f"weights = {list(WEIGHTS[:len(used)])}\n") +
         f'choose = "{"round_robin" if way == "one" else way}"\n')
     running.command = [sys.executable, "-m", "cutthrough", "serve", "-c", str(config)]

@@ -136,30 +136,30 @@ def servers(origin: Origin, ours: tuple[str, ...],
         yield started
 
 
-def measure(all_of_them: list[Server], loads: Mapping[str, Load], seconds: float,
+def measure(compared: list[Server], loads: Mapping[str, Load], seconds: float,
             repetitions: int) -> None:  # fmt: skip
     counts = {}
     for name, what in loads.items():
         few = WARM_REQUESTS // (10 if name == "1m" else 1)
-        for one in all_of_them:
-            one.load(name, what, few, warm=True)
-            rate = one.load(name, what, few, warm=True)
-            counts[one.name, name] = max(few, int(rate * seconds))
+        for server in compared:
+            server.load(name, what, few, warm=True)
+            rate = server.load(name, what, few, warm=True)
+            counts[server.name, name] = max(few, int(rate * seconds))
     for turn in range(repetitions):
         for name, what in loads.items():
-            for one in all_of_them[:: -1 if turn % 2 else 1]:
-                one.load(name, what, counts[one.name, name])
+            for server in compared[:: -1 if turn % 2 else 1]:
+                server.load(name, what, counts[server.name, name])
 
 
 def run_http2(options: argparse.Namespace) -> int:
-    with Origin() as origin, servers(origin, (OURS, NAMED), OF_HTTP2) as all_of_them:
-        measure(all_of_them, LOADS, options.seconds, options.repetitions)
-    return report("perf_http2", all_of_them, ratios(all_of_them), options.name)
+    with Origin() as origin, servers(origin, (OURS, NAMED), OF_HTTP2) as compared:
+        measure(compared, LOADS, options.seconds, options.repetitions)
+    return report("perf_http2", compared, ratios(compared), options.name)
 
 
-def report(word: str, all_of_them: list[Server], ratio: Row, name: str) -> int:
-    rows = [row for one in all_of_them for row in one.rows()]
-    failed = sum(one.failed for one in all_of_them)
+def report(word: str, compared: list[Server], ratio: Row, name: str) -> int:
+    rows = [row for server in compared for row in server.rows()]
+    failed = sum(server.failed for server in compared)
     for row in rows:
         print(format_row(word, row))
     ratio = {**ratio, "failed": failed}
@@ -169,10 +169,10 @@ def report(word: str, all_of_them: list[Server], ratio: Row, name: str) -> int:
     return 1 if failed else 0
 
 
-def ratios(all_of_them: list[Server]) -> Row:
+def ratios(compared: list[Server]) -> Row:
     """Return the CPU time of ours to the best of the others, of each load: medians of
     the ratios of two runs of one turn."""
-    of = {one.name: one.figures for one in all_of_them}
+    of = {server.name: server.figures for server in compared}
     out: Row = {}
     for name in LOADS:
         peers = [of[peer][name]["us"] for peer in OF_HTTP2 if peer in of]
@@ -184,18 +184,19 @@ def ratios(all_of_them: list[Server]) -> Row:
 
 def run_fingerprint(options: argparse.Namespace) -> int:
     with Origin() as origin, servers(origin, (NAMED, PRINTS), {}) as both:
-        shakers = [tls.Server(one.name, one.running, origin.authority) for one in both]
+        shakers = [tls.Server(server.name, server.running, origin.authority)
+                   for server in both]
         for shaker in shakers:
             shaker.shake(SHAKE, options.seconds, warm=True)
         measure(both, OF_PRINTS, options.seconds, options.repetitions)
         for turn in range(options.repetitions):
             for shaker in shakers[:: -1 if turn % 2 else 1]:
                 shaker.shake(SHAKE, options.seconds)
-    for one, shaker in zip(both, shakers, strict=True):
-        one.failed += shaker.failed
-        one.figures["handshake"] = {
+    for server, shaker in zip(both, shakers, strict=True):
+        server.failed += shaker.failed
+        server.figures["handshake"] = {
             key: shaker.figures[f"{key}_1.3_full"] for key in ("us", "rate")}
-    without, with_them = (one.figures for one in both)
+    without, with_them = (server.figures for server in both)
     ratio: Row = {name: _median_ratio(with_them[name]["us"], without[name]["us"])
                   for name in without}
     return report("perf_fingerprint", both, ratio, options.name)
