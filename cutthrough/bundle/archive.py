@@ -4,8 +4,8 @@
 
 The manifest and its signature come first, so that nothing is read, or inflated, behind
 them before the signature has been verified. A member is a regular file; links, devices,
-directories and headers of other kinds of tar are refused. The reader is written out:
-what it reads first is signed by nobody.
+directories and headers of other kinds of tar are refused. The reader is our own,
+because it reads its first members before there is a signature.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """Bundles on disk: a directory for each, by its serial, and two links.
 
-    current    what a reload reads
-    good       the last bundle that was in force; `current` returns to it
+    current    read by a reload
+    good       the last bundle in force; `current` returns to it
 
 The files keep their manifest and signature, so that a start can verify them again.
 Links are replaced by rename(2): a reader sees the old bundle or the new one.
@@ -40,7 +40,7 @@ class Cache:
             raise BundleError(f"{self.directory}: other users can write there")
 
     def manifest(self, link: str) -> Manifest | None:
-        """Of what a link names; None: nothing. Raises BundleError."""
+        """Of the link's bundle; None: there is none. Raises BundleError."""
         try:
             return parse_manifest(self._read(link, MANIFEST))
         except OSError:
@@ -69,7 +69,7 @@ class Cache:
             return False
 
     def unpack(self, bundle: Bundle) -> None:
-        """Writes the files, and removes bundles that no link names. Raises OSError."""
+        """Writes the files, and removes bundles without a link. Raises OSError."""
         self._remove_others()
         folder = tempfile.mkdtemp(prefix=".new-", dir=self.directory)
         try:
@@ -87,7 +87,7 @@ class Cache:
             raise
 
     def _put(self, folder: str, path: str) -> None:
-        """Renames it; what a link names there, and was found to be damaged, goes."""
+        """Renames it. A damaged bundle of the same serial is removed."""
         if os.path.lexists(path):
             os.rename(path, f"{folder}-old")
         os.rename(folder, path)

@@ -1,4 +1,4 @@
-"""The manifest of a bundle: what the signature covers, and for which hosts it is.
+"""The manifest of a bundle: it is signed, and names files and hosts.
 
     {"serial": 17, "revision": "2026-11-29.1", "created": "2026-11-29T08:00:00Z",
      "files": {"policy.toml": {"sha256": "…", "bytes": 412}}, "canary": {"percent": 5}}
@@ -99,8 +99,8 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 def check_names(names: Collection[str]) -> None:
-    """Raises BundleError for a name that could leave the bundle's directory, and for
-    one that is a file and a directory."""
+    """Raises BundleError if a name could leave the bundle's directory, or is both a
+    file and a directory."""
     for name in names:
         if len(name) > MOST_NAME or NAME.fullmatch(name) is None:
             raise BundleError(f"{name!r:.120}: names have letters, digits, dots, - and "

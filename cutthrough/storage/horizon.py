@@ -1,15 +1,15 @@
 """The horizon: the number up to which a reader has all rows of several writers.
 
 Numbers come from a sequence and writers do not wait for each other, so a batch may
-appear before another one that has lower numbers. A batch therefore announces itself
+appear before another batch with lower numbers. A batch therefore announces itself
 before its first number: by a shared advisory lock, whose key has the lowest number that
 it may get. Nobody waits for that lock, and it ends with the transaction.
 
     batch    announce ── numbers ── rows ── commit ── (the lock ends)
     reader   highest number ── announced batches ── rows up to the lower of both
 
-A batch that was announced before and is not any more has its rows there, for the next
-statement. One that is announced later gets numbers above the highest.
+If a batch was announced before and is not any more, the next statement sees its rows.
+A later batch gets numbers above the highest.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ _NUMBER_BITS = 48
 
 class Horizon:
     def __init__(self, kind: int, highest: str) -> None:
-        """`kind`: the upper 16 bits of the keys, below 0x8000, which no other has.
+        """`kind`: the upper 16 bits of the keys, below 0x8000, of no other locks.
         `highest`: selects the highest number there is."""
         # In a column of a SELECT, in a transaction that takes numbers afterwards
         self.announcement = (

@@ -4,9 +4,9 @@
     follow:  the horizon ── the rows above a number, up to it
 
 No writer waits for another one. Numbers come from a sequence, so a batch may be seen
-before another one that has lower numbers; a reader that follows ends at the horizon
+before another batch with lower numbers; a reader that follows ends at the horizon
 (horizon.py), and misses none. Totals and bounds are of all programs' rows: a batch adds
-a row to `totals`, and one program at a time deletes what is beyond the bounds, and
+a row to `totals`, and one program at a time deletes rows beyond the bounds, and
 makes one row of these.
 """
 
@@ -53,9 +53,9 @@ from cutthrough.storage.store import (
 
 # Whole rows of one SELECT: 20 MiB with bodies of the usual bound
 WHOLE_ROWS = 20
-# Rows of `totals` that are made one
+# From so many rows of `totals` on, they are made one
 MOST_TOTALS = 100
-# Of locks: who deletes rows, and who imports some
+# Locks of deletions and of imports
 PRUNING, IMPORTING = 0x63757470, 0x63757469
 HORIZON = Horizon(0x6375, "SELECT coalesce(max(id), 0) FROM cutthrough.flows")
 

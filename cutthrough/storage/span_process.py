@@ -2,8 +2,8 @@
 
 FD is its end of a socket pair with the writer (traced.py). One thread reads exchanges,
 and keeps at most MOST_WAITING; the other has OpenTelemetry's exporter send them, some
-at a time, and repeat what the collector does not take now. Of every exchange it says
-whether it was exported or lost. When the writer ends, what is left has END_S.
+at a time, and again if the collector does not take them now. Of every exchange it
+reports whether it was exported or lost. When the writer ends, the rest has END_S.
 
 Fields, time-out, compression, certificates and the resource are those of the variables
 `OTEL_…` of OpenTelemetry.

@@ -1,8 +1,8 @@
 """Which file a path named when its database was opened.
 
-A database that was deleted, or moved, stays what its connection writes to. The log of
-changes is another file, that SQLite finds by its name: the connection that closes last
-deletes it, even if the name is another database's by now. `Place.close` prevents that.
+If a database is deleted or moved, its connection goes on writing to it. The log of
+changes is another file, and SQLite finds it by its name: the last connection deletes it
+when it closes, even if the name is another database's now. `Place.close` prevents it.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 
-# SQLite's lock of a file that is read: sqlite3's os.h, SHARED_FIRST and SHARED_SIZE
+# SQLite's lock of a file for reading: sqlite3's os.h, SHARED_FIRST and SHARED_SIZE
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 _FLOCK = "hhqqi0q"                           # struct flock
 
@@ -23,7 +23,7 @@ class Place:
     def __init__(self, path: str) -> None:
         """Raises OSError."""
         self._path, self._fd = path, -1
-        # O_PATH has no locks that its close could end
+        # O_PATH has no locks, so its close ends none
         self._fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     @property
@@ -50,7 +50,7 @@ class Place:
             if self.is_there:
                 base.close()
                 return
-            if not self.is_deleted:          # what the log has goes with the file
+            if not self.is_deleted:          # the log goes with the file
                 with contextlib.suppress(sqlite3.Error):
                     base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             with _read_elsewhere(self._fd):

@@ -1,12 +1,12 @@
-"""The writer's side of traces: exchanges of the rings that are sampled, to a process.
+"""The writer's side of traces: sampled exchanges go from the rings to a process.
 
     rows ──sampled──> messages on a socket pair ──> span_process.py ──OTLP──> collector
 
-A message is one exchange: the numbers of its span, and the columns of its row that
-spans show, redacted as captures are. Nothing waits: what the socket does not take is
-lost, and counted. The process says what it has exported, and what not; if it dies, all
-that it had is lost, and another one begins RESTART_S later. It gets no variable such as
-HTTPS_PROXY, which could name this very proxy.
+A message is one exchange: the numbers of its span, and the columns of SHOWN, redacted
+as captures are. Nothing waits: if the socket is full, the exchange is lost, and
+counted. The process reports exported and lost exchanges; if it dies, all of its
+exchanges are lost, and another process begins RESTART_S later. It gets no variable
+such as HTTPS_PROXY, because that could name this very proxy.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ HEAD = COLUMNS.index("request_head")         # for its traceparent alone
 USER = SHOWN.index("user")
 # Between two processes
 RESTART_S = 10.0
-# For the process to export what it has, when the writer ends
+# For the last exports of the process, when the writer ends
 END_S = 6.0
 
 _FIELD = re.compile(r"^traceparent:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.I | re.M)
 _VALUE = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})"
                     r"(?:-.{0,200})?")
-# The last field of a head is Via; behind it is a trace that this proxy has begun
+# The last field of a head is Via; behind it is a trace of this proxy's own
 _BEGUN = re.compile(r"\r\nvia:[^\r\n]*(\r\ntraceparent: [0-9a-f-]{55}\r\n)\r\n\Z", re.I)
 _random = SystemRandom()
 
@@ -67,7 +67,7 @@ class Traced(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True):
-    """Exchanges of which the process is rid."""
+    """Exchanges that the process has no longer."""
 
     exported: int
     lost: int
@@ -116,7 +116,7 @@ class Sender:
         self._start = Start(url=settings.url, program=program, form=form)
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self._at_process = 0                 # exchanges of which it has not said
+        self._at_process = 0                 # exchanges without a report
         self._next_start = 0.0
 
     def put(self, rows: Batch, ring: Ring) -> None:
@@ -163,7 +163,7 @@ class Sender:
         return True
 
     def collect(self, ring: Ring) -> None:
-        """Counts what the process has done since the last call."""
+        """Counts the reports of the process since the last call."""
         while self._channel is not None:
             try:
                 message = self._channel.recv(1 << 12, socket.MSG_DONTWAIT)
@@ -182,7 +182,7 @@ class Sender:
         self._at_process -= done.exported + done.lost
 
     def _end(self, ring: Ring) -> None:
-        """It has ended: what it had is lost."""
+        """It has ended: its exchanges are lost."""
         ring.trace(lost=self._at_process)
         self._at_process = 0
         if self._channel is not None:
@@ -194,7 +194,7 @@ class Sender:
             self._process = None
 
     def close(self, ring: Ring) -> None:
-        """Has the process export what it has, for a time."""
+        """Gives the process time to export its exchanges."""
         if self._channel is not None:
             with contextlib.suppress(OSError):
                 self._channel.shutdown(socket.SHUT_WR)
