@@ -369,7 +369,8 @@ cdef void lose(Socket *carrier, int why) noexcept nogil:
             if why == HEARD_FAULT else NGHTTP2_INTERNAL_ERROR if why == HEARD_NO_ROOM
             else NGHTTP2_ENHANCE_YOUR_CALM)
         write_frames(d)
-        flush(d)
+    if why != HEARD_RESET:
+        flush(d)                        # answers of this batch, too
     st = d.lists[<int>OPEN].first
     while st != NULL:
         next = st.links[<int>OPEN].next
