@@ -1,5 +1,7 @@
 """The connection to Redis, and the meaning of its errors."""
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,6 +45,14 @@ def make_client(config: Config, node: tuple[str, int] | None = None) -> Redis:
         raise ConfigError("", "fleet_url", "is not of the form "
                           "rediss://user:password@host:6379/0") from None
     return client
+
+
+async def disconnect(client: Redis | None) -> None:
+    """Closes the connection: a late answer must not be taken for the next one."""
+    if client is not None:
+        with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                await client.aclose()
 
 
 def explain(error: Exception) -> tuple[str, str]:

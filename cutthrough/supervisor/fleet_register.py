@@ -173,14 +173,10 @@ class FleetRegister:
                 "fleet` and --fleet do not know this program")
 
     async def _disconnect(self) -> None:
-        """Closes the connection: a late answer must not be taken for the next one."""
-        from cutthrough.generation.redis_client import PATIENCE_S
+        from cutthrough.generation.redis_client import disconnect
 
         client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(PATIENCE_S):
-                    await client.aclose()
+        await disconnect(client)
 
     # The entry
 

@@ -27,7 +27,12 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from cutthrough.config.config import OPTIONS, SECRETS, Config
-from cutthrough.generation.redis_client import PATIENCE_S, explain, make_client
+from cutthrough.generation.redis_client import (
+    PATIENCE_S,
+    disconnect,
+    explain,
+    make_client,
+)
 from cutthrough.log.stderr import say
 from cutthrough.process.fleet_state import FAILURES, FleetState
 from cutthrough.supervisor.fleet_script import (
@@ -262,12 +267,8 @@ class RedisFleet:
         return await self._script([key_of(self._config.fleet_prefix)], values)
 
     async def _disconnect(self) -> None:
-        """Closes the connection: a late answer must not be taken for the next one."""
         client, self._client, self._node = self._client, None, None
-        if client is not None:
-            with contextlib.suppress(exceptions.RedisError, OSError, TimeoutError):
-                async with asyncio.timeout(PATIENCE_S):
-                    await client.aclose()
+        await disconnect(client)
 
 
 def id_of(name: str) -> str:

@@ -230,10 +230,7 @@ class Exchange:
                 "verified here")
 
     async def _disconnect(self) -> None:
-        from cutthrough.generation.redis_client import PATIENCE_S
+        from cutthrough.generation.redis_client import disconnect
 
         client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(PATIENCE_S):
-                    await client.aclose()
+        await disconnect(client)
