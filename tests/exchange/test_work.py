@@ -35,6 +35,12 @@ measured = pytest.mark.skipif(
     SANITIZED, reason="sanitizers take several times the memory and the time")
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A process that starts beside other programs may take seconds."""
+    monkeypatch.setattr(work, "RUN_S", 60.0)
+
+
 def children():
     return [one for one in psutil.Process().children()
             if one.status() != psutil.STATUS_ZOMBIE]
