@@ -270,6 +270,10 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
 cdef int64_t feed_framed(Pump *down, const Writing *writing, size_t head_len, char *data,
                          size_t n) noexcept nogil:
     """As `feed`, with the first chunk's line behind the head, but that a tap gets heads alone."""
+    cdef Scan *scan = scan_of(down)
+    if scan.most and n > scan.most:         # before anything is sent
+        scan.too_large = True
+        return -2
     if head_len + FRAMED_FIELD_BYTES + MOST_FRAME > writing.cap:
         return -1                       # a rule's fields take all the room
     head_len = announce_frames(writing.out, head_len)
