@@ -248,7 +248,7 @@ def main() -> int:
     compared.add_argument("base", type=Path)
     compared.add_argument("new", type=Path)
 
-    readme = verbs.add_parser("readme", help="write README's table, of field.json")
+    readme = verbs.add_parser("readme", help="write README's table, of asked.json")
     readme.set_defaults(act=lambda _: report_readme.main())
     reported = verbs.add_parser("report", help="write a result as an HTML page")
     reported.set_defaults(act=_report)

@@ -28,7 +28,7 @@ def result(name: str) -> dict[str, Any]:
 
 
 def table() -> list[list[str]]:
-    head = README.index("| | relay | cutthrough | full |")
+    head = README.index("| | lean relay | relay | cutthrough | full |")
     rows = README[head:].split("\n<!--")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
@@ -45,14 +45,15 @@ def rounded(value: float, like: str) -> str:
 def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
     scenario, key, units = LINES[number]
     what, *cells = table()[number]
-    rows = result("field")["results"]
+    rows = result("asked")["results"]
     runs = group_runs(rows)
     relay = SCENARIOS[scenario].yardstick
     peers = "haproxy-http" if scenario.startswith("plain") else "haproxy-tcp"
     if scenario == "bulk":
         peers = "haproxy-splice"
     for proxy, cell in zip(
-        (relay, "cutthrough", FULL, peers, "nginx"), cells[:3] + cells[4:], strict=True
+        ("lean", relay, "cutthrough", FULL, peers, "nginx"), cells[:4] + cells[5:],
+        strict=True,
     ):
         if (scenario, proxy) not in runs:
             assert cell in ("", "–"), (what, proxy)
@@ -64,7 +65,7 @@ def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
         one for one in judge(rows)
         if one.scenario == scenario and "rate" not in one.what
     )  # fmt: skip
-    median, *spread = told(cells[3])
+    median, *spread = told(cells[4])
     assert verdict.median is not None
     assert rounded(verdict.median, median) == median, what
     ends = (min(verdict.values), max(verdict.values))
@@ -72,7 +73,7 @@ def test_a_line_of_the_table_is_what_was_measured(number: int) -> None:
 
 
 def test_the_sentences_round_the_table_are_true() -> None:
-    field = result("field")
+    field = result("asked")
     text = " ".join(README.split())
     assert f"{len(field['results'])} runs, none void" in text
     assert not any("failed" in row for row in field["results"])
@@ -80,7 +81,7 @@ def test_the_sentences_round_the_table_are_true() -> None:
     assert field["environment"]["command"] in text
     assert not field["environment"]["changed"]
     idle = next(one for one in judge(field["results"]) if one.scenario == "idle-10000")
-    assert idle.median is not None and f"{idle.median:.0f} B" in table()[-1][3]
+    assert idle.median is not None and f"{idle.median:.0f} B" in table()[-1][4]
 
 
 def test_the_baseline_has_every_row_that_is_compared() -> None:
