@@ -50,7 +50,7 @@ BUSY_MS = 5000
 # Between two looks where SQLite does not wait by itself
 AGAIN_S = 0.01
 # How long another connection may need to close a database for good
-CLOSING_S = 2.0
+CLOSING_S = 5.0
 MOST_WAL_BYTES = 64 << 20
 # Of a new file. A row of two heads fills a third of SQLite's usual 4096, and its insert
 # and deletion take 17 µs of CPU there, 9.5 µs here

@@ -169,7 +169,8 @@ def test_the_token_is_given_once(page):
     assert page.text("#who") == "admin token"
     browser.click("nav a:nth-child(3)")
     wait_until(lambda: browser.run("location.pathname") == "/recordings", "the page")
-    wait_until(lambda: not browser.run("$('who').hidden"), "its session")
+    wait_until(lambda: browser.run("typeof $ !== 'undefined' && !$('who').hidden"),
+               "its session")
     wait_until(lambda: "recording_directory" in page.text("#state"), "a 404")
     browser.faults.clear()                  # and the console names it
     browser.run("history.back()")
