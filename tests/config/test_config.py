@@ -382,7 +382,8 @@ def test_via_is_made_at_each_start_and_kept_once_made():
 
 def test_a_secret_is_in_no_text_made_of_a_config(tmp_path):
     secrets = {name: OPTIONS[name].stand_in + "s3cret" for name in SECRETS}
-    settings = gather({"user": "me", **secrets}, {})
+    settings = gather({"user": "me", **secrets}, {
+        "CUTTHROUGH_BUNDLE_KEY": "A" * 43 + "=", "CUTTHROUGH_BUNDLE_CACHE": "/cache"})
     for text in (render(settings), repr(build(settings)), str(build(settings))):
         assert "s3cret" not in text
         assert "me" in text

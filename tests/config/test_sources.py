@@ -45,6 +45,10 @@ def test_every_secret_comes_from_a_file(tmp_path, secret, by_file, content):
     me = {} if secret == "password" else ME
     user = {"CUTTHROUGH_" + name.upper(): value for name, value in ME.items()
             if secret != "password" or name == "user"}
+    if secret == "bundle_url":              # what it needs beside it
+        me = {**me, "bundle_key": ["A" * 43 + "="], "bundle_cache": "/cache"}
+        user |= {"CUTTHROUGH_BUNDLE_KEY": "A" * 43 + "=",
+                 "CUTTHROUGH_BUNDLE_CACHE": "/cache"}
     for config in (
         load([flag_name(by_file), str(path)], user),
         load((), {variable_name(by_file): str(path), **user}),

@@ -30,7 +30,8 @@ OTHERS = {"start_proxy", "start_policy", "limited", "nginx", "call", "loop_name"
 LATE = "test_late_bytes_do_not_cost_what_came_before_the_end"
 #: See test_tunnel
 OF_THE_KERNEL = {f"{LATE}[in one turn]", f"{LATE}[unread]",
-                 "test_a_slow_reader_gets_everything_after_both_fins"}
+                 "test_a_slow_reader_gets_everything_after_both_fins",
+                 "test_last_bytes_and_the_end_behind_them_are_one_segment"}
 
 
 def pytest_collection_modifyitems(

@@ -1,8 +1,8 @@
 """A tunnel over records: the tests of tests/e2e/test_connect.py.
 
-Without three cases that are the kernel's (see conftest): the origin's end stands behind
+Without four cases that are the kernel's (see conftest): the origin's end stands behind
 data that a worker without splice has not read, or the origin closes before it has read
-the client's end, which its kernel answers with a reset.
+the client's end, which its kernel answers with a reset; or segments are counted.
 """
 
 from tests.e2e.test_connect import *  # noqa: F403
