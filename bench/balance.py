@@ -75,13 +75,13 @@ def load(running: Running, seconds: float) -> Row:
         ["wrk", "-t1", f"-c{CONNS}", f"-d{seconds:g}s", "-s", str(HERE / "hosts.lua"),
          f"http://127.0.0.1:{running.port}", "--", str(HOSTS)],
         capture_output=True, text=True)  # fmt: skip
-    found = re.search(r"^requests=(\d+) errors=(\d+) seconds=(\S+) (.*)", done.stdout,
+    result = re.search(r"^requests=(\d+) errors=(\d+) seconds=(\S+) (.*)", done.stdout,
                       re.M)
-    if found is None or int(found[1]) == 0:
+    if result is None or int(result[1]) == 0:
         raise BenchError(f"wrk said {done.stdout} {done.stderr}")
-    latency = dict(pair.split("=") for pair in found[4].split())
-    return {"requests": int(found[1]), "errors": int(found[2]),
-            "rate": int(found[1]) / float(found[3]),
+    latency = dict(pair.split("=") for pair in result[4].split())
+    return {"requests": int(result[1]), "errors": int(result[2]),
+            "rate": int(result[1]) / float(result[3]),
             **{key: float(value) for key, value in latency.items()}}
 
 

@@ -93,14 +93,14 @@ class Server:
         before = self._cpu()
         said = _run(build_tool("handshakes"), "127.0.0.1", str(self.running.port),
                     str(seconds), str(CONNS), version, how)
-        found = dict(pair.split("=") for pair in said.split())
-        n = int(found["handshakes"])
-        self.failed += int(found["failed"])
-        if n == 0 or int(found["resumed"]) != (n if how == "resumed" else 0):
+        result = dict(pair.split("=") for pair in said.split())
+        n = int(result["handshakes"])
+        self.failed += int(result["failed"])
+        if n == 0 or int(result["resumed"]) != (n if how == "resumed" else 0):
             raise BenchError(f"{self.name}, {kind}: {said.strip()}")
         if not warm:
             self.note(f"us_{version}_{how}", (self._cpu() - before) / n * 1e6)
-            self.note(f"rate_{version}_{how}", n / float(found["seconds"]))
+            self.note(f"rate_{version}_{how}", n / float(result["seconds"]))
 
     def request(self, path: str, conns: int, seconds: float) -> None:
         """Kept requests for a file of the origin, CPU for each and for each MiB."""
@@ -185,36 +185,36 @@ def servers(target: Target) -> Iterator[list[Server]]:
 
 
 def run_tls(seconds: float, repetitions: int, conns: int) -> int:
-    with Origin() as origin, servers(Target(Site(), origin.authority)) as all_of_them:
-        for one in all_of_them:  # first: a load leaves free memory, which hides it
-            one.rest(conns)
-        for one in all_of_them:
+    with Origin() as origin, servers(Target(Site(), origin.authority)) as compared:
+        for server in compared:  # first: a load leaves free memory, which hides it
+            server.rest(conns)
+        for server in compared:
             for kind in KINDS:
-                one.shake(kind, WARM_SECONDS, warm=True)
+                server.shake(kind, WARM_SECONDS, warm=True)
         for turn in range(repetitions):
-            order = all_of_them[:: -1 if turn % 2 else 1]
+            order = compared[:: -1 if turn % 2 else 1]
             for kind in KINDS:
-                for one in order:
-                    one.shake(kind, seconds)
+                for server in order:
+                    server.shake(kind, seconds)
             for path, many in (("/1k", 32), ("/1m", 4)):
-                for one in order:
-                    one.request(path, many, max(1, seconds))
-    failed = sum(one.failed for one in all_of_them)
-    for one in all_of_them:
-        print(format_row("perf_tls", one.row()))
-    print(format_row("perf_tls_ratio", {**ratios(all_of_them), "failed": failed}))
+                for server in order:
+                    server.request(path, many, max(1, seconds))
+    failed = sum(server.failed for server in compared)
+    for server in compared:
+        print(format_row("perf_tls", server.row()))
+    print(format_row("perf_tls_ratio", {**ratios(compared), "failed": failed}))
     return 1 if failed else 0
 
 
-def ratios(all_of_them: list[Server]) -> Row:
+def ratios(compared: list[Server]) -> Row:
     """Return ours to the best of the others, of every figure that is a cost: of those
     whose median is lowest, the median of the ratios of two runs of one turn. hitch, a
     relay that has dialled its origin by then, is none of them for handshakes."""
     out: Row = {}
-    *others, ours = all_of_them
+    *others, ours = compared
     for name, runs in ours.figures.items():
-        peers = [one.figures[name] for one in others
-                 if not (one.name == "hitch" and name.startswith("us_1."))]
+        peers = [server.figures[name] for server in others
+                 if not (server.name == "hitch" and name.startswith("us_1."))]
         if name.startswith(("us_", "kib_")) and peers:
             best = min(peers, key=statistics.median)
             out[name] = statistics.median(

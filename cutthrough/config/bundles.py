@@ -80,8 +80,8 @@ class BundleOptions(FleetOptions, frozen=True, kw_only=True):
         FILE, "file with the URL on one line", "none",
         swapped=True, of_program=True)] = ""
     bundle_key: Annotated[tuple[str, ...], Option(
-        Kind("KEY", parse_public_key, many=True), "Ed25519 public keys in base64, one "
-        "of which has to have signed a bundle", "none: required",
+        Kind("KEY", parse_public_key, many=True), "Ed25519 public keys in base64; a "
+        "bundle needs the signature of one", "none: required",
         swapped=True, of_program=True)] = ()
     bundle_header: Annotated[str, Option(
         TEXT, "field of requests for it, such as Authorization: Bearer …; prefer "

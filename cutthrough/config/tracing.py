@@ -25,13 +25,13 @@ class TraceOptions(RedactionOptions, frozen=True, kw_only=True):
     """A part of Config, behind another: a msgspec.Struct has one base."""
 
     trace_url: Annotated[str, Option(
-        TEXT._replace(metavar="URL"), "where spans of the requests that rules capture "
-        "go, by OTLP over HTTP: http://127.0.0.1:4318/v1/traces; needs "
+        TEXT._replace(metavar="URL"), "collector of spans, by OTLP over HTTP; rules "
+        "with capture choose the requests: http://127.0.0.1:4318/v1/traces; needs "
         "cutthrough[otlp]: docs/traces.md", "none", section="Traces", swapped=True,
         of_program=True)] = ""
     trace_ratio: Annotated[float, Option(
-        RATIO, "share of the requests without a valid traceparent that are traced; "
-        "the flag of a traceparent decides about the others",
+        RATIO, "share of requests to be traced, if they have no valid traceparent; "
+        "else its flag decides",
         "all, as OpenTelemetry's own default", swapped=True)] = 1.0
     trace_users: Annotated[bool, Option(
         FLAG, "name the user in spans", "off: spans leave the host", swapped=True,

@@ -205,7 +205,7 @@ def one_look(listener: Listener, every: float) -> list[str]:
     """A look as text, with the rates over `every` seconds. Raises Unanswered."""
     screen = Screen(listener.where)
     look(screen, listener)
-    time.sleep(every)
+    time.sleep(every)                    # rates are over this time
     look(screen, listener)
     return [*plain(screen)]
 

@@ -11,6 +11,7 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 
 
+# `make test` installs it: without it, somebody runs this file alone
 @pytest.mark.skipif(not shutil.which("redis-server"),
                     reason="redis-server is not installed")
 def test_the_time_of_redis_is_printed() -> None:

@@ -6,6 +6,7 @@ from bench import fleet_postgres
 from tests.support.postgres import PROGRAMS
 
 
+# `make test` installs it: without it, somebody runs this file alone
 @pytest.mark.skipif(PROGRAMS is None, reason="postgresql is not installed")
 def test_rows_of_two_processes_are_counted(capsys):
     assert fleet_postgres.run(2, 0.5) == 0

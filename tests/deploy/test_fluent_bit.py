@@ -27,6 +27,7 @@ FOLDER = RECIPES / "fluent-bit"
 INPUTS = sorted(FOLDER.glob("*.yaml"))
 OUTPUTS = sorted(RECIPES.glob("*/fluent-bit.yaml"))
 PROGRAM = shutil.which("fluent-bit")
+# Debian has no package of it, and it is built from source, for three minutes
 needs_program = pytest.mark.skipif(
     not PROGRAM, reason="fluent-bit is not in PATH, and no registry here has it")
 
@@ -173,6 +174,7 @@ def test_lines_go_to_clickhouse(tmp_path: Path, receiver: Receiver) -> None:
 
 
 @needs_program
+# moto, as the bucket, is of 1.3 GB that a verb of make installs
 @pytest.mark.skipif(not HOME.exists(), reason="make recipes runs it")
 def test_lines_go_to_s3(tmp_path: Path) -> None:
     lines = write_log(tmp_path)

@@ -18,6 +18,7 @@ from tests.deploy.lines import HOME, RECIPES, SECRET, write_log
 from tests.support.wait import wait_until
 
 PROGRAM = HOME / "otelcol/otelcol"
+# It is built with Go, for minutes, by a verb of make
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="make recipes runs it")
 FOLDER = RECIPES / "otel-collector"
 

@@ -17,6 +17,7 @@ PYTHON = HOME / "bin/python"
 TRANSFORM = yaml.safe_load((RECIPES / "vector/access.yaml").read_text())
 PROGRAM = TRANSFORM["transforms"]["cutthrough"]["source"]
 FILES = [*(RECIPES / "vector").glob("*.yaml"), *RECIPES.glob("*/vector.yaml")]
+# The compiler of VRL is one of the programs that a verb of make installs (1.3 GB)
 needs_vrl = pytest.mark.skipif(not PYTHON.exists(), reason="make recipes runs it")
 
 # A program and events on standard input; prints what becomes of each, null: dropped

@@ -98,6 +98,7 @@ class OnSmallDisk(Postgres):
 
 
 @ALL
+# `make test` installs it: without it, somebody runs this file alone
 @pytest.mark.skipif(PROGRAMS is None, reason="postgresql is not installed")
 @pytest.mark.parametrize("what", ["captures", "recordings"])
 def test_a_full_disk_under_a_server(make, start_policy, make_origin, dial, what):
