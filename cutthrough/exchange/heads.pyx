@@ -140,7 +140,7 @@ cdef class Names:
         return size + lines * PyBytes_GET_SIZE(self.value)
 
     cdef char *put(self, const char *head, size_t size, char *to) noexcept:
-        """Copies the head, and replaces; returns the end of what was written."""
+        """Copies the head, and replaces; returns the end of the copy."""
         cdef const char *rest = head
         cdef const char *end = head + size
         cdef const char *at = line_behind(head, end)
@@ -182,7 +182,7 @@ cdef class Names:
 
     cdef char *put_found(self, const char *head, size_t size, const Value *values, int n,
                          char *to) noexcept:
-        """As `put`, of what `find` has found, if that is all."""
+        """As `put`, of the matches of `find`, if that is all."""
         cdef size_t rest = 0
         cdef int i
         for i in range(n):
@@ -195,7 +195,7 @@ cdef class Names:
         return to + (size - rest)
 
     cdef const char *behind(self, const char *at, const char *end) noexcept:
-        """Where the value begins, if the line is a field of one of the names; or NULL. White
+        """The begin of the value, if the line is a field of one of the names; or NULL. White
         space before the colon is a malformed field of that name."""
         cdef const char *colon = <const char *>memchr(at, 58, end - at)
         cdef size_t n
@@ -232,6 +232,6 @@ cdef inline const char *value_end(const char *begin, const char *next) noexcept:
 
 
 cdef inline const char *line_behind(const char *at, const char *end) noexcept:
-    """Where the next line begins."""
+    """The begin of the next line."""
     cdef const char *newline = <const char *>memchr(at, 10, end - at)
     return end if newline == NULL else newline + 1

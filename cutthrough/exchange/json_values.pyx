@@ -187,7 +187,7 @@ def find_values(bytes data not None, Paths paths, size_t most):
 
 
 cdef inline Expected ended(int depth) noexcept:
-    """What may come behind a value."""
+    """The tokens that may follow a value."""
     return NEXT if depth else DOCUMENT
 
 

@@ -19,7 +19,7 @@ cdef enum:
 
 cdef int scan(const unsigned char *at, Py_ssize_t size, Py_ssize_t most_values,
               int most_depth, Py_ssize_t *values) noexcept nogil:
-    """0; 1: there are more values, 2: they lie deeper. What is no JSON has a count, too."""
+    """0; 1: there are more values, 2: they lie deeper. Text that is no JSON has a count, too."""
     cdef const unsigned char *end = at + size
     cdef Py_ssize_t n = 1
     cdef int depth = 0
@@ -75,6 +75,6 @@ cdef Py_ssize_t count(object value, int depth) noexcept:
 
 
 def count_parsed(value):
-    """What work on a document counts with: its values and keys, those of long texts more
-    than once. What lies deeper than 1000 is left out."""
+    """Returns the units of work on a document: its values and keys, those of long texts more
+    than once. Values deeper than 1000 do not count."""
     return count(value, 0)

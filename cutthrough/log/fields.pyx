@@ -265,7 +265,7 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
 
 
 cdef char *put_timers(char *p, const Stamps *at) noexcept:
-    """Writes HAProxy's timers in milliseconds: the head, what it waited for, the connection, the
+    """Writes HAProxy's timers in milliseconds: the head, user, hook and DNS, the connection, the
     response's head, all. -1: not reached."""
     cdef int64_t[5] timers = [
         at.head_us, <int64_t>at.auth_us + at.hook_us + at.dns_us, at.connect_us, at.first_byte_us,
@@ -401,7 +401,7 @@ cdef char *put_quoted(char *p, Step *step, const char *data, size_t n,
 
 
 cdef char *put_head_field(char *p, Step *step, Client c, const char *last) noexcept:
-    """Writes a field of the head as it went up, where each line is `Name: value`."""
+    """Writes a field of the head as it went up: each line is `Name: value`."""
     cdef const char *at
     cdef const char *end
     cdef const char *stop

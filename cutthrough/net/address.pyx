@@ -10,7 +10,7 @@ from cutthrough.net.linux cimport (
     sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t, ucred)
 
 cdef enum:
-    NOBODY = 65534              # user id where the kernel names none: its own overflowuid
+    NOBODY = 65534              # user id if the kernel names none: its own overflowuid
 
 
 cdef socklen_t to_sockaddr(const Address *address, sockaddr_storage *out) noexcept nogil:
@@ -72,7 +72,7 @@ cdef int print_address(const Address *address, char *out) noexcept nogil:
     if address.family == UNIX_CALLER:
         memcpy(&uid, address.bytes + 4, 4)
         return snprintf(out, ADDRESS_TEXT, "unix:%u", htonl(uid))
-    if address.family == 4:             # a fifth of what inet_ntop takes, which uses sprintf
+    if address.family == 4:             # a fifth of the time of inet_ntop, which uses sprintf
         return print_v4(address.bytes, out)
     if address.family:
         inet_ntop(AF_INET6, address.bytes, out, ADDRESS_TEXT)

@@ -45,7 +45,7 @@ cdef enum Sending:
 cdef struct Pump:
     Socket *source
     Socket *sink
-    Block *kept             # bytes read, not yet taken by the sink
+    Block *unsent           # bytes read, not yet taken by the sink
     Pipe *pipe              # the same, in the kernel
     int64_t left            # bytes still to be read; < 0: until EOF
     uint64_t moved          # bytes taken by the sink
@@ -74,7 +74,7 @@ cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noe
 cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
 # Whether the sink has yet to take bytes of the pump, or will never. Settles first.
 cdef bint is_holding(Pump *pump) noexcept nogil
-# Sends what waits for the end of the batch now: then `kept`, `moved` and `error` are as if it had
+# Sends what waits for the end of the batch now: then `unsent`, `moved` and `error` are as if it had
 # been sent directly.
 cdef void settle(Pump *pump) noexcept nogil
 # Frees the pump's block and pipe.

@@ -2,7 +2,7 @@
 """The tight loop: moves bytes from one socket to another, without looking at them.
 
     source --recv--> scratch --send--> sink        the rule: nothing is allocated
-                        \\--> kept  --send--> sink  only bytes that the sink did not take
+                        \\--> unsent --send--> sink  only bytes that the sink did not take
     source --splice--> pipe --splice--> sink       once the direction proves to be bulk
 
 A direction becomes bulk after two reads in a row that filled the scratch buffer, until
@@ -203,16 +203,16 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
 cdef bint flush(Pump *p) noexcept nogil:
     """Sends the held bytes until the sink takes no more. False: failed."""
     cdef ssize_t n
-    if p.kept != NULL:
-        n = try_send(p.sink, bytes_of(p.kept) + p.kept.start, p.kept.end - p.kept.start)
+    if p.unsent != NULL:
+        n = try_send(p.sink, bytes_of(p.unsent) + p.unsent.start, p.unsent.end - p.unsent.start)
         if n < 0:
             p.error = <int16_t>-n
             return False
         p.moved += n
-        p.kept.start += <unsigned int>n
-        if p.kept.start == p.kept.end:
-            give_block(&p.kept)
-    while p.kept == NULL and p.pipe != NULL and p.pipe.held:
+        p.unsent.start += <unsigned int>n
+        if p.unsent.start == p.unsent.end:
+            give_block(&p.unsent)
+    while p.unsent == NULL and p.pipe != NULL and p.pipe.held:
         n = splice_to(p.sink, p.pipe.read_fd, p.pipe.held)
         if n == 0:
             return True
@@ -254,13 +254,13 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         return True
     if p.pipe != NULL and p.pipe.held:
         return False                    # bytes in the pipe must go first
-    block = p.kept
+    block = p.unsent
     # More only for one long head: what is pushed behind bytes that wait is bounded by one read
     if block != NULL and block.end - block.start + n + m > COPY_BLOCK:
         return False
-    if not make_room(&p.kept, n + m - sent, OF_RELAYS):
+    if not make_room(&p.unsent, n + m - sent, OF_RELAYS):
         return False
-    block = p.kept
+    block = p.unsent
     if <size_t>sent < n:
         memcpy(bytes_of(block) + block.end, a + sent, n - sent)
         block.end += <unsigned int>(n - sent)
@@ -298,7 +298,7 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
 
 
 cdef inline bint holds(const Pump *p) noexcept nogil:
-    return p.kept != NULL or (p.pipe != NULL and p.pipe.held != 0)
+    return p.unsent != NULL or (p.pipe != NULL and p.pipe.held != 0)
 
 
 cdef bint is_holding(Pump *p) noexcept nogil:
@@ -331,9 +331,9 @@ cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexc
     p.moved -= min(p.moved, <uint64_t>more)
     if result >= 0 or result == -EAGAIN:
         p.sink.ready &= ~CAN_WRITE      # an EPOLLOUT will come, and send what is kept
-        if make_room(&p.kept, more, OF_RELAYS):
-            memcpy(bytes_of(p.kept), data + n - more, more)
-            p.kept.end = <unsigned int>more
+        if make_room(&p.unsent, more, OF_RELAYS):
+            memcpy(bytes_of(p.unsent), data + n - more, more)
+            p.unsent.end = <unsigned int>more
             return
         result = 0
     p.error = <int16_t>-result
@@ -362,7 +362,7 @@ cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexce
 cdef void stop_pump(Pump *p) noexcept nogil:
     settle(p)
     p.sending = SENDING_NONE
-    give_block(&p.kept)
+    give_block(&p.unsent)
     give_pipe(&p.pipe)
 
 

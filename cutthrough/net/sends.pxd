@@ -25,9 +25,9 @@ cdef void submit_sends() noexcept nogil
 cdef void wake_later(Socket *s) noexcept nogil
 # The next socket of wake_later; NULL: none.
 cdef Socket *next_woken() noexcept nogil
-# Is called first at the end of each batch: what was written in it may be sent together.
+# Is called first at the end of each batch: its writes may be sent together.
 ctypedef void (*batch_end_t)() noexcept nogil
 cdef void set_batch_hook(batch_end_t hook) noexcept nogil
 cdef void begin_batch(int events) noexcept nogil
-# Sends what is pending. Whether sockets are to be woken.
+# Sends all that is pending. True: sockets are to be woken.
 cdef bint end_batch() noexcept nogil

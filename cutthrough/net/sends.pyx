@@ -8,7 +8,7 @@ from the sender: with a hundred connections that is a hundred switches for a bat
 submission to io_uring makes all sends before anybody else runs. The ring has no thread, waits
 for nothing, and reports only sends that fell short.
 
-Only `relay` collects, because a pump has a place for what a socket did not take. If there is no
+Only `relay` collects, because a pump has a place for bytes that a socket did not take. If there is no
 ring (kernel before 5.19, seccomp, kernel.io_uring_disabled), each send is a system call, as it
 is outside of a batch. The ring is this process's: one event loop drives it, and the GIL is never
 released here.
@@ -37,7 +37,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     # Of one submission; a batch has 256 events. The ring has 28 KiB of the kernel's memory
     MOST_SENDS = 256
-    ARENA_BYTES = 262144        # what it holds is in a processor's cache when it is sent
+    ARENA_BYTES = 262144        # it is still in a processor's cache when it is sent
     MOST_WOKEN = 512            # of a batch: two directions for each event
     ALIGNMENT = 64
 
@@ -49,7 +49,7 @@ cdef struct Send:
     uint32_t n
 
 cdef ring the_ring
-cdef int owner_pid = 0          # whose ring it is: a fork has none
+cdef int owner_pid = 0          # the owner of the ring: a fork has none
 cdef bint enabled = False
 cdef result_t on_result = NULL
 cdef batch_end_t on_batch_end = NULL
@@ -197,7 +197,7 @@ cdef int try_short_send(ring *r) noexcept:
 
 
 def turn_on():
-    """Collects from now on. Returns 0, or the errno of what forbids it: then each send is a system
+    """Collects from now on. Returns 0, or the errno of the refusal: then each send is a system
     call."""
     global enabled, owner_pid
     cdef int error

@@ -19,10 +19,10 @@ cdef object address_of(const Address *address):
 
 
 cdef object way_of(Pump *pump, bint shut, const Lane *lane):
-    cdef Block *block = pump.kept
+    cdef Block *block = pump.unsent
     return Way(
         moved=pump.moved,
-        kept=bytes_of(block)[block.start:block.end] if block != NULL else b"",
+        unsent=bytes_of(block)[block.start:block.end] if block != NULL else b"",
         piped=pump.pipe.held if pump.pipe != NULL else 0,
         bulk=pump.bulk, eof=bool(pump.eof), shut=bool(shut),
         may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
@@ -64,7 +64,7 @@ cdef int read_address(Address *address, parts) except -1:
 
 
 cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
-    cdef bytes rest = way.kept
+    cdef bytes rest = way.unsent
     cdef uint64_t moved = way.moved
     pump.moved = moved
     pump.bulk = way.bulk
@@ -72,8 +72,8 @@ cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
     pump.may_splice = may_splice and way.may_splice
     pump.spliced = way.spliced
     if rest:
-        pump.kept = keep_bytes(rest, len(rest), OF_RELAYS)
-        if pump.kept == NULL:
+        pump.unsent = keep_bytes(rest, len(rest), OF_RELAYS)
+        if pump.unsent == NULL:
             raise MemoryError
     if way.piped:
         pump.pipe = adopt_pipe(fds[2], fds[3], way.piped)

@@ -18,7 +18,7 @@ class Way(msgspec.Struct, array_like=True):
     """One direction."""
 
     moved: int                               # bytes, since it began
-    kept: bytes                              # read, and not yet taken by the other side
+    unsent: bytes                            # read, not yet taken by the other side
     piped: int                               # bytes behind these, in a pipe
     bulk: int
     eof: bool                                # its source has ended

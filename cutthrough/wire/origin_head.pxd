@@ -2,7 +2,7 @@
 
 from cutthrough.wire.connect cimport Value
 
-# What becomes of X-Forwarded-*, X-Real-IP and Forwarded.
+# Rules for X-Forwarded-*, X-Real-IP and Forwarded.
 cdef enum ForwardedFields:
     FORWARDED_DROPPED = 1       # the received ones go
     FORWARDED_X = 2             # X-Forwarded-For, -Host and -Proto are written
@@ -11,7 +11,7 @@ cdef enum ForwardedFields:
 cdef struct OriginHead:
     Value host                  # value of Host; NULL: it stays
     int forwarded               # a set of ForwardedFields; 0: all fields stay as they are
-    bint is_trusted             # what a field says already stays, and ours follows it
+    bint is_trusted             # a field's value stays, and ours follows it
     Value client                # the client's address; n is 0: it has none
     bint is_ipv6
     bint is_tls                 # the client's own connection

@@ -138,7 +138,7 @@ cdef class OneWay:
     @property
     def held(self):
         """Bytes in the block, and bytes in the pipe (None: no pipe)."""
-        return (self.pump.kept.end - self.pump.kept.start if self.pump.kept != NULL else 0,
+        return (self.pump.unsent.end - self.pump.unsent.start if self.pump.unsent != NULL else 0,
                 self.pump.pipe.held if self.pump.pipe != NULL else None)
 
 

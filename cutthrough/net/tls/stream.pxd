@@ -12,13 +12,13 @@ cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil
 # As the transport's functions of these names; `t` has no libssl any more.
 cdef ssize_t receive_records(Socket *s, Tls *t, void *buf, size_t n) noexcept nogil
 cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil
-# Sends what the kernel has not taken. False: it has not taken all.
+# Sends the bytes that the kernel has not taken. False: it has not taken all.
 cdef bint flush_records(Socket *s, Tls *t) noexcept nogil
 # Sends a close_notify, once. False: the kernel has not taken it.
 cdef bint end_records(Socket *s, Tls *t) noexcept nogil
 # Keeps plain bytes for the next read. False: no memory.
 cdef bint keep_plain(Tls *t, const unsigned char *data, size_t n) noexcept nogil
-# What a message of the peer demands: an end, an error, an alert.
+# The effect of a message of the peer: an end, an error, an alert.
 cdef void obey(Socket *s, Tls *t, Opened opened) noexcept nogil
 # Ends the connection with a fatal alert.
 cdef void fail(Socket *s, Tls *t, int alert) noexcept nogil

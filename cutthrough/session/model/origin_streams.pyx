@@ -4,7 +4,7 @@
     handshake ─> h2 ─> a carrier ─┬─ stream ─ the first request's session
                                   └─ stream ─ another request of the same key
 
-A session has a stream where it has a connection otherwise (decision 17). It writes a request of
+A session has a stream in place of a connection (decision 17). It writes a request of
 HTTP/1.1, reads a response of HTTP/1.1, and closes the stream: no stream is pooled.
 
 A carrier is shared by the requests that could share an idle connection: its key is the idle
@@ -83,10 +83,10 @@ cdef class Carrier(StreamOwner):
                     not m.awaits_since_us(&conn.sock)):
                 self.note_first(m)
             self.serve(m)
-            if self.conn is None:       # ended by what it has woken
+            if self.conn is None:       # a session that it woke has ended it
                 return 0
         state = m.speak(&conn.sock)
-        self.serve(m)                   # what speaking has ended
+        self.serve(m)                   # streams that speaking has ended
         if self.conn is None:
             return 0
         if heard > HEARD_SOME or state != HEARD_ALL:
@@ -215,7 +215,7 @@ cdef class Carriers:
         return None
 
     cdef Carrier find_new(self, object key):
-        """One that has no frame of the peer yet, and nobody who waits for it."""
+        """One without a frame of the peer yet, for which no request waits."""
         cdef Carrier carrier
         for carrier in self.by_key.get(key, ()):
             if carrier.turn is None and multiplexer().awaits_since_us(&carrier.conn.sock):
@@ -347,16 +347,16 @@ cdef bint take_back(Client c) noexcept:
     if sent == NULL:
         return False
     n = sent.end - sent.start
-    if up.kept != NULL:
-        more = up.kept.end - up.kept.start
+    if up.unsent != NULL:
+        more = up.unsent.end - up.unsent.start
         if n + more > COPY_BLOCK or not make_room(&sent, more, OF_RELAYS):
             give_block(&sent)
             return False
-        memcpy(bytes_of(sent) + sent.end, bytes_of(up.kept) + up.kept.start, more)
+        memcpy(bytes_of(sent) + sent.end, bytes_of(up.unsent) + up.unsent.start, more)
         sent.end += more
-        give_block(&up.kept)
+        give_block(&up.unsent)
     c.count_moved()
-    up.kept = sent
+    up.unsent = sent
     up.sink = NULL
     up.moved -= n                       # they will be moved again
     c.counted_up -= <uint32_t>n

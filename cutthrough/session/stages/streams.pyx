@@ -58,7 +58,7 @@ cdef int run_streams(Client c) except -1:
         heard = m.hear(&c.sock, c.poller.now_us)
         serve(c, m)
     state = m.speak(&c.sock)
-    serve(c, m)                             # what speaking has ended
+    serve(c, m)                             # streams that speaking has ended
     if heard > HEARD_SOME:
         return end_streams(c, m, heard)
     if state != HEARD_ALL:

@@ -7,7 +7,7 @@ from cutthrough.wire.authority cimport Target
 from cutthrough.wire.clienthello cimport ClientHello
 from cutthrough.wire.openings cimport Protocol
 
-cdef struct First:              # what the first bytes are
+cdef struct First:              # kind of the first bytes
     Protocol protocol
     ClientHello hello           # of TLS
 

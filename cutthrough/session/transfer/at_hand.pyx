@@ -211,8 +211,8 @@ cdef Answer find_answer(Client c, Answers answers, bytes key):
 
 
 cdef bint may_read(Client c, Answer answer):
-    """As recording.model.sharing decides it. What an earlier request of the mode `replay` brought
-    here is not for `cache`, where other readers may have another recording in its place."""
+    """As recording.model.sharing decides it. An answer that an earlier request of the mode `replay`
+    brought here is not for `cache`: its readers may have another recording in its place."""
     cdef bytes owner = answer.owner
     if owner is None or (answer.is_private and owner == ANONYMOUS):
         return False

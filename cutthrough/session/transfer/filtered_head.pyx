@@ -61,7 +61,7 @@ cdef bint is_chunked() noexcept:
 
 
 cdef bytes rewritten(Client c, bytes text, Span *path):
-    """What `rebuild` would make of this head; b"": nothing. Not between rebuild and move."""
+    """The result of `rebuild` for this head; b"": nothing. Not between rebuild and move."""
     cdef HeadLimits limits = HeadLimits(HEAD_ROOM, HEAD_ROOM, MAX_FIELDS)
     cdef const char *data = text
     cdef Writing writing

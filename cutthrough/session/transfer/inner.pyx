@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What is no HTTP inside an intercepted connection passes as bytes.
+"""Bytes inside an intercepted connection that are no HTTP pass as they are.
 
     TLS ─> first bytes ─> HTTP ─> head, request, request …
       │         └> others ─┐
@@ -61,7 +61,7 @@ cdef bint begin_by_greeting(Client c, Stream stream) except -1:
         return False
     n = try_peek(&stream.sock, data, MOST_GREETING)
     protocol = HTTP if n <= 0 else read_origin_opening(data, n)
-    if protocol == HTTP:                        # a 408 perhaps, to whom sends nothing
+    if protocol == HTTP:                        # a 408 perhaps, if the client sends nothing
         return False
     c.stages = 0
     if c.stamps.start_us == 0:

@@ -1,4 +1,4 @@
-"""TLS inside a tunnel is opened: both handshakes, and what follows them."""
+"""TLS inside a tunnel is opened: both handshakes, and the bytes behind them."""
 
 from cutthrough.net.connector cimport Stream
 from cutthrough.session.model.client cimport Client

@@ -219,7 +219,7 @@ cdef int fail_why(Client c, int outcome, str why) except -1:
 
 
 cdef int greet(Client c) except -1:
-    """The origin is who it says: the client's handshake follows."""
+    """The origin's certificate is right: the client's handshake follows."""
     cdef Inside inside = <Inside>c.entrance
     if not stands_alone(c, c):
         return refuse_opening(c, OVERLOADED, HANDSHAKE_FAILURE)

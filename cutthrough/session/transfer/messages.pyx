@@ -96,7 +96,7 @@ cdef int wake(Side s) except -1:
 
 
 cdef int lose_sink(Side s) except -1:
-    """It takes no more. What comes from the other side may still be delivered."""
+    """It takes no more. Bytes from the other side may still be delivered."""
     cdef Client c = s.client
     if s.pump is &c.relay.down:
         s.failed = CLIENT_RESET if s.pump.error else OVERLOADED

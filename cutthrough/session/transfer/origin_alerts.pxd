@@ -1,4 +1,4 @@
-"""What an origin's alert about our certificate means."""
+"""The meaning of an origin's alert about our certificate."""
 
 from cutthrough.session.model.client cimport Client
 

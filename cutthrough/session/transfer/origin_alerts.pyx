@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What an origin's alert about our certificate means.
+"""The meaning of an origin's alert about our certificate.
 
 By TLS 1.3 it comes behind the handshake, in place of the first answer: the server has seen our
 certificate, or that there is none, only when we have said that we are done (RFC 8446 section

@@ -12,7 +12,7 @@ bytes decide: no tunnel waits for a client that waits for its origin.
 So a tunnel is held up until the first bytes of either side, which have nowhere to go before
 that. Only a ClientHello in parts is held up longer, until it is whole (R53), and an origin can
 do nothing with a part of it. The deadline is head_timeout, which no byte extends. If a rule
-depends on the bytes, the tunnel then ends; else it goes on with what is known.
+depends on the bytes, the tunnel then ends; else it goes on with the known ones.
 
 If the rule has TLS intercepted, the tunnel becomes a connection with requests: see intercept. If
 the client is known to reject our certificate there, and the rule allows it, the tunnel begins: see
@@ -78,7 +78,7 @@ cdef int peek(Client c) except -1:
     if protocol == UNDECIDED and ended:
         protocol = UNKNOWN if n else SILENT
     if protocol == UNDECIDED and origin_ended:
-        if c.request.needs_opening:     # what comes from now on would not be judged
+        if c.request.needs_opening:     # later bytes would not be judged
             was_reset |= (c.origin.sock.ready & BROKEN) != 0
             return c.abort(ORIGIN_RESET if was_reset else OK, was_reset)
         protocol = UNKNOWN if n else SILENT
@@ -152,7 +152,7 @@ cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
     cdef bint opens
     cdef int fate = 0
     cdef int outcome
-    # If rules judge the tunnel, a later policy may want the JA4 of what is remembered
+    # If rules judge the tunnel, a later policy may want the JA4 of the remembered bytes
     c.early.opening = make_opening(protocol, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
     c.context.counters.protocols[<int>protocol] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, protocol, 0)

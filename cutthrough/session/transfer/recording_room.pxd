@@ -1,4 +1,4 @@
-"""Room for exchanges that are recorded: who may begin, who waits, who goes without."""
+"""Room for exchanges that are recorded: which may begin, wait, or go without."""
 
 from libc.stdint cimport uint64_t
 from cutthrough.net.poller cimport Endpoint
@@ -14,7 +14,7 @@ cdef class Room(Endpoint):
     cdef Py_ssize_t admitted    # exchanges under way
     cdef bint is_behind         # the writer is: nobody is let in
     cdef bint is_holding        # records wait for room in the ring
-    cdef bint is_failing        # the writer cannot write what is recorded
+    cdef bint is_failing        # the writer cannot write recordings
     cdef uint64_t low, high     # bytes on their way to the writer: see has_room
     cdef uint64_t most          # for which there is room
     cdef uint64_t most_body     # bytes that are recorded of each body
@@ -46,7 +46,7 @@ cdef bint takes_room(Client client) except -1
 cdef int take_room(Client client) except -1
 # It has waited long enough.
 cdef int end_waiting(Client client) except -1
-# Its rule refuses what cannot be recorded: bounds its response, whose framing is known. Returns
+# Its rule refuses exchanges that cannot be recorded: bounds its response of known framing. Returns
 # an Outcome.
 cdef int bound_response(Client client) noexcept
 # A chunked request was refused for its length. Returns an Outcome.

@@ -119,7 +119,7 @@ cdef inline bint refuses(Client c) noexcept:
 
 
 cdef bint is_too_large(Room room, Client c) noexcept:
-    """The length that the request declares, if its rule refuses what cannot be recorded."""
+    """The length that the request declares, if its rule refuses exchanges that cannot be recorded."""
     return refuses(c) and c.relay.up.left > <int64_t>room.most_body
 
 

@@ -151,7 +151,7 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
                 c.extend()                  # the client's turn: its whole deadline from now
         read_response_framing(&head, data, r.method, &framing)
         if framing.contradicts:
-            r.marks_origin = True           # content may stand where the next head is read
+            r.marks_origin = True           # content may stand in place of the next head
         r.interim += 1
         if r.interim > MOST_INTERIM:
             return c.refuse(BAD_RESPONSE)

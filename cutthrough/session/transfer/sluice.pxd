@@ -29,7 +29,7 @@ cdef class Sluice:
 cdef Sluice open_sluice(Client client, bint is_up, bint chunked, int64_t left)
 # Bytes that came before: behind a head. Returns an Outcome.
 cdef int give(Sluice sluice, char *data, size_t n) except -1
-# Runs one turn: sends what is held, reads up to a bound, and wakes the filters. Called for
+# Runs one turn: sends the held bytes, reads up to a bound, and wakes the filters. Called for
 # every event while the sluice is open.
 cdef int run_sluice(Sluice sluice) except -1
 # Its sink failed, or there is no memory: ends the exchange, or reads the origin's answer.

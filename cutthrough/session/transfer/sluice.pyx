@@ -28,7 +28,7 @@ from cutthrough.session.transfer.recording_room cimport outcome_of_loss
 from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 
 cdef enum:
-    # Bytes read and not taken: what one read of a pump may hold, twice
+    # Bytes read and not taken: the most of one read of a pump, twice
     MOST_HELD = 131072
 
 
@@ -162,7 +162,7 @@ cdef int run_sluice(Sluice s) except -1:
 
 
 cdef Pumped flush(Sluice s) noexcept:
-    """The pump sends what it holds, and reads nothing."""
+    """The pump sends the bytes that it holds, and reads nothing."""
     cdef int64_t left = s.pump.left
     cdef Pumped how
     s.pump.left = 0

@@ -66,7 +66,7 @@ cdef bint takes_upload(Client c) noexcept:
 
 
 cdef object uploader_of(Filtering f):
-    """Whose the request's body is, on its way up: the player's, if it has read it."""
+    """The owner of the request's body, on its way up: the player's, if it has read it."""
     return f.run if f.replay is None or not f.replay.run.wants_upload else f.replay.run
 
 

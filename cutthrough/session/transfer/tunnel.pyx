@@ -52,14 +52,14 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Block *rest
     cdef bint sent = True
     settle(&relay.down)
-    rest = relay.down.kept                  # of a 101 head that was not taken whole
+    rest = relay.down.unsent                  # of a 101 head that was not taken whole
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
     c.counted_up = c.counted_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
-    relay.down.kept = rest
+    relay.down.unsent = rest
     relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
@@ -73,7 +73,7 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
         return c.abort(outcome_of_break(c) if relay.down.error else OVERLOADED, True)
     if c.state != PEEK:
         return open_tunnel(c)
-    # What has come already causes no event; else an event begins the look, and a turn of the
+    # Bytes that are here already cause no event; else an event begins the look, and a turn of the
     # loop is saved, 2 us
     if c.input != NULL or (c.sock.ready | c.origin.sock.ready) & (
             CAN_READ | PEER_DONE | BROKEN):
@@ -179,7 +179,7 @@ cdef int run_tunnel(Client c) except -1:
 
 cdef int end_reset(Client c) except -1:
     """The client has reset the tunnel. If it had ended its stream before, it was closed, and its
-    kernel rejects what the origin says last: a close_notify, a GOAWAY. If the origin has said
+    kernel rejects the origin's last message: a close_notify, a GOAWAY. If the origin has said
     nothing, the client itself gives up."""
     if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
         c._record(OK)
