@@ -1,8 +1,8 @@
-"""What a fleet costs the stores that its hosts share.
+"""The cost of a fleet for the stores that its hosts share.
 
-Redis: synthetic hosts run the script of supervisor/fleet_script.py, one after another,
-and each user changes on each host between two steps. What counts is the CPU time of
-Redis, which is one core for all of them; the hosts' own is not measured.
+Redis: synthetic hosts run the script of supervisor/fleet_script.py in turn, and each
+user changes on each host between two steps. The figure is the CPU time of Redis,
+because all hosts share its one core. The CPU time of the hosts is not measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cutthrough.supervisor.fleet_script import (
 )
 
 DAY = 20_000
-#: Promised limit for 100 hosts with 50 active users, of an interval of 200 ms
+#: Most CPU time of a step by 100 hosts with 50 active users; an interval has 200 ms
 MOST_MS = 60.0
 
 
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_fleet(options: argparse.Namespace) -> int:
-    """Print one line; return 0 if the promise held."""
+    """Prints one line. Returns 0 if the limit held."""
     row = run_redis(options.hosts, options.users, options.steps)
     print(format_row("perf_fleet", row))
     print(f"redis {row['redis_ms']:.1f} ms")
@@ -59,7 +59,7 @@ class Host:
         self._number = self._position = 0
 
     def step(self, users: Sequence[str] = (), usage: str = "") -> int:
-        """Publish this usage of all users; return the number of users received."""
+        """Publishes this usage of all users. Returns the number of users received."""
         received, sent = 0, 0
         while True:
             answer = self._exchange(dict.fromkeys(users[sent:sent + BATCH], usage))
@@ -81,29 +81,29 @@ def run_redis(hosts: int, users: int, steps: int) -> Row:
     with _server() as client:
         ids = [secrets.token_hex(16) for _ in range(users)]
         members = [Host(client, f"host {n}") for n in range(hosts)]
-        for n in (1, 2):  # all join, and all know of all
+        for n in (1, 2):  # after the second step each host knows all users
             for member in members:
                 member.step(ids, usage_of(1, 1, n, 1000 * n))
-        began = _cpu_ms(client)
+        before_ms = _cpu_ms(client)
         received = 0
         for n in range(3, 3 + steps):
             for member in members:
                 received += member.step(ids, usage_of(n % 4, n % 3, n, 1000 * n))
-        step_ms = (_cpu_ms(client) - began) / steps
+        step_ms = (_cpu_ms(client) - before_ms) / steps
         for member in members:
             member.step()
-        began = _cpu_ms(client)
+        before_ms = _cpu_ms(client)
         known = Host(client, "newcomer").step()
-        join_ms = _cpu_ms(client) - began
-        news = sum(member.step() for member in members)
+        join_ms = _cpu_ms(client) - before_ms
+        repeated = sum(member.step() for member in members)
     failed = "nothing"
-    if known != users or news:
+    if known != users or repeated:
         failed = "join"
     elif step_ms > MOST_MS and hosts <= 100 and users <= 50:
         failed = "cpu"
     return {"scenario": "fleet-redis", "hosts": hosts, "users": users, "steps": steps,
             "errors": 0, "redis_ms": step_ms, "received": received / steps,
-            "join_ms": join_ms, "received_after_join": news, "failed": failed}
+            "join_ms": join_ms, "received_after_join": repeated, "failed": failed}
 
 
 @contextlib.contextmanager
@@ -111,16 +111,16 @@ def _server() -> Iterator[redis.Redis]:
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         raise BenchError("redis-server is not installed")
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "socket"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "socket"
         server = spawn([program, "--port", "0", "--unixsocket", str(path),
-                        "--save", "", "--appendonly", "no"], cwd=Path(place))
+                        "--save", "", "--appendonly", "no"], cwd=Path(directory))
         try:
             deadline = time.monotonic() + 20
             while not path.exists():
                 if server.poll() is not None or time.monotonic() > deadline:
                     raise BenchError("redis-server does not start")
-                time.sleep(0.01)  # between looks at the socket
+                time.sleep(0.01)  # between two looks at the path
             with redis.Redis(unix_socket_path=str(path),
                              decode_responses=True) as client:
                 yield client
@@ -129,5 +129,5 @@ def _server() -> Iterator[redis.Redis]:
 
 
 def _cpu_ms(client: redis.Redis) -> float:
-    used = client.info("cpu")
-    return 1000 * float(used["used_cpu_user"] + used["used_cpu_sys"])
+    cpu = client.info("cpu")
+    return 1000 * float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])

@@ -1,17 +1,19 @@
-"""How many captured heads a second several hosts write to one PostgreSQL together.
+"""Rate of captured heads from several hosts into one PostgreSQL.
 
-`python -m bench fleet --postgres --writers N` starts a server of its own, with fsync,
-and first one process and then N with the product's store: each writes batches of BATCH
-exchanges, one after the other. It prints rows a second of all together, also as a part
-of what one process wrote, and the median and the longest time of a write: without
-bounds, and with the configuration's bound of exchanges, so that as many rows are
-deleted as are written. The exit status is 1 if rows are missing.
+`python -m bench fleet --postgres --writers N` starts a private server with fsync, then
+one process and then N processes with the product's store. Each process writes batches
+of BATCH exchanges in sequence. The output has the rows a second of all processes, also
+as a multiple of the rate of one process, and the median and the longest time of a
+write. The first pair of runs has no bound; the second has the configuration's bound of
+exchanges, so that the store deletes a row for each row written. The exit status is 1 if
+rows are missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import statistics
 import time
@@ -46,44 +48,44 @@ def make_rows(first: int) -> list[tuple[object, ...]]:
 
 def write(url: str, program: str, count: int, seconds: float, begin: Barrier,
           answer: Connection) -> None:
-    """Sends the seconds of each write, and what failed."""
+    """Sends the seconds of each write, and the failures."""
     store = open_store(url, count, 0, 0, program)
     store.open()
     begin.wait()
     times: list[float] = []
     failures: list[str] = []
     end = time.monotonic() + seconds
-    while (began := time.monotonic()) < end:
+    while (start := time.monotonic()) < end:
         try:
             store.write(make_rows(BATCH * len(times)))
         except StoreError as error:
             failures.append(str(error))
-        times.append(time.monotonic() - began)
+        times.append(time.monotonic() - start)
     store.close()
     answer.send((times, failures))
 
 
 def measure(url: str, writers: int, count: int, seconds: float
             ) -> tuple[float, list[float], list[str]]:
-    """Rows a second, the seconds of all writes, and what failed."""
+    """Returns rows a second, the seconds of all writes, and the failures."""
     kind = multiprocessing.get_context("fork")
     begin = kind.Barrier(writers + 1)
     pipes = [kind.Pipe(duplex=False) for _ in range(writers)]
     processes = [
         kind.Process(target=write, daemon=True,
-                     args=(url, f"host-{number}", count, seconds, begin, there))
-        for number, (_, there) in enumerate(pipes)]
+                     args=(url, f"host-{number}", count, seconds, begin, sender))
+        for number, (_, sender) in enumerate(pipes)]
     for process in processes:
         process.start()
     begin.wait()
-    began = time.monotonic()
-    results = [here.recv() for here, _ in pipes]
-    passed = time.monotonic() - began
+    start = time.monotonic()
+    results = [receiver.recv() for receiver, _ in pipes]
+    duration = time.monotonic() - start
     for process in processes:
         process.join()
-    times = [one for some, _ in results for one in some]
-    failures = [one for _, some in results for one in some]
-    return BATCH * (len(times) - len(failures)) / passed, times, failures
+    times = list(itertools.chain.from_iterable(times for times, _ in results))
+    failures = list(itertools.chain.from_iterable(errors for _, errors in results))
+    return BATCH * (len(times) - len(failures)) / duration, times, failures
 
 
 @contextlib.contextmanager
@@ -100,15 +102,15 @@ def server(writers: int) -> Iterator[Postgres]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--postgres", action="store_true",
-                        help="captures, in a PostgreSQL of its own")
-    parser.add_argument("--writers", type=int, default=40, help="of hosts [40]")
+                        help="captures, in a private PostgreSQL")
+    parser.add_argument("--writers", type=int, default=40, help="number of hosts [40]")
     parser.add_argument("--seconds", type=float, default=SECONDS,
                         help=f"length of a run of --postgres [{SECONDS:g}]")
 
 
 def run(writers: int, seconds: float = SECONDS) -> int:
     status = 0
-    print("writers  bound  rows/s  of one  median s  longest s  failed")
+    print("writers  bound  rows/s   ratio  median s  longest s  failed")
     with server(writers) as postgres:
         for count in (0, COUNT):
             single = 0.0
@@ -123,7 +125,7 @@ def run(writers: int, seconds: float = SECONDS) -> int:
                     "SELECT count(*) FROM cutthrough.flows", url)
                 written = BATCH * (len(times) - len(failures))
                 if stored < (min(written, count) if count else written):
-                    print(f"{stored} of {written} rows are there")
+                    print(f"{stored} of {written} rows are stored")
                     status = 1
                 for failure in dict.fromkeys(failures):
                     print(failure)

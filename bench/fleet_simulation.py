@@ -1,29 +1,30 @@
-"""What do a hundred hosts do when one dies? `python -m bench fleet-simulation`.
+"""The failure of a host in a fleet of a hundred: `python -m bench fleet-simulation`.
 
-A discrete-event simulation with figures of bench/results alone: field.json, and
-storm-costs.json for handshakes and password hashes, which `--measure` writes. It first
-plays what was measured on one host, and ends with exit status 1 if a point is off by
-more than TOLERANCE:
+A discrete-event simulation. All its figures are in bench/results: field.json, and
+storm-costs.json for handshakes and password hashes (`--measure` writes it). The
+simulation first reproduces the measurements of one host, and ends with exit status 1 if
+a point is off by more than TOLERANCE:
 
     the rate of kept requests of 100 connections, of requests with a connection each,
     of tunnels that are made, and of TLS handshakes in tunnels
     the median latency of 5000 requests a second, about half of what the machine can do
 
-There the machine has two cores, which client, proxy and origin share. A program that
-has work takes a core, and keeps it until its queue is empty or SLICE_US is over. CPU
-times are those of the same row, so that waking and switching are in them.
+In this part client, proxy and origin share the two cores of the machine. If a program
+has work, it takes a core and keeps the core until its queue is empty or SLICE_US is
+over. CPU times come from the same row, so they include waking and switching.
 
-Then hosts stand behind L4 by Maglev hashing of clients, and one dies without a word:
+Then hosts are behind L4 by Maglev hashing of clients, and one fails without closing its
+connections:
 
     its clients' connections are silent ─> each notices at its next request's time-out
     health checks fail, DOWN of them     ─> L4 takes the host out of its table
     a SYN to the dead host is repeated after 1, 3, 7 s … (RFC 6298)
     a live host: a handshake on a worker, and a hash on a helper if it does not know
-    the credentials; both beside the load that it has
+    the credentials; both beside the host's other load
 
-What it leaves out: the network, parents and origins, and the scheduler but for the rule
-above. So ten connections have a latency that is almost a quarter too low (`outside`):
-there the scheduler often puts a program on the core of the one that woke it.
+The model has no network, no parents, no origins in the second part, and no scheduler
+except for the rule above. With ten connections its latency is almost a quarter too low
+(`outside`), because the scheduler often puts a program on the core of its waker.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from bench.rows import Row, format_row
 
 RESULTS = Path(__file__).parent / "results"
 STORM = RESULTS / "storm-costs.json"
-#: A simulated point may be off by so much of the measured one.
+#: Most relative error of a simulated point
 TOLERANCE = 0.2
-#: A program's turn on a core if another one waits: the scheduler's base slice.
+#: A program's turn on a core if another waits: the scheduler's base slice
 SLICE_US = 3000.0
-#: Entries of Maglev's table: IPVS' `mh` has this prime by default.
+#: Entries of Maglev's table: the default of IPVS' `mh`, a prime
 TABLE = 4093
 
 
@@ -60,19 +61,19 @@ class Point:
     name: str
     conns: int
     rate: float
-    figure: str                             # that is compared
+    figure: str                             # name of the compared figure
     parts_us: tuple[float, float, float]    # CPU of client, proxy and origin
     measured: float
 
 
 RPS, P50 = "throughput_median_rps", "latency_p50_median_ms"
-#: Scenarios of field.json: connections, or requests a second, and what is compared.
+#: Scenarios of field.json: connections, or requests a second, and the compared figure
 POINTS = (
     ("plain-keepalive", 100, 0.0, RPS), ("plain-new", 20, 0.0, RPS),
     ("connect-setup", 20, 0.0, RPS), ("tls-setup", 20, 0.0, RPS),
     ("rate-5000", 0, 5000.0, P50), ("plain-keepalive-c10", 10, 0.0, P50),
 )
-#: What the model cannot play, see above.
+#: Points beyond the model, see above
 OUTSIDE = {"plain-keepalive-c10"}
 
 
@@ -93,15 +94,15 @@ def read_points() -> list[Point]:
     points = []
     for scenario, conns, rate, figure in POINTS:
         row = read_summary(scenario)
-        client, proxy, origin = (_number(row, f"{who}_us_per_request_median")
-                                 for who in ("client", "cpu", "origin"))
+        client, proxy, origin = (_number(row, f"{role}_us_per_request_median")
+                                 for role in ("client", "cpu", "origin"))
         points.append(Point(scenario, conns, rate, figure, (client, proxy, origin),
                             _number(row, figure)))
     return points
 
 
 class Program:
-    """A single-threaded program, and what waits for it."""
+    """A single-threaded program, and its queue of work."""
 
     def __init__(self, env: simpy.Environment, cores: simpy.Resource) -> None:
         self._env, self._cores = env, cores
@@ -110,7 +111,7 @@ class Program:
         env.process(self._run())
 
     def work(self, us: float) -> simpy.Event:
-        """An event that comes when it has worked so long for the caller."""
+        """Returns an event of the time when `us` of this work are done."""
         done = self._env.event()
         self._queue.append((us, done))
         if len(self._queue) == 1 and not self._bell.triggered:
@@ -132,7 +133,7 @@ class Program:
 
 
 def play(point: Point, seconds: float = 0.5, cores: int = 2) -> float:
-    """The simulated figure of a point, without its first tenth."""
+    """Returns the simulated figure of a point; the first tenth does not count."""
     env = simpy.Environment()
     shared = simpy.Resource(env, cores)
     client, proxy, origin = (Program(env, shared) for _ in range(3))
@@ -142,7 +143,7 @@ def play(point: Point, seconds: float = 0.5, cores: int = 2) -> float:
 
     def exchange() -> Iterator[Any]:
         begun = env.now
-        spread = draw.uniform(0.8, 1.2)         # else all stay in step for ever
+        spread = draw.uniform(0.8, 1.2)         # else all connections stay in step
         yield client.work(client_us / 2 * spread)
         yield proxy.work(proxy_us / 2 * spread)
         yield origin.work(origin_us * spread)
@@ -165,14 +166,14 @@ def play(point: Point, seconds: float = 0.5, cores: int = 2) -> float:
         env.process(arrivals())
     end = seconds * 1e6
     env.run(until=end)
-    late = [took for at, took in ended if at >= end / 10]
+    late = [latency for at, latency in ended if at >= end / 10]
     if point.figure == P50:
         return statistics.median(late) / 1000
     return len(late) / (seconds * 0.9)
 
 
 def reproduce() -> list[Row]:
-    """Each measured point beside the simulated one."""
+    """Returns each measured point beside its simulation."""
     rows: list[Row] = []
     for point in read_points():
         simulated = play(point)
@@ -184,7 +185,7 @@ def reproduce() -> list[Row]:
 
 
 def read_storm(file: Path = STORM) -> dict[str, float]:
-    """Seconds and µs of handshakes and password hashes."""
+    """Returns the times of handshakes (µs) and password hashes (s)."""
     return dict(json.loads(file.read_text())["figures"])
 
 
@@ -197,7 +198,7 @@ def _hash(text: str, seed: int) -> int:
 
 
 def maglev(hosts: list[str], size: int = TABLE) -> list[str]:
-    """The table of Eisenbud et al. (NSDI 2016, section 3.4): a host an entry."""
+    """Returns the table of Eisenbud et al. (NSDI 2016, section 3.4): hosts by entry."""
     steps = {host: (_hash(host, 1) % size, _hash(host, 2) % (size - 1) + 1)
              for host in hosts}
     following = dict.fromkeys(hosts, 0)
@@ -216,22 +217,22 @@ def maglev(hosts: list[str], size: int = TABLE) -> list[str]:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What is asked about."""
+    """The fleet of a prediction."""
 
     hosts: int = 100
     workers: int = 2                        # of a host, on as many cores
     clients: int = 1000                     # of a host, each with one connection
-    load: float = 0.5                       # of a worker's CPU before the death
+    load: float = 0.5                       # of a worker's CPU before the failure
     pause: float = 5.0                      # between two requests of a client, mean
     patience: float = 5.0                   # a client's time-out
     check: float = 0.5                      # seconds between two health checks
     down: int = 3                           # failed checks
-    shared: bool = False                    # verified credentials are known everywhere
+    shared: bool = False                    # all hosts know verified credentials
     seed: int = 1
 
 
 class Storm:
-    """One death: the clients of the dead host, and the hosts that get them."""
+    """One failure: the clients of the dead host, and the hosts that get them."""
 
     def __init__(self, fleet: Fleet, storm: dict[str, float]) -> None:
         self._fleet, self._storm = fleet, storm
@@ -253,9 +254,9 @@ class Storm:
                          for name in names[1:]}
         self.removed = self._draw.uniform(0, fleet.check) + (
             fleet.down - 1) * fleet.check
-        self.served: list[float] = []       # when each is, after the death
-        self.waits: list[float] = []        # of these, from the first answer to its SYN
-        self.most_hashes = 0                # that wait on a host
+        self.served: list[float] = []       # time of each answer, since the failure
+        self.waits: list[float] = []        # of these, from the SYN's answer
+        self.most_hashes = 0                # longest queue of a host
 
     def run(self) -> None:
         for host in self.moved:
@@ -270,7 +271,7 @@ class Storm:
             yield self.env.timeout(wait)
             wait *= 2
         begun = self.env.now
-        # Beside the load that the host has then, which gets what time is left
+        # The host's own load goes first
         left = 1 - fleet.load * self.later[host] / (
             sum(self.counts.values()) / fleet.hosts)
         if left <= 0:
@@ -284,8 +285,8 @@ class Storm:
         self.served.append(self.env.now)
         self.waits.append(self.env.now - begun)
 
-    def _use(self, what: simpy.Resource, seconds: float) -> Iterator[Any]:
-        with what.request() as turn:
+    def _use(self, resource: simpy.Resource, seconds: float) -> Iterator[Any]:
+        with resource.request() as turn:
             yield turn
             yield self.env.timeout(seconds)
 
@@ -308,24 +309,24 @@ class Storm:
 
 def excess(hosts: int, rate: float, burst: float, delay: float, factor: float = 10,
            seconds: float = 10, seed: int = 1) -> Row:
-    """What one user gets beyond its limit of requests, if it asks all hosts alike, for
-    `factor` times its rate. Each host knows what the others have let in `delay` ago."""
+    """Returns one user's requests beyond its limit, if it sends `factor` times its rate
+    to all hosts alike. Each host knows the admissions of the others `delay` s later."""
     draw = random.Random(seed)
-    admitted: list[float] = []              # moments of requests that were let in
+    admitted: list[float] = []              # times of admitted requests
     own: list[list[float]] = [[] for _ in range(hosts)]
-    known, known_own = 0, [0] * hosts       # of them older than the delay
+    known, known_own = 0, [0] * hosts       # of these, older than the delay
     at = 0.0
     while (at := at + draw.expovariate(rate * factor)) < seconds:
         host = draw.randrange(hosts)
         while known < len(admitted) and admitted[known] <= at - delay:
             known += 1
-        mine = own[host]
-        while known_own[host] < len(mine) and mine[known_own[host]] <= at - delay:
+        local = own[host]
+        while known_own[host] < len(local) and local[known_own[host]] <= at - delay:
             known_own[host] += 1
-        used = len(mine) + known - known_own[host]
+        used = len(local) + known - known_own[host]
         if used + 1 <= burst + rate * at:
             admitted.append(at)
-            mine.append(at)
+            local.append(at)
     allowed = burst + rate * seconds
     return {"hosts": hosts, "rate": rate, "burst": burst, "delay_s": delay,
             "admitted": len(admitted), "allowed": allowed,
