@@ -2,6 +2,8 @@
 --
 --   wrk -t1 -c50 -d5s -s hosts.lua http://127.0.0.1:8888 -- N
 
+dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "wrk_summary.lua")
+
 local requests, turn = {}, 0
 
 function init(args)
@@ -14,13 +16,4 @@ end
 function request()
   turn = turn % #requests + 1
   return requests[turn]
-end
-
-function done(summary, latency)
-  local e = summary.errors
-  io.write(string.format(
-    "requests=%d errors=%d seconds=%.3f p50_us=%.1f p95_us=%.1f p99_us=%.1f max_us=%.1f\n",
-    summary.requests, e.connect + e.read + e.write + e.timeout + e.status,
-    summary.duration / 1e6, latency:percentile(50), latency:percentile(95),
-    latency:percentile(99), latency.max))
 end

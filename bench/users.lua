@@ -4,6 +4,8 @@
 --
 -- The requests are built once; `request` only picks one.
 
+dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "wrk_summary.lua")
+
 local requests, turn = {}, 0
 
 function init(args)
@@ -18,13 +20,4 @@ end
 function request()
   turn = turn % #requests + 1
   return requests[turn]
-end
-
-function done(summary, latency)
-  local e = summary.errors
-  io.write(string.format(
-    "requests=%d errors=%d seconds=%.3f p50_us=%.1f p99_us=%.1f p999_us=%.1f max_us=%.1f\n",
-    summary.requests, e.connect + e.read + e.write + e.timeout + e.status,
-    summary.duration / 1e6, latency:percentile(50), latency:percentile(99),
-    latency:percentile(99.9), latency.max))
 end
