@@ -13,7 +13,7 @@ __all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
 
 # The version is defined here: pyproject.toml and the banner read it. A manifest cannot:
 # deploy/kubernetes/deployment.yaml repeats it in the image's name.
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _ROOM_OF = {
     "Config": "cutthrough.config.config",
