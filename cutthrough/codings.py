@@ -167,7 +167,7 @@ def decode(data: bytes, decoders: list[Decoder]) -> Iterator[bytes]:
 
 
 def accepted(field: str) -> str:
-    """An Accept-Encoding, reduced to what can be decoded here."""
+    """An Accept-Encoding, reduced to the codings that can be decoded here."""
     kept = [member.strip() for member in field.split(",")
             if member.split(";")[0].strip().lower() in (*KNOWN, "identity")]
     return ", ".join(kept) or "identity"

@@ -34,7 +34,7 @@ MODES = {"once": "", "new_episodes": "cache", "none": "replay", "all": "record"}
 FOLDER = "cassettes"
 ENDS_S = 1.0                                 # at a test's end, for its requests
 MOST_NAME = 150                              # characters of a cassette's own
-# What the test had an answer to, or a part of one
+# Requests of the test with an answer, or a part of one
 _ANSWERED = ("ok", "client_closed", "client_reset")
 _PASSED = pytest.StashKey[bool]()
 
@@ -42,7 +42,7 @@ _PASSED = pytest.StashKey[bool]()
 @dataclass(frozen=True)
 class Request:
     """One that has ended. `verdict`: the log's reason, such as ok, replayed or
-    recording_missed. `miss`: the nearest recording, and what differs."""
+    recording_missed. `miss`: the nearest recording, and the differences."""
 
     method: str
     url: str
@@ -64,7 +64,7 @@ class Request:
 
 @dataclass
 class Cassette:
-    """What a test sees of the proxy."""
+    """A test's view of the proxy."""
 
     url: str                                 # with user and password
     bundle: Path                             # PEM: the authority of its certificates
@@ -129,7 +129,7 @@ class _Running:
         self._held = contextlib.ExitStack()
 
     def begin(self, mode: str, cassette: Path | None, slug: str) -> None:
-        """A session of its own for a test: what the cassette has, if it is replayed."""
+        """A session of its own for a test, with the cassette's content in a replay."""
         with contextlib.ExitStack() as failed:
             failed.callback(self._held.close)
             self._begin(mode, cassette, slug)
@@ -151,7 +151,7 @@ class _Running:
             session.put(recordings)
         session.close()
         self._answers = []
-        # None yet where all is recorded; else what is asked is noted beside them
+        # None yet if all is recorded; else requests are noted beside them
         name = f"{self._count}" if self._mode != "record" else ""
         if name:
             write_answers(self._directory, name, ())
@@ -203,7 +203,7 @@ class _Running:
             for line in self._lines]
 
     def _requests_by_key(self) -> "dict[tuple[bool, str, str], list[AskedRequest]]":
-        """What recordings and answers were asked for, and what was recorded."""
+        """The requested recordings and answers, and the new recordings."""
         from cutthrough.recording.play.answers import read_asked
         from cutthrough.tools.run import key_of
 

@@ -1,4 +1,4 @@
-"""Filters without a network: what would the origin get, and what the client?
+"""Filters without a network: the messages that origin and client would get.
 
     from cutthrough import testing
 
@@ -260,7 +260,7 @@ def _message(head: bytes, body: bytes) -> Message:
 
 def _framed(message: Message, data: bytes) -> Message:
     """The message with this body, out of its framing. Raises AssertionError if the
-    framing is not what the head says."""
+    framing contradicts the head."""
     if "Transfer-Encoding" in message.headers:
         body = bytearray()
         while True:

@@ -24,7 +24,7 @@ from cutthrough.outcome import TABLE
 
 EVERY_S = 10
 MOST_ROWS = 3600 // EVERY_S
-# Of a row: its end, in seconds of the epoch; its sums; and what there was at its end
+# Of a row: its end, in seconds of the epoch; its sums; and the gauges at its end
 FIELDS = ("at", "up", "down", "requests", "failed", "cpu_s", "connections", "memory")
 FAULTS = tuple(row.label for row in TABLE if row.fault)
 SCRIPTS = ("session.js", "live_chart.js", "live_rows.js", "live_refused.js",
@@ -32,7 +32,7 @@ SCRIPTS = ("session.js", "live_chart.js", "live_rows.js", "live_refused.js",
 
 
 class History:
-    """The last hour's rows. What happened before the first reading is in none."""
+    """The last hour's rows. Events before the first reading are in none."""
 
     def __init__(self) -> None:
         self._rows: collections.deque[list[float]] = collections.deque(maxlen=MOST_ROWS)
@@ -77,7 +77,7 @@ def open_connections(reading: Reading) -> int:
 
 
 class LivePage:
-    """`describe`: what the supervisor knows of the program, for /overview."""
+    """`describe`: the supervisor's view of the program, for /overview."""
 
     def __init__(self, describe: Callable[[], dict[str, Any]],
                  read_counters: Callable[[], Reading]) -> None:

@@ -29,7 +29,7 @@ _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r",
 _CODE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|([0-7]{1,3})|(.))",
                    re.S)
 _QUOTED = re.compile(r'\\(?:\r?\n|(["\\$`]))|[$`]')
-# Of curl's options: those with a value, and those without, by what they are here
+# Of curl's options: those with a value, and those without, by their kind here
 _VALUES = {
     "-X": "method", "--request": "method", "--url": "url",
     "-H": "field", "--header": "field", "-A": "User-Agent", "--user-agent":
@@ -148,7 +148,7 @@ def read_code(code: re.Match[str]) -> str:
 
 
 def read_options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields what each option is, and its value. Raises QueryError."""
+    """Yields each option's kind, and its value. Raises QueryError."""
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":

@@ -57,7 +57,7 @@ def _is_here(host: str) -> bool:
 
 
 class BundleSource(NamedTuple):
-    """Where bundles come from, whose signatures count, and where they are kept. The
+    """The source of bundles, the key of their signatures, and their directory. The
     fields are those of BundleOptions without `bundle_`."""
 
     url: str

@@ -1,4 +1,4 @@
-"""A row of `[sources.NAME]`: where direct connections come from.
+"""A row of `[sources.NAME]`: the addresses of direct connections.
 
 A rule names a source, or a source names its users and groups. docs/sources.md.
 """

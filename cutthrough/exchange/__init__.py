@@ -1,1 +1,1 @@
-"""What captures and recordings share: content of messages, its bounds, its secrets."""
+"""Shared by captures and recordings: content of messages, its bounds, its secrets."""

@@ -17,7 +17,7 @@ class TooMuch(ValueError):
 
 
 class Steps:
-    """What is left of a piece of work."""
+    """The rest of a piece of work."""
 
     __slots__ = ("left",)
 

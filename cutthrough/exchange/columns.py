@@ -4,7 +4,7 @@
 FINGERPRINTS = ("client_ja4", "client_ja3", "client_ja4_r", "client_ja4_o",
                 "client_ja4_ro", "http2_fingerprint")
 
-# Where a body is in zstd, in place of its own column: see packing.py
+# The column of a body in zstd, in place of its own: see packing.py
 PACKED = {"request_body": "request_packed", "response_body": "response_packed",
           "messages": "messages_packed"}
 

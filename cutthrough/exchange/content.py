@@ -102,7 +102,7 @@ _WIDE: Final = ("utf-16", "utf-32", "iso2022")
 
 
 class Text(NamedTuple):
-    """Text of a body. `octets` writes it again: of what has not changed, as it came."""
+    """Text of a body. `octets` writes it again: unchanged parts as they came."""
 
     text: str
     codec: str

@@ -1,9 +1,9 @@
-"""Documents of JSON and GraphQL in forms that can be compared; what is bounded in them.
+"""Documents of JSON and GraphQL in forms that can be compared, and their bounds.
 
 Two documents of JSON are equal if their values are: the order of keys, white space and
 the spelling of numbers do not count, and true is not 1. Values and depth are counted
 before a text is parsed, because a parsed document takes up to 90 times its text (R63).
-What is done with documents takes time that is linear in their values (R67).
+Work on documents takes time that is linear in their values (R67).
 """
 
 import functools
@@ -195,7 +195,7 @@ def _are_in(wanted: list[Any], values: list[Any], steps: Steps) -> bool:
 
 
 def tidy(document: str) -> str:
-    """A document of GraphQL without what means nothing in it: comments, commas, and
+    """A document of GraphQL without its parts of no meaning: comments, commas, and
     white space beyond one blank."""
     return _BLANK.sub(
         lambda match: match[0] if match[0][0] == '"' else " ", document).strip()

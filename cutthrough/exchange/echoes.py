@@ -108,7 +108,7 @@ class Echoes:
 
     @functools.cached_property
     def _stand_ins(self) -> dict[bytes, bytes]:
-        """What stands in for each spelling."""
+        """The replacement of each spelling."""
         stand_ins: dict[bytes, bytes] = {}
         for secret in self._secrets:
             stand_in = None if self._value is None else self._value(secret).encode()
@@ -142,7 +142,7 @@ class Echoes:
             data.replace(b"\0", b""))
 
     def cut(self, data: bytes) -> bytes:
-        """The same object if none is there. What is too long goes as a whole."""
+        """The same object if none is there. A text that is too long goes as a whole."""
         if not has_any(self.parts, data):
             return data
         if len(data) * len(self._stand_ins) > MOST_WORK:

@@ -33,7 +33,7 @@ def find(fields: Fields, name: str) -> str:
 
 
 class Row(Protocol):
-    """A row of sqlite3, or what reads like one."""
+    """A row of sqlite3, or an object that reads like one."""
 
     def __getitem__(self, name: str, /) -> Any: ...
     def keys(self) -> Iterable[str]: ...

@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Where it is, from the root."""
+        """Its path from the root."""
         keys, node = list[Part](), self
         while node.parent is not None:
             keys.append(node.key)

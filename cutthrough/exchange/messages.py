@@ -4,7 +4,7 @@ A WebSocket's frames (RFC 6455) are put together and inflated (RFC 7692), with t
 at which their last byte came. Events (the HTML standard, section 9.2.6) are in the
 response's body, and are read from there. Bounded in messages and inflated bytes.
 
-The bytes are hostile, and have gone on already: what cannot be read ends the reading of
+The bytes are hostile, and have gone on already: a fault ends the reading of
 its direction, and nothing else.
 """
 

@@ -1,7 +1,7 @@
-"""Bodies in zstd, as stores keep them: one byte for what it is, and a frame (RFC 8878).
+"""Bodies in zstd, as stores keep them: one byte for the kind, and a frame (RFC 8878).
 
-The writer packs, and whoever reads unpacks; a worker does neither. The frame was made
-here, but the database may have been changed: what it becomes is bounded (R65).
+The writer packs, and each reader unpacks; a worker does neither. The frame was made
+here, but the database may have been changed: the content is bounded (R65).
 """
 
 from typing import Any

@@ -11,12 +11,12 @@ from urllib.parse import quote, unquote
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7f)))
 _UNRESERVED = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-# Of a path as RFC 3986 has it, and what is not
+# Of a path as RFC 3986 has it, and all others
 _PATH = re.compile(r"[A-Za-z0-9/._~!$&'()*+,;=:@-]*+")
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9/._~!$&'()*+,;=:@-]")
 _BEYOND = re.compile(r"[^\x00-\x7f]")
 _ESCAPED = re.compile("[\udc80-\udcff]")
-# What Go leaves as it is in a path: url.URL.EscapedPath
+# Go leaves these as they are in a path: url.URL.EscapedPath
 _OF_GO = "$&+,/:;=@"
 
 

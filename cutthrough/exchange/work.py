@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 # Bytes of bodies, in one worker; one asker alone gets half: 32 of 4 MiB
 MOST_COLLECTED = 256 << 20
-# Microseconds of work in the loop: half of what R64 allows. The next two are above the
+# Microseconds of work in the loop: half of R64's bound. The next two are above the
 # worst text of each step, measured: JSONPath and masking of `[],` take 1.8 us a mark,
 # forms and masking of one long string 0.08 us a byte
 MOST_US = 4000
@@ -54,7 +54,7 @@ class Pool(Protocol):
 
     async def run(self, seconds: float, function: Callable[..., Any], *arguments: Any
                   ) -> Any:
-        """Raises TimeoutError, Lost, and what the function raises."""
+        """Raises TimeoutError, Lost, and the function's own errors."""
         ...
 
     def close(self) -> None: ...

@@ -98,7 +98,7 @@ class Calls:
         return result
 
     def note_shown(self, before: "Parts | None" = None) -> None:
-        """What the request has now is no secret, beyond what it had before."""
+        """The values that the request has gained are no secrets."""
         request = self.flow.request
         now = parts_of(request.headers, request.path)
         self.added_to().know(now - (before or set()))

@@ -106,7 +106,7 @@ class Conversation:
         return frame
 
     def _refuse(self, way: "_Way") -> None:
-        """What came is no frame of RFC 6455. Raises Ended."""
+        """The bytes are no frame of RFC 6455. Raises Ended."""
         self._run.exchange.refuse(
             "bad_framing" if way.is_up else "bad_response_framing", "")
         raise Ended

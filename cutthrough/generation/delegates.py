@@ -1,8 +1,9 @@
 """Authorities for interception, below one with its key in a PKCS#11 token.
 
 The token is asked once a day, by a process of its own (`cutthrough.ca.delegate`). It
-gives back a key and a certificate for a week: what signs leaves is in memory, as the
-key of a file is. While the token cannot be reached, the present one stays in force.
+gives back a key and a certificate for a week: the signing key of leaves is in memory,
+as the key of a file is. While the token cannot be reached, the present one stays in
+force.
 """
 
 import logging

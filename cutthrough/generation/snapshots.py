@@ -31,9 +31,9 @@ from cutthrough.policy.snapshot import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a worker keeps through reloads. `hosts`: addresses of this host; `known`:
-    the credentials page that all workers share; `sources`: their numbers; `registry`:
-    of parents."""
+    """Parts that a worker keeps through reloads. `hosts`: addresses of this host;
+    `known`: the credentials page that all workers share; `sources`: their numbers;
+    `registry`: of parents."""
 
     hosts: HostAddresses = field(default_factory=lambda: HostAddresses(own_hosts()))
     tally: Tally = field(default_factory=Tally)

@@ -157,7 +157,7 @@ class _Reader(ListReader):
         return groups
 
     def check_user(self, key: str, name: str, item: int | None = None) -> None:
-        """`key` is empty in [users], where the user has a password."""
+        """`key` is empty in [users] of a user with a password."""
         try:
             (check_identity if key else check_name)(name)
         except ValueError as error:
@@ -433,5 +433,5 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "recording_queue_timeout": _Reader.read_timeout,
     **dict.fromkeys(WORDS, _Reader.read_word),
 }
-# Keys whose field in Rule has another name
+# Keys with a field of another name in Rule
 _FIELDS = {"source": "leaves_by"}

@@ -42,7 +42,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one user, or what else is counted together. 0: no limit."""
+    """The limits of one user, or of another common key. 0: no limit."""
 
     per: str = "user"                   # or client, all, field:NAME in lower case
     ipv4_prefix: int = 32               # bits of an address that are one client
@@ -92,7 +92,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 0.05                # seconds for each call
     on_fault: Literal["refuse", "pass"] = "refuse"
     max_body: int = 1 << 20             # bytes of a whole body, decoded
-    shown: bool = False                 # what it adds is in log and captures (R82)
+    shown: bool = False                 # its additions are in log and captures (R82)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +118,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     protocol: tuple[str, ...] = ()      # words of wire.openings
     sni: ServerName | Literal[""] = ""  # match, allowed or any; "": no condition
     ja4: tuple[str, ...] = ()           # patterns of policy.fingerprints
-    tls: TlsAction = "pass"             # what becomes of TLS inside a tunnel
-    pinned: Pinned = "refuse"           # where clients have rejected our certificate
+    tls: TlsAction = "pass"             # the action for TLS inside a tunnel
+    pinned: Pinned = "refuse"           # if clients have rejected our certificate
     client_certificate: str = ""        # a name of [client_certificates]; "": none
     cut: bool = False                   # a refusal also ends running tunnels
     limits: str = ""                    # a name in Policy.limits; "": none
@@ -128,7 +128,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""                    # a name of [origins]; "": none
     faults: tuple[str, ...] = ()        # names in Policy.faults
     headers: tuple[str, ...] = ()       # names in Policy.headers, in their order
-    capture: Capture | Literal[""] = ""     # what is kept of requests; "": nothing
+    capture: Capture | Literal[""] = ""     # the kept parts of requests; "": none
     filters: tuple[str, ...] = ()       # names in Policy.filters, in their order
     recording: Recording | Literal[""] = ""     # answers kept, or played again
     shared: bool = False                # in `cache`, users get each other's answers

@@ -1,4 +1,4 @@
-"""The reported state of bundles: which one is in force, and what requests brought."""
+"""The reported state of bundles: the one in force, and the results of requests."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -119,7 +119,7 @@ class Outlet:
         return 0
 
     def _write_alone(self, rows: Rows) -> int:
-        """One of them was refused, or the store is not what it was."""
+        """One of them was refused, or the store is another."""
         lost = 0
         for row in rows:
             try:

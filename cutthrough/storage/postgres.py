@@ -22,7 +22,7 @@ DEFAULTS = {"connect_timeout": "5", "application_name": "cutthrough",
             "keepalives_idle": "15", "keepalives_interval": "5",
             "keepalives_count": "3", "tcp_user_timeout": "30000"}
 # A program that is stopped within a transaction keeps its locks until the second bound;
-# one whose host is lost, in the middle of a COPY too, for 30 s
+# one of a lost host, in the middle of a COPY too, for 30 s
 SESSION = ("SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '20s'; "
            "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; "
            "SET tcp_keepalives_count = 3")

@@ -30,7 +30,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Of spans: where they go, and of which exchanges."""
+    """Of spans: their target, and their exchanges."""
 
     url: str
     ratio: float                             # of those without a traceparent

@@ -47,7 +47,7 @@ from cutthrough.tape.batch import Batch
 VERSION = 5
 # Milliseconds that a reader, or the writer of an earlier program, may hold the lock
 BUSY_MS = 5000
-# Between two looks where SQLite does not wait by itself
+# Between two attempts, if SQLite does not wait by itself
 AGAIN_S = 0.01
 # How long another connection may need to close a database for good
 CLOSING_S = 5.0

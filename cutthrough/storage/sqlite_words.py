@@ -74,7 +74,7 @@ class Words:
     """Of one connection. In a transaction, but for `find`. Raises sqlite3.Error."""
 
     def __init__(self, base: sqlite3.Connection, *, writes: bool = False) -> None:
-        """`writes`: makes what a file of an earlier program lacks."""
+        """`writes`: adds what a file of an earlier program lacks."""
         self._base = base
         self._has_runs = self._look()
         if writes and not self._has_runs:

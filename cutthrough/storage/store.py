@@ -39,7 +39,7 @@ TEXTS = ("request", "kind", "method", "host", "url", "reason", "rule", "user", "
          "origin_http", "request_trailers", "response_trailers")
 
 BYTES = COLUMNS.index("bytes")
-# Of a row: where a body is, and where it is in zstd
+# Of a row: the columns of a body, plain and in zstd
 PAIRS = tuple((COLUMNS.index(name), COLUMNS.index(packed))
               for name, packed in PACKED.items())
 

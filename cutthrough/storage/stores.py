@@ -19,7 +19,7 @@ def close_kept() -> None:
 def open_store(database: str, count: int, most_bytes: int, age_s: float,
                program: str = "", *, compress: bool = False) -> Store:
     """For the writer; made if it does not exist. `database`: a path, or a URL. Bounds
-    of 0 are none. `program`: whose rows these are; "": they are imported.
+    of 0 are none. `program`: the owner of the rows; "": they are imported.
     `compress`: bodies, in zstd. Raises OSError and StoreError."""
     try:
         packer = Packer() if compress else None

@@ -26,7 +26,7 @@ from cutthrough.tape.batch import Batch
 from cutthrough.tape.ring import Ring
 
 COMMAND = (sys.executable, "-P", "-m", "cutthrough.storage.span_process")
-# What spans show
+# Columns that spans show
 SHOWN = ("request", "begun_us", "ended_us", "kind", "method", "host", "port", "url",
          "status", "reason", "rule", "user", "client", "client_port", "peer",
          "peer_port", "parent", "reused", "retried", "intercepted", "client_http",

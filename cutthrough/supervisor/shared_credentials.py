@@ -8,8 +8,8 @@ and while it is away passwords are hashed as always.
     {PREFIX}:known          "ENTRY TIME MAC", by number
     {PREFIX}:known:number   of the newest
 
-ENTRY is what the page has: keyed hashes of the credentials, of the user's record and of
-the name. Without the key nobody can try passwords on it, and nobody can make a MAC.
+ENTRY is an entry of the page: keyed hashes of the credentials, of the user's record and
+of the name. Without the key nobody can try passwords on it, and nobody can make a MAC.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MOST_ENTRIES = 65536                         # in Redis, 150 bytes each
 MOST_BYTES = 256                             # of an entry
 CLOCK_S = 60.0                               # hosts' clocks may differ by this
 ENTRY_BYTES = 40                             # of Key in policy/known.pxd
-# Options whose change begins another exchange
+# A change of these options begins another exchange
 OF_SHARING = ("share_credentials", "fleet_url", "fleet_prefix", "auth_cache_ttl")
 
 # KEYS: entries, number. ARGV: life in ms, position, most entries, longest, entries…
@@ -132,8 +132,8 @@ class Exchange:
         self._config, self._known = config, known
         self.key = _derive(config.credentials_key, b"cutthrough credentials mac 1")
         self.steps = 0
-        self._position = 0                   # of what was received
-        self._after_us, self._proved = 0, -1             # of what was sent
+        self._position = 0                   # of the received entries
+        self._after_us, self._proved = 0, -1             # of the sent entries
         self._waiting: list[tuple[bytes, int]] = []      # to be sent
         self._seen: dict[bytes, int] = {}    # sent or received, with its time here
         self._client: Redis | None = None
@@ -189,7 +189,7 @@ class Exchange:
         return bool(more) or bool(self._waiting)
 
     def _collect(self) -> None:
-        """What workers have verified since the last time, and nobody has sent us."""
+        """Returns new verified credentials of workers that no host has sent."""
         proved, now_us = self._known.proved, time.monotonic_ns() // 1000
         if proved == self._proved:
             return

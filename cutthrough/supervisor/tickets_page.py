@@ -4,7 +4,7 @@ All workers read it. It outlives them, and in an upgrade the new program inherit
 a descriptor whose number is in its environment: a client's session is resumed by any
 worker of either program. A new key every PERIOD_S, made by the program that serves,
 unless a file has the keys (`ticket_keys_file`): then hosts with the same file resume
-each other's sessions, and whoever writes the file makes new keys.
+each other's sessions, and the file's author makes new keys.
 """
 
 import asyncio

@@ -66,7 +66,7 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 def remedy_of(result: Explanation, has_policy: bool) -> str:
-    """What an operator can change about a refusal by the floor or the port."""
+    """The remedies of an operator for a refusal by the floor or the port."""
     if result.outcome == "port_denied":
         return f"add {result.port} to the option connect_ports"
     if result.outcome != "address_denied":

@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def action_of(args: argparse.Namespace) -> Action:
-    """What is asked of each member. Raises ConfigError."""
+    """The request to each member. Raises ConfigError."""
     if args.verb == "fleet":
         return lambda listener: [
             str(listener.read("GET", "/overview", "state")["state"])]
@@ -265,7 +265,7 @@ def make_trust(path: str | None) -> ssl.SSLContext:
 
 def ask_all(members: Sequence[Member], action: Action, token: str, patience_s: float,
             trust: ssl.SSLContext) -> list[Answer]:
-    """Asks all at the same time; who has not answered in time has failed."""
+    """Asks all at the same time; a member without an answer in time has failed."""
     done: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
     answers = [Answer(member, [], f"no answer within {patience_s:g} s")
                for member in members]

@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 
 def serve(place: Place, address: str, admin: str, args: argparse.Namespace
           ) -> NoReturn:
-    """Becomes `cutthrough serve`, which prints where all is as soon as it serves.
+    """Becomes `cutthrough serve`, which prints its addresses as soon as it serves.
     Raises OSError, FileError and AuthorityError."""
     own = {"--listen": address if address != LISTEN else None,
            "--directory": args.directory, "--ca": args.ca}
@@ -193,7 +193,7 @@ def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> in
 
 
 def start(place: Place, args: argparse.Namespace, folder: Path) -> Serving:
-    """A proxy on a free port, which keeps what passes in the place's database, and its
+    """A proxy on a free port, which keeps requests in the place's database, and its
     messages in `folder`. Raises OSError, FileError, AuthorityError and NotReady."""
     flags = ["--access-log=off", *place.flags(
         "127.0.0.1:0", args.admin, args.origin_ca, args.credentials)]
@@ -213,7 +213,7 @@ class Sender(NamedTuple):
 
 @contextlib.contextmanager
 def own_proxy(args: argparse.Namespace) -> Iterator[Sender]:
-    """A proxy as that of a COMMAND, for `flows replay`: what it sends is kept, too.
+    """A proxy as that of a COMMAND, for `flows replay`: its requests are kept, too.
     Raises ConfigError, and QueryError if there is no proxy."""
     flows = find_database(args.file, args.url_file, os.environ)
     folder = os.path.dirname(os.path.abspath(flows))

@@ -96,7 +96,7 @@ def _send(request: Request, left: list[str], args: argparse.Namespace,
 @contextlib.contextmanager
 def _way(args: argparse.Namespace, listener: Listener | None, is_kept: bool
          ) -> Iterator[Callable[[Request], dict[str, Any]]]:
-    """What sends a request. Raises ConfigError, and QueryError."""
+    """The sender of a request. Raises ConfigError, and QueryError."""
     if args.proxy is not None:
         try:
             proxy = split_address(args.proxy)

@@ -1,5 +1,5 @@
 """A worker's answers to operators: list, trace and cut connections, report endings,
-what breakpoints hold, what was replayed, and whether it is written.
+held breakpoints, replays, and whether all is written.
 
 A list of ten thousand connections takes a tenth of a second. It is made in pieces, and
 between two pieces the loop serves.

@@ -4,7 +4,7 @@
        └─────> discard     nothing has changed
 
 All that may fail belongs to `prepare`: code of the operator, files, tables that are
-full, memory. A commit only assigns what was made; it runs no code of the operator, and
+full, memory. A commit only assigns prepared parts; it runs no code of the operator, and
 reads no file. So a refused generation is never half in force (R73).
 """
 
@@ -28,7 +28,7 @@ class Prepared:
         self._commits.append(lambda: call(*args, **named))
 
     def on_discard(self, call: Callable[..., object], *args: Any) -> None:
-        """Has `discard` call this, which takes back what a table has of this
+        """Has `discard` call this, which takes back a table's entries of this
         generation."""
         self._undo.callback(call, *args)
 

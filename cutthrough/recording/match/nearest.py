@@ -42,7 +42,7 @@ MOST_BYTES = 128 << 10
 # Differences that are said, and characters of a value
 MOST_SAID = 8
 MOST_VALUE = 60
-# Octets of two calls whose fields are shown: 4 ms
+# Most octets of two calls with fields in the output: 4 ms
 MOST_SHOWN = 4096
 
 # By host, by path, the numbers of recordings; an int is the only one
@@ -377,7 +377,7 @@ def _bytes(request: Request, other: Request) -> str:
                 f"{show(other.field(name) or None)}")
     sizes = f"body: {len(here)} bytes, recorded {len(there)}"
     if b"[redacted:" in here or b"[redacted:" in there:
-        return sizes                         # where hashes differ is not said either
+        return sizes                         # nor the place of a hash's difference
     at = next((number for number, (byte, other_byte) in enumerate(
         zip(here, there, strict=False)) if byte != other_byte),
         min(len(here), len(there)))

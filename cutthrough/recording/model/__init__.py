@@ -1,4 +1,4 @@
-"""A recording, and what is made of its parts: heads, bodies, templates, secrets.
+"""A recording, and the work on its parts: heads, bodies, templates, secrets.
 
 The three types are for `recording_hooks`: docs/recording.md.
 """

@@ -81,7 +81,7 @@ class Services:
         for file in files:
             try:
                 pool.Add(file)
-            except TypeError:                # what it imports is not in the pool
+            except TypeError:                # the pool lacks its import
                 raise KeyMistake(
                     f"{name}: {file.name} imports files that are not there: use "
                     "`protoc --include_imports`") from None
@@ -145,7 +145,7 @@ class MessageReader:
         return b"".join(parts)
 
     def documents(self, path: str, body: bytes) -> list[dict[str, Any]]:
-        """The fields by name, to show what differs. Raises ValueError."""
+        """The fields by name, to show differences. Raises ValueError."""
         as_json = importlib.import_module("google.protobuf.json_format")
         return [as_json.MessageToDict(message, preserving_proto_field_name=True)
                 for message in self.messages(path, body)]

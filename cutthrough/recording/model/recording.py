@@ -111,7 +111,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
 
 
 class Pattern(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What a request must have, instead of what the recorded one had. `key`: of a query
+    """A condition for requests, in place of the recorded value. `key`: of a query
     or a form, the name of a field, a JSONPath; "": the whole part. `steps`: what is
     taken of it first, in order: the value at a JSONPath, or with "jwt" the header and
     the payload of a token."""

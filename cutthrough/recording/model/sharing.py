@@ -55,6 +55,6 @@ def mark_of(recording: Recording) -> str:
 def may_read(mark: str, reader: Reader) -> bool:
     is_kept = mark.startswith(PRIVATE)
     owner = mark.removeprefix(PRIVATE)
-    if is_kept and owner == ANONYMOUS:       # there is no telling who it was
+    if is_kept and owner == ANONYMOUS:       # the user is unknown
         return False
     return not mark or owner == reader.owner or (reader.shares and not is_kept)

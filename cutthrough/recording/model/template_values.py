@@ -1,7 +1,7 @@
 """A template's tools for values: its filters, tests, functions and operators.
 
 All are ours. None makes a text that is longer than its input by more than a factor, and
-none takes a number as the size of what it makes (R68). What Jinja2 has under the same
+none takes a number as the size of its result (R68). What Jinja2 has under the same
 names is the same but for these bounds.
 """
 

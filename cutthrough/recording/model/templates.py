@@ -3,7 +3,7 @@
 Jinja2 parses them, and nothing of it runs: a template is a tree of the nodes below,
 which is walked here, each node a step. So there is no compiler that evaluates what is
 constant, and a template can be checked wherever it comes from, in the supervisor too.
-Steps and what is made are bounded by the request and the template (R68). A template
+Steps and results are bounded by the request and the template (R68). A template
 sees the tables and functions below, has no attributes or methods, and cannot join
 texts, loop over one or in a loop, or define anything.
 
@@ -187,7 +187,7 @@ def _refuse(tree: Any) -> None:
                  for child in node.iter_child_nodes()]
 
 
-# --- what it makes -----------------------------------------------------------------
+# --- its results -----------------------------------------------------------------
 
 class _Run:
     """The templates of one answer, for one request."""

@@ -3,7 +3,7 @@
 Clients' bodies come here, so the parser gets no more than it needs: no document with a
 DOCTYPE (entities, defaults, other files), no tag beyond MOST_MARKS, nothing deeper than
 MOST_DEPTH, and text in UTF-8 whatever its coding was. Nothing is fetched. 10 000
-elements take 3 ms to parse, and 20 ms to spell. What an XPath may cost is known before
+elements take 3 ms to parse, and 20 ms to spell. The cost of an XPath is known before
 it is evaluated, and other steps are counted (R67).
 
 Two documents are equal if their elements, attributes and texts are: the order of

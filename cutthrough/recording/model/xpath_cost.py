@@ -5,7 +5,7 @@ the number of nodes. So an expression is read here into its steps at worst, a nu
 for a document of so many nodes and characters; one that may take too many for any
 document is refused when it is read, and one that may for this document has no match.
 
-What is counted: the nodes that each axis may visit from each context, times what its
+Counted are the nodes that each axis may visit from each context, times what its
 predicates cost; nodes that libxml2 compares with all that it has already, if two
 contexts may have them in common; pairs of nodes; characters of texts.
 """

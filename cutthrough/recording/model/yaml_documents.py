@@ -1,7 +1,7 @@
 """YAML of a file that is imported: bounded in its result (R70).
 
 An alias stands for a whole value, and a few of them for more than any memory has. So
-what aliases stand for is counted as if it were written out, and bounded by the length
+the target of an alias is counted as if it were written out, and bounded by the length
 of the file; and so is the number of nodes, which take some 500 bytes each.
 """
 
@@ -25,7 +25,7 @@ class Loader(yaml.SafeLoader):
         super().__init__(data)
         self._nodes_left = MOST_NODES + len(data) // BYTES_OF_A_NODE
         self._made_left = MOST_MADE + MADE_A_BYTE * len(data)
-        self._size = 0                       # of what was composed, written out
+        self._size = 0                       # of the composed values, written out
         self._sizes: dict[int, int] = {}     # of nodes that have an anchor
 
     def compose_node(self, parent: Any, index: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Where recordings are: sessions in files, directories and PostgreSQL."""
+"""Sessions of recordings, in files, directories and PostgreSQL."""

@@ -65,7 +65,7 @@ from cutthrough.storage.store import split_words
 # Bytes of recordings that one answer has, beside one that is longer
 MOST_ANSWERED = 8 << 20
 LAST = (1 << 63) - 1
-# Within a session's age, for what has become too old: each reads the whole session
+# Searches for old recordings within a session's age: each reads the whole session
 LOOKS = 100
 # Rows of a session in `changes` that are made one
 MOST_CHANGES = 64
@@ -360,7 +360,7 @@ class PostgresSessions(AnySessions):
         self._key, self._key_path = read_key(folder / "key"), folder / "key"
         self._base = Base(url, TABLES, ANSWER_S, may_make=may_make)
         self._where = self._base.where
-        self._due: dict[str, float] = {}     # when to look for what has become too old
+        self._due: dict[str, float] = {}     # times of searches for old recordings
 
     def names(self) -> list[str]:
         return sorted(self.heads())

@@ -1,7 +1,7 @@
 """The tables of sessions in PostgreSQL.
 
 A recording has the number of the change that added or edited it, and `changes` has the
-sums of each change: several rows of a session, which who deletes makes one.
+sums of each change: several rows of a session; a deletion merges them.
 """
 
 from cutthrough.storage.horizon import Horizon
@@ -60,7 +60,7 @@ TABLES = Tables("cutthrough_recordings", VERSION, _STATEMENTS,
                 "has no recorded sessions", migrations=_MIGRATIONS)
 HORIZON = Horizon(
     0x6377, "SELECT coalesce(max(number), 0) FROM cutthrough_recordings.changes")
-# Plus a session's id: of the lock of who edits or deletes in it
+# Plus a session's id: the lock of edits and deletions in it
 SESSION_LOCK = 0x6376 << 48
 
 OF = "FROM cutthrough_recordings.recordings WHERE session = %s"
