@@ -1,4 +1,4 @@
-"""The last hour, which the live page shows: rows of what has grown, and of what is."""
+"""The last hour, which the live page shows: rows of counters, and of gauges."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Who watches: the key by which watchers are counted and named."""
+"""Watchers: the key by which watchers are counted and named."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What is a bundle, and what is refused: by the signature, by form, by size (R96)."""
+"""The form of a bundle, and refusals: by signature, by form, by size (R96)."""
 
 import gzip
 import hashlib
@@ -110,7 +110,7 @@ def test_no_octets_are_more_than_a_refusal(data: bytes) -> None:
 
 
 def test_nothing_is_inflated_behind_a_signature_that_is_wrong(monkeypatch) -> None:
-    """A bomb of 64 MiB that nobody has signed: what is read of it ends at 1 MiB."""
+    """A bomb of 64 MiB that nobody has signed is read to 1 MiB at most."""
     text = msgspec.json.encode(Manifest(1, "r", CREATED, {}))
     content = tar((MANIFEST, text), (SIGNATURE, bytes(64)), ("a", bytes(64 << 20)))
     bomb, inflated = gzip.compress(content), []

@@ -1,4 +1,4 @@
-"""Bundles on disk: links, verification, and what is left behind."""
+"""Bundles on disk: links, verification, and leftovers."""
 
 import os
 from pathlib import Path

@@ -35,7 +35,7 @@ else:
 
 
 class Failure(Exception):
-    """What Helm says against the chart or its values."""
+    """Helm's complaint about the chart or its values."""
 
 
 def run(values: dict[str, Any], release: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def render(values: dict[str, Any], release: str = "cutthrough") -> list[dict[str
 
 
 def lint(values: dict[str, Any]) -> list[str]:
-    """What `helm lint --strict` says."""
+    """The output of `helm lint --strict`."""
     report = run(values, "cutthrough")["lint"]
     return report["errors"] + [message["error"] for message in report["messages"]
                                if message["severity"] > INFO]

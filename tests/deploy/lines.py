@@ -1,4 +1,4 @@
-"""Lines of the access log for the recipes, of a real proxy, and where programs are."""
+"""Lines of a real access log for the recipes, and the paths of programs."""
 
 import json
 import re

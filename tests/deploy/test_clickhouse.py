@@ -1,4 +1,4 @@
-"""The table of deploy/recipes/clickhouse has what the access log has."""
+"""The table of deploy/recipes/clickhouse has every field of the access log."""
 
 import gzip
 import json
@@ -94,7 +94,7 @@ def test_the_rows_are_the_lines(tmp_path: Path) -> None:
     for line in map(json.loads, lines):
         row = rows[line["id"]]
         assert {name: row[name] for name in line} == line
-        # What the line has not: nothing, or no
+        # Fields that the line lacks: nothing, or no
         assert not any(row[name] for name in row.keys() - line.keys() - {"instance"})
     assert SECRET not in json.dumps(answers)
     assert all(answer for answer in answers[4:])

@@ -1,4 +1,4 @@
-"""Fluent Bit's recipes: what one file names, another has; and lines that go by it.
+"""Fluent Bit's recipes: each name in a file exists in another; and lines that go by it.
 
 No registry that tests install from has Fluent Bit: it is run if it is in PATH.
 """
@@ -58,7 +58,7 @@ def test_an_output_matches_what_it_includes(path: Path) -> None:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes what is posted: the path, and the body."""
+    """Takes posts: the path, and the body."""
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, bytes]] = []

@@ -24,7 +24,7 @@ FOLDER = RECIPES / "otel-collector"
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes what is posted: `paths`, and `records` with those of the resource."""
+    """Takes posts: `paths`, and `records` with those of the resource."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
@@ -142,7 +142,7 @@ def test_a_files_lines_go_to_loki(tmp_path: Path, receiver: Receiver) -> None:
     run_until(len(lines))
     check(receiver, lines)
     assert "deprecated" not in (tmp_path / "log").read_text()
-    # Started again, it goes on where it was.
+    # Started again, it goes on at the same place.
     again = lines[0].replace(json.loads(lines[0])["id"], "0-99")
     append(again)
     run_until(len(lines) + 1)

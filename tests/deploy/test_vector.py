@@ -20,7 +20,7 @@ FILES = [*(RECIPES / "vector").glob("*.yaml"), *RECIPES.glob("*/vector.yaml")]
 # The compiler of VRL is one of the programs that a verb of make installs (1.3 GB)
 needs_vrl = pytest.mark.skipif(not PYTHON.exists(), reason="make recipes runs it")
 
-# A program and events on standard input; prints what becomes of each, null: dropped
+# A program and events on standard input; prints the result of each, null: dropped
 RUN = """
 import json, sys
 import vrl_python as vrl

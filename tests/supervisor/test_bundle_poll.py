@@ -1,4 +1,4 @@
-"""Polls for bundles, many in one process: what each of them has in the end."""
+"""Polls for bundles, many in one process, and the last bundle of each."""
 
 import asyncio
 import contextlib

@@ -12,7 +12,7 @@ from cutthrough.supervisor.file_watch import FileWatch
 
 
 class Watched:
-    """A watch without a timer, and what it has asked for."""
+    """A watch without a timer, and its requests."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""What a program says about itself in the registry: its address and its revision."""
+"""A program's entry in the registry: its address and its revision."""
 
 from typing import Any
 

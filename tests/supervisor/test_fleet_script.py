@@ -304,7 +304,7 @@ def test_nothing_stays_for_ever(redis: Client) -> None:
     assert max(life, key=lambda name: life[name]).endswith("of:a")
 
 
-# What others may write
+# Entries that others may write
 
 
 @pytest.mark.parametrize("text", [

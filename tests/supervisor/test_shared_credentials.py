@@ -1,4 +1,4 @@
-"""Credentials that another host has verified: who has the key, who has only Redis."""
+"""Credentials that another host has verified: holders of the key, or of Redis alone."""
 
 import asyncio
 import contextlib
@@ -86,7 +86,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
 
 
 async def read_all(*hosts: Host) -> None:
-    """Each has read what is in Redis now."""
+    """Each has read all entries that are in Redis now."""
     steps = [host.exchange.steps for host in hosts]
     await until(lambda: all(host.exchange.steps >= n + 2 for host, n in
                             zip(hosts, steps, strict=True)), "two more steps")
