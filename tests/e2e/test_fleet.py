@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from cutthrough.policy.source import Limits
 from tests.support.admin import TOKEN
 from tests.support.client import Client, build_request
 from tests.support.fleet import Member, in_step, is_cut
+from tests.support.fleet import redis as redis
+from tests.support.fleet import secret as secret
+from tests.support.fleet import server as server
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
-from tests.support.redis import PASSWORD, PROGRAM, Redis
+from tests.support.redis import PASSWORD
 from tests.support.stream import Closed
 from tests.support.wait import takes_less, wait_until
 from tests.support.with_policy import command_with
@@ -28,32 +31,6 @@ from tests.support.with_policy import command_with
 PIECE = bytes(16384)
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(directory: Callable[[str], Path]) -> Iterator[Redis]:
-    if PROGRAM is None:
-        pytest.skip("redis-server is not installed")
-    with contextlib.closing(Redis(directory("redis"))) as running:
-        yield running
-
-
-@pytest.fixture
-def redis(server: Redis) -> Iterator[Redis]:
-    if server.process is None:
-        server.start()
-    server.ask("FLUSHALL")
-    yield server
-    if server.process is not None:
-        server.resume()
-
-
-@pytest.fixture
-def secret(redis: Redis, directory: Callable[[str], Path]) -> Path:
-    """The file with the address of Redis."""
-    path = directory("secret") / "url"
-    path.write_text(redis.url + "\n")
-    return path
 
 
 @pytest.fixture

@@ -20,10 +20,13 @@ from cutthrough.process.fleet_registry import Entry, entry_key, write_entry
 from tests.support.admin import TOKEN
 from tests.support.client import USER
 from tests.support.fleet import Member
+from tests.support.fleet import redis as redis
+from tests.support.fleet import secret as secret
+from tests.support.fleet import server as server
 from tests.support.nginx import free_port
 from tests.support.origin import echo
 from tests.support.proxy import ROOT, Proxy, clean_environment
-from tests.support.redis import PROGRAM, Redis
+from tests.support.redis import Redis
 from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 
@@ -33,31 +36,6 @@ INDEX = "{cutthrough}:fleet"
 IN_REDIS = "registered in Redis$"
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(directory: Callable[[str], Path]) -> Iterator[Redis]:
-    if PROGRAM is None:
-        pytest.skip("redis-server is not installed")
-    with contextlib.closing(Redis(directory("redis"))) as running:
-        yield running
-
-
-@pytest.fixture
-def redis(server: Redis) -> Iterator[Redis]:
-    if server.process is None:
-        server.start()
-    server.ask("FLUSHALL")
-    yield server
-    if server.process is not None:
-        server.resume()
-
-
-@pytest.fixture
-def secret(redis: Redis, directory: Callable[[str], Path]) -> Path:
-    path = directory("secret") / "url"
-    path.write_text(redis.url + "\n")
-    return path
 
 
 @pytest.fixture
@@ -93,6 +71,12 @@ def name(member: Member) -> str:
     return f"{socket.gethostname()}/{member.proxy.process.pid}"
 
 
+def in_order(members: list[Member]) -> list[str]:
+    """Names as the verbs list the programs of a host: by the number of the process."""
+    return [name(member) for member in sorted(
+        members, key=lambda member: member.proxy.process.pid)]
+
+
 def listed(verb) -> list[dict]:
     return [json.loads(line) for line in verb("fleet", "--json").stdout.splitlines()]
 
@@ -108,7 +92,7 @@ def test_the_fleet_is_listed(join, verb, make_origin, dial):
     head, *rows = done.stdout.splitlines()
     assert head.split() == [
         "proxy", "state", "version", "revision", "renewed", "conns", "req/s", "cpu"]
-    assert [row.split()[0] for row in rows] == sorted(map(name, members))
+    assert [row.split()[0] for row in rows] == in_order(members)
     assert all(row.split()[1] == "serving" for row in rows)
     rows = listed(verb)
     assert {row["pid"] for row in rows} == {m.proxy.process.pid for m in members}
@@ -179,7 +163,7 @@ def test_verbs_go_to_all(join, verb, make_origin, dial):
     done = verb("status", "--fleet")
     assert done.returncode == 0
     assert [line for line in done.stdout.splitlines() if "ready" in line] == [
-        f"{each}: ready" for each in sorted(map(name, members))]
+        f"{each}: ready" for each in in_order(members)]
     done = verb("top", "--fleet", "--interval", "0.1")
     assert done.returncode == 0 and done.stdout.count("requests/s") == 2
     done = verb("kill", "--fleet", "--user", USER)

@@ -1,14 +1,46 @@
-"""Proxies of one fleet, as their operators see them."""
+"""Proxies of one fleet, as their operators see them, and fixtures of their Redis."""
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.admin import TOLD, Operator
 from tests.support.client import Client
 from tests.support.proxy import Proxy
+from tests.support.redis import PROGRAM, Redis
 from tests.support.stream import Closed
 from tests.support.wait import PATIENCE, wait_until
+
+
+@pytest.fixture(scope="module")
+def server(directory: Callable[[str], Path]) -> Iterator[Redis]:
+    if PROGRAM is None:
+        pytest.skip("redis-server is not installed")
+    with contextlib.closing(Redis(directory("redis"))) as running:
+        yield running
+
+
+@pytest.fixture
+def redis(server: Redis) -> Iterator[Redis]:
+    """It runs, and is empty, at the begin of each test."""
+    if server.process is None:
+        server.start()
+    server.ask("FLUSHALL")
+    yield server
+    if server.process is not None:
+        server.resume()
+
+
+@pytest.fixture
+def secret(redis: Redis, directory: Callable[[str], Path]) -> Path:
+    """The file with the address of Redis."""
+    path = directory("secret") / "url"
+    path.write_text(redis.url + "\n")
+    return path
 
 
 class Member:
