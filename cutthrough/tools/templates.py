@@ -10,8 +10,8 @@ from typing import NamedTuple
 class Template(NamedTuple):
     config: str
     policy: str
-    after: tuple[str, ...]                   # what to do next, a line each
-    places: tuple[tuple[str, str], ...] = ()    # where other files than here will be
+    after: tuple[str, ...]                   # next steps, a line each
+    places: tuple[tuple[str, str], ...] = ()    # places of files elsewhere
 
 
 _LOGIN = """\
@@ -38,12 +38,12 @@ listen = ["127.0.0.1:8888"]
 address_floor = "off"
 policy = "{folder}/policy.toml"
 
-# The page /traffic, for whoever has the token, and the live page
+# The page /traffic, for holders of the token, and the live page
 admin = "127.0.0.1:9128"
 """
         + _ADMIN
         + """
-# What was captured; the oldest exchanges are deleted
+# Captured exchanges; the oldest are deleted
 capture_file = "{folder}/flows.db"
 capture_count = 10000
 redact_query = ["token", "api_key", "access_token"]
@@ -120,7 +120,7 @@ ports = [80, 443]
          "refused",)),
     "ci": Template(
         """\
-# What a job may reach, and no more: docs/policy.md. Jobs run on this host.
+# The hosts that a job may reach, and no more: docs/policy.md. Jobs run on this host.
 listen = ["127.0.0.1:3128"]
 """
         + _LOGIN
