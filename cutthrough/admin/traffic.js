@@ -1,5 +1,5 @@
 // What ties the parts together: the token, loading, the live stream, exports, deletions.
-const FIRST_PAGE = 200, PAGE = 5000, AGAIN_MS = 3000, LOST_MS = 5000, MOST_IMPORT_MIB = 64;
+const PAGE = 5000, AGAIN_MS = 3000, LOST_MS = 5000, MOST_IMPORT_MIB = 64;
 const LOST = ["dropped", "unwritten", "failed", "partial"];
 let loading = new AbortController(), applied = {filter: "", search: ""}, complete_ = false;
 let isNotCaptured = false;
@@ -34,7 +34,7 @@ function showCount() {
 const query = fields => new URLSearchParams(Object.entries(fields).filter(([, value]) =>
   value !== "" && value !== undefined)).toString();
 
-// Loads the newest page, follows what is captured from then on, and reads back to the oldest
+// Loads those in view, follows what is captured from then on, and reads back to the oldest
 async function reload() {
   loading.abort();
   const mine = loading = new AbortController();
@@ -46,7 +46,7 @@ async function reload() {
   showState("loading");
   showLost(mine);
   try {
-    let page = await readPage(mine, {limit: FIRST_PAGE});
+    let page = await readPage(mine, {limit: rowsInView()});
     if (applied.search) showState("search results; not live");
     else follow(mine, page.newest);
     while (page.next && total() < MOST_ROWS)

@@ -3,7 +3,7 @@
 // nothing, and only if it is of one of these types.
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif",
   "image/bmp", "image/x-icon", "image/vnd.microsoft.icon"]);
-const MOST_TEXT = 300000, MOST_HEX = 16384;
+const MOST_TEXT = 300000, MOST_HEX = 16384, BLOCK = 4096, LINE_EM = 1.5;
 
 // `views`: their names, the usual one first; `type`: the content type; `read` gets the bytes,
 // `show` the text of a view that is not here
@@ -68,17 +68,31 @@ function editOctets(field, data) {
 }
 // A long text in pieces: the next one at a click
 function pieces(text, most, className) {
-  const pre = make("pre", text.slice(0, most), className);
-  if (text.length <= most) return [pre];
-  let at = most;
-  const more = button("", () => {
-    pre.append(text.slice(at, at + most));
-    at += most;
-    if (at >= text.length) more.remove(); else label();
-  });
-  const label = () => { more.textContent = `more: ${bytes(text.length - at)} left`; };
-  label();
-  return [pre, more];
+  let at = 0;
+  const pre = make("pre", undefined, className), more = button("", () => add());
+  const add = () => {
+    const cut = text.lastIndexOf("\n", at + most) + 1, isLast = at + most >= text.length;
+    const end = !isLast && cut > at ? cut : at + most;
+    pre.append(...blocks(text.slice(at, end)));
+    at = end;
+    more.hidden = at >= text.length;
+    more.textContent = `more: ${bytes(text.length - at)} left`;
+  };
+  add();
+  return more.hidden ? [pre] : [pre, more];
+}
+// Lines of a long text together: a browser lays out those blocks alone that are in view
+function blocks(text) {
+  const nodes = [];
+  if (text.length <= 2 * BLOCK) return [text];
+  for (let at = 0, end; at < text.length; at = end) {
+    end = text.indexOf("\n", at + BLOCK) + 1 || text.length;
+    const node = make("span", text.slice(at, end), "block");
+    // The height until it is known: of lines that do not wrap
+    node.style.containIntrinsicHeight = `auto ${node.textContent.split("\n").length * LINE_EM}em`;
+    nodes.push(node);
+  }
+  return nodes;
 }
 function hexLines(data) {
   const lines = [];

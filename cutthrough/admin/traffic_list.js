@@ -232,13 +232,14 @@ function showNode(node, seq) {
     node.setAttribute("aria-selected", String(isChosen));
   }
 }
+const rowsInView = () => Math.ceil($("list").clientHeight / rowHeight) + 2 * SPARE;
 function render() {
   dirty = false;
   resize();
   const list = $("list"), height = list.clientHeight;
   const first = Math.max(0, Math.floor((list.scrollTop - headHeight) / rowHeight) - SPARE);
   const last = Math.min(total(), Math.ceil((list.scrollTop + height) / rowHeight) + SPARE);
-  const wanted = Math.ceil(height / rowHeight) + 2 * SPARE + 3;
+  const wanted = rowsInView() + 3;
   while (pool.length < wanted) pool.push(makeNode());
   const shown = new Set();
   for (let i = first; i < last; i++) {

@@ -110,6 +110,23 @@ def test_an_image_and_a_body_of_bytes_are_shown(page):
     assert page.browser.faults == []
 
 
+def test_a_long_text_is_whole_though_only_lines_in_view_are_laid_out(page):
+    text = "".join(f"line {n}\n" for n in range(50_000))
+    page.fill(row(1, response_body=text))
+    page.enter()
+    page.wait_rows(1)
+    page.open()
+    page.tab("response")
+    shown = "document.querySelector('#response-body pre')"
+    wait_until(lambda: page.browser.run(f"!!{shown}?.textContent"), "the text")
+    more = "document.querySelector('#response-body .shown button')"
+    assert page.browser.run(f"{shown}.textContent.length") <= 300_000
+    while page.browser.run(f"!{more}.hidden"):
+        page.browser.run(f"{more}.click()")
+    assert page.browser.run(f"{shown}.textContent") == text
+    assert page.browser.run(f"{shown}.children.length") > 100
+
+
 def test_grpc_and_forms_are_shown_without_a_definition(page):
     form = ("POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n")
     page.fill(row(
