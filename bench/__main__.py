@@ -19,6 +19,7 @@ from bench import (
     fleet_postgres,
     handover,
     http2,
+    inspection,
     install,
     intercept,
     intercept_soak,
@@ -322,6 +323,11 @@ def main() -> int:
                         help="length of a run; of wrk at least 1 [1]")
     opened.add_argument("--repetitions", type=int, default=5,
                         help="runs of each proxy [5]")
+
+    shower = verbs.add_parser("inspect", help="`cutthrough inspect` beside mitmproxy: "
+                                              "memory, CPU, start, latency; its page")
+    shower.set_defaults(act=inspection.run_inspect)
+    inspection.add_options(shower)
 
     lasting = verbs.add_parser("intercept-soak",
                                help="a million captured requests in opened tunnels: "

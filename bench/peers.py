@@ -281,7 +281,20 @@ OF_RECORDING = {
         ("mitmproxy-record.yaml as config.yaml",),
     ),
 }  # fmt: skip
-ALL = PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_RECORDING
+# Those of `python -m bench inspect`, which show what passes.
+OF_INSPECTION = {
+    "mitmdump": Peer(
+        "every flow is saved in a file", "pip:mitmproxy", "mitmproxy/bin/mitmdump",
+        "@PROGRAM@ --set confdir=@DIR@ --set save_stream_file=@DIR@/flows",
+        ("mitmproxy-inspect.yaml as config.yaml",),
+    ),
+    "mitmweb": Peer(
+        "every flow is kept in memory, and shown by a page", "pip:mitmproxy",
+        "mitmproxy/bin/mitmweb", "@PROGRAM@ --set confdir=@DIR@ --no-web-open-browser "
+        "--web-port @ADMIN_PORT@", ("mitmproxy-inspect.yaml as config.yaml",),
+    ),
+}  # fmt: skip
+ALL = PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_RECORDING | OF_INSPECTION
 
 
 def as_proxies() -> dict[str, Proxy]:

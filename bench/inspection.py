@@ -1,0 +1,175 @@
+"""`cutthrough inspect` beside other debuggers: `python -m bench inspect`.
+
+Each opens every tunnel and keeps all that passes: ours in its database, mitmdump in a
+file, mitmweb in memory. One after the other they are started, with and without the
+files of an earlier start; rest for a tenth of --minutes; have RATE requests a second
+for --minutes, and then each of STEPS for a tenth. CPU time and resident memory are of
+all processes of a debugger, sampled five times a second; pages that its processes share
+count in each, and not in `uss`. Then all run at once, and the latency of one
+request after another through each is compared with that of the origin. The page's
+figures are those of Chromium (page_speed.py).
+
+Prints a line for each phase; exit status 1 if a request failed. `--name NAME` keeps
+the lines in bench/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import intercept, tls
+from bench.children import BenchError, Site
+from bench.collect import Sampler, private_bytes
+from bench.debuggers import PATHS, Debugger, debuggers, send
+from bench.origin import Origin
+from bench.paced import Answers, Task
+from bench.page_speed import measure_page
+from bench.result import write_rows
+from bench.rows import Row, format_row
+from bench.running import Target
+
+RATE, STEPS, CONNS = 50, (100, 200, 400), 8
+PARTS = ("start", "load", "latency", "page")
+STARTS = 3                                   # of either kind
+LATENCY_RATE, LATENCY_SECONDS, LATENCY_TURNS = 50, 2.0, 5
+OPENED = "cutthrough-opened"                 # it keeps nothing
+
+Note = Callable[[str, Row], None]
+
+
+def quantiles_ms(seconds: Sequence[float]) -> Row:
+    if len(seconds) < 2:
+        raise BenchError("too few answers for a quantile")
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    return {"p50_ms": cuts[49] * 1e3, "p99_ms": cuts[98] * 1e3}
+
+
+def measure_starts(every: list[Debugger], port: int, note: Note) -> None:
+    """Medians of some starts, in alternating order."""
+    rows: dict[tuple[str, bool], list[Row]] = {}
+    for turn in range(STARTS):
+        for one in every[:: -1 if turn % 2 else 1]:
+            for is_first in (True, False):
+                with contextlib.ExitStack() as stack:
+                    stack.callback(one.running.stop)
+                    rows.setdefault((one.name, is_first), []).append(
+                        one.time_start(port, is_first))
+    for some in rows.values():
+        note("perf_inspect_start", {
+            key: statistics.median(float(str(row[key])) for row in some)
+            if key.endswith("_ms") else value for key, value in some[0].items()})
+
+
+def measure_load(one: Debugger, port: int, minutes: float, note: Note) -> int:
+    """At rest, and under each rate. Return the number of failed requests."""
+    phases = [("rest", 0, minutes / 10), ("sustained", RATE, minutes)]
+    phases += [("step", rate, minutes / 10) for rate in STEPS]
+    failed = 0
+    one.start(port)
+    with contextlib.ExitStack() as stack:
+        stack.callback(one.running.stop)
+        for name, rate, length in phases:
+            answers = Answers([], 0)
+            sampler = Sampler(one.running.tree)
+            if rate:
+                answers = one.send(port, rate, length * 60, CONNS, sampler)
+            else:
+                with sampler:
+                    time.sleep(length * 60)
+            usage = sampler.usage()
+            row: Row = {"proxy": one.name, "phase": name, "rate": rate,
+                        "seconds": length * 60,
+                        "cpu_avg_percent": usage["cpu_avg_percent"],
+                        "cpu_peak_percent": usage["cpu_peak_percent"],
+                        "rss_avg_mib": usage["rss_avg_kib"] / 1024,
+                        "rss_peak_mib": usage["rss_peak_kib"] / 1024,
+                        "uss_mib": private_bytes(one.running.tree()) / 2**20}
+            if rate:
+                spent = sampler.samples[-1][1] - sampler.samples[0][1]
+                row |= {"us": spent / len(answers.seconds) * 1e6,
+                        **quantiles_ms(answers.seconds),
+                        "requests": len(answers.seconds), "failed": answers.failed}
+            note("perf_inspect", row)
+            failed += answers.failed
+    return failed
+
+
+def measure_latency(every: list[Debugger], port: int, trusted: Path, note: Note) -> int:
+    """What each adds to the origin's time, all running at once, and what ours adds
+    without capture."""
+    ways: dict[str, tuple[int, Callable[[], str]]] = {"direct": (0, str)}
+    times: dict[str, list[float]] = {}
+    failed = 0
+    with contextlib.ExitStack() as stack:
+        opened = intercept.start_ours(
+            "", Target(Site(), f"127.0.0.1:{port}"), trusted, "auto")
+        stack.callback(opened.close)
+        ways[OPENED] = (opened.port, lambda: tls.WORD)
+        for one in every:
+            one.start(port)
+            stack.callback(one.running.stop)
+            ways[one.name] = (one.running.port, one.word)
+        for turn in range(LATENCY_TURNS + 1):
+            for name in list(ways)[:: -1 if turn % 2 else 1]:
+                proxy_port, word = ways[name]
+                answers = send(Task(proxy_port, port, word(), PATHS[:1], LATENCY_RATE,
+                                    LATENCY_SECONDS, 1), contextlib.nullcontext())
+                failed += answers.failed
+                if turn:                     # the first one warms up
+                    times.setdefault(name, []).extend(answers.seconds)
+    direct = quantiles_ms(times["direct"])
+    for name, taken in times.items():
+        row = quantiles_ms(taken)
+        added = {f"added_{key}": float(str(row[key])) - float(str(direct[key]))
+                 for key in row if name != "direct"}
+        note("perf_inspect_latency", {"proxy": name, **row, **added})
+    return failed
+
+
+def run_inspect(options: argparse.Namespace) -> int:
+    rows: list[Row] = []
+    failed = 0
+
+    def note(kind: str, row: Row) -> None:
+        print(format_row(kind, row), flush=True)
+        rows.append({"line": kind, **row})
+
+    with Origin() as origin:
+        target = Target(Site(), origin.authority_of("tls"))
+        trusted, port = origin.directory / "origin.pem", origin.ports["tls"]
+        with debuggers(target, trusted) as every:
+            if "start" in options.only:
+                measure_starts(every, port, note)
+            if "load" in options.only:
+                for one in every:
+                    failed += measure_load(one, port, options.minutes, note)
+            if "latency" in options.only:
+                failed += measure_latency(every, port, trusted, note)
+        if "page" in options.only:
+            measure_page(target, trusted, options.rows, note)
+    note("perf_inspect_end", {"minutes": options.minutes, "failed": failed})
+    if options.name:
+        write_rows(options.name, rows)
+    return 1 if failed else 0
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(PARTS):
+        raise argparse.ArgumentTypeError(f"parts are {', '.join(PARTS)}")
+    return names
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--minutes", type=float, default=10,
+                        help="of sustained requests for each debugger [10]")
+    parser.add_argument("--only", type=_parts, default=PARTS, metavar="PART,…",
+                        help=f"parts, of {', '.join(PARTS)} [all]")
+    parser.add_argument("--rows", type=int, default=100_000,
+                        help="flows in the page's list [100000]")
+    parser.add_argument("--name", default="", help="name of the stored result")

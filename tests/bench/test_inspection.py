@@ -1,0 +1,96 @@
+"""The bench of `cutthrough inspect`: its client, and a short run."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench.children import Site
+from bench.debuggers import send
+from bench.inspection import OPENED, STEPS, quantiles_ms
+from bench.origin import Origin
+from bench.paced import Paced, Task
+from tests.bench.servers import needs_nginx
+from tests.support.browser import needs_chromium
+from tests.support.proxy import ROOT
+
+
+def test_quantiles_are_of_the_answers():
+    assert quantiles_ms([n / 1000 for n in range(101)]) == {"p50_ms": 50, "p99_ms": 99}
+
+
+def test_an_answer_that_is_no_success_is_a_failure():
+    """Its connection is made again, and the next request uses that."""
+    answers = [b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+               b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"]
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers.pop(0))
+        await reader.read()
+        writer.close()
+
+    class Plain(Paced):
+        async def _open(self):
+            return await asyncio.open_connection("127.0.0.1", self.task.port)
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            paced = Plain(Task(0, port, "", ("/",), 100, 0.02, 1))
+            await paced.open()
+            return await paced.run()
+
+    found = asyncio.run(run())
+    assert (len(found.seconds), found.failed, answers) == (1, 1, [])
+
+
+@needs_nginx
+def test_requests_come_at_their_rate():
+    with Origin(Site()) as origin:
+        found = send(Task(0, origin.ports["tls"], "", ("/1k",), 50, 0.4, 2),
+                     contextlib.nullcontext())
+        assert (len(found.seconds), found.failed) == (20, 0)
+        assert origin.count_requests(20, "/1k", kind="tls") == 20
+
+
+def run(*flags, **more):
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "inspect", *flags], cwd=ROOT, text=True,
+        capture_output=True, timeout=110, check=False, env=os.environ | more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "perf_inspect_end" in done.stdout and "failed=0" in done.stdout
+    return [(line.split()[0], dict(pair.split("=", 1) for pair in line.split()[1:]))
+            for line in done.stdout.splitlines() if line.startswith("perf_")]
+
+
+@pytest.mark.slow
+@needs_nginx
+def test_a_short_run(tmp_path):
+    rows = run("--minutes=0.02", "--only=start,load,latency",
+               CUTTHROUGH_BENCH_PEERS=str(tmp_path))
+    starts = [row for kind, row in rows if kind == "perf_inspect_start"]
+    assert [row["start"] for row in starts] == ["first", "again"]
+    assert all(float(row["request_ms"]) > float(row["listen_ms"]) for row in starts)
+    phases = [row for kind, row in rows if kind == "perf_inspect"]
+    assert [int(row["rate"]) for row in phases] == [0, 50, *STEPS]
+    assert all(float(row["rss_peak_mib"]) > 20 for row in phases)
+    ways = {row["proxy"]: row for kind, row in rows if kind == "perf_inspect_latency"}
+    assert ways.keys() == {"direct", OPENED, "cutthrough"}
+    assert float(ways["cutthrough"]["added_p50_ms"]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.dials_out                       # Chromium checks if IPv6 has a route
+@needs_nginx
+@needs_chromium
+def test_the_page_is_measured():
+    rows = {row["measure"]: row for kind, row in run("--only=page", "--rows=3000")
+            if kind == "perf_inspect_page"}
+    assert rows.keys() == {"load", "scroll-wheel", "scroll-bar", "selection", "body",
+                           "filter"}
+    assert all(0 < float(row["ms"]) < 20_000 for row in rows.values() if "ms" in row)
