@@ -152,6 +152,7 @@ has() { command -v "$1"; }
 compiles() { echo '#include <stdio.h>' | cc -fsyntax-only -x c -; }
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb'; } # not in PATH
 openbsd_nc() { nc -h 2>&1 | grep -q OpenBSD; }
+has_dconf() { compgen -G '/usr/lib/*/gio/modules/libdconfsettings.so'; }
 compiles_tls() { echo '#include <openssl/ssl.h>' | cc -fsyntax-only -x c -; }
 compiles_sqlite() { echo '#include <sqlite3ext.h>' | cc -fsyntax-only -x c -; }
 compiles_http2() { echo '#include <nghttp2/nghttp2.h>' | cc -fsyntax-only -x c -; }
@@ -191,6 +192,11 @@ if [ "$what" = test ]; then
     need mandoc has mandoc
     need zsh has zsh
     need fish has fish
+    need libglib2.0-bin has gsettings # a desktop's settings, with the three below: 1 MB
+    need dbus-daemon has dbus-daemon
+    need dconf-gsettings-backend has_dconf
+    need gsettings-desktop-schemas test -e /usr/share/glib-2.0/schemas/org.gnome.system.proxy.gschema.xml
+    need libkf5config-bin has kwriteconfig5 # 4 MB
     need nftables has nft
     need iproute2 has ip
     # Elsewhere it comes as a snap, or not at all: its tests are skipped there

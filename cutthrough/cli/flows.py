@@ -198,6 +198,12 @@ def add_inspect(verb: argparse.ArgumentParser) -> None:
                       "use them")
     verb.add_argument("-c", "--config", metavar="FILE", dest="config_file",
                       help="options of the proxy, such as connect_timeout")
+    verb.add_argument("--system", action="store_true", help="set the desktop's proxy "
+                      "until it ends: of GNOME, of KDE, and the variables of sessions "
+                      "that begin; desktops do not get its password, browsers ask")
+    verb.add_argument("--undo-system", action="store_true", help="undo what an earlier "
+                      "--system was killed too early to undo, and end; a start does it "
+                      "too")
     verb.add_argument("--env", action="store_true", help="print the variables of a "
                       "shell whose programs go through it, and end")
     verb.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER,

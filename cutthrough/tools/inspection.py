@@ -45,6 +45,7 @@ from cutthrough.tools.behind import (
     outside,
 )
 from cutthrough.tools.database import FLOWS, default_flows, find_database
+from cutthrough.tools.desktop import Desktop, DesktopError, wanted
 from cutthrough.tools.variables import applicable, check_file, usable_file
 
 VERB = USER = "inspect"
@@ -120,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command, or serves until it is stopped; returns the exit status. Raises
     ConfigError."""
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if args.undo_system:
+        return undo_system()
     directory = args.directory or os.path.dirname(default_flows(os.environ))
     if args.config_file:
         check_file(VERB, args.config_file, OWN)
@@ -128,15 +131,18 @@ def run(args: argparse.Namespace) -> int:
     try:
         place = Place(directory, args.file, args.ca)
         if command:
-            if args.listen or args.env:
-                raise ConfigError("command line", "inspect", "takes no --listen and no "
-                                  "--env with a COMMAND: it gets a free port")
+            if args.listen or args.env or args.system:
+                raise ConfigError("command line", "inspect", "takes no --listen, --env "
+                                  "or --system with a COMMAND: it gets a free port")
+            undo_what_was_left()
             return run_behind(place, command, args)
         if not args.env:
+            undo_what_was_left()
             args.listen = args.listen or find_port(LISTEN)
             args.admin = args.admin or find_port(ADMIN)
             serve(place, written(args.listen), written(args.admin), args)
-    except (OSError, FileError, AuthorityError, StoreError, NotReady) as error:
+    except (OSError, FileError, AuthorityError, StoreError, NotReady, DesktopError
+            ) as error:
         print(f"cutthrough: {error}", file=sys.stderr)
         return 1
     for name, value in place.exports(written(args.listen or LISTEN)).items():
@@ -147,21 +153,65 @@ def run(args: argparse.Namespace) -> int:
 def serve(place: Place, address: str, admin: str, args: argparse.Namespace
           ) -> NoReturn:
     """Becomes `cutthrough serve`, which prints its addresses as soon as it serves.
-    Raises OSError, FileError and AuthorityError."""
+    Raises OSError, FileError, AuthorityError and DesktopError."""
     own = {"--listen": address if address != LISTEN else None,
            "--directory": args.directory, "--ca": args.ca}
     words = ["cutthrough", "inspect", "--env", *(
         word for flag, value in own.items() if value for word in (flag, value))]
     flags = place.flags(address, admin, args.origin_ca, args.credentials)
     environ = applicable(VERB, OWN, flags, outside(os.environ), args.config_file)
+    text = describe(place, address, admin, shlex.join(words))
+    if args.system:
+        text += set_system(place, address)
     with tempfile.TemporaryFile() as file:   # it has secrets, and flags are seen by ps
-        file.write(describe(place, address, admin, shlex.join(words)).encode())
+        file.write(text.encode())
         file.seek(0)
         os.set_inheritable(file.fileno(), True)
         os.execve(sys.executable, [
             sys.executable, "-m", "cutthrough", "serve",
             *(["-c", args.config_file] if args.config_file else []), *flags],
             {**environ, ANNOUNCED: str(file.fileno())})
+
+
+def set_system(place: Place, address: str) -> str:
+    """Sets the desktop's proxy until this process ends; returns the line that says
+    which. Raises OSError and DesktopError."""
+    names, faults = own_desktop().set(wanted(*parse_listen(address),
+                                             place.exports(address)))
+    for fault in faults:
+        print(f"cutthrough: the desktop's proxy is not set: {fault}", file=sys.stderr)
+    return f"  desktop   {', '.join(names)}: until it ends\n" if names else ""
+
+
+def own_desktop() -> Desktop:
+    """Of this user, whatever --directory is."""
+    return Desktop(os.path.dirname(default_flows(os.environ)))
+
+
+def undo_what_was_left() -> None:
+    """Raises OSError."""
+    show_undone(*own_desktop().undo_what_was_left())
+
+
+def undo_system() -> int:
+    """Returns the exit status: 1 if a setting could not be restored."""
+    try:
+        names, faults = own_desktop().undo()
+    except OSError as error:
+        names, faults = [], [str(error)]
+    if not names and not faults:
+        print("nothing is left to undo")
+    show_undone(names, faults)
+    return 1 if faults else 0
+
+
+def show_undone(names: list[str], faults: list[str]) -> None:
+    if names:
+        print(f"cutthrough: the desktop's proxy is undone: {', '.join(names)}",
+              file=sys.stderr)
+    for fault in faults:
+        print(f"cutthrough: the desktop's proxy is not undone: {fault}",
+              file=sys.stderr)
 
 
 def run_behind(place: Place, command: list[str], args: argparse.Namespace) -> int:
