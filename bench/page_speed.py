@@ -3,7 +3,7 @@
 Times are from the event, which a script sends, until the page has what it asks for and
 is laid out; `drawn` is until the frame after that. Frames are those of
 requestAnimationFrame, of which a browser without a screen has 60 a second at most;
-`work` is the main thread's time for each.
+`work` is the main thread's time for each; at `rest` they are the machine's own.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def measure_page(target: Target, trusted: Path, rows: int,
         note("perf_inspect_page", {"measure": "load", "rows": rows,
                                    "ms": (time.monotonic() - began) * 1e3})
         whole = rows * 24 / (SCROLL_SECONDS * FRAMES)
-        for name, step in (("wheel", WHEEL_PIXELS), ("bar", round(whole))):
+        for name, step in (("rest", 0), ("wheel", WHEEL_PIXELS), ("bar", round(whole))):
             note("perf_inspect_page", {"measure": f"scroll-{name}",
                                        **page.scroll(step)})
         page.go_up()

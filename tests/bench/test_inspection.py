@@ -91,6 +91,6 @@ def test_a_short_run(tmp_path):
 def test_the_page_is_measured():
     rows = {row["measure"]: row for kind, row in run("--only=page", "--rows=3000")
             if kind == "perf_inspect_page"}
-    assert rows.keys() == {"load", "scroll-wheel", "scroll-bar", "selection", "body",
-                           "filter"}
+    assert rows.keys() == {"load", "scroll-rest", "scroll-wheel", "scroll-bar",
+                           "selection", "body", "filter"}
     assert all(0 < float(row["ms"]) < 20_000 for row in rows.values() if "ms" in row)
