@@ -113,6 +113,8 @@ cdef int begin_connection(Connection c, int listener, int stages) except -1:
     count_accept(context.counters, listener)
     note(context.recorder, <void *>c, context.poller.now_us, E_ACCEPTED, 0,
          c.address.port)
+    if context.observer is not None:
+        context.observer.on_connect(c)
     outcome = begin_stages(c, stages) if stages else admit(c)
     if outcome != OK:
         return turn_away(c, outcome)

@@ -69,6 +69,8 @@ cdef bint shake_hands(Client c) except -1:
     if answer == HANDSHAKE_DONE:
         c.stages &= ~(STAGE_TLS | STAGE_TLS_LATE)
         c.stamps.client_tls_us = end_brief_phase(&c.stamps)
+        if c.context.observer is not None:
+            c.context.observer.on_client_tls(c)
         return True
     c.stages &= ~STAGE_TLS_LATE
     if answer == HANDSHAKE_MORE:

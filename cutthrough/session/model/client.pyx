@@ -72,6 +72,21 @@ cdef class Observer:
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
         return 0
 
+    def on_connect(self, Client client):
+        """A connection was accepted."""
+
+    def on_stream(self, Client client, Client carrier):
+        """A stream of HTTP/2 has begun, by the carrier's connection."""
+
+    def on_client_tls(self, Client client):
+        """The client's handshake is done."""
+
+    def on_origin_tls(self, Client client):
+        """The handshake with the origin is done."""
+
+    def on_disconnect(self, Client client):
+        """The connection is about to be closed. It may be a stream, or a probe."""
+
     def on_handover(self, Client client):
         """The tunnel goes on in another worker, and ends there: what its taps need can be
         freed."""
@@ -306,6 +321,8 @@ cdef class Client:
         leave_place(self)
         if self.has_tlvs:
             del context.tlvs[self]
+        if context.observer is not None:
+            context.observer.on_disconnect(self)
         unlink(context, self)
         context.turned_away -= self.turned_away
         context.counters.states[CLOSED] += 1

@@ -105,6 +105,8 @@ cdef int begin_stream(Client c, const Multiplexer *m, Due *due) except -1:
     c.poller.add(stream)
     link(c.context, stream)
     try:
+        if c.context.observer is not None:
+            c.context.observer.on_stream(stream, c)
         outcome = admit(stream)
         if outcome != OK:
             turn_away(stream, outcome)

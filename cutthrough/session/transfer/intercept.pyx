@@ -137,6 +137,8 @@ cdef int go_on_securing(Client c) except -1:
     agreed.resumed = False
     transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
     note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
+    if c.context.observer is not None:
+        c.context.observer.on_origin_tls(c)
     if has_streams(c) and not carry(c):
         return fail(c, OVERLOADED)
     if (<Inside>c.entrance).opening == NULL:

@@ -80,6 +80,8 @@ cdef int shake(Client c) except -2:
         agreed.resumed = False
         transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
         note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
+        if c.context.observer is not None and c.request.hop.kind == HOP_ORIGIN:
+            c.context.observer.on_origin_tls(c)
         return OK
     if result == -HANDSHAKE_DENIED:
         return PARENT_CERTIFICATE
