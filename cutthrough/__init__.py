@@ -8,8 +8,9 @@ does not need the compiled modules. Type checkers read __init__.pyi.
 import importlib
 import os
 
-__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
-           "Options", "Request", "WebSocketMessage", "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Connection", "Decision", "Embedded", "Exchange",
+           "Flow", "Headers", "Options", "Request", "WebSocketMessage", "__version__",
+           "serve"]
 
 # The version is defined here: pyproject.toml and the banner read it. A manifest cannot:
 # deploy/kubernetes/deployment.yaml repeats it in the image's name.
@@ -18,8 +19,10 @@ __version__ = "0.2.0"
 _ROOM_OF = {
     "Config": "cutthrough.config.config",
     "ConfigError": "cutthrough.config.config",
+    "Connection": "cutthrough.activity.events",
     "Decision": "cutthrough.policy.decision_cache",
     "Embedded": "cutthrough.embed",
+    "Exchange": "cutthrough.activity.events",
     "Flow": "cutthrough.filters.flow",
     "Headers": "cutthrough.filters.flow",
     "Options": "cutthrough.config.options",

@@ -1,3 +1,5 @@
+from cutthrough.activity.events import Connection as Connection
+from cutthrough.activity.events import Exchange as Exchange
 from cutthrough.config.config import Config as Config
 from cutthrough.config.config import ConfigError as ConfigError
 from cutthrough.config.options import Options as Options
@@ -9,8 +11,9 @@ from cutthrough.filters.flow import WebSocketMessage as WebSocketMessage
 from cutthrough.generation.hook import Request as Request
 from cutthrough.policy.decision_cache import Decision as Decision
 
-__all__ = ["Config", "ConfigError", "Decision", "Embedded", "Flow", "Headers",
-           "Options", "Request", "WebSocketMessage", "__version__", "serve"]
+__all__ = ["Config", "ConfigError", "Connection", "Decision", "Embedded", "Exchange",
+           "Flow", "Headers", "Options", "Request", "WebSocketMessage", "__version__",
+           "serve"]
 
 __version__: str
 

@@ -32,7 +32,7 @@ from cutthrough.generation.generation import (
 )
 from cutthrough.generation.hook import Function
 from cutthrough.generation.interception import check_interception, read_interception
-from cutthrough.generation.operator_code import lend_function
+from cutthrough.generation.operator_code import lend_function, lend_object
 from cutthrough.generation.policy_files import load_policy
 from cutthrough.generation.recordings import check_recordings
 from cutthrough.generation.tls_files import read_parent_files, read_tls_files
@@ -72,9 +72,9 @@ class Embedded:
     """
 
     def __init__(self, config: Config, policy: Policy | None = None,
-                 functions: Sequence[Callable[..., Any]] = ()) -> None:
+                 functions: Sequence[object] = ()) -> None:
         """`policy` replaces the files that the configuration names. `functions` are
-        those behind its hooks; this object keeps them alive."""
+        those behind its hooks, and its tracker; this object keeps them alive."""
         _refuse_what_only_the_program_has(config)
         self.config = config
         self._policy = _with_source(policy)
@@ -299,14 +299,16 @@ def serve(config: Config | None = None, *,
           policy_hook: Function | str | None = None,
           dns_hook: DnsFunction | str | None = None,
           auth_hook: AuthFunction | str | None = None,
+          activity_hook: object | None = None,
           **options: Unpack[Options]) -> Embedded:
     """Makes a proxy for `async with` or `with`, by default on a free loopback port.
 
     The options are those of Config, as values or as text (`head_timeout="200ms"`); they
     override `config`. `policy` is the path of a file, or a Policy, which replaces the
     files that the options name. A hook may be the function itself: any async function,
-    closures and methods too, and for `dns_hook` a plain one. The access log and the
-    flight recorder are off by default. Raises ConfigError.
+    closures and methods too, and for `dns_hook` a plain one; for `activity_hook` an
+    object with functions. The access log and the flight recorder are off by default.
+    Raises ConfigError.
     """
     values: dict[str, Any] = {**options}
     if config is None:
@@ -316,15 +318,21 @@ def serve(config: Config | None = None, *,
     if isinstance(policy, str | os.PathLike):
         values["policy"] = os.fspath(policy)
         policy = None
-    functions: list[Callable[..., Any]] = []
+    functions: list[object] = []
     for option, hook in (("policy_hook", policy_hook), ("dns_hook", dns_hook),
-                         ("auth_hook", auth_hook)):
-        if callable(hook):
-            functions.append(hook)
-            try:
-                values[option] = lend_function(option, hook)
-            except PolicyError as error:
-                raise ConfigError("options", error.key, error.reason) from None
-        elif hook is not None:
+                         ("auth_hook", auth_hook), ("activity_hook", activity_hook)):
+        if isinstance(hook, str):
             values[option] = hook
+        elif hook is not None:
+            functions.append(hook)
+            values[option] = _lend(option, hook)
     return Embedded(from_options(config, **values), policy, functions)
+
+
+def _lend(option: str, hook: Any) -> str:
+    """The name by which the worker finds it. Raises ConfigError."""
+    lend = lend_object if option == "activity_hook" else lend_function
+    try:
+        return lend(option, hook)
+    except PolicyError as error:
+        raise ConfigError("options", error.key, error.reason) from None

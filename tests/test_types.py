@@ -7,7 +7,7 @@ import sys
 from tests.support.proxy import ROOT
 
 PAGES = ("README.md", "docs/python.md", "docs/policy.md", "docs/dns.md",
-         "docs/users.md")
+         "docs/users.md", "docs/activity.md")
 WRONG = '''
 import cutthrough
 cutthrough.serve(head_timout="1s")

@@ -152,6 +152,9 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         "format of the access log; FORMAT uses squid's %-codes: docs/logs.md",
         "lines for people on a terminal, else squid's format, which existing tools "
         "read")] = "auto"
+    activity_hook: Annotated[str, Option(
+        TEXT._replace(metavar="MODULE:CLASS"), "class whose functions are called for "
+        "what connections and requests do: docs/activity.md", "none")] = ""
 
     peek_tunnels: Annotated[bool, Option(
         FLAG, "look at the first bytes of each tunnel, unopened, for the JSON log, "

@@ -37,6 +37,7 @@ from cutthrough.generation.tls_files import (
     read_parent_files,
     read_tls_files,
 )
+from cutthrough.generation.tracker import make_tracker
 from cutthrough.net.listener import set_transparent
 from cutthrough.net.unix_listener import find_owner
 from cutthrough.policy.source import PolicyError, Rule
@@ -97,6 +98,7 @@ def validate(generation: Generation) -> None:
     for option in ("auth_hook", "dns_hook"):
         find_optional(option, getattr(generation.config, option),
                       generation.policy.code)
+    make_tracker(generation.config, generation.policy.code)
     if any(rule.filters or rule.breakpoint for rule in generation.policy.rules):
         from cutthrough.generation.filters import make_filters
 

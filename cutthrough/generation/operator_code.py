@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 
 from cutthrough.policy.source import Code, PolicyError
 
-# Functions of the embedding program, by their name in the configuration. Weak: each is
-# kept alive by the proxy that was given it
-_embedded: "WeakValueDictionary[str, Callable[..., Any]]" = WeakValueDictionary()
+# Functions and objects of the embedding program, by their name in the configuration.
+# Weak: each is kept alive by the proxy that was given it
+_embedded: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 _numbers = itertools.count(1)
 # Options whose function may also be a plain one, which has to return at once
 _PLAIN_TOO = ("dns_hook",)
@@ -76,11 +76,22 @@ def lend_function(option: str, function: Callable[..., Any]) -> str:
     return name
 
 
+def lend_object(option: str, value: object) -> str:
+    """Returns a name by which `make_object` finds the object while it is alive. Raises
+    PolicyError if it is a class."""
+    if isinstance(value, type):
+        raise PolicyError("", option, f"{value.__qualname__} is a class: give an "
+                          "object of it")
+    name = f"embedded-{next(_numbers)}:{type(value).__qualname__}"
+    _embedded[name] = value
+    return name
+
+
 def find_function(option: str, name: str, code: Code | None = None
                   ) -> Callable[..., Any]:
     """Imports `module:function` from `code`, read with the generation, or from the
     current file if `code` is None. Raises PolicyError."""
-    embedded = _embedded.get(name)
+    embedded: Callable[..., Any] | None = _embedded.get(name)
     if embedded is not None:
         return embedded
     module, colon, attribute = name.partition(":")
@@ -133,6 +144,9 @@ def restore_code(before: dict[str, tuple[Code, ModuleType]]) -> None:
 def make_object(name: str, known: Mapping[str, Code]) -> tuple[Any, str]:
     """The object of `module:Class`, from the code read with the generation; and the
     reason if that cannot be."""
+    embedded = _embedded.get(name)
+    if embedded is not None:
+        return embedded, ""
     module, _, attribute = name.partition(":")
     try:
         return getattr(import_code(module, known.get(module)), attribute)(), ""

@@ -42,7 +42,8 @@ def load_policy(config: Config) -> Policy:
     names = [row.code for row in policy.filters.values()]
     if config.recording_hooks and policy.records:
         names.append(config.recording_hooks)
-    names += [name for name in (config.auth_hook, config.dns_hook) if name]
+    names += [name for name in (
+        config.auth_hook, config.dns_hook, config.activity_hook) if name]
     if names:
         modules = {name.partition(":")[0]: load_code(name) for name in names}
         policy = msgspec.structs.replace(policy, code={

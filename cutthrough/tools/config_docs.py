@@ -150,7 +150,7 @@ Row = msgspec.Struct | Mapping[str, Any]
 class Options(TypedDict, total=False):
 """
 # Parameters of `serve`
-PARAMETERS = ("policy", "policy_hook", "dns_hook", "auth_hook")
+PARAMETERS = ("policy", "policy_hook", "dns_hook", "auth_hook", "activity_hook")
 
 
 def render_types() -> str:

@@ -37,7 +37,6 @@ from cutthrough.process.channel import (
 from cutthrough.process.selector import Selector
 from cutthrough.session.describe import clients, cut, describe, trace
 from cutthrough.session.model.client import Client
-from cutthrough.tape.observer import Capture
 from cutthrough.tape.open_parts import MOST_OPEN
 from cutthrough.worker.journals import Tee
 from cutthrough.worker.worker import Worker
@@ -120,14 +119,14 @@ class AdminQueries:
 
     async def _list_open(self, query: int, name: str) -> None:
         """Of the newest clients. If a name is given, only that one, however young."""
-        observer = self._worker.context.observer
+        capture = self._worker.parts.capturing
         entries: list[tuple[str, bytes]] = []
         for number, client in enumerate(clients(self._worker.context)):
             if number % PIECE == PIECE - 1:
                 await asyncio.sleep(0)
-            if not isinstance(observer, Capture) or len(entries) == MOST_OPEN:
+            if capture is None or len(entries) == MOST_OPEN:
                 break
-            entry = observer.so_far(client, 0 if name else OPEN_AFTER_US)
+            entry = capture.so_far(client, 0 if name else OPEN_AFTER_US)
             if entry is not None and name in ("", entry[0]):
                 entries.append(entry)
         self._answer(query, entries)

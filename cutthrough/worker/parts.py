@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cutthrough.activity.watcher import Watcher
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
 from cutthrough.config.log_format import PEEKED, costly_codes
@@ -69,10 +70,12 @@ class Parts:
     standby: ParentStandby
     recordings: Recordings
     capture: Capture | None
+    watcher: Watcher | None
     tally: Tally
     gate: Gate
     sources: SourceNumbers = field(default_factory=SourceNumbers)
     sinks: list[tuple[int, ConnectionSink]] = field(default_factory=list)
+    capturing: Capture | None = None        # the capture, if it has anything to do
 
     def prepare(self, generation: Generation) -> Prepared:
         """Makes all that the generation needs. Raises ValueError if it cannot be used,
@@ -132,8 +135,7 @@ class Parts:
         self.checks.prepare(config, snapshot.ways, prepared)
         self.standby.prepare(snapshot.ways, config.upstream_idle_timeout, prepared)
         self.recordings.prepare(generation, snapshot, prepared)
-        if self.capture is not None:
-            prepared.on_commit(self._configure_capture, self.capture, generation)
+        prepared.on_commit(self._observe, generation)
 
     def _count_by_rule(self, is_wanted: bool) -> None:
         self.context.tally = self.by_rule if is_wanted else None
@@ -190,13 +192,22 @@ class Parts:
         for n, sink in self.sinks:
             sink.set_tls(self.tls.numbers[n])
 
-    def _configure_capture(self, capture: Capture, generation: Generation) -> None:
-        capture.configure(
-            generation.config.capture_body, generation.config.recording_body)
-        # It frees parts that exchanges in hand hold: it stays as long as there are any
-        self.context.observer = capture if (
-            generation.policy.captures or generation.policy.records
-            or capture.tapped) else None
+    def _observe(self, generation: Generation) -> None:
+        capture = self.capture
+        if capture is not None:
+            capture.configure(
+                generation.config.capture_body, generation.config.recording_body)
+            # It frees parts that exchanges in hand hold: it stays as long as there are
+            # any
+            if not (generation.policy.captures or generation.policy.records
+                    or capture.tapped):
+                capture = None
+        self.capturing = capture
+        if self.watcher is None:
+            self.context.observer = capture
+        else:
+            self.watcher.behind = capture
+            self.context.observer = self.watcher
 
     def close(self) -> None:
         """Ends the parts that connections need no more, before these are closed."""

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from cutthrough.activity.calls import Calls
+from cutthrough.activity.watcher import Watcher
 from cutthrough.config.config import Config
 from cutthrough.config.values import show_address
 from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.resolver import make_resolver
+from cutthrough.generation.tracker import make_tracker
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers, pipes, sends
 from cutthrough.net.acceptor import Acceptor
@@ -168,6 +171,9 @@ class Worker:
                 loop, config.access_log, config.access_log_format, self.slot,
                 self._must_log)
         self.resolver = make_resolver(loop, config, self.generation.policy.code)
+        tracker = make_tracker(config, self.generation.policy.code)
+        self.watcher = None if tracker is None else Watcher(
+            Calls(tracker, loop), self.slot, loop)
         make_hashers = HelperPool if self._helpers else ThreadPool
         self.verifier = Verifier(
             loop,
@@ -215,8 +221,8 @@ class Worker:
             rows=ParentRows(self.page, self.context.parents, checks.results),
             by_rule=RuleTally(self.page, self.slot),
             checks=checks, standby=ParentStandby(self.context, self.poller),
-            recordings=self.recordings, capture=self.capture, tally=self.tally,
-            gate=self.gate)
+            recordings=self.recordings, capture=self.capture,
+            watcher=self.watcher, tally=self.tally, gate=self.gate)
         self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)
 
@@ -333,6 +339,8 @@ class Worker:
         cut = self._end("drained")
         self.page.add("drain_finished", max(0, busy - cut - self.given_away))
         await asyncio.gather(self.recordings.settle(), self.resolver.close())
+        if self.watcher is not None:
+            await self.watcher.calls.settle()
         return cut
 
     def stop(self) -> int:
@@ -355,6 +363,8 @@ class Worker:
         self._stop_accepting()
         self.parts.close()
         cut = close_all(self.context, outcome)
+        if self.watcher is not None:
+            self.watcher.close()
         self.recordings.end()
         if self.context.rate_queue is not None:
             self.context.rate_queue.end()

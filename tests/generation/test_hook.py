@@ -238,6 +238,9 @@ def test_a_hook_that_cannot_be_used_is_told_at_the_start(name, reason):
 @pytest.mark.parametrize(("flag", "name", "reason"), [
     ("--auth-hook", "os:getcwd", "auth_hook: os:getcwd is not an async function"),
     ("--dns-hook", "os:name", "dns_hook: os:name is not a function"),
+    ("--activity-hook", "os:getcwd",
+     "activity_hook: os:getcwd: has none of on_connect, on_client_tls"),
+    ("--activity-hook", "os:nothing", "activity_hook: os:nothing: AttributeError"),
     ("--dns-hook", "nowhere:find", "dns_hook: nowhere:find: No module named 'nowhere'"),
 ])
 def test_check_refuses_other_functions_too(capsys, flag, name, reason):

@@ -1,0 +1,1 @@
+"""The operator's activity tracker: calls for what connections and exchanges do."""
