@@ -7,6 +7,7 @@ cdef class Decision:
     cdef readonly str reason        # for logs; "": none
     cdef readonly double ttl        # seconds; 0: not cached
     cdef readonly str limits        # a name of the policy's limits, "": the user's own
+    cdef readonly str tls           # "pass": its tunnel is not opened; "": as the rule says
     cdef int64_t until_ms           # when the cached decision expires
 
 cdef class DecisionCache:

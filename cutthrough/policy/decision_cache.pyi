@@ -3,8 +3,10 @@ class Decision:
     reason: str
     ttl: float
     limits: str
+    tls: str
     def __init__(
-        self, allow: bool, reason: str = "", ttl: float = 0.0, limits: str = ""
+        self, allow: bool, reason: str = "", ttl: float = 0.0, limits: str = "",
+        tls: str = ""
     ) -> None: ...
 
 class DecisionCache:

@@ -20,11 +20,12 @@ cdef class Decision:
 
     `allow`: may the request pass? `reason`: a few printable ASCII characters for the log line.
     `ttl`: seconds for which the decision holds for the same user, host and port; 0: the hook
-    is asked each time. `limits`: a name from the policy's limits. Raises ValueError and
+    is asked each time. `limits`: a name from the policy's limits. `tls`: "pass": the tunnel
+    is not opened, though its rule intercepts; "": as the rule says. Raises ValueError and
     TypeError for invalid arguments.
     """
 
-    def __init__(self, allow, reason="", ttl=0.0, limits=""):
+    def __init__(self, allow, reason="", ttl=0.0, limits="", tls=""):
         if not isinstance(allow, bool):     # because a coroutine or "no" would count as True
             raise TypeError("allow must be True or False")
         if not (isinstance(reason, str) and reason.isascii()
@@ -33,16 +34,19 @@ cdef class Decision:
             raise ValueError(f"reason: up to {<int>MOST_REASON} printable ASCII characters")
         if not isinstance(limits, str):
             raise TypeError("limits must be a string: a name of the policy's limits")
+        if tls not in ("", "pass"):
+            raise ValueError('tls: "pass", or ""')
         self.allow = allow
         self.reason = reason
         self.ttl = ttl
         self.limits = limits
+        self.tls = tls
         if not math.isfinite(self.ttl) or self.ttl < 0 or self.ttl > MOST_TTL:
             raise ValueError(f"ttl: 0 to {<int>MOST_TTL} seconds")
 
     def __repr__(self):
         return (f"Decision(allow={bool(self.allow)}, reason={self.reason!r}, "
-                f"ttl={self.ttl:g}, limits={self.limits!r})")
+                f"ttl={self.ttl:g}, limits={self.limits!r}, tls={self.tls!r})")
 
 
 cdef class DecisionCache:
@@ -71,7 +75,7 @@ cdef class DecisionCache:
             del self.decisions[next(iter(self.decisions))]
         # A copy, because a hook may return the same object for ever
         copy = Decision(bool(decision.allow), decision.reason, decision.ttl,
-                        decision.limits)
+                        decision.limits, decision.tls)
         copy.until_ms = now_ms + <int64_t>(copy.ttl * 1000)
         self.decisions[user, key, fingerprints] = copy
 

@@ -28,6 +28,15 @@ def test_a_time_to_live_is_bounded(ttl):
         Decision(True, ttl=ttl)
 
 
+@pytest.mark.parametrize("tls", ["intercept", None, True, "Pass"])
+def test_a_tunnel_passes_or_is_as_the_rule_says(tls):
+    with pytest.raises(ValueError, match="tls"):
+        Decision(True, tls=tls)
+    kept = DecisionCache()
+    kept.keep(b"alice", KEY, Decision(True, ttl=2, tls="pass"), 1000)
+    assert kept.get(b"alice", KEY, 2000).tls == "pass"
+
+
 def test_a_verdict_is_of_one_user_and_one_destination_for_its_time():
     kept = DecisionCache()
     kept.keep(b"alice", KEY, Decision(True, "listed", ttl=2), 1000)

@@ -145,6 +145,12 @@ cdef bint push_reply(Client c) noexcept:
     return not c.sock.ready & BROKEN
 
 
+cdef bint passes_by_hook(Client c) noexcept:
+    """The operator's function has said so. What is replayed has no origin to pass to (R60)."""
+    return c.decision is not None and bool(c.decision.tls) and not (
+        c.request.stands_in or recording_of(c) == REPLAYS)
+
+
 cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1:
     """False: it is no tunnel: it has ended, or is intercepted. `is_handshake`: the client's first
     byte begins one of TLS, so that it reads an alert even if the rest is no ClientHello."""
@@ -165,7 +171,8 @@ cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
         fate = c.snapshot.acl.tls_of(c.request.rule)
     if outcome == OK and fate == TLS_IS_REFUSED:
         outcome = TLS_REFUSED
-    opens = fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED
+    opens = (fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED) and (
+        not passes_by_hook(c))
     if outcome == OK and opens:
         outcome = judge_server_name(c)
     if outcome == OK and (c.request.stands_in or recording_of(c) == REPLAYS) and not (
