@@ -2,11 +2,14 @@
 """Frames on their way out: the streams' octets, in a block that the carrier takes.
 
     carrier <─ out <─ nghttp2 <─ on_read, on_send_data <─ say <─ stream
+       └────── pieces ──────────────────────┘
 
 Nothing is queued here. A stream's octets go from the caller's memory into a frame in `out` while
-`say` runs; if the peer's windows or `out` do not admit some octets, they stay with the caller,
-which is a pump and reads no more. `out` is one block. When the carrier takes nothing, nothing is
-read from it either, because answers to a peer that does not read must not pile up in the library.
+`say` runs; if there are many, the carrier takes them from where they are, between the headers of
+frames, and TLS is the first to copy them. If the peer's windows or `out` do not admit some octets,
+they stay with the caller, which is a pump and reads no more. `out` is one block. When the carrier
+takes nothing, nothing is read from it either, because answers to a peer that does not read must
+not pile up in the library.
 
 In a batch of events `out` is sent at the end, because the responses of one batch are often for a few
 connections: a TLS record and a system call for each connection, not for each response.
@@ -14,21 +17,32 @@ connections: a TLS record and a system call for each connection, not for each re
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcpy, memmove
-from cutthrough.http2.meter cimport give_credit
+from cutthrough.http2.meter cimport FRAME_HEAD, give_credit
 from cutthrough.http2.nghttp2 cimport *
 from cutthrough.http2.stream cimport (
     STUCK, Demux, Stream, break_stream, delist, enlist, make_due)
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_RELAYS, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, take_block)
-from cutthrough.net.linux cimport ECONNRESET, ENOMEM
+from cutthrough.net.gather cimport MOST_PIECES, try_gather
+from cutthrough.net.linux cimport ECONNRESET, ENOMEM, iovec
 from cutthrough.net.sends cimport in_batch, set_batch_hook
 from cutthrough.net.sysio cimport CAN_READ, CAN_WRITE, try_send
 
 cdef enum:
     FRAME = 16384 + 9       # the library's longest frame
+    RECORD = 16384          # plain octets of a full record of TLS
+    LEAST_GATHERED = 32768  # octets that are worth a send of their own
     # Less is not worth a frame while more is to be said
     LEAST_DATA = 1024
     MOST_TRAILERS = 64
+
+# Frames of the call at hand that the carrier is to take from where they are, in their order
+cdef Demux *gathered = NULL     # whose; NULL: there are none
+cdef iovec pieces[MOST_PIECES]
+cdef unsigned char heads[MOST_PIECES][FRAME_HEAD]
+cdef char rest[COPY_BLOCK]      # no memory until it is used
+cdef int n_pieces = 0
+cdef size_t pieces_n = 0        # octets
 
 
 cdef Stream *stream_in(nghttp2_session *session, int32_t id) noexcept nogil:
@@ -55,7 +69,16 @@ cdef bint has_room(Demux *d, size_t n) noexcept nogil:
     return d.out.end + n <= d.out.size
 
 
+cdef inline void add_piece(const void *data, size_t n) noexcept nogil:
+    global n_pieces, pieces_n
+    pieces[n_pieces] = iovec(<void *>data, n)
+    n_pieces += 1
+    pieces_n += n
+
+
 cdef inline void append(Demux *d, const void *data, size_t n) noexcept nogil:
+    if d == gathered:
+        add_piece(bytes_of(d.out) + d.out.end, n)
     memcpy(bytes_of(d.out) + d.out.end, data, n)
     d.out.end += <uint32_t>n
 
@@ -120,11 +143,12 @@ cdef void forget_late(Demux *d) noexcept nogil:
 set_batch_hook(send_late)
 
 
-cdef void write_frames(Demux *d) noexcept nogil:
-    global late
+cdef void make_frames(Demux *d) noexcept nogil:
     cdef const uint8_t *data
     cdef ssize_t n
     while d.error == 0:
+        if d == gathered and (d.out.size - pieces_n < FRAME or not has_places()):
+            break
         if not has_room(d, FRAME):
             flush(d)
             if d.error or not has_room(d, FRAME):
@@ -135,6 +159,61 @@ cdef void write_frames(Demux *d) noexcept nogil:
                 d.error = ENOMEM
             break
         append(d, data, n)
+
+
+cdef inline bint has_places() noexcept nogil:
+    """For a header, its octets, and another frame."""
+    return n_pieces + 3 <= MOST_PIECES
+
+
+cdef bint gathers(Demux *d, const Stream *st) noexcept nogil:
+    """Whether the octets at hand are so many that they fill records by themselves."""
+    return (st.piece_n >= LEAST_GATHERED and st.tail == NULL and not (d.held or d.stuck)
+            and d.carrier.ready & CAN_WRITE and has_room(d, FRAME + FRAME_HEAD + LEAST_DATA)
+            and d.out.start == 0 and try_gather(d.carrier, pieces, 0) == 0)
+
+
+cdef void write_gathered(Demux *d) noexcept nogil:
+    """As write_frames, but the frames go to the carrier at once, behind those in `out`. What it does
+    not take is copied, because it has begun."""
+    global gathered, n_pieces, pieces_n
+    cdef ssize_t taken
+    n_pieces, pieces_n = 0, 0
+    if d.out.end:
+        add_piece(bytes_of(d.out), d.out.end)
+    gathered = d
+    make_frames(d)
+    gathered = NULL
+    if d.error:
+        return
+    taken = try_gather(d.carrier, pieces, pieces_n) if pieces_n else 0
+    if taken < 0:
+        lose_sends(d, <int>-taken)
+        return
+    keep_pieces(d, taken)
+    d.stuck = d.out != NULL
+
+
+cdef void keep_pieces(Demux *d, size_t taken) noexcept nogil:
+    cdef size_t n = 0
+    cdef int i
+    for i in range(n_pieces):
+        if taken >= pieces[i].iov_len:
+            taken -= pieces[i].iov_len
+            continue
+        memcpy(rest + n, <char *>pieces[i].iov_base + taken, pieces[i].iov_len - taken)
+        n += pieces[i].iov_len - taken
+        taken = 0
+    if n == 0:
+        give_block(&d.out)
+        return
+    memcpy(bytes_of(d.out), rest, n)    # two steps, because some pieces are there
+    d.out.end = <uint32_t>n
+
+
+cdef void write_frames(Demux *d) noexcept nogil:
+    global late
+    make_frames(d)
     if d.held or d.is_late:
         return
     if in_batch:
@@ -201,7 +280,10 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
     while st.piece_n and d.error == 0 and d.send_error == 0 and st.error == 0:
         before = st.piece_n
         nghttp2_session_resume_data(d.session, st.id)
-        write_frames(d)
+        if gathers(d, st):
+            write_gathered(d)
+        else:
+            write_frames(d)
         if st.piece_n == before and not is_emptied(d):
             break
     n -= st.piece_n
@@ -211,7 +293,7 @@ cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogi
 
 cdef bint is_emptied(Demux *d) noexcept nogil:
     """A frame found no room: is there some now?"""
-    if d.out == NULL or d.stuck or d.out.size - d.out.end >= FRAME + 9 + LEAST_DATA:
+    if d.out == NULL or d.stuck or d.out.size - d.out.end >= FRAME + FRAME_HEAD + LEAST_DATA:
         return False
     flush(d)
     return d.out == NULL and d.error == 0
@@ -247,12 +329,16 @@ cdef ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t 
         last = st.piece_ends or (st.ends and n == 0)
     if n == 0 and not last:
         return NGHTTP2_ERR_DEFERRED
+    if d == gathered:
+        length = min(length, <size_t>(RECORD - FRAME_HEAD))
     if n > length:
         n = length
         last = False
     # Behind this frame there must be room for the longest other one
-    room = d.out.size - d.out.end
-    room -= min(room, <size_t>(FRAME + 9))
+    if d == gathered and not has_places():
+        return NGHTTP2_ERR_DEFERRED
+    room = d.out.size - (pieces_n if d == gathered else d.out.end)
+    room -= min(room, <size_t>(FRAME + FRAME_HEAD))
     if n > room:
         if room < LEAST_DATA:
             return NGHTTP2_ERR_DEFERRED
@@ -314,7 +400,11 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
     cdef Stream *st = stream_in(session, frame.hd.stream_id)
     if st == NULL:
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-    append(d, head, 9)
+    if d == gathered:
+        memcpy(heads[n_pieces], head, FRAME_HEAD)
+        add_piece(heads[n_pieces], FRAME_HEAD)
+    else:
+        append(d, head, FRAME_HEAD)
     if n:
         if st.tail != NULL:
             append(d, bytes_of(st.tail) + st.tail.start, n)
@@ -322,7 +412,10 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
             if st.tail.start == st.tail.end:
                 give_block(&st.tail)
         else:
-            append(d, st.piece, n)
+            if d == gathered:
+                add_piece(st.piece, n)
+            else:
+                append(d, st.piece, n)
             st.piece += n
             st.piece_n -= n
         give_credit(&d.meter)

@@ -27,8 +27,9 @@ from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
+from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport give_pipe, take_pipe
-from cutthrough.net.sends cimport collect, collecting, set_result_hook, submit_sends, wake_later
+from cutthrough.net.sends cimport Sender, collect, collecting, submit_sends, wake_later
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, begin_splice, can_peek, can_splice, half_close,
     holds_back, skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2,
@@ -38,6 +39,7 @@ from cutthrough.net.transport cimport KERNEL, Socket
 cdef enum:
     TURN_BYTES = 1048576        # one pump's share of a turn
     BULK = 2                    # full reads in a row that make a direction bulk
+    FRAMED_BYTES = COPY_BYTES - 36      # with the headers of four frames: four full TLS records
     SMALL_SPLICE = 16384        # smaller pieces count against it
     PATIENCE = 8                # small pieces in a row until it copies again
     MOST_LATE = 1048576         # bytes thrown away; a client that sends more gets an error
@@ -91,7 +93,7 @@ cdef inline size_t wanted(const Pump *p, int64_t most) noexcept nogil:
 cdef int64_t copy_once(Pump *p) noexcept nogil:
     """One read and one write. Returns bytes read, or minus the Pumped that ends the turn."""
     cdef char *data = scratch()
-    cdef size_t want = wanted(p, COPY_BYTES)
+    cdef size_t want = wanted(p, FRAMED_BYTES if is_stream(p.sink) else COPY_BYTES)
     cdef ssize_t n
     cdef int64_t used
     if not has_room():
@@ -227,6 +229,7 @@ cdef bint flush(Pump *p) noexcept nogil:
 cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexcept nogil:
     cdef ssize_t sent = 0
     cdef Block *block
+    cdef Sender sender
     settle(p)
     if p.sending == SENDING_FAILED:
         return False
@@ -236,10 +239,12 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         p.tap.take(p.tap, a, n)
         p.tap.take(p.tap, b, m)
     if not holds(p) and p.sink.ready & CAN_WRITE:
-        if collecting and may_wait(p) and collect(p, p.sink.fd, a, n, b, m):
-            p.sending = SENDING_UNWATCHED
-            p.moved += n + m
-            return True
+        if collecting and may_wait(p):
+            sender = Sender(p, on_sent, p.sink.fd)
+            if collect(&sender, a, n, b, m):
+                p.sending = SENDING_UNWATCHED
+                p.moved += n + m
+                return True
         if n:
             sent = try_send2(p.sink, a, n, b, m)
         elif ends_next(p):
@@ -339,9 +344,6 @@ cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexc
     p.error = <int16_t>-result
     p.sending = SENDING_FAILED
     wake_later(p.sink)
-
-
-set_result_hook(on_sent)
 
 
 cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:

@@ -10,13 +10,21 @@ cdef bint in_batch          # of several events, whose end will come: end_batch
 cdef bint collecting        # the same, and a ring is there
 cdef int pending            # sends that wait for submit_sends
 
+cdef bint ending            # the same, in the batch hook: nothing is sent behind what is collected
+
 # Called with each send's result: its `n` octets taken, fewer, or -errno. May call wake_later.
 ctypedef void (*result_t)(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil
-cdef void set_result_hook(result_t hook) noexcept nogil
 
-# Copies a send of two pieces. False: not collected, and must be sent directly. The hook is called
+# Whose send it is.
+cdef struct Sender:
+    void *owner
+    result_t on_result
+    int fd
+
+# Copies a send of two pieces. False: not collected, and must be sent directly. `on_result` is called
 # with `owner` before the batch ends: until then `owner` stays allocated, and `fd` open.
-cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b, size_t m) noexcept nogil
+cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,
+                  size_t m) noexcept nogil
 # Whether a send to this descriptor is pending.
 cdef bint has_send(int fd) noexcept nogil
 # Sends all that is pending, and calls the hook for each.

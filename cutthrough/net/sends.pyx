@@ -8,10 +8,10 @@ from the sender: with a hundred connections that is a hundred switches for a bat
 submission to io_uring makes all sends before anybody else runs. The ring has no thread, waits
 for nothing, and reports only sends that fell short.
 
-Only `relay` collects, because a pump has a place for bytes that a socket did not take. If there is no
-ring (kernel before 5.19, seccomp, kernel.io_uring_disabled), each send is a system call, as it
-is outside of a batch. The ring is this process's: one event loop drives it, and the GIL is never
-released here.
+A pump collects, because it has a place for bytes not taken; so does TLS, if the batch
+hook sends, because nothing comes behind that. If there is no ring (kernel before 5.19, seccomp,
+kernel.io_uring_disabled), each send is a system call, as it is outside of a batch. The ring is
+this process's: one event loop drives it, and the GIL is never released here.
 """
 
 from libc.errno cimport ENOSYS
@@ -42,8 +42,7 @@ cdef enum:
     ALIGNMENT = 64
 
 cdef struct Send:
-    void *owner
-    int fd
+    Sender sender
     int result
     uint32_t at
     uint32_t n
@@ -51,7 +50,6 @@ cdef struct Send:
 cdef ring the_ring
 cdef int owner_pid = 0          # the owner of the ring: a fork has none
 cdef bint enabled = False
-cdef result_t on_result = NULL
 cdef batch_end_t on_batch_end = NULL
 cdef Send sends[MOST_SENDS]
 cdef char arena[ARENA_BYTES]    # no memory until it is used
@@ -62,13 +60,9 @@ cdef size_t submissions = 0, collected = 0, short_sends = 0
 
 in_batch = False
 collecting = False
+ending = False
 pending = 0
 the_ring.fd = -1
-
-
-cdef void set_result_hook(result_t hook) noexcept nogil:
-    global on_result
-    on_result = hook
 
 
 cdef void set_batch_hook(batch_end_t hook) noexcept nogil:
@@ -76,7 +70,7 @@ cdef void set_batch_hook(batch_end_t hook) noexcept nogil:
     on_batch_end = hook
 
 
-cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b,
+cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,
                   size_t m) noexcept nogil:
     global pending, used
     cdef Send *send
@@ -85,8 +79,7 @@ cdef bint collect(void *owner, int fd, const char *a, size_t n, const char *b,
     if pending == MOST_SENDS or used + n + m > ARENA_BYTES:
         submit_sends()
     send = &sends[pending]
-    send.owner = owner
-    send.fd = fd
+    send.sender = sender[0]
     send.at = used
     send.n = <uint32_t>(n + m)
     memcpy(arena + used, a, n)
@@ -113,7 +106,7 @@ cdef void submit_sends() noexcept nogil:
     if n > 1:
         for i in range(n):
             send = &sends[i]
-            ring_send(&the_ring, i, send.fd, arena + send.at, send.n)
+            ring_send(&the_ring, i, send.sender.fd, arena + send.at, send.n)
         taken = ring_submit(&the_ring, n)
         while ring_report(&the_ring, &at, &result):
             sends[at].result = result
@@ -122,20 +115,20 @@ cdef void submit_sends() noexcept nogil:
         collected += taken
     for i in range(taken, n):           # one alone, or the kernel is short of memory
         send = &sends[i]
-        send.result = <int>linux.send(send.fd, arena + send.at, send.n, MSG_NOSIGNAL)
+        send.result = <int>linux.send(send.sender.fd, arena + send.at, send.n, MSG_NOSIGNAL)
         if send.result < 0:
             send.result = -errno
     pending = 0
     used = 0
     for i in range(n):                  # the hook collects nothing
         send = &sends[i]
-        on_result(send.owner, arena + send.at, send.n, send.result)
+        send.sender.on_result(send.sender.owner, arena + send.at, send.n, send.result)
 
 
 cdef bint has_send(int fd) noexcept nogil:
     cdef int i
     for i in range(pending):
-        if sends[i].fd == fd:
+        if sends[i].sender.fd == fd:
             return True
     return False
 
@@ -161,11 +154,13 @@ cdef void begin_batch(int events) noexcept nogil:
 
 
 cdef bint end_batch() noexcept nogil:
-    global in_batch, collecting
+    global in_batch, collecting, ending
     if not in_batch:
         return False
     if on_batch_end != NULL:
+        ending = collecting
         on_batch_end()
+        ending = False
     in_batch = False
     submit_sends()
     collecting = False

@@ -1,7 +1,9 @@
 # cython: language_level=3
 """A door to a transport above one socket, without a loop."""
 
-from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
+from cutthrough.net cimport sends
+from cutthrough.net.gather cimport MOST_PIECES, try_gather
+from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT, iovec
 from cutthrough.net.sysio cimport (
     CAN_READ, CAN_WRITE, half_close, has_unread, holds_back, note_events, set_abortive,
     skip_peeked, try_peek, try_recv, try_send, try_send2)
@@ -57,6 +59,17 @@ cdef class End:
             return try_send2(&self.sock, <char *>a, len(a), <char *>b, len(b))
         return try_send(&self.sock, <char *>a, len(a))
 
+    def gather(self, list parts):
+        """Sends the parts as one."""
+        cdef iovec pieces[MOST_PIECES]
+        cdef size_t n = 0
+        cdef int i
+        assert len(parts) <= MOST_PIECES
+        for i, part in enumerate(parts):
+            pieces[i] = iovec(<char *><bytes>part, len(part))
+            n += len(part)
+        return try_gather(&self.sock, pieces, n)
+
     def half_close(self):
         half_close(&self.sock)
 
@@ -87,3 +100,16 @@ cdef class End:
     def peer(self):
         cdef void *name = transport_of(&self.sock).peer(&self.sock)
         return None if name == NULL else <object>name
+
+
+def send_at_end(list pairs):
+    """Sends of pairs of an End and bytes, as the hook of a batch that ends makes them. Returns what
+    each send has taken."""
+    cdef list taken = []
+    sends.begin_batch(len(pairs))
+    sends.ending = sends.collecting
+    for end, data in pairs:
+        taken.append((<End>end).send(data))
+    sends.ending = False
+    sends.end_batch()
+    return taken

@@ -1,6 +1,8 @@
 """Answers of HTTP/1.1 as frames, and the windows that bound them (R62)."""
 
 import errno
+import random
+import socket
 
 import pytest
 
@@ -173,6 +175,34 @@ def test_a_carrier_that_takes_nothing_is_not_read(couple) -> None:
     both.look()
     assert len(both.peer.answers[number].body) == sent
     assert stream.can_write
+
+
+@pytest.mark.parametrize("room", [1 << 20, 4608])
+def test_octets_of_large_pieces_keep_their_order(couple, room: int) -> None:
+    """They are taken from where they are; what a full carrier leaves is kept, and the
+    frames of another stream come between."""
+    both = couple()
+    both.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+    both.peer.h2.increment_flow_control_window(1 << 24)
+    sent = {}
+    for _ in range(2):
+        number, stream = both.begin(*TUNNEL, ends=False)
+        both.peer.h2.increment_flow_control_window(1 << 24, number)
+        stream.send(ESTABLISHED)
+        sent[number] = [stream, random.randbytes(400_000), 0]
+    both.hear()
+    sizes = [65536, 32768, 100, 65535, 20000]
+    while any(at < len(data) for _, data, at in sent.values()):
+        for turn, one in enumerate(sent.values()):
+            stream, data, at = one
+            if stream.can_write:
+                taken = stream.send(data[at:at + sizes[(at + turn) % len(sizes)]])
+                assert taken >= 0
+                one[2] += taken
+        both.hear()
+    both.hear()
+    for number, (_, data, _) in sent.items():
+        assert both.peer.answers[number].body == data
 
 
 def test_streams_have_turns(couple) -> None:

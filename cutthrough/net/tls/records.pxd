@@ -1,6 +1,7 @@
 """Records of TLS 1.2 and 1.3 behind the handshake: bytes to bytes, no socket."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cutthrough.net.linux cimport iovec
 from cutthrough.net.tls.keys cimport Keys
 
 cdef enum:
@@ -62,6 +63,9 @@ cdef size_t overhead(const Records *r) noexcept nogil
 # Seals at most RECORD bytes as one record. Returns its size; 0: failed. `out` has room for
 # `n` + MOST_OVERHEAD bytes.
 cdef size_t seal_record(Records *r, int kind, const void *data, size_t n,
+                        unsigned char *out) noexcept nogil
+# The same, of `n` bytes that lie in several pieces, the first of which begins at `skip`.
+cdef size_t seal_pieces(Records *r, int kind, const iovec *pieces, size_t skip, size_t n,
                         unsigned char *out) noexcept nogil
 # Is a sending key of TLS 1.3 to be renewed behind so many records?
 cdef bint is_spent(uint64_t records) noexcept nogil

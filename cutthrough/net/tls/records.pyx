@@ -192,6 +192,29 @@ cdef Opened open_record(Records *r, unsigned char *record, size_t size, unsigned
 
 cdef size_t seal_record(Records *r, int kind, const void *data, size_t n,
                         unsigned char *out) noexcept nogil:
+    cdef iovec piece = iovec(<void *>data, n)
+    return seal_pieces(r, kind, &piece, 0, n, out)
+
+
+cdef bint seal_plain(EVP_CIPHER_CTX *ctx, const iovec *piece, size_t skip, size_t n,
+                     unsigned char *out) noexcept nogil:
+    """The cipher goes on across pieces: to cut them costs some 20 ns."""
+    cdef size_t step
+    cdef int done = 0
+    while n:
+        step = min(n, piece.iov_len - skip)
+        if step and openssl.EVP_CipherUpdate(
+                ctx, out, &done, <const unsigned char *>piece.iov_base + skip, <int>step) != 1:
+            return False
+        out += step
+        n -= step
+        skip = 0
+        piece += 1
+    return True
+
+
+cdef size_t seal_pieces(Records *r, int kind, const iovec *pieces, size_t skip, size_t n,
+                        unsigned char *out) noexcept nogil:
     cdef unsigned char nonce[12]
     cdef unsigned char extra[13]
     cdef unsigned char last = <unsigned char>kind
@@ -210,8 +233,7 @@ cdef size_t seal_record(Records *r, int kind, const void *data, size_t n,
     ctx = set_up(r, True, nonce)
     if (ctx == NULL
             or openssl.EVP_CipherUpdate(ctx, NULL, &done, extra, <int>extra_n) != 1
-            or n and openssl.EVP_CipherUpdate(
-                ctx, out + before, &done, <const unsigned char *>data, <int>n) != 1
+            or not seal_plain(ctx, pieces, skip, n, out + before)
             or r.keys.is_13 and openssl.EVP_CipherUpdate(
                 ctx, out + before + n, &done, &last, 1) != 1
             or openssl.EVP_CipherFinal_ex(ctx, out + before + inner, &done) != 1

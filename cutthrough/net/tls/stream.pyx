@@ -17,7 +17,10 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, strcmp, strlen
 from cutthrough.net cimport linux
-from cutthrough.net.linux cimport EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno
+from cutthrough.net.gather cimport EOPNOTSUPP, set_gather
+from cutthrough.net.linux cimport (
+    EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno, iovec)
+from cutthrough.net.sends cimport Sender, collect, ending
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.failures cimport errno_of_alert
@@ -26,15 +29,16 @@ from cutthrough.net.tls.openssl cimport SSL, SSL_CIPHER
 from cutthrough.net.tls.records cimport (
     ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, INTERNAL_ERROR, MOST_OVERHEAD,
     MOST_RECEIVED, NO_RENEGOTIATION, OPENED_BAD, OPENED_DATA, OPENED_END, OPENED_REFUSED, RECORD,
-    WARNING, Opened, Records, fault_of_header, needs_update, open_record, overhead, seal_record,
-    seal_update, sealed_at, start_records)
+    WARNING, Opened, Records, fault_of_header, needs_update, open_record, overhead, seal_pieces,
+    seal_record, seal_update, sealed_at, start_records)
 from cutthrough.net.tls.ulp cimport EXACT, RECEIVES, SENDS, sys_send_alert
 from cutthrough.net.tls.wire cimport (
-    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl)
+    MOST_FRUITLESS, MOST_READ, Tls, errno_of_end, free_records, free_ssl, tls_of)
 from cutthrough.net.transport cimport UNFINISHED, Agreed, Socket
 
 cdef enum:
-    AT_ONCE = 4                                 # records: COPY_BYTES, and one syscall
+    # Records of one system call. Frames of HTTP/2 fill five and a part: see http2.frames
+    AT_ONCE = 6
     SEALED = AT_ONCE * MOST_RECEIVED
 
 # libssl is at the begin of a record: it has no part of one (SSL_rstate_string(3)). With a part of
@@ -264,13 +268,39 @@ cdef void fail(Socket *s, Tls *t, int alert) noexcept nogil:
 
 
 cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcept nogil:
+    cdef iovec piece = iovec(<void *>data, n)
+    return send_pieces(s, t, &piece, n)
+
+
+cdef ssize_t gather_records(Socket *s, const iovec *pieces, size_t n) noexcept nogil:
+    cdef Tls *t = tls_of(s)
+    if t == NULL or t.shaking or t.ssl != NULL or t.kernel & SENDS:
+        return -EOPNOTSUPP
+    if t.error or t.send_error or t.ends:
+        return -(t.error or t.send_error or EPIPE)
+    return send_pieces(s, t, pieces, n) if n else 0
+
+
+set_gather(gather_records)
+
+
+cdef inline void advance(const iovec **piece, size_t *skip, size_t n) noexcept nogil:
+    skip[0] += n
+    while skip[0] and skip[0] >= piece[0].iov_len:
+        skip[0] -= piece[0].iov_len
+        piece[0] += 1
+
+
+cdef ssize_t send_pieces(Socket *s, Tls *t, const iovec *piece, size_t n) noexcept nogil:
     cdef Records *r = t.records
-    cdef size_t taken, size, plain
+    cdef size_t taken, size, plain, step
+    cdef size_t skip = 0
     cdef uint64_t first
     cdef ssize_t sent
     if t.send_error or not flush_records(s, t):
         return -t.send_error
     taken, t.begun = min(<size_t>t.begun, n), 0
+    advance(&piece, &skip, taken)
     while taken < n:
         if needs_update(r):
             size = seal_update(r, sealed)
@@ -280,13 +310,16 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
                 break
         first, size, plain = r.keys.tx.seq, 0, 0
         while plain < n - taken and size <= SEALED - RECORD - MOST_OVERHEAD:
-            sent = seal_record(r, APPLICATION_DATA, data + taken + plain,
-                               min(n - taken - plain, <size_t>r.keys.most), sealed + size)
+            step = min(n - taken - plain, <size_t>r.keys.most)
+            sent = seal_pieces(r, APPLICATION_DATA, piece, skip, step, sealed + size)
             if sent == 0:
                 t.send_error = EPIPE
                 return taken if taken else -EPIPE
             size += sent
-            plain += sent - overhead(r)
+            plain += step
+            advance(&piece, &skip, step)
+        if ending and taken + plain == n and leave_to_batch(s, size):
+            return n
         sent = linux.send(s.fd, sealed, size, MSG_NOSIGNAL)
         if sent == <ssize_t>size:
             taken += plain
@@ -298,6 +331,27 @@ cdef ssize_t send_records(Socket *s, Tls *t, const char *data, size_t n) noexcep
             t.send_error = errno
         break
     return -t.send_error if t.send_error and taken == 0 else taken
+
+
+cdef inline bint leave_to_batch(Socket *s, size_t size) noexcept nogil:
+    """Has the sealed bytes sent with the other sends of a batch that ends. They count as taken."""
+    cdef Sender sender = Sender(s, on_sent, s.fd)
+    return collect(&sender, <const char *>sealed, size, NULL, 0)
+
+
+cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil:
+    """As after a direct send; but a record whose first byte has not gone is kept too."""
+    cdef Socket *s = <Socket *>owner
+    cdef Tls *t = tls_of(s)
+    if result == <ssize_t>n or t == NULL:
+        return
+    if result < 0 and result != -EAGAIN:
+        t.send_error = <int>-result
+        s.ready |= CAN_READ
+        return
+    s.ready &= ~CAN_WRITE
+    result = max(result, 0)
+    keep_out(t, <const unsigned char *>data + result, n - result)
 
 
 cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcept nogil:

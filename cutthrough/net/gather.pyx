@@ -1,0 +1,47 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sends of pieces that lie apart, as one: writev(2) of any carrier that can.
+
+Frames of HTTP/2 stand between parts of a body that is elsewhere. TLS reads its plain bytes once, when
+it seals them; so it can read them where they are, and nobody has to copy them together.
+"""
+
+from libc.string cimport memset
+from cutthrough.net cimport linux
+from cutthrough.net.linux cimport EAGAIN, MSG_NOSIGNAL, errno, msghdr
+from cutthrough.net.sysio cimport CAN_WRITE
+from cutthrough.net.transport cimport KERNEL, TLS
+
+cdef gather_t of_tls = NULL
+
+
+cdef void set_gather(gather_t gather) noexcept nogil:
+    global of_tls
+    of_tls = gather
+
+
+cdef ssize_t try_gather(Socket *s, const iovec *pieces, size_t n) noexcept nogil:
+    if s.kind == TLS and of_tls != NULL:
+        return of_tls(s, pieces, n)
+    if s.kind != KERNEL:
+        return -EOPNOTSUPP
+    return gather_kernel(s, pieces, n) if n else 0
+
+
+cdef ssize_t gather_kernel(Socket *s, const iovec *pieces, size_t n) noexcept nogil:
+    cdef msghdr message
+    cdef ssize_t r
+    cdef size_t summed = 0
+    memset(&message, 0, sizeof(message))
+    message.msg_iov = <iovec *>pieces
+    while summed < n:
+        summed += pieces[message.msg_iovlen].iov_len
+        message.msg_iovlen += 1
+    r = linux.sendmsg(s.fd, &message, MSG_NOSIGNAL)
+    if r < 0:
+        r = -errno
+        if r != -EAGAIN:
+            return r
+        r = 0
+    if <size_t>r < n:
+        s.ready &= ~CAN_WRITE
+    return r
