@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import os
+import select
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,14 +21,16 @@ from cutthrough.process.selector import Selector
 # Messages are small: large data travels as a memory descriptor with one. The longest is
 # a Hello, if a few workers have taken over the sockets of many.
 MESSAGE_BYTES = 65536
-MOST_FDS = 1
+# SCM_MAX_FD of unix(7)
+MOST_FDS = 253
 
 log = logging.getLogger("cutthrough")
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first message to a worker: its parameters. Integers are descriptors, except
-    `slot`, `workers`, `numbers`, `page` and `holder`."""
+    `slot`, `workers`, `numbers`, `page` and `holder`. If they come with the message,
+    they have other numbers here: `renumbered` has those."""
 
     slot: int
     workers: int                             # how many slots there are
@@ -43,6 +46,21 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     wake: int                                # the pipe to the writer of captures
     page: int                                # number of its counters page
     holder: int                              # its number on the page of limits
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (*(getattr(self, name) for name in _SINGLE), *self.listeners)
+
+    def renumbered(self, fds: Sequence[int]) -> "Hello":
+        """`fds`: what the descriptors are here, in the order of `descriptors`."""
+        return msgspec.structs.replace(
+            self, **dict(zip(_SINGLE, fds, strict=False)),
+            listeners=tuple(fds[len(_SINGLE):]))
+
+
+# The fields of a Hello that are one descriptor each
+_SINGLE = ("generation", "counters", "limits", "known", "tickets", "checks", "rings",
+           "wake")
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
@@ -335,6 +353,17 @@ class Channel:
         if not self._fds:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self._fds.pop(0)
+
+    def take_fds(self) -> list[int]:
+        """Returns all descriptors that came, and were not taken; the caller owns
+        them."""
+        fds, self._fds = self._fds, []
+        return fds
+
+    @property
+    def has_message(self) -> bool:
+        """Would `receive` return at once?"""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def attach(self, on_message: Callable[[Message | None], None]) -> None:
         """Calls `on_message` in the running loop; with None at the end of file."""

@@ -9,22 +9,17 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 
 from cutthrough.log.stderr import say
-from cutthrough.process.channel import Channel, Message
-from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.channel import MOST_FDS, Channel, Message
 from cutthrough.process.files import FilesReplaced
+from cutthrough.supervisor.early_worker import EarlyWorker, start_process
 
 # If a worker lived this long, its start was not the reason for its death.
 EARLY_S = 10.0
 
 # Delays between starts of a slot if its workers die young: 0, 0.1, 0.2, 0.4 … seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
-
-# A worker's program; its channel's descriptor follows. -P: files in the working
-# directory shadow no module.
-COMMAND = (sys.executable, "-P", "-m", "cutthrough.worker.main")
 
 
 _reported = False                            # that files were replaced
@@ -49,6 +44,9 @@ class Child:
     reported to be in force, `refused` the latest that it could not apply; 0: none yet.
     """
 
+    # The program's first worker, until a slot takes it
+    early: EarlyWorker | None = None
+
     def __init__(self, slot: "Slot", page: int, first_generation: int,
                  now: float) -> None:
         self.slot = slot
@@ -56,7 +54,7 @@ class Child:
         self.first_generation = first_generation
         self.generation = self.refused = 0
         self.started_at = now
-        self.channel, self._theirs = Channel.pair()
+        self.channel: Channel
         self.process: subprocess.Popen[bytes] | None = None
         self.ready = False
         self.retired = False
@@ -71,22 +69,24 @@ class Child:
     def name(self) -> str:
         return f"worker {self.slot.index} (pid {self.pid})"
 
-    def spawn(self, inherited: tuple[int, ...]) -> None:
-        """Starts the process with these descriptors. Raises OSError."""
-        # Until the worker has its own handlers these signals stay blocked: a Ctrl-C
-        # must not run Python's. A blocked signal stays blocked, and pending, over exec.
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    def spawn(self, fds: tuple[int, ...]) -> tuple[int, ...]:
+        """Starts the process; returns those of its descriptors that have to be sent
+        with the Hello. Raises OSError."""
+        early, Child.early = Child.early, None
+        if early is not None:
+            if early.is_alive and len(fds) <= MOST_FDS:
+                self.channel, self.process = Channel(early.ours), early.process
+                return fds
+            early.end()
+        self.channel, theirs = Channel.pair()
         try:
-            self.process = subprocess.Popen(
-                [*COMMAND, str(self._theirs.fileno())],
-                stdin=subprocess.DEVNULL, env=worker_environment(),
-                pass_fds=(self._theirs.fileno(), *inherited))
+            self.process = start_process(theirs, fds)
         except BaseException:
             self.channel.close()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            self._theirs.close()
+            theirs.close()
+        return ()
 
     def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
         if self._timer is not None:

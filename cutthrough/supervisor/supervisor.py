@@ -169,14 +169,14 @@ class Supervisor:
         page = handover_plan.allocate_page(
             self.children.values(), self.limits, self.counters)
         child = Child(slot, page, generation.number, time.monotonic())
-        pages = self.pages.descriptors | self.capture.descriptors(page)
-        fds = (self.counters, self.limits.fd, *pages.values(), memory, *listeners)
-        child.spawn(fds)
+        hello = Hello(
+            slot=slot.index, workers=count, generation=memory, listeners=listeners,
+            numbers=numbers, counters=self.counters, limits=self.limits.fd, page=page,
+            holder=self.limits.holder(page), **self.pages.descriptors,
+            **self.capture.descriptors(page))
+        sent = child.spawn(hello.descriptors)
         self.children[child.pid] = child
-        child.send(Hello(
-            slot=slot.index, workers=count, generation=memory,
-            listeners=listeners, numbers=numbers, counters=self.counters,
-            limits=self.limits.fd, page=page, holder=self.limits.holder(page), **pages))
+        child.send(hello, sent)
         if basis is None:
             child.send(Commit(generation.number))
         child.channel.attach(lambda message: self.on_message(child, message))

@@ -14,6 +14,7 @@ import asyncio
 import errno
 import faulthandler
 import gc
+import importlib
 import logging
 import mmap
 import os
@@ -106,6 +107,7 @@ class WorkerProcess:
         # look at them again, nor write to their pages.
         gc.collect()
         gc.freeze()
+        gc.enable()
         self.channel.attach(self.on_message)
         self.channel.send(Prepared(first))
         self.report_suppressed()
@@ -266,6 +268,12 @@ def make_worker(hello: Hello, generation: Generation,
                   must_log=False)            # the supervisor checked it at the start
 
 
+def load_data_plane() -> None:
+    """Imports what make_worker imports, before it is needed."""
+    importlib.import_module("cutthrough.worker.worker")
+    importlib.import_module("cutthrough.worker.admin_queries")
+
+
 def make_admin_queries(worker: "Worker", channel: Channel) -> "AdminQueries":
     from cutthrough.worker.admin_queries import AdminQueries  # see make_worker
 
@@ -280,12 +288,17 @@ async def serve(channel: Channel, hello: Hello, generation: Generation,
 def main(fd: int) -> int:
     """Runs the worker with the channel at descriptor `fd`; returns its exit status."""
     faulthandler.enable()
+    gc.disable()                             # until everything is loaded
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=fd))
+    if not channel.has_message:              # early: the configuration is not read yet
+        load_data_plane()
     hello = channel.receive()
     if not isinstance(hello, Hello):         # the supervisor has ended
         return 0
+    if fds := channel.take_fds():
+        hello = hello.renumbered(fds)
     generation = from_memory(hello.generation)
     os.close(hello.generation)
     errors = ErrorLog(generation.config.error_log_format, f"worker {hello.slot}")

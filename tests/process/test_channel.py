@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from cutthrough.process.channel import Channel, Drain, Reopen, Watch
+from cutthrough.process.channel import Channel, Drain, Hello, Reopen, Watch
 
 BROKEN = (b"?", b"{}", b'{"type":"nothing"}', b'{"type":"drain","timeout":null}',
           b'{"type":"list","query":1,"selector":{"older":null}}', b"\xff\xfe",
@@ -41,3 +41,28 @@ async def test_a_message_that_cannot_be_read_is_logged_and_dropped(packet, caplo
         os.close(outside)
     (record,) = caplog.records
     assert "cannot be read" in record.getMessage() and record.exc_info is None
+
+
+def test_descriptors_of_a_hello_have_the_receivers_numbers():
+    with open(os.devnull) as first, open("/dev/zero") as second:
+        one, two = first.fileno(), second.fileno()
+        hello = Hello(
+            slot=0, workers=1, generation=one, listeners=(two, one), numbers=(0, 1),
+            counters=one, limits=one, known=one, tickets=one, checks=one, rings=one,
+            wake=two, page=0, holder=0)
+        ours, theirs = Channel.pair()
+        other = Channel(theirs)
+        try:
+            assert not other.has_message
+            assert ours.send(hello, hello.descriptors)
+            assert other.has_message
+            got = other.receive()
+            here = got.renumbered(other.take_fds())
+            kinds = [os.fstat(fd).st_rdev for fd in hello.descriptors]
+            assert [os.fstat(fd).st_rdev for fd in here.descriptors] == kinds
+            assert len({*here.descriptors, *hello.descriptors}) == 10 + 2
+            for fd in here.descriptors:
+                os.close(fd)
+        finally:
+            ours.close()
+            other.close()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -300,6 +301,12 @@ def test_workers_that_are_told_a_moment_before_it_are_not_replaced(tmp_path):
         assert deaths(proxy) == []
 
 
+def catches(pid: int, number: int) -> bool:
+    """Does the process handle this signal?"""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"\nSigCgt:\t(\w+)", status)[1], 16) >> number - 1 & 1 == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
     """It reported that the worker did not answer, killed it and exited 1."""
@@ -314,6 +321,7 @@ def test_told_to_stop_while_a_worker_imports_it_exits_0(tmp_path, number):
             stderr=subprocess.PIPE,
             env=clean_environment(PYTHONPATH=str(tmp_path))) as process:
         wait_until((tmp_path / "fifo").exists, "a worker on its way")
+        wait_until(lambda: catches(process.pid, signal.SIGUSR2), "its handlers")
         process.send_signal(number)
         assert process.wait(60) == 0, "it has nobody to finish with"
         assert process.stderr.read() == ""
