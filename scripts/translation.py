@@ -3,9 +3,11 @@
 `cythonize` reads a .pxd anew for every module that cimports it, which is two thirds of
 its time. Here `cythonize` says only which modules are stale. The context that has read
 every .pxd is private to Cython, so it is used with one version only. With another one,
-or after an exception, `cythonize` translates. Against that the C differs in the order
-of includes, and in 2 % more functions that are imported: Cython notes in a declaration
-that it is used, and here another module's .pxd may have used it.
+or after an exception, `cythonize` translates.
+
+Against that the C differs in the order of includes, and in what it lacks: `cythonize`
+puts the inline functions of every .pxd that a module cimports into its C, and has it
+import what these call. Here a module gets those that it calls, directly or not.
 """
 
 import gc
@@ -23,8 +25,9 @@ from typing import Any
 
 import Cython
 from Cython.Build import Dependencies, cythonize
-from Cython.Compiler import Errors
+from Cython.Compiler import Errors, Nodes, Pipeline
 from Cython.Compiler.Main import Context, compile_single
+from Cython.Compiler.Visitor import TreeVisitor
 from progress import Progress
 from setuptools import Extension
 
@@ -40,6 +43,21 @@ class Task:
                  options: Any, *others: Any) -> None:
         self.source, self.c_file, self.options = source, c_file, options
         _raises, self.metadata, self.module, *_ = others
+
+
+class Uses(TreeVisitor):
+    """The functions of C that an inline function names."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.functions: list[Any] = []
+        self.visitchildren(function)
+
+    def visit_Node(self, node: Any) -> None:
+        entry = getattr(node, "entry", None)
+        if entry is not None and entry.is_cfunction:
+            self.functions.append(entry)
+        self.visitchildren(node)
 
 
 class Declarations:
@@ -84,6 +102,33 @@ class Declarations:
         if Errors.get_errors_count():
             raise ValueError("a .pxd has errors")
         self.find, self.process = find, process
+        # Of inline functions; those that belong to a class are in each module
+        self.uses: dict[Any, list[Any]] = {}
+        for scope, (_, (functions, _)) in self.read.items():
+            for function in functions.stats:
+                self.uses[function.entry] = Uses(function).functions
+            for entry in scope.cfunc_entries:
+                if entry.defined_in_pxd or entry.inline_func_in_pxd:
+                    entry.used = False       # until the module itself uses it
+        Pipeline.inject_pxd_code_stage_factory = lambda context: self.merge
+
+    def merge(self, module: Any) -> Any:
+        """Merges every .pxd of the context into a module that has been analysed."""
+        pxds = self.context.pxds.values()
+        waiting = [function.entry for functions, _ in pxds
+                   for function in functions.stats if is_wanted(function.entry, module)]
+        wanted = set(waiting)
+        while waiting:
+            for entry in self.uses.get(waiting.pop(), ()):
+                entry.used = True
+                if entry not in wanted:
+                    wanted.add(entry)
+                    waiting.append(entry)
+        for functions, scope in pxds:
+            module.merge_in(Nodes.StatListNode(functions.pos, stats=[
+                function for function in functions.stats if function.entry in wanted
+            ]), scope, stage="pxd")
+        return module
 
     def translate(self, task: Task) -> int:
         """Translates in a fork; returns its exit status."""
@@ -110,6 +155,12 @@ class Declarations:
         result = compile_single(
             task.source, options, full_module_name=task.module, context=context)
         return HAS_ERRORS if result.num_errors else 0
+
+
+def is_wanted(entry: Any, module: Any) -> bool:
+    """Is the function used in the module itself, exported by it, or a method?"""
+    scope = entry.scope
+    return entry.used or scope is module.scope or not scope.is_module_scope
 
 
 def stale(
