@@ -27,13 +27,14 @@ import pytest
 
 from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
+from tests.support import starter
 from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
 from tests.support.outcomes import missing, write_part
 from tests.support.programs import Programs
-from tests.support.proxy import Proxy, seen_labels
+from tests.support.proxy import ROOT, Proxy, clean_environment, seen_labels
 from tests.support.stream import Stream
 from tests.support.wait import wait_until
 from tests.support.with_policy import command_with
@@ -158,6 +159,15 @@ def loop_name(request: pytest.FixtureRequest) -> str:
     if request.param == "uvloop":
         pytest.importorskip("uvloop")
     return request.param
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks() -> Iterator[None]:
+    """Supervisors are forks of one process, if their command line can be a fork's."""
+    with contextlib.closing(starter.Starter(clean_environment(), str(ROOT))) as running:
+        starter.current = running
+        yield
+        starter.current = None
 
 
 @pytest.fixture(scope="session")

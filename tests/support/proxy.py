@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import starter
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.lines import read_line
 from tests.support.wait import PATIENCE, wait_until
@@ -89,7 +89,7 @@ class Proxy:
         self.baseline: dict[int, Counter[str]] = {}
         self._loop = loop
         self._config = self.config_file = directory / "cutthrough.toml"
-        argv = [sys.executable, *command]
+        argv = [*command]
         if config is not None:
             self.write_config(config)
             argv += ["-c", str(self._config)]
@@ -101,14 +101,8 @@ class Proxy:
             if "--workers" not in flags:
                 argv += ["--workers", "1"]
         with open(directory / "stdout", "wb") as out, open(self._stderr, "wb") as err:
-            self.process = subprocess.Popen(
-                [*argv, *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=ROOT,
-                env=clean_environment(**(env or {})),
-            )
+            self.process = starter.start(
+                [*argv, *flags], clean_environment(**(env or {})), str(ROOT), out, err)
         try:
             wait_until(self._has_banner, lambda: f"a banner: {self.stderr()}", 60)
         except BaseException:
