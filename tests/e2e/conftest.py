@@ -28,6 +28,7 @@ import pytest
 from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
 from tests.support import starter
+from tests.support.admin import DOOR, TOKEN, Operator, operator_of
 from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
@@ -356,6 +357,19 @@ def keep_policy(
     """`start_policy`, for the tests of a module."""
     return lambda policy, config="": keep((policy, config), lambda: with_policy(
         directory("proxy"), loop_name, policy, config))
+
+
+@pytest.fixture
+def keep_administered(
+    loop_name: str, directory: Callable[[str], Path], keep: Callable[..., Proxy]
+) -> Callable[..., tuple[Proxy, Operator]]:
+    """`administered`, for the tests of a module."""
+    def start(text: str = "", token: str = TOKEN) -> tuple[Proxy, Operator]:
+        proxy = keep((text, token), lambda: Proxy(
+            directory("proxy"), loop=loop_name,
+            config=DOOR.replace(TOKEN, token) + text))
+        return proxy, operator_of(proxy)
+    return start
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cutthrough.admin.endings import MOST_WATCHERS, MOST_WATCHERS_EACH
-from tests.support.admin import AUTHORIZED, TOKEN, Operator, administered, some_tunnels
+from tests.support.admin import AUTHORIZED, Operator, some_tunnels
 from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
@@ -19,9 +19,8 @@ ASKED = ("/", "/metrics", "/config", "/connections", "/connections/0-1/trace",
 
 
 @pytest.fixture
-def start(loop_name, directory, opened):
-    return lambda text="", token=TOKEN: administered(
-        opened, directory("proxy"), loop_name, text, token)
+def start(keep_administered):
+    return keep_administered
 
 
 @contextlib.contextmanager

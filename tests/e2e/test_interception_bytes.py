@@ -28,10 +28,8 @@ MQTT = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00"
 
 
 @pytest.fixture
-def start(start_policy):
-    def make(policy: str = ALL, more: str = "", **kinds):
-        return start_policy(policy, config(more), **kinds)
-    return make
+def start(keep_policy):
+    return lambda policy=ALL, more="": keep_policy(policy, config(more))
 
 
 def ends_bare(n: int, part: bytes = b""):

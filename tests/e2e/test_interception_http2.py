@@ -35,10 +35,8 @@ PATHS = (f'[[rules]]\nname = "outer"\naction = "allow"\nmethods = ["CONNECT"]\n{
 
 
 @pytest.fixture
-def start(start_policy):
-    def make(policy: str = ALL, more: str = "", **kinds):
-        return start_policy(policy, config(more), **kinds)
-    return make
+def start(keep_policy):
+    return lambda policy=ALL, more="": keep_policy(policy, config(more))
 
 
 def test_requests_inside_are_requests(start, make_origin, reach) -> None:

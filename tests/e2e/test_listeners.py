@@ -66,10 +66,10 @@ def test_a_wildcard_listener_is_a_loop_by_every_address(start_proxy, dial):
     ],
 )
 def test_beyond_loopback_only_public_addresses_and_443(
-    start_proxy, dial, method, target, label
+    keep_proxy, dial, method, target, label
 ):
     """The default of a listener that is not loopback, without any policy file."""
-    proxy = start_proxy("--listen", "0.0.0.0:0")
+    proxy = keep_proxy("--listen", "0.0.0.0:0")
     assert dial(proxy).ask(method, target, host="x").status == 403
     proxy.wait_reason(label)
 

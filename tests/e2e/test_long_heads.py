@@ -47,8 +47,10 @@ def intact(request, octets: int, parts: int = 90) -> bool:
 
 
 @pytest.fixture
-def start(start_policy):
+def start(start_policy, keep_policy):
     def run(more: str = "", policy: str = HERE, **kinds):
+        if not more and not kinds:
+            return keep_policy(policy, LONG)
         return start_policy(policy, LONG + more, **kinds)
     return run
 

@@ -3,9 +3,17 @@
 import pytest
 
 from tests.support.client import AUTH, CREDENTIALS, WRONG
+from tests.support.origin import Origin
 from tests.support.stream import chunked
 
 pytestmark = pytest.mark.any_loop
+
+
+@pytest.fixture(scope="module")
+def origin():
+    """Of requests that are refused: it has no connection in the end."""
+    with Origin() as listening:
+        yield listening
 
 
 def test_each_request_of_a_connection_reaches_its_own_origin(proxy, make_origin, dial):
@@ -68,11 +76,10 @@ def test_a_verified_user_is_asked_again_with_every_request(proxy, make_origin, d
     "GET http://{to}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization2: {secret}\r\n",
 ])
 def test_no_form_of_request_goes_past_authentication(
-    start_proxy, make_origin, dial, head
+    keep_proxy, origin, dial, head
 ):
     """R21: for every request, to any destination, authentication comes first."""
-    origin = make_origin()
-    proxy = start_proxy("--origin", origin.url().rstrip("/"))
+    proxy = keep_proxy("--origin", origin.url().rstrip("/"))
     client = dial(proxy)
     text = head.format(to=origin.authority, secret=CREDENTIALS)
     client.send(f"{text}\r\n".encode())

@@ -25,10 +25,10 @@ CLIENTS = [name for name in VALUES if VALUES[name]["name"]]
 
 
 @pytest.fixture
-def start(start_policy):
+def start(keep_policy):
     def make(hello: str = "client", more: str = ""):
         text = config(f'origin_hello = "{hello}"\n{more}')
-        return start_policy(ALL, text[text.index("connect_ports"):] + CONFIG)
+        return keep_policy(ALL, text[text.index("connect_ports"):] + CONFIG)
     return make
 
 

@@ -16,7 +16,6 @@ from tests.support.http2_origin import Origin as Speaker
 from tests.support.inside import ALL, ask, config, enter, send
 from tests.support.proxy import Proxy
 from tests.support.scripted_http2 import ON, say, speak
-from tests.support.scripted_http2 import start as start
 from tests.support.stream import Closed
 from tests.support.successors import end, end_all
 from tests.support.wait import wait_until
@@ -43,6 +42,11 @@ class Slow:
         self.begun.release()
         assert self.go.wait(30)
         speaker.h2.send_data(stream, b"rest", end_stream=True)
+
+
+@pytest.fixture
+def start(start_policy):
+    return lambda more=ON: start_policy(ALL, config(more))
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ NO_ADMIN = """
 
 
 @pytest.fixture
-def start(start_policy):
-    return start_policy
+def start(keep_policy):
+    return keep_policy
 
 
 def test_only_the_named_paths_pass(start, make_origin, dial):
@@ -191,8 +191,9 @@ def switch(conn):
         conn.send(conn.read_exact(4))
 
 
-def test_an_upgrade_is_judged_by_its_path_at_a_reload_too(start, make_origin, dial):
-    proxy, origin = start(API), make_origin(switch)
+def test_an_upgrade_is_judged_by_its_path_at_a_reload_too(
+        start_policy, make_origin, dial):
+    proxy, origin = start_policy(API), make_origin(switch)
     client, fields = dial(proxy), ("Connection: upgrade", "Upgrade: raw")
     assert client.get(origin.url("/ws"), *fields).status == 403
     assert client.get(origin.url("/api/ws"), *fields).status == 101
@@ -233,8 +234,9 @@ def test_a_limit_or_a_method_may_hang_on_the_path(start, make_origin, dial):
     assert dial(proxy).get(origin.url("/upload/a/b")).status == 200
 
 
-def test_a_reload_judges_the_next_request_of_a_connection(start, make_origin, dial):
-    proxy, origin = start(API), make_origin()
+def test_a_reload_judges_the_next_request_of_a_connection(
+        start_policy, make_origin, dial):
+    proxy, origin = start_policy(API), make_origin()
     client = dial(proxy)
     assert client.get(origin.url("/api/1")).status == 200
     proxy.policy.write_text(textwrap.dedent(API).replace("/api/**", "/v2/**"))

@@ -17,10 +17,8 @@ Answer = Callable[[Speaker, int], None]
 
 
 @pytest.fixture
-def start(start_policy):
-    def make(more: str = ON, policy: str = ALL, **kinds):
-        return start_policy(policy, config(more), **kinds)
-    return make
+def start(keep_policy):
+    return lambda more=ON, policy=ALL: keep_policy(policy, config(more))
 
 
 @pytest.fixture
