@@ -16,15 +16,20 @@ from cutthrough.config.config import OPTIONS
 from cutthrough.process.selector import STATES
 from tests.support.client import Client
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.verbs import run_verb
 
 DOORS = [("-m", "cutthrough"),
          ("-c", "import sys; from cutthrough.cli.main import main; sys.exit(main())")]
 
 
-def run(*arguments, door=DOORS[0], **environ):
+def run(*arguments, door=(), **environ):
+    """`serve` takes the signals of its process, so it has one of its own."""
+    if not door and arguments[:1] != ("serve",) and "PYTHONIOENCODING" not in environ:
+        return run_verb(*arguments, **environ)
     return subprocess.run(
-        [sys.executable, *door, *arguments], cwd=ROOT, timeout=30, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, env=clean_environment(**environ))
+        [sys.executable, *(door or DOORS[0]), *arguments], cwd=ROOT, timeout=30,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        env=clean_environment(**environ))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -144,8 +149,7 @@ def test_a_table_in_the_configuration_is_answered_by_its_remedy(tmp_path, text, 
 def test_a_kill_of_nobody_in_particular_is_refused():
     done = run("kill", CUTTHROUGH_ADMIN="127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "needs a selector: --user, " in done.stderr
-    assert ", or --all for" in done.stderr
+    assert re.search("needs a selector: --user, .*, or --all for", done.stderr)
 
 
 def test_help_of_kill_names_the_states():
@@ -162,8 +166,7 @@ def test_a_terminal_without_an_ellipsis_is_no_traceback(words):
 def test_help_names_every_flag_with_its_default():
     done = run("serve", "--help", COLUMNS="200")
     assert done.returncode == 0
-    assert "--head-timeout TIME" in done.stdout
-    assert "[10s]" in done.stdout
+    assert "--head-timeout TIME" in done.stdout and "[10s]" in done.stdout
 
 
 @pytest.mark.parametrize("verb", ["serve", "check", "config", "explain", "doctor host"])
@@ -178,8 +181,7 @@ def test_help_is_in_the_sections_of_the_page(verb):
 
 def test_check_is_silent_about_secrets_and_exits_0():
     done = run("check", CUTTHROUGH_USER="me", CUTTHROUGH_PASSWORD="s3cret")
-    assert done.returncode == 0
-    assert "s3cret" not in done.stdout + done.stderr
+    assert done.returncode == 0 and "s3cret" not in done.stdout + done.stderr
 
 
 def test_check_names_file_key_and_reason(tmp_path):
@@ -315,8 +317,7 @@ def test_check_makes_no_log(tmp_path):
 def test_an_address_that_is_not_ours_exits_1():
     done = run("serve", "--listen", "192.0.2.1:0", "--user", "a", "--password", "b")
     assert done.returncode == 1
-    assert done.stderr == ("cutthrough: 192.0.2.1:0: "
-                           "Cannot assign requested address\n")
+    assert done.stderr == "cutthrough: 192.0.2.1:0: Cannot assign requested address\n"
 
 
 def test_importing_the_package_has_no_effect_and_loads_nothing():
@@ -408,8 +409,7 @@ def test_a_tree_that_is_not_built_names_the_remedy(tmp_path, code):
 
 def test_importing_proxy_with_a_bad_flag_exits_2():
     done = run("--head-timeout", "10", door=("-c", "import proxy"))
-    assert done.returncode == 2
-    assert "not a duration" in done.stderr
+    assert done.returncode == 2 and "not a duration" in done.stderr
 
 
 def test_a_policy_for_nobody_is_refused_with_what_to_do(tmp_path):
