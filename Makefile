@@ -27,9 +27,10 @@ build: build/built.native ## create .venv and build in place for this machine
 # measures (`quiet`) runs alone.
 PARTS := 1 2 3 4 5 6 7 8 9
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
+DATA := tests/wire tests/net tests/http2 tests/policy tests/session tests/transport tests/fuzz tests/leaks
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
-	$(MAKE) --no-print-directory -j7 -Otarget lint test-rooms test-content test-bench $(PARTS:%=test-uvloop-%)
+	$(MAKE) --no-print-directory -j7 -Otarget lint test-rooms test-data test-content test-bench $(PARTS:%=test-uvloop-%)
 	$(PY) -m tests.support.again
 	$(PY) -m tests.support.outcomes
 	$(PY) -m pytest -q tests/bench -m quiet $(PYTEST_ARGS)
@@ -40,7 +41,9 @@ test-uvloop-%:
 test-bench:
 	$(PY) -m pytest -q tests/bench -m 'not quiet and not slow' $(NOTED)
 test-rooms:
-	$(PY) -m pytest -q tests -m 'not slow' --ignore tests/e2e --ignore tests/bench $(CONTENT:%=--ignore %) $(NOTED)
+	$(PY) -m pytest -q tests -m 'not slow' --ignore tests/e2e --ignore tests/bench $(patsubst %,--ignore %,$(CONTENT) $(DATA)) $(NOTED)
+test-data:
+	$(PY) -m pytest -q $(DATA) -m 'not slow' $(NOTED)
 test-content:
 	$(PY) -m pytest -q $(CONTENT) $(NOTED)
 
@@ -263,4 +266,4 @@ build/tools/ready build/site-tools/ready:
 
 .PRECIOUS: .venv/ready.% build/built.%
 .PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos fleet-failover handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
-.PHONY: asan-e2e asan-rooms test-bench test-content test-rooms
+.PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms
