@@ -132,8 +132,8 @@ NGHTTP2 = """
 # Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
-# Declares the kernel's structures itself, in a header beside it.
-OF_IO_URING = "cutthrough/net/sends.pyx"
+# Modules with a header of their own beside them: it declares what no system's header does
+OF_HEADERS = {"cutthrough/net/sends.pyx": "uring.h", "cutthrough/net/uv_loop.pyx": "libuv.h"}
 CPUS = len(os.sched_getaffinity(0))
 # In the modes with -O3 it is for modules that save a thousandth of a request's
 # instructions by it, hold loops over bytes, or run for each captured or recorded
@@ -193,9 +193,9 @@ def libraries_of(source: str) -> dict[str, list[str]]:
         return {"libraries": ["nghttp2"]}
     if source in BUILD_MACROS:
         return {"depends": [str(note_libssl())]}
-    if source == OF_IO_URING:
-        return {"include_dirs": ["cutthrough/net"],
-                "depends": ["cutthrough/net/uring.h"]}
+    if source in OF_HEADERS:
+        return {"include_dirs": ["cutthrough/net"], "libraries": ["dl"],
+                "depends": [f"cutthrough/net/{OF_HEADERS[source]}"]}
     if source not in OF_OPENSSL:
         return {}
     found = {"libraries": ["ssl", "crypto"], "include_dirs": ["cutthrough/net/tls"],

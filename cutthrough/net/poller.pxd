@@ -44,6 +44,7 @@ cdef class Poller:
     cdef epoll_event events[BATCH]
     cdef int64_t content_left               # of MOST_CONTENT
     cdef bint in_batch
+    cdef readonly bint holds_loop           # the loop sleeps in the set, and does not watch it
     cdef list closed                        # kept allocated until the batch ends
     cdef list again                         # endpoints with work left from this turn
     cdef list starved                       # endpoints that wait for a block
@@ -76,6 +77,8 @@ cdef class Poller:
     cdef int _register(self, Endpoint endpoint, uint32_t events) except -1
     cdef int _unregister(self, Endpoint endpoint) except -1
     cdef int _take_events(self, int most) except -1
+    cdef void _begin_turn(self) noexcept
+    cdef int _run_turn(self, int n) except -1
     cdef int _handle(self, int n) except -1
     cdef int _wake_senders(self) except -1
     cdef int _wake_starved(self) except -1

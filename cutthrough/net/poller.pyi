@@ -6,6 +6,7 @@ class Poller:
     registered: int
     faults: int
     timers: int
+    holds_loop: bool
     def attach(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A worker's inner epoll set.
 
-The loop watches one fd, the set; the set holds every socket of the data plane. Python is
-entered once per wake-up, and `drain` handles the whole batch in C.
+The set holds every socket of the data plane. uvloop sleeps in it (see `uv_loop`); asyncio's loop
+watches its fd. Python is entered once per wake-up, and the whole batch is handled in C.
 
-    loop.add_reader(epfd, drain) -> epoll_wait(epfd) -> endpoint.on_ready() ...
+    uvloop's prepare handle -> epoll_wait(epfd)                               -> _run_turn(n)
+    loop.add_reader(epfd, drain)                -> drain -> epoll_wait(epfd)  -> _run_turn(n)
+                                                         -> endpoint.on_ready() ...
 
 Sockets are registered once, for everything, edge-triggered, because this saves an epoll_ctl call
 for each change of interest. Readiness stays in `Socket.ready` until a call returns EAGAIN.
@@ -29,6 +31,7 @@ from cutthrough.net.sends cimport (
     begin_batch, end_batch, has_send, next_woken, pending, submit_sends)
 from cutthrough.net.sysio cimport clock_us, note_events, sys_close
 from cutthrough.net.transport cimport Socket
+from cutthrough.net.uv_loop cimport enter_set, leave_set
 
 cdef extern from *:
     """
@@ -115,6 +118,21 @@ cdef inline int wake(Poller poller, Endpoint endpoint) except -1:
     return 0
 
 
+cdef void on_events(void *owner, int n) noexcept:
+    """Of a loop that sleeps in the set. What a turn raises is raised in the loop."""
+    cdef Poller poller = <Poller>owner
+    loop = poller.loop
+    try:
+        poller._begin_turn()
+        poller._run_turn(n)
+    except BaseException as fault:
+        loop.call_soon(reraise, fault)
+
+
+def reraise(fault):
+    raise fault
+
+
 cdef class Poller:
 
     def __cinit__(self):
@@ -135,14 +153,18 @@ cdef class Poller:
         """Starts watching in `loop`. Calls `on_fault(exception)` for each fault (R34)."""
         self.loop = loop
         self.on_fault_hook = on_fault
-        loop.add_reader(self.epfd, self.drain)
+        self.holds_loop = enter_set(loop, self.epfd, self.events, BATCH, on_events, <void *>self)
+        if not self.holds_loop:
+            loop.add_reader(self.epfd, self.drain)
         self._plan()
 
     def detach(self):
         """Leaves the loop and closes the set. Its endpoints must be closed by then."""
         if self.epfd < 0:
             return
-        if self.loop is not None:
+        if self.holds_loop:
+            leave_set(self.epfd)
+        elif self.loop is not None:
             self.loop.remove_reader(self.epfd)
         for handle in (self.soon, self.later):
             if handle is not None:
@@ -161,7 +183,10 @@ cdef class Poller:
 
     def drain(self):
         """Handles a batch of events, the work left over, and the deadlines that have come."""
-        cdef int n = self._take_events(BATCH)
+        self._run_turn(self._take_events(BATCH))
+
+    cdef int _run_turn(self, int n) except -1:
+        """Of `n` events that were taken."""
         cdef int left = BATCH - n
         cdef Endpoint endpoint
         cdef list again = None
@@ -194,16 +219,22 @@ cdef class Poller:
         if self.exit is not None:
             fault, self.exit = self.exit, None
             raise fault
+        return 0
 
     cdef int _take_events(self, int most) except -1:
-        cdef int n = linux.epoll_wait(self.epfd, self.events, most, 0)
+        cdef int n = 0
+        if not self.holds_loop:            # else uv_loop takes them, before it sleeps
+            n = linux.epoll_wait(self.epfd, self.events, most, 0)
         if ASSERTS and n < 0 and errno != linux.EINTR:
             sys.stderr.write(f"epoll_wait: {os.strerror(errno)}\n")
             sys.stderr.flush()
             abort()
+        self._begin_turn()
+        return max(n, 0)                    # EINTR: the next turn gets the events
+
+    cdef void _begin_turn(self) noexcept:
         self.now_us = clock_us()
         self.in_batch = True
-        return max(n, 0)                    # EINTR: the next turn gets the events
 
     cdef int _handle(self, int n) except -1:
         cdef int i

@@ -1,0 +1,130 @@
+# cython: language_level=3
+"""libuv's loop, asleep in a worker's epoll set.
+
+    uv_run -> prepare handle -> epoll_wait(the worker's set) -> a batch -> epoll_wait ...
+                             -> libuv has work of its own -> uv_run goes on
+
+Else libuv waits in its own set, which contains the worker's: a batch takes two epoll_waits, a
+nested wake-up in the kernel and a turn of the loop. Here the worker's set contains libuv's
+(`uv_backend_fd`), and the loop turns only for timers, signals, other descriptors, and what
+`call_soon` queued.
+
+`uv_backend_timeout` says how long the loop may wait; it is 0 if the loop has work, or a descriptor
+that libuv has not yet put into its set. While the loop turns, an idle handle keeps libuv from
+waiting, because its set does not contain ours.
+"""
+
+import sys
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdlib cimport calloc, free
+from cutthrough.net cimport linux
+from cutthrough.net.linux cimport epoll_event, errno
+
+cdef extern from "libuv.h" nogil:
+    enum:
+        LIBUV_IDLE
+        LIBUV_PREPARE
+    ctypedef void (*libuv_callback)(void *handle) noexcept nogil
+    struct libuv:
+        int (*backend_fd)(const void *loop) noexcept nogil
+        int (*backend_timeout)(const void *loop) noexcept nogil
+        void (*update_time)(void *loop) noexcept nogil
+        size_t (*handle_size)(int kind) noexcept nogil
+        int (*prepare_init)(void *loop, void *handle) noexcept nogil
+        int (*prepare_start)(void *handle, libuv_callback callback) noexcept nogil
+        int (*idle_init)(void *loop, void *handle) noexcept nogil
+        int (*idle_start)(void *handle, libuv_callback callback) noexcept nogil
+        int (*idle_stop)(void *handle) noexcept nogil
+        void (*unref)(void *handle) noexcept nogil
+        void (*close)(void *handle, libuv_callback callback) noexcept nogil
+    int libuv_load(libuv *uv, const char *path)
+
+cdef struct Sleep:
+    void *loop
+    void *prepare
+    void *idle
+    int epfd                # -1: no loop of this process sleeps in a set
+    epoll_event *events
+    int most
+    events_t on_events
+    void *owner
+
+cdef libuv uv
+cdef Sleep sleep
+sleep.epfd = -1
+
+
+cdef void wait(void *handle) noexcept nogil:
+    """Before each of the loop's own waits."""
+    cdef int n, i, timeout
+    cdef bint has_work = False
+    uv.idle_stop(sleep.idle)
+    while not has_work:
+        timeout = uv.backend_timeout(sleep.loop)
+        n = linux.epoll_wait(sleep.epfd, sleep.events, sleep.most, timeout)
+        uv.update_time(sleep.loop)
+        # If n is 0, a timer of the loop is due. EINTR: a handler in Python wrote to a socket of
+        # the loop, or it was no such signal
+        has_work = timeout == 0 or n == 0
+        for i in range(n):
+            if sleep.events[i].data.ptr == NULL:
+                n -= 1
+                sleep.events[i] = sleep.events[n]
+                has_work = True
+                break
+        if n > 0:
+            hand_over(n)
+        if sleep.epfd < 0:              # the owner left
+            return
+    uv.idle_start(sleep.idle, do_nothing)
+
+
+cdef void hand_over(int n) noexcept with gil:
+    sleep.on_events(sleep.owner, n)
+
+
+cdef void do_nothing(void *handle) noexcept nogil:
+    pass
+
+
+cdef bint enter_set(object loop, int epfd, epoll_event *events, int most, events_t on_events,
+                    void *owner) except -1:
+    cdef epoll_event event
+    library = sys.modules.get("uvloop.loop")
+    if sleep.epfd >= 0 or library is None or not isinstance(loop, library.Loop):
+        return False
+    if libuv_load(&uv, library.__file__.encode()) < 0:
+        return False
+    capsule = library.libuv_get_loop_t_ptr(loop)
+    sleep.loop = PyCapsule_GetPointer(capsule, NULL)
+    event.events = linux.EPOLLIN
+    event.data.ptr = NULL
+    if linux.epoll_ctl(epfd, linux.EPOLL_CTL_ADD, uv.backend_fd(sleep.loop), &event) < 0:
+        raise OSError(errno, "epoll_ctl")
+    sleep.prepare = calloc(1, uv.handle_size(LIBUV_PREPARE))
+    sleep.idle = calloc(1, uv.handle_size(LIBUV_IDLE))
+    if sleep.prepare == NULL or sleep.idle == NULL:
+        free(sleep.prepare)
+        free(sleep.idle)
+        raise MemoryError
+    sleep.epfd = epfd
+    sleep.events = events
+    sleep.most = most
+    sleep.on_events = on_events
+    sleep.owner = owner
+    uv.idle_init(sleep.loop, sleep.idle)
+    uv.prepare_init(sleep.loop, sleep.prepare)
+    uv.prepare_start(sleep.prepare, wait)
+    uv.unref(sleep.prepare)             # neither keeps the loop alive
+    uv.unref(sleep.idle)
+    return True
+
+
+cdef void leave_set(int epfd) noexcept:
+    if sleep.epfd != epfd or epfd < 0:
+        return
+    sleep.epfd = -1
+    linux.epoll_ctl(epfd, linux.EPOLL_CTL_DEL, uv.backend_fd(sleep.loop), NULL)
+    uv.close(sleep.prepare, free)
+    uv.close(sleep.idle, free)
