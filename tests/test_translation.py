@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import test_build
-
-small = test_build.small                     # the fixture
+from tests.support.small_tree import ROOM, built, make_tree, mode_of
 
 
 @pytest.mark.slow
-def test_a_module_gets_the_inline_functions_that_it_calls(small: Path) -> None:
+def test_a_module_gets_the_inline_functions_that_it_calls(tmp_path: Path) -> None:
     """It had those of every .pxd that it cimports: a third of a small module's C."""
+    small = make_tree(tmp_path)
     package = small / "cutthrough"
     (package / "far.pxd").write_text("cdef int tripled(int n)\n"
                                      "cdef int halved(int n)\n")
@@ -29,10 +28,10 @@ cdef inline int superfluous(int n):
     return halved(n)
 """)
     (package / "room.pyx").write_text(
-        test_build.ROOM.replace("cimport NUMBER", "cimport NUMBER, direct").replace(
+        ROOM.replace("cimport NUMBER", "cimport NUMBER, direct").replace(
             "OPTIMISED, NUMBER", "OPTIMISED, direct(2)"))
-    test_build.built(small, "debug")
-    assert test_build.mode_of(small)[2] == 7
+    built(small, "debug")
+    assert mode_of(small)[2] == 7
     made = (small / "build/c/cutthrough/room.c").read_text()
     names = ("direct", "indirect", "tripled", "superfluous", "halved")
     assert [f"_{name}(" in made or f"_{name})" in made for name in names] == [
