@@ -32,6 +32,7 @@ from bench import (
     scrape,
     short,
     slowloris,
+    start,
     storm,
     tls,
     users,
@@ -314,6 +315,11 @@ def main() -> int:
                                               "latency")
     shared.set_defaults(act=balance.run_balance)
     balance.add_options(shared)
+
+    begun = verbs.add_parser("start", help="from the start to the first answer, "
+                                           "beside nginx")
+    begun.set_defaults(act=start.run_start)
+    start.add_options(begun)
 
     opened = verbs.add_parser("intercept",
                               help="requests inside opened tunnels, beside squid's "
