@@ -113,7 +113,7 @@ content-soak: .venv/ready.test build/built.native ## captured, recorded and filt
 chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and outages of stores under load: what is lost is counted; ten minutes
 	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores*.py --loop uvloop $(ARGS)
 
-fleet-failover: .venv/ready.test build/built.native ## one of three hosts behind HAProxy dies; the others serve its clients within 2 s
+fleet-failover: .venv/ready.test build/built.native ## one of three hosts behind HAProxy dies: the others serve its clients within 2 s, and shared limits are exact within 3 s; Redis is cut off
 	$(PY) -m pytest -q -s tests/e2e/test_fleet_failover.py --loop uvloop $(ARGS)
 
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades

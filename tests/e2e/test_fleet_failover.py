@@ -1,17 +1,21 @@
-"""A host of a fleet dies without a word: the others serve its clients."""
+"""A host of a fleet dies without a word: the others serve its clients, and a limit that
+they share is exact again. Redis is cut off, and limits stay in force."""
 
 import contextlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.client import Client
+from tests.support.client import Client, build_request
+from tests.support.fleet import is_cut
 from tests.support.haproxy import PROGRAM
-from tests.support.hosts import Host, balanced, hosts
-from tests.support.origin import Origin, okay
+from tests.support.hosts import Host, Store, balanced, front_network, hosts, store
+from tests.support.origin import Origin, echo, okay
+from tests.support.redis import PROGRAM as PROGRAM_OF_REDIS
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
@@ -19,7 +23,24 @@ pytestmark = [pytest.mark.any_loop, pytest.mark.quiet, pytest.mark.skipif(
     PROGRAM is None, reason="haproxy is not installed")]
 
 CLIENTS, HOSTS = 24, 3
-WITHIN_S = 2.0
+WITHIN_S, EXACT_WITHIN_S = 2.0, 3.0
+# A user's tunnels over all hosts: three at each to begin with
+LIMIT = 9
+# Of a host: it is missed sooner than by default
+EXPIRY_S = 2.0
+SHARED = """
+fleet_url = "{url}"
+fleet_interval = "100ms"
+fleet_expiry = "{expiry:g}s"
+policy = "{policy}"
+"""
+POLICY = f"""
+[limits.default]
+tunnels = {LIMIT}
+[[rules]]
+action = "allow"
+addresses = ["10.8.0.1/32"]
+"""
 
 
 class Caller(threading.Thread):
@@ -62,7 +83,8 @@ class Caller(threading.Thread):
 @pytest.fixture
 def fleet(tmp_path) -> Iterator[tuple[list[Host], list[Caller]]]:
     with contextlib.ExitStack() as opened:
-        every = opened.enter_context(hosts(tmp_path, HOSTS))
+        front = opened.enter_context(front_network())
+        every = opened.enter_context(hosts(tmp_path, HOSTS, front))
         origin = opened.enter_context(Origin(okay, "0.0.0.0"))
         port = opened.enter_context(balanced(tmp_path, every))
         callers = [Caller(number, port, f"http://10.8.0.1:{origin.port}/")
@@ -98,3 +120,178 @@ def test_the_others_serve_a_dead_hosts_clients_within_two_seconds(fleet):
         else:                                # they have noticed nothing
             assert caller.hosts_since(down) == {homes[caller]}
             assert caller.failures == failed[caller]
+
+
+# A limit that all share
+
+
+class Tenants:
+    """Clients of one user, from many addresses, who ask for tunnels and keep them."""
+
+    def __init__(self, port: int, page: str, authority: str) -> None:
+        self._port, self._authority = port, authority
+        self._sources: dict[str, str] = {}   # an address that a host serves, by host
+        for number in range(CLIENTS):
+            source = f"127.0.0.{number + 2}"
+            with contextlib.closing(Client(port, source=source)) as client:
+                host = client.get(page).get("Via").split()[-1]
+            self._sources.setdefault(host, source)
+        self.held: dict[str, list[Client]] = {name: [] for name in self._sources}
+
+    def total(self) -> int:
+        return sum(map(len, self.held.values()))
+
+    def ask(self, each: int, *names: str) -> int:
+        """Asks at each of these hosts, or at all, for so many tunnels, at once; returns
+        how many were granted."""
+        asked = [(name, Client(self._port, source=self._sources[name]))
+                 for name in names or tuple(self.held) for _ in range(each)]
+        for _, client in asked:
+            client.send(build_request("CONNECT", self._authority,
+                                      host=self._authority))
+        before = self.total()
+        for name, client in asked:
+            status = client.read_response("CONNECT").status
+            assert status in (200, 429)
+            if status == 200:
+                self.held[name].append(client)
+            else:
+                client.close()
+        return self.total() - before
+
+    def close(self, *names: str) -> None:
+        """Those of these hosts, or all."""
+        for name in names or tuple(self.held):
+            for client in self.held.pop(name):
+                client.close()
+
+    def leave(self, count: int) -> None:
+        """Closes others than so many."""
+        while self.total() > count:
+            max(self.held.values(), key=len).pop().close()
+
+
+Fleet = tuple[list[Host], Tenants, Store]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Fleet]:
+    """LIMIT tunnels are held, as many at each host."""
+    if PROGRAM_OF_REDIS is None:
+        pytest.skip("redis-server is not installed")
+    with contextlib.ExitStack() as opened:
+        front = opened.enter_context(front_network())
+        redis = opened.enter_context(store(tmp_path, front))
+        policy = tmp_path / "policy.toml"
+        policy.write_text(POLICY)
+        every = opened.enter_context(hosts(tmp_path, HOSTS, front, SHARED.format(
+            url=redis.url, expiry=EXPIRY_S, policy=policy)))
+        page = opened.enter_context(Origin(okay, "0.0.0.0"))
+        far = opened.enter_context(Origin(echo, "0.0.0.0"))
+        port = opened.enter_context(balanced(tmp_path, every))
+        tenants = Tenants(port, f"http://10.8.0.1:{page.port}/", f"10.8.0.1:{far.port}")
+        opened.callback(tenants.close)
+        redis.in_step(HOSTS)
+        while tenants.total() < LIMIT:
+            assert tenants.ask(1) == HOSTS
+            redis.in_step(HOSTS)
+        assert redis.tunnels() == LIMIT and not tenants.ask(1)
+        yield every, tenants, redis
+
+
+def wait_exact(tenants: Tenants, redis: Store, since: float, what: str) -> float:
+    """Waits until Redis has what is held; the seconds since that moment."""
+    wait_until(lambda: redis.tunnels() == tenants.total(),
+               lambda: f"{redis.tunnels()} tunnels of {tenants.total()}")
+    took = time.monotonic() - since
+    print(f"sums were exact {took:.2f} s after {what}")
+    return took
+
+
+def is_exact(tenants: Tenants, redis: Store) -> bool:
+    """Is one tunnel granted, where one is left to be had, and no more?"""
+    count = len(tenants.held)
+    tenants.leave(LIMIT - 1)
+    wait_until(lambda: redis.tunnels() == LIMIT - 1, "the end of the others")
+    redis.in_step(count)
+    first, *others = tenants.held
+    granted = tenants.ask(3, first)
+    redis.in_step(count)
+    return granted == 1 and tenants.ask(1, *others) == 0
+
+
+def wait_alone(host: Host) -> None:
+    wait_until(lambda: "limits count this program alone" in host.stderr(), host.stderr)
+
+
+def test_sums_are_exact_within_three_seconds_of_a_death(shared: Fleet) -> None:
+    every, tenants, redis = shared
+    dead = every[0]
+    up, _ = dead.die()
+    tenants.close(dead.name)
+    assert not tenants.ask(1), "its share is not free at once"
+    assert wait_exact(tenants, redis, up, "a host's death") < EXACT_WITHIN_S
+    wait_until(lambda: tenants.ask(2), "room")
+    granted_after = time.monotonic() - up
+    redis.in_step(2)
+    while tenants.ask(2):
+        redis.in_step(2)
+    print(f"its share was granted again {granted_after:.2f} s after it; of a limit of "
+          f"{LIMIT} are held {tenants.total()}")
+    assert granted_after < EXACT_WITHIN_S
+    # What a host grants before it knows of the other's: two
+    assert LIMIT <= tenants.total() <= LIMIT + 2
+    assert redis.tunnels() == tenants.total()
+    assert is_exact(tenants, redis)
+
+
+def test_hosts_without_redis_keep_the_limit_each(shared: Fleet) -> None:
+    every, tenants, redis = shared
+    with redis.partition(*every):
+        assert not tenants.ask(1), "what is known stays in force"
+        for host in every:
+            wait_alone(host)
+        while tenants.ask(3):
+            pass
+        assert all(len(held) == LIMIT for held in tenants.held.values())
+    took = wait_exact(tenants, redis, time.monotonic(), "Redis' return")
+    assert took < EXACT_WITHIN_S
+    redis.in_step(HOSTS)
+    assert not tenants.ask(1)
+    assert not any(is_cut(client) for held in tenants.held.values() for client in held)
+    assert is_exact(tenants, redis)
+
+
+def test_a_host_that_is_cut_off_from_redis_keeps_the_limit(shared: Fleet) -> None:
+    every, tenants, redis = shared
+    *others, alone = (host.name for host in every)
+    with redis.partition(every[-1]):
+        wait_alone(every[-1])
+        wait_until(lambda: redis.tunnels() == LIMIT - len(tenants.held[alone]),
+                   "the end of its share")
+        redis.in_step(2)
+        while tenants.ask(2, *others):
+            redis.in_step(2)
+        while tenants.ask(3, alone):
+            pass
+        assert len(tenants.held[alone]) == LIMIT
+        assert LIMIT <= tenants.total() - LIMIT <= LIMIT + 2
+    took = wait_exact(tenants, redis, time.monotonic(), "its return")
+    assert took < EXACT_WITHIN_S
+    redis.in_step(HOSTS)
+    assert not tenants.ask(1) and is_exact(tenants, redis)
+
+
+def test_a_host_that_dies_while_redis_is_away_is_subtracted(shared: Fleet) -> None:
+    every, tenants, redis = shared
+    with redis.partition(*every):
+        for host in every:
+            wait_alone(host)
+        assert tenants.ask(2) == 2 * HOSTS
+        every[0].die()
+        tenants.close(every[0].name)
+    # It expires by the clock of steps, which stood still
+    took = wait_exact(tenants, redis, time.monotonic(), "Redis' return, without it")
+    assert took < EXPIRY_S + EXACT_WITHIN_S
+    redis.in_step(2)
+    assert not tenants.ask(1) and is_exact(tenants, redis)

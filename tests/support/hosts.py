@@ -2,9 +2,11 @@
 
     clients (127.0.0.2, …) ── HAProxy ── veth ── host 0 (10.8.0.2): a supervisor
     origin                    10.8.0.1 …      ── host 1 (10.8.1.2) …
+                                              ── Redis (10.8.9.2), if they share one
 
-Clients, HAProxy and the origin are in the network of the test's thread. IPVS, which
-would forward the packets themselves, is not in every kernel: `has_ipvs`.
+Clients, HAProxy and the origin are in the network of the test's thread, which forwards
+packets between the others. IPVS, which would be in HAProxy's place, is not in every
+kernel.
 """
 
 import contextlib
@@ -16,17 +18,22 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import psutil
 
 from tests.support.haproxy import CONFIG, PROGRAM
 from tests.support.intercepting import ip
-from tests.support.network import CLONE_NEWNET, own_network
+from tests.support.network import CLONE_NEWNET, IPV4, own_network
 from tests.support.nginx import free_port
 from tests.support.proxy import Proxy
+from tests.support.redis import PROGRAM as PROGRAM_OF_REDIS
+from tests.support.redis import Redis
 from tests.support.wait import wait_until
 
-PORT = 3128
+PORT, STORE = 3128, 9
+KEYS = "{cutthrough}:2:"                     # in Redis
+OPEN = 'address_floor = "off"'               # for who has no policy
 NETWORK = "/proc/thread-self/ns/net"         # of this thread
 FLEET = """
 listen fleet
@@ -41,23 +48,22 @@ listen fleet
 {servers}
 """
 
-
-def has_ipvs() -> bool:
-    return Path("/proc/net/ip_vs").exists()
+N = TypeVar("N", bound="Network")
 
 
-class Host:
-    """A network behind a link, and a proxy in it."""
+class Network:
+    """A network behind a link to the front network, by which it reaches the others.
+
+    `network`, `front`: descriptors of both."""
 
     def __init__(self, number: int, network: int, front: int) -> None:
         self.name = f"host{number}"
         self.near, self.address = f"10.8.{number}.1", f"10.8.{number}.2"
         self._network, self._front = network, front
-        self.proxy: Proxy | None = None
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
-        """Processes that this thread starts meanwhile are the host's."""
+        """Processes and sockets that this thread makes meanwhile are in it."""
         libc = ctypes.CDLL(None)
         assert libc.setns(self._network, CLONE_NEWNET) == 0
         try:
@@ -65,16 +71,28 @@ class Host:
         finally:
             assert libc.setns(self._front, CLONE_NEWNET) == 0
 
-    def start(self, directory: Path) -> Proxy:
+
+class Host(Network):
+    """A network with a proxy."""
+
+    def __init__(self, number: int, network: int, front: int) -> None:
+        super().__init__(number, network, front)
+        self.proxy: Proxy | None = None
+
+    def start(self, directory: Path, options: str) -> Proxy:
+        """`options`: further lines of its configuration."""
         with self.within():
             self.proxy = Proxy(directory, config=f"""
 listen = ["{self.address}:{PORT}"]
 proxy_protocol = ["{self.address}:{PORT}"]
 proxy_protocol_from = ["{self.near}"]
-address_floor = "off"
 via = "{self.name}"
-""")
+{options}""")
         return self.proxy
+
+    def stderr(self) -> str:
+        assert self.proxy is not None
+        return self.proxy.stderr()
 
     def die(self) -> tuple[float, float]:
         """As without power: no packet says so, and all its processes are gone. Returns
@@ -92,30 +110,121 @@ via = "{self.name}"
         return up, down
 
 
+class Store(Network):
+    """A network with a Redis, which the test reaches even if no host does."""
+
+    def __init__(self, number: int, network: int, front: int) -> None:
+        super().__init__(number, network, front)
+        self.redis: Redis | None = None
+
+    def start(self, directory: Path) -> Redis:
+        directory.mkdir()
+        with self.within():
+            self.redis = Redis(directory, PROGRAM_OF_REDIS, "--bind", "0.0.0.0",
+                               has_tls=False)
+        return self.redis
+
+    @property
+    def url(self) -> str:
+        assert self.redis is not None
+        return self.redis.url.replace("127.0.0.1", self.address)
+
+    def ask(self, *command: object) -> Any:
+        assert self.redis is not None
+        with self.within():
+            return self.redis.ask(*command)
+
+    @contextlib.contextmanager
+    def partition(self, *cut: Host) -> Iterator[None]:
+        """Packets of these hosts to Redis are lost meanwhile, without an answer."""
+        rules = [("from", host.address, "to", self.address, "blackhole")
+                 for host in cut]
+        for rule in rules:
+            ip("rule", "add", *rule)
+        try:
+            yield
+        finally:
+            for rule in rules:
+                ip("rule", "del", *rule)
+
+    # What Redis has: cutthrough/supervisor/fleet_script.py
+
+    def tunnels(self) -> int:
+        """Of all users over all programs that Redis takes for alive."""
+        sums = self.ask("HGETALL", f"{KEYS}sums")
+        return sum(int(value.split()[1]) for name, value in sums.items()
+                   if len(name) == 32)
+
+    def steps(self) -> dict[str, tuple[str, int]]:
+        """By program: its session, and the number of its last step in that."""
+        prefix = f"{KEYS}{self.ask('HGET', f'{KEYS}sums', 'epoch')}:"
+        states = {name: self.ask("HGET", f"{prefix}of:{name}", "#")
+                  for name in self.ask("ZRANGE", f"{prefix}alive", 0, -1)}
+        return {name: (session, int(number)) for name, state in states.items()
+                if state for session, number in [state.split()]}
+
+    def in_step(self, programs: int) -> None:
+        """Waits until so many programs have made two steps, and then two more: each of
+        them knows what all have used before."""
+        for _ in range(2):
+            before = self.steps()
+            wait_until(lambda seen=before: programs <= sum(
+                number >= 2 + (seen[name][1] if name in seen
+                               and seen[name][0] == session else 0)
+                for name, (session, number) in self.steps().items()), "two more steps")
+
+
 @contextlib.contextmanager
-def hosts(directory: Path, count: int) -> Iterator[list[Host]]:
-    """The test's thread is in the front network meanwhile."""
-    with own_network(), contextlib.ExitStack() as opened:
+def front_network() -> Iterator[int]:
+    """Moves the test's thread into a network that forwards; its descriptor."""
+    with own_network():
         front = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-        opened.callback(os.close, front)
-        inside = f"/proc/{os.getpid()}/fd/{front}"
-        every: list[Host] = []
-        for number in range(count):
-            with own_network():
-                network = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-                opened.callback(os.close, network)
-                host = Host(number, network, front)
-                ip("link", "add", "eth0", "type", "veth", "peer", "name", host.name,
-                   "netns", inside)
-                ip("addr", "add", f"{host.address}/24", "dev", "eth0")
-                ip("link", "set", "eth0", "up")
-            ip("addr", "add", f"{host.near}/24", "dev", host.name)
-            ip("link", "set", host.name, "up")
-            with host.within():
-                ip("route", "add", "default", "via", host.near)
-            every.append(host)
+        try:
+            (IPV4 / "ip_forward").write_text("1")
+            yield front
+        finally:
+            os.close(front)
+
+
+@contextlib.contextmanager
+def linked(kind: type[N], number: int, front: int) -> Iterator[N]:
+    """A network of this kind, linked to the front one, in which this thread is."""
+    inside = f"/proc/{os.getpid()}/fd/{front}"
+    with contextlib.ExitStack() as opened:
+        with own_network():
+            network = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, network)
+            made = kind(number, network, front)
+            ip("link", "add", "eth0", "type", "veth", "peer", "name", made.name,
+               "netns", inside)
+            ip("addr", "add", f"{made.address}/24", "dev", "eth0")
+            ip("link", "set", "eth0", "up")
+        ip("addr", "add", f"{made.near}/24", "dev", made.name)
+        ip("link", "set", made.name, "up")
+        with made.within():
+            ip("route", "add", "default", "via", made.near)
+        yield made
+
+
+@contextlib.contextmanager
+def store(directory: Path, front: int) -> Iterator[Store]:
+    with linked(Store, STORE, front) as made:
+        redis = made.start(directory / "redis")
+        try:
+            yield made
+        finally:
+            redis.close()
+
+
+@contextlib.contextmanager
+def hosts(directory: Path, count: int, front: int, options: str = OPEN
+          ) -> Iterator[list[Host]]:
+    """`options`: lines of the configuration of each."""
+    with contextlib.ExitStack() as opened:
+        every = [opened.enter_context(linked(Host, number, front))
+                 for number in range(count)]
         for host in every:
-            proxy = host.start(directory / host.name)
+            proxy = host.start(directory / host.name, options)
             opened.callback(_end, proxy)
         yield every
 
