@@ -7,19 +7,27 @@ as a multiple of the rate of one process, and the median and the longest time of
 write. The first pair of runs has no bound; the second has the configuration's bound of
 exchanges, so that the store deletes a row for each row written. The exit status is 1 if
 rows are missing.
+
+Two processes in turn do a write: the writer, and its server process. Beside the time
+of a write stands the time without their waits for a CPU (/proc/PID/schedstat): the rest
+is work, locks, the disk, and waits of other processes that hold a lock.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
 
 from bench.children import BenchError
 from bench.micro.capture import COUNT, REQUEST, RESPONSE
@@ -39,6 +47,13 @@ FIELDS = {
 }  # fmt: skip
 
 
+class Write(NamedTuple):
+    """Seconds, and those in which neither process waited for a CPU."""
+
+    total: float
+    unhindered: float
+
+
 def make_rows(first: int) -> list[tuple[object, ...]]:
     now = time.time_ns() // 1000
     return [tuple((dict.fromkeys(COLUMNS) | FIELDS | {
@@ -48,33 +63,45 @@ def make_rows(first: int) -> list[tuple[object, ...]]:
 
 def write(url: str, program: str, count: int, seconds: float, begin: Barrier,
           answer: Connection) -> None:
-    """Sends the seconds of each write, and the failures."""
-    store = open_store(url, count, 0, 0, program)
+    """Sends the times of each write, and the failures."""
+    store = open_store(f"{url}?application_name={program}", count, 0, 0, program)
     store.open()
+    with psycopg.connect(url) as looking:
+        ((backend,),) = looking.execute("SELECT pid FROM pg_stat_activity WHERE "
+                                        "application_name = %s", (program,)).fetchall()
     begin.wait()
-    times: list[float] = []
+    writes: list[Write] = []
     failures: list[str] = []
     end = time.monotonic() + seconds
     while (start := time.monotonic()) < end:
+        waited = waits(os.getpid(), backend)
         try:
-            store.write(make_rows(BATCH * len(times)))
+            store.write(make_rows(BATCH * len(writes)))
         except StoreError as error:
             failures.append(str(error))
-        times.append(time.monotonic() - start)
+        duration = time.monotonic() - start
+        writes.append(Write(duration, max(0.0, duration + waited - waits(
+            os.getpid(), backend))))
     store.close()
-    answer.send((times, failures))
+    answer.send((writes, failures))
+
+
+def waits(*pids: int) -> float:
+    """Seconds for which these processes waited for a CPU, since they began."""
+    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+               for pid in pids) / 1e9
 
 
 def measure(url: str, writers: int, count: int, seconds: float
-            ) -> tuple[float, list[float], list[str]]:
-    """Returns rows a second, the seconds of all writes, and the failures."""
+            ) -> tuple[float, list[Write], list[str]]:
+    """Returns rows a second, the times of all writes, and the failures."""
     kind = multiprocessing.get_context("fork")
     begin = kind.Barrier(writers + 1)
     pipes = [kind.Pipe(duplex=False) for _ in range(writers)]
     processes = [
         kind.Process(target=write, daemon=True,
-                     args=(url, f"host-{number}", count, seconds, begin, sender))
-        for number, (_, sender) in enumerate(pipes)]
+                     args=(url, f"host-{number}", count, seconds, begin, there))
+        for number, (_, there) in enumerate(pipes)]
     for process in processes:
         process.start()
     begin.wait()
@@ -83,9 +110,9 @@ def measure(url: str, writers: int, count: int, seconds: float
     duration = time.monotonic() - start
     for process in processes:
         process.join()
-    times = list(itertools.chain.from_iterable(times for times, _ in results))
-    failures = list(itertools.chain.from_iterable(errors for _, errors in results))
-    return BATCH * (len(times) - len(failures)) / duration, times, failures
+    writes = [write for batch, _ in results for write in batch]
+    failures = [failure for _, errors in results for failure in errors]
+    return BATCH * (len(writes) - len(failures)) / duration, writes, failures
 
 
 @contextlib.contextmanager
@@ -102,28 +129,32 @@ def server(writers: int) -> Iterator[Postgres]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--postgres", action="store_true",
-                        help="captures, in a private PostgreSQL")
-    parser.add_argument("--writers", type=int, default=40, help="number of hosts [40]")
+                        help="captures, in a PostgreSQL of its own")
+    parser.add_argument("--writers", type=int, default=40, help="of hosts [40]")
     parser.add_argument("--seconds", type=float, default=SECONDS,
                         help=f"length of a run of --postgres [{SECONDS:g}]")
 
 
 def run(writers: int, seconds: float = SECONDS) -> int:
     status = 0
-    print("writers  bound  rows/s   ratio  median s  longest s  failed")
+    print("writers  bound  rows/s  of one  median s  longest s  without waits for CPU  "
+          "longest of these  failed")
     with server(writers) as postgres:
         for count in (0, COUNT):
             single = 0.0
             for number in dict.fromkeys((1, writers)):
                 url = postgres.make()
-                rate, times, failures = measure(url, number, count, seconds)
+                rate, writes, failures = measure(url, number, count, seconds)
+                longest = max(writes)
                 single = single or rate
                 print(f"{number:7}  {count:5}  {rate:6.0f}  {rate / single:6.2f}  "
-                      f"{statistics.median(times):8.3f}  {max(times):9.3f}  "
+                      f"{statistics.median(write.total for write in writes):8.3f}  "
+                      f"{longest.total:9.3f}  {longest.unhindered:21.3f}  "
+                      f"{max(write.unhindered for write in writes):16.3f}  "
                       f"{len(failures):6}", flush=True)
                 ((stored,),) = postgres.ask(
                     "SELECT count(*) FROM cutthrough.flows", url)
-                written = BATCH * (len(times) - len(failures))
+                written = BATCH * (len(writes) - len(failures))
                 if stored < (min(written, count) if count else written):
                     print(f"{stored} of {written} rows are stored")
                     status = 1

@@ -1,7 +1,10 @@
 """The store in a PostgreSQL database, to which several programs write.
 
-    write:   announce ── COPY ── totals ── (delete beyond bounds) ── commit
+    write:   announce, totals ── COPY ── (delete beyond bounds) ── totals, commit
     follow:  the horizon ── the rows above a number, up to it
+
+Statements beside a comma are sent together. If the CPUs are busy, the program and its
+process in the server wait for one at each answer, and that is most of a write's time.
 
 No writer waits for another one. Numbers come from a sequence, so a batch may be seen
 before another batch with lower numbers; a reader that follows ends at the horizon
@@ -16,7 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -59,18 +62,18 @@ MOST_TOTALS = 100
 PRUNING, IMPORTING = 0x63757470, 0x63757469
 HORIZON = Horizon(0x6375, "SELECT coalesce(max(id), 0) FROM cutthrough.flows")
 
-_ADD = "INSERT INTO cutthrough.totals VALUES (%s, %s)"
+# Without parameters, because it is sent with other statements
+_ADD = "INSERT INTO cutthrough.totals VALUES ({flows:d}, {bytes:d})"
 _TOTALS = """
 SELECT coalesce(sum(flows), 0)::bigint AS flows,
     coalesce(sum(bytes), 0)::bigint AS bytes, count(*) AS rows,
     (SELECT ended_us FROM cutthrough.flows ORDER BY id LIMIT 1) AS oldest
 FROM cutthrough.totals"""
-# One answer less; its sums are without the new row
-_ADD_AND_SUM = f"WITH batch AS ({_ADD}) {_TOTALS}"
 _FOLD = """
 WITH old AS (DELETE FROM cutthrough.totals RETURNING flows, bytes)
-INSERT INTO cutthrough.totals SELECT sum(flows) - %s, sum(bytes) - %s FROM old
-HAVING count(*) > 0"""
+INSERT INTO cutthrough.totals SELECT sum(flows) - {flows:d}, sum(bytes) - {bytes:d}
+FROM old HAVING count(*) > 0"""
+_LOCK = f"SELECT pg_try_advisory_xact_lock({PRUNING}) AS is_ours"
 
 _BEGUN, _REQUEST = COLUMNS.index("begun_us"), COLUMNS.index("request")
 _PRUNE = """
@@ -84,6 +87,16 @@ DELETE FROM cutthrough.flows WHERE id IN (
     WHERE size - bytes < %(most_bytes)s AND (n <= %(rows_over)s
         OR size - bytes < %(bytes_over)s OR ended_us < %(oldest_us)s))
 RETURNING bytes"""
+
+
+class Totals(NamedTuple):
+    """Of all programs: rows and their bytes, in so many rows of `totals`; when the
+    oldest row ended."""
+
+    flows: int
+    bytes: int
+    rows: int
+    oldest: int | None
 
 
 class PostgresStore:
@@ -120,10 +133,11 @@ class PostgresStore:
                anew: bool) -> int:
         """`anew`: none of the rows is there yet. Raises KnownRow if one is, or if a
         text is none that PostgreSQL can hold."""
-        with self._base.transaction() as cursor:
-            if not self._program:            # two may have the same exchanges
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", (IMPORTING,))
-            cursor.execute(f"SELECT {HORIZON.announcement}")
+        begin = ["BEGIN", f"SELECT {HORIZON.announcement}", _TOTALS]
+        if not self._program:                # two may have the same exchanges
+            begin.insert(1, f"SELECT pg_advisory_xact_lock({IMPORTING})")
+        with self._base.cursor() as cursor:
+            totals = _totals(_together(cursor, *begin))
             if anew:
                 try:
                     _copy(cursor, records)
@@ -134,7 +148,7 @@ class PostgresStore:
                 numbers = [number for number, values in enumerate(records)
                            if self._insert(cursor, values)]
             size = sum(records[number][BYTES] for number in numbers)
-            is_over = self._prune(cursor, len(numbers), size)
+            is_over = self._finish(cursor, totals, len(numbers), size)
         self.is_over = is_over
         return len(numbers)
 
@@ -149,17 +163,20 @@ class PostgresStore:
             [*values, self._program != "", values[_BEGUN], values[_REQUEST]])
         return cursor.rowcount == 1
 
-    def _prune(self, cursor: psycopg.Cursor[Any], count: int, size: int) -> bool:
-        """Adds new rows and their bytes to the totals, and deletes rows beyond the
-        bounds, unless another program does. True: there are more of them."""
-        over, rows = self._add(cursor, count, size)
-        if not over and rows <= MOST_TOTALS:
+    def _finish(self, cursor: psycopg.Cursor[Any], totals: Totals, count: int,
+                size: int) -> bool:
+        """Adds new rows and their bytes to the totals, deletes rows beyond the bounds,
+        unless another program does, and commits. True: there are more of them."""
+        add = [_ADD.format(flows=count, bytes=size)] if count else []
+        if not self._beyond(totals, count, size) and totals.rows <= MOST_TOTALS:
+            _together(cursor, *add, "COMMIT")
             return False
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s) AS is_ours", (PRUNING,))
-        lock = cursor.fetchone()
-        if lock is None or not lock["is_ours"]:
+        # Another one may have deleted some meanwhile
+        answers = _together(cursor, *add, _LOCK, _TOTALS)
+        if not answers[-2]["is_ours"]:
+            _together(cursor, "COMMIT")
             return False
-        over, _ = self._add(cursor, 0, 0)    # another one has deleted some meanwhile
+        over = self._beyond(_totals(answers), 0, 0)
         most, most_bytes = MOST_PRUNED + count, MOST_PRUNED_BYTES + size
         freed: list[int] = []
         if over:
@@ -167,28 +184,19 @@ class PostgresStore:
                 most, over["rows_over"])
             cursor.execute(_PRUNE, {**over, "looked": looked, "most_bytes": most_bytes})
             freed = [row["bytes"] for row in cursor]
-        cursor.execute(_FOLD, (len(freed), sum(freed)))
+        _together(cursor, _FOLD.format(flows=len(freed), bytes=sum(freed)), "COMMIT")
         return len(freed) >= most or sum(freed) >= most_bytes
 
-    def _add(self, cursor: psycopg.Cursor[Any], count: int, size: int
-             ) -> tuple[dict[str, int], int]:
-        """By how much the bounds are exceeded then; empty: they are not. And the number
-        of rows of `totals`."""
-        if count:
-            cursor.execute(_ADD_AND_SUM, (count, size))
-        else:
-            cursor.execute(_TOTALS)
-        totals = cursor.fetchone()
-        assert totals is not None
-        rows_over = totals["flows"] + count - self._count if self._count else 0
-        bytes_over = (
-            totals["bytes"] + size - self._most_bytes if self._most_bytes else 0)
+    def _beyond(self, totals: Totals, count: int, size: int) -> dict[str, int]:
+        """By how much the bounds are exceeded with new rows and their bytes; empty:
+        they are not."""
+        rows_over = totals.flows + count - self._count if self._count else 0
+        bytes_over = totals.bytes + size - self._most_bytes if self._most_bytes else 0
         oldest_us = time.time_ns() // 1000 - int(self._age_us) if self._age_us else 0
-        is_old = totals["oldest"] is not None and totals["oldest"] < oldest_us
-        over = {"rows_over": rows_over, "bytes_over": bytes_over,
-                "oldest_us": oldest_us, "is_old": is_old}
-        is_over = rows_over > 0 or bytes_over > 0 or is_old
-        return over if is_over else {}, totals["rows"]
+        is_old = totals.oldest is not None and totals.oldest < oldest_us
+        return {"rows_over": rows_over, "bytes_over": bytes_over,
+                "oldest_us": oldest_us, "is_old": is_old} if (
+                    rows_over > 0 or bytes_over > 0 or is_old) else {}
 
     def prune(self) -> None:
         self.write(())
@@ -202,6 +210,23 @@ class PostgresStore:
 
     def close(self) -> None:
         self._base.close()
+
+
+def _together(cursor: psycopg.Cursor[Any], *statements: str) -> list[dict[str, Any]]:
+    """Sends statements without parameters at once; returns the first row of each that
+    has rows."""
+    cursor.execute("; ".join(statements))
+    rows = []
+    while True:
+        if cursor.description is not None and (row := cursor.fetchone()) is not None:
+            rows.append(row)
+        if not cursor.nextset():
+            return rows
+
+
+def _totals(answers: list[dict[str, Any]]) -> Totals:
+    """The last of these rows."""
+    return Totals(**answers[-1])
 
 
 def _copy(cursor: psycopg.Cursor[Any], records: list[list[Any]]) -> None:
@@ -301,7 +326,7 @@ class PostgresReader:
                            "RETURNING bytes", (list(numbers),))
             freed = [row["bytes"] for row in cursor]
             if freed:
-                cursor.execute(_ADD, (-len(freed), -sum(freed)))
+                cursor.execute(_ADD.format(flows=-len(freed), bytes=-sum(freed)))
         return len(freed)
 
     def mark(self, number: int, tag: str | None, comment: str | None) -> bool:

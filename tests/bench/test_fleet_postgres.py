@@ -15,5 +15,6 @@ def test_rows_of_two_processes_are_counted(capsys):
     assert [line[:2] for line in lines] == [
         ["1", "0"], ["2", "0"], ["1", "10000"], ["2", "10000"]]
     for line in lines:
-        rate, part, median, longest, failed = map(float, line[2:])
+        rate, part, median, longest, unhindered, most, failed = map(float, line[2:])
         assert rate > 0 and part > 0 and 0 < median <= longest and failed == 0
+        assert 0 <= unhindered <= most <= longest
