@@ -27,11 +27,11 @@ from prometheus_client.openmetrics.exposition import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 import cutthrough
-from cutthrough.admin import bundle_metrics, parents, rule_metrics
+from cutthrough.admin import bundle_metrics, fleet_metrics, parents, rule_metrics
 from cutthrough.net.buffers import SHARES
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.process.bundle_state import BundleState
-from cutthrough.process.fleet_state import FAILURES, FleetState
+from cutthrough.process.fleet_state import FleetState, RegistryState
 from cutthrough.session.model.counters import BUCKETS
 from cutthrough.wire.openings import PROTOCOLS
 
@@ -75,7 +75,8 @@ class Reading:
     `pages`: all counters pages, those of ended workers included, for totals. `living`:
     the pages of running workers by process id, for gauges. `workers`: the process id on
     each slot; 0: none. `deaths`: unexpected ends, by slot. A retired worker is in
-    `living`, but not in `workers`. `fleet`, `bundle`: None if there is none.
+    `living`, but not in `workers`. `fleet`, `registry`, `bundle`: None if there is
+    none.
     """
 
     pages: Sequence[Page]
@@ -84,6 +85,7 @@ class Reading:
     deaths: Mapping[int, int]
     configuration: Configuration
     fleet: FleetState | None = None
+    registry: RegistryState | None = None
     expiries: Expiries = NO_EXPIRIES
     bundle: BundleState | None = None
     traces: tuple[int, int] = (0, 0)        # exchanges: exported, and lost
@@ -140,7 +142,7 @@ def collect(r: Reading) -> Iterator[Metric]:
     yield from parents.collect(r)
     yield from rule_metrics.collect(r)
     yield from _services(r)
-    yield from _fleet(r)
+    yield from fleet_metrics.collect(r)
     yield from bundle_metrics.collect(r)
     yield from _processes(r)
 
@@ -344,18 +346,6 @@ def _services(r: Reading) -> Iterator[Metric]:
                  [((str(slot),), r.lag(pid))
                   for slot, pid in sorted(r.workers.items()) if pid in r.living],
                  ["worker"])
-
-
-def _fleet(r: Reading) -> Iterator[Metric]:
-    """Without a fleet the gauges have no values, so that no alert fires."""
-    fleet = r.fleet
-    yield _gauge("fleet_up", "1 while limits are shared through Redis, else 0.",
-                 [((), fleet.is_up)] if fleet else [])
-    yield _gauge("fleet_instances", "Programs that share limits, this one included.",
-                 [((), fleet.instances)] if fleet else [])
-    yield _labelled("fleet_steps", "Exchanges with Redis.", "result",
-                    {"ok": fleet.steps, **fleet.failures} if fleet
-                    else dict.fromkeys(("ok", *FAILURES), 0))
 
 
 def _processes(r: Reading) -> Iterator[Metric]:

@@ -24,6 +24,7 @@ def add_held(actions: Any,
     sub = add("held", "list what breakpoints hold, or show one with its body")
     sub.add_argument("id", metavar="ID", nargs="?", help="this one, with its body")
     sub.add_argument("--json", action="store_true", help="print JSON")
+    add_fleet(sub)
     sub = add("arm", "have breakpoints of rules hold requests and responses")
     sub.add_argument("seconds", metavar="SECONDS", nargs="?", type=float,
                      default=600.0, help="for so long, 3600 at most [600]")

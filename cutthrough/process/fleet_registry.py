@@ -101,15 +101,17 @@ def index_key(prefix: str) -> str:
     return f"{{{prefix}}}:fleet"
 
 
-# KEYS: index, entry. ARGV: id, value, lease in ms
+# KEYS: index, entry. ARGV: id, value, lease in ms. Returns how many leases run then,
+# and how many had ended
 WRITE = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+local ended = redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf',
+                         string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[3]), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 86400000)
-return 1
+return {redis.call('ZCARD', KEYS[1]), ended}
 """
 
 # KEYS: index, entry. ARGV: id

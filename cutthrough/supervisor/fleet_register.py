@@ -33,6 +33,7 @@ from cutthrough.process.fleet_registry import (
     index_key,
     write_entry,
 )
+from cutthrough.process.fleet_state import FAILURES, RegistryState
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -79,6 +80,16 @@ class FleetRegister:
         self._is_over = self._is_written = self._is_away = False
         self._revision: tuple[int, str] = (0, "")      # of which generation
         self._before: tuple[float, int, float] | None = None
+        # Of all registrations
+        self._programs = self._expired = self._renewals = 0
+        self._failures = dict.fromkeys(FAILURES, 0)
+
+    def state(self) -> RegistryState | None:
+        """None: it does not register."""
+        if self._task is None:
+            return None
+        return RegistryState(self._is_written and not self._is_away, self._programs,
+                             self._expired, self._renewals, self._failures)
 
     def begin(self) -> None:
         """The program serves from now on."""
@@ -153,24 +164,30 @@ class FleetRegister:
         value = write_entry(self._key, config.fleet_prefix, self._id, self._describe())
         if self._client is None:
             self._client = make_client(config)
-        await self._run_script(
+        programs, ended = await self._run_script(
             WRITE, self._id, value, int(config.fleet_lease * 1000))
+        self._programs, self._expired = int(programs), self._expired + int(ended)
+        self._renewals += 1
 
-    async def _run_script(self, script: str, *values: Any) -> None:
+    async def _run_script(self, script: str, *values: Any) -> Any:
         from cutthrough.generation.redis_client import PATIENCE_S
 
         assert self._client is not None
         async with asyncio.timeout(PATIENCE_S):
-            await self._client.register_script(script)(keys=self._names, args=values)
+            return await self._client.register_script(script)(
+                keys=self._names, args=values)
 
     async def _on_failure(self, error: Exception) -> None:
         from cutthrough.generation.redis_client import explain
 
         await self._disconnect()
+        reason, text = explain(error)
+        self._failures[reason] += 1
+        self._programs = 0
         if not self._is_away:
             self._is_away = True
-            say(f"fleet: Redis {explain(error)[1]}; until it is back, `cutthrough "
-                "fleet` and --fleet do not know this program")
+            say(f"fleet: Redis {text}; until it is back, `cutthrough fleet` and "
+                "--fleet do not know this program")
 
     async def _disconnect(self) -> None:
         from cutthrough.generation.redis_client import disconnect

@@ -247,7 +247,7 @@ class Operations:
             deaths={slot.index: slot.deaths for slot in slots},
             configuration=Configuration(self._in_force(), self._committed_at,
                                         self._reloads, self._is_last_in_force),
-            fleet=self._program.limits.fleet_state(),
+            fleet=self._program.limits.fleet_state(), registry=self._register.state(),
             bundle=self._program.reloads.bundles.state(),
             expiries=Expiries(*self._expiries()),
             traces=(self._program.capture.traced()

@@ -45,6 +45,7 @@ from cutthrough.tools.console import (
     find_token,
     query_of,
 )
+from cutthrough.tools.held import show_armed, table_of
 from cutthrough.tools.top import one_look
 
 COLUMNS = ("proxy", "state", "version", "revision", "renewed", "conns", "req/s", "cpu")
@@ -148,6 +149,11 @@ def action_of(args: argparse.Namespace) -> Action:
     if args.verb == "mode":
         return lambda listener: change_mode(
             listener, args.mode, args.session, args.json)
+    if args.verb == "flows" and args.action == "held":
+        if args.id:
+            raise ConfigError("command line", "ID", "is of one proxy: name it with "
+                              "--admin")
+        return lambda listener: list_held(listener, args.json)
     if args.verb == "flows":
         return lambda listener: arm(
             listener, args.seconds if args.action == "arm" else 0.0)
@@ -179,7 +185,16 @@ def arm(listener: Listener, seconds: float) -> list[str]:
     except (ValueError, KeyError, TypeError):
         raise Unanswered(f"{listener.where}: answers without armed_s") from None
     listener.silent += silent
-    return [f"armed for {left:g} s" if left else "not armed"]
+    return [show_armed(left)]
+
+
+def list_held(listener: Listener, as_json: bool) -> list[str]:
+    """Until when the program holds messages, and a table of those that it holds."""
+    answer = listener.read("GET", "/breakpoints", "held")
+    if as_json:
+        return [json.dumps(answer)]
+    held = answer["held"]
+    return [show_armed(answer["armed_s"]), *(table_of(held) if held else ())]
 
 
 # The registry

@@ -52,7 +52,7 @@ def path_of(name: str) -> str:
 def arm(listener: Listener, seconds: float) -> int:
     answer = json.loads(ask(listener, "POST", "/breakpoints/armed",
                             {"seconds": seconds}))
-    print(f"armed for {answer['armed_s']:g} s" if answer["armed_s"] else "not armed")
+    print(show_armed(answer["armed_s"]))
     return tell(answer["unanswered"])
 
 
@@ -61,17 +61,25 @@ def show_all(listener: Listener, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(answer))
         return tell(answer["unanswered"])
+    for line in table_of(answer["held"]):
+        print(line)
+    print(show_armed(answer["armed_s"]), file=sys.stderr)
+    return tell(answer["unanswered"])
+
+
+def table_of(held: list[dict[str, Any]]) -> list[str]:
+    """The lines of a table of these messages, as `GET /breakpoints` has them."""
     rows = [COLUMNS, *((
         entry["id"], f"{entry['left_s']:g}", entry["side"], entry["user"] or "-",
         entry["method"], str(entry.get("status", "-")), entry["body"], entry["url"])
-        for entry in answer["held"])]
+        for entry in held)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print(safe("  ".join(cell.ljust(width) for cell, width in
-                             zip(row, widths, strict=True)).rstrip()))
-    print(f"armed for {answer['armed_s']:g} s" if answer["armed_s"] else "not armed",
-          file=sys.stderr)
-    return tell(answer["unanswered"])
+    return [safe("  ".join(cell.ljust(width) for cell, width in
+                           zip(row, widths, strict=True)).rstrip()) for row in rows]
+
+
+def show_armed(seconds: float) -> str:
+    return f"armed for {seconds:g} s" if seconds else "not armed"
 
 
 def show_one(listener: Listener, args: argparse.Namespace) -> int:

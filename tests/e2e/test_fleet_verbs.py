@@ -2,16 +2,12 @@
 programs that are killed, stopped, unreachable, and entries that others wrote."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -25,60 +21,23 @@ from tests.support.fleet import secret as secret
 from tests.support.fleet import server as server
 from tests.support.nginx import free_port
 from tests.support.origin import echo
-from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.proxy import Proxy
 from tests.support.redis import Redis
+from tests.support.registered import IN_REDIS, listed, name
+from tests.support.registered import join as join
+from tests.support.registered import verb as verb
 from tests.support.successors import end, successor_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
 INDEX = "{cutthrough}:fleet"
-IN_REDIS = "registered in Redis$"
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def join(secret: Path, directory: Callable[[str], Path],
-         opened: contextlib.ExitStack) -> Callable[..., Member]:
-    def start(*flags: str, lease: str = "15s", is_public: bool = True) -> Member:
-        port = free_port()
-        public = ["--admin-public", f"http://127.0.0.1:{port}"] if is_public else []
-        member = Member(opened.enter_context(Proxy(
-            directory(f"member-{next(_numbers)}"), "--fleet-url-file", str(secret),
-            "--fleet-register", "--fleet-lease", lease, "--via", "test-proxy",
-            "--admin", f"127.0.0.1:{port}", "--admin-token", TOKEN,
-            "--access-log", "off", *public, *flags)))
-        member.wait_said(IN_REDIS)
-        return member
-
-    return start
-
-
-@pytest.fixture
-def verb(secret: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cutthrough", *words], capture_output=True, cwd=ROOT,
-            text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
-            env=clean_environment(**{"CUTTHROUGH_FLEET_URL_FILE": str(secret),
-                                     "CUTTHROUGH_ADMIN_TOKEN": TOKEN, **environ}))
-
-    return run
-
-
-def name(member: Member) -> str:
-    return f"{socket.gethostname()}/{member.proxy.process.pid}"
 
 
 def in_order(members: list[Member]) -> list[str]:
     """Names as the verbs list the programs of a host: by the number of the process."""
     return [name(member) for member in sorted(
         members, key=lambda member: member.proxy.process.pid)]
-
-
-def listed(verb) -> list[dict]:
-    return [json.loads(line) for line in verb("fleet", "--json").stdout.splitlines()]
 
 
 # The list
