@@ -84,7 +84,7 @@ apt() { # quiet, unless it fails
 }
 
 # By the names of their scripts in /etc/init.d
-daemons=(nginx redis-server postgresql haproxy squid apache2 ssh danted stunnel4 redsocks prometheus)
+daemons=(nginx redis-server postgresql haproxy keepalived squid apache2 ssh danted stunnel4 redsocks prometheus)
 install() {
     command -v apt-get >/dev/null || die "please install what Debian calls: $*"
     say "installing $*"
@@ -168,6 +168,7 @@ if [ "$what" = test ]; then
     need redis-server has redis-server
     need postgresql has_postgresql
     need haproxy has haproxy
+    need keepalived has keepalived
     need wrk has wrk
     need nghttp2-client has h2load
     need siege has siege
