@@ -132,8 +132,9 @@ NGHTTP2 = """
 # Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
-# Modules with a header of their own beside them: it declares what no system's header does
-OF_HEADERS = {"cutthrough/net/sends.pyx": "uring.h", "cutthrough/net/uv_loop.pyx": "libuv.h"}
+# Modules with a C header beside them, which declares what no system's header does.
+OF_HEADERS = {"cutthrough/net/sends.pyx": "uring.h",
+              "cutthrough/net/uv_loop.pyx": "libuv.h"}
 CPUS = len(os.sched_getaffinity(0))
 # In the modes with -O3 it is for modules that save a thousandth of a request's
 # instructions by it, hold loops over bytes, or run for each captured or recorded

@@ -73,10 +73,9 @@ def test_a_worker_that_was_stopped_goes_on(start_proxy, make_origin, dial):
     proxy, origin = start_proxy(), make_origin()
     client = dial(proxy)
     assert client.get(origin.url()).status == 200
-    for worker in proxy.workers():
-        worker.send_signal(signal.SIGSTOP)
-        wait_until(lambda: worker.status() == "stopped", "stopped")
-        worker.send_signal(signal.SIGCONT)
+    proxy.worker.send_signal(signal.SIGSTOP)
+    wait_until(lambda: proxy.worker.status() == "stopped", "stopped")
+    proxy.worker.send_signal(signal.SIGCONT)
     assert client.get(origin.url()).status == 200
 
 
