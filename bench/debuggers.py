@@ -37,14 +37,14 @@ Span = contextlib.AbstractContextManager[object]
 
 @dataclass
 class Debugger:
-    """`word`: its credentials, in Base64. `made`: the patterns of what its first start
-    leaves in its directory, of which the first is the authority's file."""
+    """`word`: its credentials, in Base64. `first_files`: the patterns of what its
+    first start leaves in its directory, the authority's file before all others."""
 
     name: str
     running: Running
     version: str
     word: Callable[[], str]
-    made: tuple[str, ...]
+    first_files: tuple[str, ...]
     cwd: Path
     has_page: bool
 
@@ -66,7 +66,7 @@ class Debugger:
 
     def forget(self) -> None:
         """The next start is a first one."""
-        for pattern in self.made:
+        for pattern in self.first_files:
             for path in self.directory.glob(pattern):
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -85,8 +85,9 @@ class Debugger:
 
         self.running.start(cwd=self.cwd)
         if is_first:
+            authority = self.first_files[0]
             self._await(lambda: any(
-                path.stat().st_size for path in self.directory.glob(self.made[0])))
+                path.stat().st_size for path in self.directory.glob(authority)))
             note("authority")
         self._await(self._listens)
         note("listen")
@@ -188,7 +189,7 @@ def debuggers(target: Target, trusted: Path) -> Iterator[list[Debugger]]:
     with contextlib.ExitStack() as stack:
         ours = make_ours(target, trusted)
         stack.callback(ours.running.close)
-        every = [ours]
+        compared = [ours]
         for name, peer in OF_INSPECTION.items():
             if peer.missing():
                 print(f"{name}: {peer.missing()}")
@@ -197,8 +198,8 @@ def debuggers(target: Target, trusted: Path) -> Iterator[list[Debugger]]:
             stack.callback(running.close)
             running.stop()
             assert running.directory is not None
-            every.append(Debugger(
+            compared.append(Debugger(
                 name, running, peer.read_version(), lambda: tls.WORD,
                 ("mitmproxy-ca-cert.pem", "mitmproxy-*", "flows"), running.directory,
                 name == "mitmweb"))
-        yield every
+        yield compared

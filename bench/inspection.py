@@ -49,57 +49,58 @@ def quantiles_ms(seconds: Sequence[float]) -> Row:
     return {"p50_ms": cuts[49] * 1e3, "p99_ms": cuts[98] * 1e3}
 
 
-def measure_starts(every: list[Debugger], port: int, note: Note) -> None:
+def measure_starts(compared: list[Debugger], port: int, note: Note) -> None:
     """Medians of some starts, in alternating order."""
     rows: dict[tuple[str, bool], list[Row]] = {}
     for turn in range(STARTS):
-        for one in every[:: -1 if turn % 2 else 1]:
+        for debugger in compared[:: -1 if turn % 2 else 1]:
             for is_first in (True, False):
                 with contextlib.ExitStack() as stack:
-                    stack.callback(one.running.stop)
-                    rows.setdefault((one.name, is_first), []).append(
-                        one.time_start(port, is_first))
-    for some in rows.values():
+                    stack.callback(debugger.running.stop)
+                    rows.setdefault((debugger.name, is_first), []).append(
+                        debugger.time_start(port, is_first))
+    for starts in rows.values():
         note("perf_inspect_start", {
-            key: statistics.median(float(str(row[key])) for row in some)
-            if key.endswith("_ms") else value for key, value in some[0].items()})
+            key: statistics.median(float(str(row[key])) for row in starts)
+            if key.endswith("_ms") else value for key, value in starts[0].items()})
 
 
-def measure_load(one: Debugger, port: int, minutes: float, note: Note) -> int:
+def measure_load(debugger: Debugger, port: int, minutes: float, note: Note) -> int:
     """At rest, and under each rate. Return the number of failed requests."""
     phases = [("rest", 0, minutes / 10), ("sustained", RATE, minutes)]
     phases += [("step", rate, minutes / 10) for rate in STEPS]
     failed = 0
-    one.start(port)
+    debugger.start(port)
     with contextlib.ExitStack() as stack:
-        stack.callback(one.running.stop)
+        stack.callback(debugger.running.stop)
         for name, rate, length in phases:
             answers = Answers([], 0)
-            sampler = Sampler(one.running.tree)
+            sampler = Sampler(debugger.running.tree)
             if rate:
-                answers = one.send(port, rate, length * 60, CONNS, sampler)
+                answers = debugger.send(port, rate, length * 60, CONNS, sampler)
             else:
                 with sampler:
                     time.sleep(length * 60)
             usage = sampler.usage()
-            row: Row = {"proxy": one.name, "phase": name, "rate": rate,
+            row: Row = {"proxy": debugger.name, "phase": name, "rate": rate,
                         "seconds": length * 60,
                         "cpu_avg_percent": usage["cpu_avg_percent"],
                         "cpu_peak_percent": usage["cpu_peak_percent"],
                         "rss_avg_mib": usage["rss_avg_kib"] / 1024,
                         "rss_peak_mib": usage["rss_peak_kib"] / 1024,
-                        "uss_mib": private_bytes(one.running.tree()) / 2**20}
+                        "uss_mib": private_bytes(debugger.running.tree()) / 2**20}
             if rate:
                 spent = sampler.samples[-1][1] - sampler.samples[0][1]
-                row |= {"us": spent / len(answers.seconds) * 1e6,
-                        **quantiles_ms(answers.seconds),
+                row |= {**quantiles_ms(answers.seconds),
+                        "us": spent / len(answers.seconds) * 1e6,
                         "requests": len(answers.seconds), "failed": answers.failed}
             note("perf_inspect", row)
             failed += answers.failed
     return failed
 
 
-def measure_latency(every: list[Debugger], port: int, trusted: Path, note: Note) -> int:
+def measure_latency(compared: list[Debugger], port: int, trusted: Path, note: Note
+                    ) -> int:
     """What each adds to the origin's time, all running at once, and what ours adds
     without capture."""
     ways: dict[str, tuple[int, Callable[[], str]]] = {"direct": (0, str)}
@@ -110,10 +111,10 @@ def measure_latency(every: list[Debugger], port: int, trusted: Path, note: Note)
             "", Target(Site(), f"127.0.0.1:{port}"), trusted, "auto")
         stack.callback(opened.close)
         ways[OPENED] = (opened.port, lambda: tls.WORD)
-        for one in every:
-            one.start(port)
-            stack.callback(one.running.stop)
-            ways[one.name] = (one.running.port, one.word)
+        for debugger in compared:
+            debugger.start(port)
+            stack.callback(debugger.running.stop)
+            ways[debugger.name] = (debugger.running.port, debugger.word)
         for turn in range(LATENCY_TURNS + 1):
             for name in list(ways)[:: -1 if turn % 2 else 1]:
                 proxy_port, word = ways[name]
@@ -142,14 +143,14 @@ def run_inspect(options: argparse.Namespace) -> int:
     with Origin() as origin:
         target = Target(Site(), origin.authority_of("tls"))
         trusted, port = origin.directory / "origin.pem", origin.ports["tls"]
-        with debuggers(target, trusted) as every:
+        with debuggers(target, trusted) as compared:
             if "start" in options.only:
-                measure_starts(every, port, note)
+                measure_starts(compared, port, note)
             if "load" in options.only:
-                for one in every:
-                    failed += measure_load(one, port, options.minutes, note)
+                for debugger in compared:
+                    failed += measure_load(debugger, port, options.minutes, note)
             if "latency" in options.only:
-                failed += measure_latency(every, port, trusted, note)
+                failed += measure_latency(compared, port, trusted, note)
         if "page" in options.only:
             measure_page(target, trusted, options.rows, note)
     note("perf_inspect_end", {"minutes": options.minutes, "failed": failed})

@@ -70,8 +70,8 @@ class Paced:
             due = began + number / task.rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             path = task.paths[number % len(task.paths)]
-            waiting.add(one := asyncio.create_task(self._exchange(due, path)))
-            one.add_done_callback(waiting.discard)
+            waiting.add(request := asyncio.create_task(self._exchange(due, path)))
+            request.add_done_callback(waiting.discard)
         await asyncio.gather(*waiting)
         while not self._free.empty():
             if (streams := self._free.get_nowait()) is not None:

@@ -155,14 +155,15 @@ class Page:
         """Seconds of the main thread."""
         metrics: list[dict[str, Any]] = self.browser.send(
             "Performance.getMetrics")["metrics"]
-        return float({one["name"]: one["value"] for one in metrics}["TaskDuration"])
+        values = {metric["name"]: metric["value"] for metric in metrics}
+        return float(values["TaskDuration"])
 
     def time(self, script: str, **values: int) -> Row:
         for name, value in {"TIMES": TIMES, **values}.items():
             script = script.replace(name, f"{value:,}" if name == "ALL" else str(value))
         times = self.browser.run(
             f"(async () => {{ const times = []; {TOOLS} {script} return times; }})()")
-        there, drawn = (sorted(some) for some in zip(*times, strict=True))
+        there, drawn = (sorted(column) for column in zip(*times, strict=True))
         return {"ms": statistics.median(there), "max_ms": there[-1],
                 "drawn_ms": statistics.median(drawn), "times": len(times)}
 

@@ -134,7 +134,8 @@ class Sessions:
         return {os.path.join(home, "environment.d", VARIABLES): "".join(lines)}
 
 
-SETTINGS: dict[str, Settings] = {one.name: one for one in (Gnome(), Kde(), Sessions())}
+SETTINGS: dict[str, Settings] = {
+    settings.name: settings for settings in (Gnome(), Kde(), Sessions())}
 
 
 def _run(*command: str) -> str:
@@ -156,7 +157,7 @@ class Desktop:
         self._folder = Path(folder)
         self._note = self._folder / NOTE
 
-    def set(self, wanted: Mapping[str, Mapping[str, str]]
+    def set(self, changes: Mapping[str, Mapping[str, str]]
             ) -> tuple[list[str], list[str]]:
         """Sets values by name and key, until this process ends. Returns the names of
         what is set, and a line for each that could not be. Raises OSError, and
@@ -168,9 +169,9 @@ class Desktop:
         try:
             if left := self.undo()[1]:
                 raise DesktopError(f"an earlier start has left {'; '.join(left)}")
-            self._start_keeper(lock)
+            self._start_keeper()
             names, faults = [], []
-            for name, values in wanted.items():
+            for name, values in changes.items():
                 try:
                     self._set(name, values)
                     names.append(name)
@@ -208,7 +209,7 @@ class Desktop:
             self._write_note(left)
         else:
             self._note.unlink(missing_ok=True)
-        return list(dict.fromkeys(names)), faults
+        return list(dict.fromkeys(names)), list(dict.fromkeys(faults))
 
     def _set(self, name: str, values: Mapping[str, str]) -> None:
         """Raises OSError and DesktopError."""
@@ -232,7 +233,7 @@ class Desktop:
             return None
         return lock
 
-    def _start_keeper(self, lock: int) -> None:
+    def _start_keeper(self) -> None:
         """A process that undoes all when this one ends. It is nobody's child: a proxy
         waits for its own."""
         watched = os.pidfd_open(os.getpid())
@@ -264,8 +265,8 @@ class Desktop:
         write_file(str(self._note), json.dumps(note, indent=1).encode(), 0o600, True)
 
 
-def wanted(host: str, port: int, variables: Mapping[str, str]
-           ) -> dict[str, Mapping[str, str]]:
+def desktop_values(host: str, port: int, variables: Mapping[str, str]
+                   ) -> dict[str, Mapping[str, str]]:
     """The values that send a desktop's programs to this proxy, by what is here."""
     host = LOOPBACK.get(host, host)
     values: dict[str, Mapping[str, str]] = {}

@@ -45,7 +45,7 @@ from cutthrough.tools.behind import (
     outside,
 )
 from cutthrough.tools.database import FLOWS, default_flows, find_database
-from cutthrough.tools.desktop import Desktop, DesktopError, wanted
+from cutthrough.tools.desktop import Desktop, DesktopError, desktop_values
 from cutthrough.tools.variables import applicable, check_file, usable_file
 
 VERB = USER = "inspect"
@@ -176,8 +176,8 @@ def serve(place: Place, address: str, admin: str, args: argparse.Namespace
 def set_system(place: Place, address: str) -> str:
     """Sets the desktop's proxy until this process ends; returns the line that says
     which. Raises OSError and DesktopError."""
-    names, faults = own_desktop().set(wanted(*parse_listen(address),
-                                             place.exports(address)))
+    names, faults = own_desktop().set(
+        desktop_values(*parse_listen(address), place.exports(address)))
     for fault in faults:
         print(f"cutthrough: the desktop's proxy is not set: {fault}", file=sys.stderr)
     return f"  desktop   {', '.join(names)}: until it ends\n" if names else ""

@@ -45,16 +45,16 @@ def test_an_answer_that_is_no_success_is_a_failure():
             await paced.open()
             return await paced.run()
 
-    found = asyncio.run(run())
-    assert (len(found.seconds), found.failed, answers) == (1, 1, [])
+    results = asyncio.run(run())
+    assert (len(results.seconds), results.failed, answers) == (1, 1, [])
 
 
 @needs_nginx
 def test_requests_come_at_their_rate():
     with Origin(Site()) as origin:
-        found = send(Task(0, origin.ports["tls"], "", ("/1k",), 50, 0.4, 2),
+        results = send(Task(0, origin.ports["tls"], "", ("/1k",), 50, 0.4, 2),
                      contextlib.nullcontext())
-        assert (len(found.seconds), found.failed) == (20, 0)
+        assert (len(results.seconds), results.failed) == (20, 0)
         assert origin.count_requests(20, "/1k", kind="tls") == 20
 
 

@@ -55,10 +55,10 @@ class Desk:
 
     def keeper(self) -> psutil.Process:
         """The process that waits for the proxy's end."""
-        (found,) = [one for one in psutil.process_iter(["cmdline"])
-                    if f"127.0.0.1:{self.port}" in (one.info["cmdline"] or ())
-                    and "--system" in one.info["cmdline"]]
-        return found
+        (keeper,) = [process for process in psutil.process_iter(["cmdline"])
+                    if f"127.0.0.1:{self.port}" in (process.info["cmdline"] or ())
+                    and "--system" in process.info["cmdline"]]
+        return keeper
 
     @contextlib.contextmanager
     def serving(self):
@@ -122,9 +122,8 @@ def test_a_desktop_has_its_proxy_until_it_ends(desk, ending):
         assert desk.variables.stat().st_mode & 0o777 == 0o600
         for file in (desk.home / "config/dconf").rglob("*"):
             assert file.is_dir() or password.encode() not in file.read_bytes(), file
-        tree = [process.pid, *(one.pid for one in psutil.Process(process.pid).children(
-            recursive=True))]
-        assert desk.keeper().pid not in tree
+        proxy = psutil.Process(process.pid)
+        assert desk.keeper() not in (proxy, *proxy.children(recursive=True))
         os.kill(process.pid, ending)
         wait_until(lambda: is_undone(desk), lambda: str(desk.gnome()))
 
@@ -180,10 +179,10 @@ def test_sessions_get_the_variables_of_a_shell(desk):
     with desk.serving():
         exports = desk.do(sys.executable, "-m", "cutthrough", "inspect", "--env",
                           "--listen", f"127.0.0.1:{desk.port}")
-        wanted = desk.do("sh", "-c", f"{exports}\nenv -0").split("\0")
+        exported = desk.do("sh", "-c", f"{exports}\nenv -0").split("\0")
         given = desk.do("sh", "-c", f"set -a; eval \"$({GENERATOR})\"; env -0")
-        ours = {one for one in wanted if re.match(
-            r"(\w+_proxy|\w*CA\w*|SSL_CERT_FILE|CUTTHROUGH_BEHIND)=.", one, re.I)}
+        ours = {variable for variable in exported if re.match(
+            r"(\w+_proxy|\w*CA\w*|SSL_CERT_FILE|CUTTHROUGH_BEHIND)=.", variable, re.I)}
         assert len(ours) > 10 and ours <= {*given.split("\0")}
 
 
