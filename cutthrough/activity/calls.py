@@ -33,10 +33,10 @@ def functions_of(tracker: object) -> dict[str, Callable[..., Any]]:
     for hook, function in functions.items():
         if function is not None and not callable(function):
             raise ValueError(f"{hook} is not a function")
-    found = {hook: function for hook, function in functions.items() if function}
-    if not found:
+    functions = {hook: function for hook, function in functions.items() if function}
+    if not functions:
         raise ValueError(f"has none of {', '.join(HOOKS)}")
-    return found
+    return functions
 
 
 class Calls:

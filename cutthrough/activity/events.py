@@ -31,7 +31,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None             # None: none, or not yet known
     kind: str = "request"               # or tunnel
     intercepted: bool = False
-    parent: str | None = None           # or the named origin
+    parent: str | None = None           # or a named origin's server
     peer: str | None = None             # the origin's address, without port
     peer_port: int | None = None
     reused: bool = False                # the connection to the origin is a kept one

@@ -1,6 +1,7 @@
 """The operator's activity tracker (`activity_hook`): docs/activity.md."""
 
 import queue
+import textwrap
 
 import pytest
 
@@ -8,15 +9,21 @@ import cutthrough
 from tests.support.activity import HOOK, TRACKER, events, wait_events
 from tests.support.captures import database as database
 from tests.support.captures import wait_rows
-from tests.support.certificates import localhost
+from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.handovers import renew
 from tests.support.http2_listener import BOTH, LOGIN
 from tests.support.http2_listener import reach as reach
 from tests.support.inside import ALL, ask, config, enter, okay, over_tls
 from tests.support.origin import Connection, Origin, answer, echo, send_events
+from tests.support.origins import HOST, named, say
 from tests.support.policies import LOCAL
-from tests.support.proxy import ROOT
+from tests.support.proxy import ROOT, Proxy
+from tests.support.socks import SOCKS5
+from tests.support.socks import call as call
+from tests.support.successors import end_family
 from tests.support.tls_listener import table
+from tests.support.tls_parents import over_tls as served_by_tls
 from tests.support.wait import wait_until
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -50,7 +57,7 @@ def run(start_policy):
     return begin
 
 
-def said(proxy) -> list[str]:
+def lines(proxy) -> list[str]:
     return (proxy.log_path.parent / "stdout").read_text().splitlines()
 
 
@@ -61,31 +68,31 @@ def test_a_request_is_reported_from_its_connection_to_its_end(run, make_origin, 
     assert client.get(origin.url("/a?secret=b")).status == 200
     client.close()
     wait_events(proxy, "on_disconnect")
-    told = events(proxy)
-    assert [event[0] for event in told if event[0] != "on_bytes"] == [
+    calls = events(proxy)
+    assert [event[0] for event in calls if event[0] != "on_bytes"] == [
         "on_connect", "on_request", "on_origin", "on_response", "on_end",
         "on_disconnect"]
-    by_hook = {event[0]: event[1] for event in told}
+    by_hook = {event[0]: event[1] for event in calls}
     record = proxy.wait_log(1)[0]
     connection = by_hook["on_connect"]
     assert connection["client"] == "127.0.0.1"
     assert by_hook["on_disconnect"] == connection
-    asked, reached = by_hook["on_request"], by_hook["on_origin"]
-    assert (asked["id"], asked["method"], asked["host"], asked["port"]) == (
+    request, route = by_hook["on_request"], by_hook["on_origin"]
+    assert (request["id"], request["method"], request["host"], request["port"]) == (
         record["id"], "GET", "127.0.0.1", origin.port)
-    assert (asked["connection"], asked["client_port"]) == (
+    assert (request["connection"], request["client_port"]) == (
         connection["number"], connection["client_port"])
-    assert (asked["peer"], asked["status"], asked["reason"]) == (None, None, None)
-    assert (reached["peer"], reached["peer_port"], reached["user"]) == (
+    assert (request["peer"], request["status"], request["reason"]) == (None, None, None)
+    assert (route["peer"], route["peer_port"], route["user"]) == (
         "127.0.0.1", origin.port, "user")
-    assert (reached["reused"], reached["connect_ms"]) == (False, record["connect_ms"])
+    assert (route["reused"], route["connect_ms"]) == (False, record["connect_ms"])
     assert (by_hook["on_response"]["status"], by_hook["on_response"]["reason"]) == (
         200, None)
     end = by_hook["on_end"]
     assert (end["reason"], end["status"], end["kind"]) == ("ok", 200, "request")
     assert (end["bytes_up"], end["bytes_down"]) == (
         record["bytes_up"], record["bytes_down"])
-    assert "secret" not in "".join(said(proxy))
+    assert "secret" not in "".join(lines(proxy))
 
 
 def test_each_request_of_a_connection_and_kept_ones_to_the_origin(
@@ -95,10 +102,10 @@ def test_each_request_of_a_connection_and_kept_ones_to_the_origin(
     for _ in range(3):
         client.get(origin.url())
     assert len(wait_events(proxy, "on_end", 3)) == 3
-    reached = wait_events(proxy, "on_origin", 3)
-    assert [one["reused"] for one in reached] == [False, True, True]
-    assert [one["connect_ms"] is None for one in reached] == [False, True, True]
-    assert {one["connection"] for one in reached} == {
+    routes = wait_events(proxy, "on_origin", 3)
+    assert [route["reused"] for route in routes] == [False, True, True]
+    assert [route["connect_ms"] is None for route in routes] == [False, True, True]
+    assert {route["connection"] for route in routes} == {
         wait_events(proxy, "on_connect")[0]["number"]}
     assert len(events(proxy, "on_connect")) == 1
 
@@ -117,9 +124,9 @@ def test_bytes_of_a_tunnel_are_reported_while_it_is_open(run, make_origin, dial)
     (end,) = wait_events(proxy, "on_end")
     assert (end["kind"], end["method"], end["status"]) == ("tunnel", "CONNECT", 200)
     assert (end["bytes_up"], end["bytes_down"]) == (1234, 1234)
-    told = events(proxy, "on_bytes")
-    assert (sum(one[2] for one in told), sum(one[3] for one in told)) == (1234, 1234)
-    assert told[-1][1]["id"] == end["id"] == proxy.wait_log(1)[0]["id"]
+    calls = events(proxy, "on_bytes")
+    assert [sum(call[n] for call in calls) for n in (2, 3)] == [1234, 1234]
+    assert calls[-1][1]["id"] == end["id"] == proxy.wait_log(1)[0]["id"]
 
 
 def test_bytes_of_a_response_come_in_samples(run, make_origin, dial):
@@ -137,12 +144,12 @@ def test_bytes_of_a_response_come_in_samples(run, make_origin, dial):
         for _ in range(50):
             pieces.put(b"data: 1\n\n")
         wait_until(lambda n=number: sum(
-            one[3] for one in events(proxy, "on_bytes")) >= 450 * n, "its bytes")
+            call[3] for call in events(proxy, "on_bytes")) >= 450 * n, "its bytes")
     pieces.put(b"")
     (end,) = wait_events(proxy, "on_end")
-    told = events(proxy, "on_bytes")
-    assert sum(one[3] for one in told) == end["bytes_down"]
-    assert len(told) < 50
+    calls = events(proxy, "on_bytes")
+    assert sum(call[3] for call in calls) == end["bytes_down"]
+    assert len(calls) < 50
 
 
 @pytest.mark.parametrize(("policy", "status", "reason"), [
@@ -150,12 +157,12 @@ def test_bytes_of_a_response_come_in_samples(run, make_origin, dial):
     (LOCAL, 502, "connection_refused")])
 def test_an_answer_of_the_proxy_s_own_is_a_response(run, dial, policy, status, reason):
     proxy = run(policy)
-    with Origin() as gone:
-        url = gone.url()
+    with Origin() as closed:
+        url = closed.url()
     assert dial(proxy).get(url).status == status
     (end,) = wait_events(proxy, "on_end")
-    (answered,) = wait_events(proxy, "on_response")
-    assert (answered["status"], answered["reason"]) == (status, None)
+    (response,) = wait_events(proxy, "on_response")
+    assert (response["status"], response["reason"]) == (status, None)
     assert (end["status"], end["reason"]) == (status, reason)
     assert events(proxy, "on_origin") == []
 
@@ -177,13 +184,13 @@ def test_handshakes_and_streams_of_http2(run, reach, make_origin):
     for _ in range(2):
         assert peer.wait(peer.get(origin.url(), LOGIN)).status == 200
     wait_events(proxy, "on_end", 2)
-    (connected,) = wait_events(proxy, "on_connect")
-    (shaken,) = wait_events(proxy, "on_client_tls")
-    assert shaken["number"] == connected["number"]
-    assert (shaken["tls_version"], connected["tls_version"]) == ("1.3", None)
-    assert shaken["cipher"].startswith("TLS_")
-    assert [one["connection"] for one in wait_events(proxy, "on_request", 2)] == (
-        [connected["number"]] * 2)
+    (connection,) = wait_events(proxy, "on_connect")
+    (handshake,) = wait_events(proxy, "on_client_tls")
+    assert handshake["number"] == connection["number"]
+    assert (handshake["tls_version"], connection["tls_version"]) == ("1.3", None)
+    assert handshake["cipher"].startswith("TLS_")
+    requests = wait_events(proxy, "on_request", 2)
+    assert [request["connection"] for request in requests] == [connection["number"]] * 2
     peer.sock.close()
     wait_events(proxy, "on_disconnect")
     assert len(events(proxy, "on_connect")) == len(events(proxy, "on_disconnect")) == 1
@@ -195,16 +202,62 @@ def test_both_handshakes_of_an_interception(run, make_origin, dial):
     client = enter(proxy, dial(proxy), origin.port)
     assert ask(client).body == b"ok"
     ends = wait_events(proxy, "on_end", 2)
-    assert [(one["method"], one["intercepted"], one["kind"]) for one in ends] == [
+    assert [(end["method"], end["intercepted"], end["kind"]) for end in ends] == [
         ("CONNECT", True, "request"), ("GET", True, "request")]
-    (secured,) = wait_events(proxy, "on_origin_tls")
-    assert (secured["method"], secured["peer_tls_version"]) == ("CONNECT", "1.3")
-    (shaken,) = wait_events(proxy, "on_client_tls")
-    assert (shaken["intercepted"], shaken["tls_version"]) == (True, "1.3")
-    assert {one["connection"] for one in ends} == {shaken["number"]}
+    (exchange,) = wait_events(proxy, "on_origin_tls")
+    assert (exchange["method"], exchange["peer_tls_version"]) == ("CONNECT", "1.3")
+    (connection,) = wait_events(proxy, "on_client_tls")
+    assert (connection["intercepted"], connection["tls_version"]) == (True, "1.3")
+    assert {end["connection"] for end in ends} == {connection["number"]}
     hooks = [event[0] for event in events(proxy) if event[0] != "on_bytes"]
     assert hooks[:7] == ["on_connect", "on_request", "on_origin", "on_response",
                          "on_origin_tls", "on_client_tls", "on_end"]
+
+
+def test_a_tunnel_by_socks_is_reported_as_one_by_connect(run, make_origin, call):
+    proxy, origin = run(config=SOCKS5), make_origin(echo)
+    client = call(proxy).socks_tunnel(origin.authority, b"x")
+    assert client.read_exact(1) == b"x"
+    client.half_close()
+    assert client.at_eof()
+    (end,) = wait_events(proxy, "on_end")
+    assert (end["method"], end["kind"], end["status"], end["user"]) == (
+        "SOCKS5", "tunnel", 200, "user")
+    assert [event[0] for event in events(proxy) if event[0] != "on_bytes"][:5] == [
+        "on_connect", "on_request", "on_origin", "on_response", "on_end"]
+
+
+def test_a_handshake_with_a_named_origin(run, make_origin, dial):
+    server = make_origin(served_by_tls(say("tls")))
+    origins = named(server, scheme="https", ca=str(authority().own.certificate))
+    proxy = run('default = "allow"\n',
+                'address_floor = "off"\norigin = "api"\n' + origins)
+    assert dial(proxy).get("/", host=HOST).body == b"tls"
+    (end,) = wait_events(proxy, "on_end")
+    (exchange,) = wait_events(proxy, "on_origin_tls")
+    assert (exchange["parent"], exchange["peer_tls_version"]) == (
+        f"api/127.0.0.1:{server.port}", "1.3")
+    assert exchange["id"] == end["id"]
+
+
+def test_a_tunnel_that_is_handed_over_ends_in_the_next_worker(
+        loop_name, directory, opened, make_origin, dial):
+    folder, origin = directory("proxy"), make_origin(echo)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "watched.py").write_text(textwrap.dedent(TRACKER))
+    proxy = opened.enter_context(Proxy(
+        folder, loop=loop_name, config=HOOK, env={"PYTHONPATH": str(folder)}))
+    opened.callback(end_family, str(proxy._config))
+    tunnel = dial(proxy).tunnel(origin.authority)
+    (connection,) = wait_events(proxy, "on_connect")
+    renew(proxy, 1, HOOK)
+    tunnel.send(b"x")
+    assert tunnel.read_exact(1) == b"x"
+    tunnel.close()
+    (end,) = wait_events(proxy, "on_end")
+    assert (end["connection"], end["kind"], end["bytes_up"]) == (0, "tunnel", 1)
+    assert end["id"] == wait_events(proxy, "on_request")[0]["id"]
+    assert connection["number"] == 1 and events(proxy, "on_disconnect") == []
 
 
 def test_faults_are_logged_and_stop_nothing(run, make_origin, dial):
@@ -212,7 +265,7 @@ def test_faults_are_logged_and_stop_nothing(run, make_origin, dial):
     client = dial(proxy)
     for _ in range(3):
         assert client.get(origin.url()).status == 200
-    wait_until(lambda: said(proxy) == ["ok"] * 3, "the ends")
+    wait_until(lambda: lines(proxy) == ["ok"] * 3, "the ends")
     assert "the activity hook failed in on_connect (1 so far): KeyError" in (
         proxy.stderr())
     assert "the activity hook failed in on_request (2 so far): ValueError" in (
@@ -222,7 +275,7 @@ def test_faults_are_logged_and_stop_nothing(run, make_origin, dial):
 def test_a_function_that_hangs_holds_up_no_request(run, make_origin, dial):
     proxy, origin = run(tracker=HANGS), make_origin(answer(HELLO))
     assert dial(proxy).get(origin.url()).status == 200
-    wait_until(lambda: said(proxy) == ["ok"], "the end")
+    wait_until(lambda: lines(proxy) == ["ok"], "the end")
     assert "took more than 1 s in on_request (1 so far)" in proxy.stderr()
 
 
@@ -240,7 +293,7 @@ def test_the_example_counts_bytes_and_connections(start_proxy, make_origin, dial
                         env={"PYTHONPATH": str(ROOT / "docs" / "examples")})
     origin = make_origin(answer(HELLO))
     assert dial(proxy).get(origin.url()).status == 200
-    line = wait_until(lambda: len(said(proxy)) == 2 and said(proxy)[1], "both lines")
+    line = wait_until(lambda: len(lines(proxy)) == 2 and lines(proxy)[1], "both lines")
     record = proxy.wait_log(1)[0]
     assert line == (f"{record['id']} ok {record['bytes_up'] + record['bytes_down']} "
                     "bytes 1 connections")
@@ -252,7 +305,7 @@ def test_what_ends_with_the_proxy_is_reported(run, make_origin, dial):
     tunnel.send(b"x")
     assert tunnel.read_exact(1) == b"x"
     proxy.stop()
-    assert [one["reason"] for one in wait_events(proxy, "on_end")] == ["stopped"]
+    assert wait_events(proxy, "on_end")[0]["reason"] == "stopped"
     assert len(wait_events(proxy, "on_disconnect")) == 1
 
 

@@ -41,14 +41,15 @@ def test_this_tunnel_passes_and_others_are_opened(start, make_origin, dial):
     inside = enter(proxy, dial(proxy), origin.port, "127.0.0.1")
     assert ask(inside, host="127.0.0.1").body == b"ok"
     records = proxy.wait_log(4)
-    passed = [one for one in records if one["host"] == "a.example"]
-    assert [(one["kind"], one["sni"], one["hook"]) for one in passed] == [
+    tunnels = [record for record in records if record["host"] == "a.example"]
+    assert [(record["kind"], record["sni"], record["hook"]) for record in tunnels] == [
         ("tunnel", "a.example", "pinned app")] * 2
-    assert not any(one.get("intercepted") or one.get("pinned") for one in passed)
-    assert [one["method"] for one in records if one.get("intercepted")] == [
+    assert not any(
+        record.get("intercepted") or record.get("pinned") for record in tunnels)
+    assert [record["method"] for record in records if record.get("intercepted")] == [
         "CONNECT", "GET"]
-    said = (proxy.log_path.parent / "stdout").read_text().splitlines()
-    assert said.count("CONNECT a.example") == 1
+    lines = (proxy.log_path.parent / "stdout").read_text().splitlines()
+    assert lines.count("CONNECT a.example") == 1
 
 
 def test_a_tunnel_that_a_rule_refuses_is_refused(start, make_origin, dial):
@@ -68,7 +69,7 @@ def test_a_tunnel_whose_rule_replays_is_opened(start_policy, folder, dial):
         config(f'recording_directory = "{folder}"\n'), hook=HOOK)
     client = enter(proxy, dial(proxy), 9)
     assert ask(client, "GET", "/a").body == b"hello"
-    assert [one["reason"] for one in proxy.wait_log(2)] == ["ok", "replayed"]
+    assert [record["reason"] for record in proxy.wait_log(2)] == ["ok", "replayed"]
 
 
 def test_a_rule_that_passes_is_as_before(start_policy, make_origin, dial):

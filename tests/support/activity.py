@@ -45,8 +45,9 @@ TRACKER = """
 """
 
 
-def events(proxy: Proxy, hook: str = "") -> list[tuple[str, dict[str, Any], Any, ...]]:
-    """What the tracker was called with; of this function alone."""
+def events(proxy: Proxy, hook: str = "") -> list[list[Any]]:
+    """The calls of the tracker: function, connection or exchange, and bytes. `hook`: of
+    this function alone."""
     lines = (proxy.log_path.parent / "stdout").read_text().splitlines()
     return [event for event in map(json.loads, lines) if hook in ("", event[0])]
 
