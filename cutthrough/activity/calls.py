@@ -29,11 +29,14 @@ TURN = 0.005
 
 def functions_of(tracker: object) -> dict[str, Callable[..., Any]]:
     """The tracker's functions by name. Raises ValueError if it is no tracker."""
-    functions = {hook: getattr(tracker, hook, None) for hook in HOOKS}
-    for hook, function in functions.items():
-        if function is not None and not callable(function):
+    functions: dict[str, Callable[..., Any]] = {}
+    for hook in HOOKS:
+        function = getattr(tracker, hook, None)
+        if function is None:
+            continue
+        if not callable(function):
             raise ValueError(f"{hook} is not a function")
-    functions = {hook: function for hook, function in functions.items() if function}
+        functions[hook] = function
     if not functions:
         raise ValueError(f"has none of {', '.join(HOOKS)}")
     return functions
