@@ -71,9 +71,13 @@ cdef bint has_room(Demux *d, size_t n) noexcept nogil:
 
 cdef inline void add_piece(const void *data, size_t n) noexcept nogil:
     global n_pieces, pieces_n
+    cdef iovec *last = &pieces[n_pieces - 1] if n_pieces else NULL
+    pieces_n += n
+    if last != NULL and <const char *>last.iov_base + last.iov_len == data:
+        last.iov_len += n
+        return
     pieces[n_pieces] = iovec(<void *>data, n)
     n_pieces += 1
-    pieces_n += n
 
 
 cdef inline void append(Demux *d, const void *data, size_t n) noexcept nogil:
@@ -173,9 +177,9 @@ cdef bint gathers(Demux *d, const Stream *st) noexcept nogil:
             and d.out.start == 0 and try_gather(d.carrier, pieces, 0) == 0)
 
 
-cdef void write_gathered(Demux *d) noexcept nogil:
+cdef bint write_gathered(Demux *d) noexcept nogil:
     """As write_frames, but the frames go to the carrier at once, behind those in `out`. What it does
-    not take is copied, because it has begun."""
+    not take is copied, because it has begun. True: it has taken some, and all of them."""
     global gathered, n_pieces, pieces_n
     cdef ssize_t taken
     n_pieces, pieces_n = 0, 0
@@ -185,13 +189,14 @@ cdef void write_gathered(Demux *d) noexcept nogil:
     make_frames(d)
     gathered = NULL
     if d.error:
-        return
+        return False
     taken = try_gather(d.carrier, pieces, pieces_n) if pieces_n else 0
     if taken < 0:
         lose_sends(d, <int>-taken)
-        return
+        return False
     keep_pieces(d, taken)
     d.stuck = d.out != NULL
+    return taken and not d.stuck
 
 
 cdef void keep_pieces(Demux *d, size_t taken) noexcept nogil:
@@ -276,15 +281,17 @@ cdef bint say_head(Stream *st, const nghttp2_nv *fields, size_t n, bint interim,
 cdef size_t say(Stream *st, const char *data, size_t n, bint ends) noexcept nogil:
     cdef Demux *d = st.demux
     cdef size_t before
+    cdef bint goes_on
     st.piece, st.piece_n, st.piece_ends = data, n, ends
     while st.piece_n and d.error == 0 and d.send_error == 0 and st.error == 0:
         before = st.piece_n
         nghttp2_session_resume_data(d.session, st.id)
         if gathers(d, st):
-            write_gathered(d)
+            goes_on = write_gathered(d)     # other frames may have taken the places
         else:
             write_frames(d)
-        if st.piece_n == before and not is_emptied(d):
+            goes_on = False
+        if st.piece_n == before and not (goes_on or is_emptied(d)):
             break
     n -= st.piece_n
     st.piece, st.piece_n, st.piece_ends = NULL, 0, False
@@ -400,7 +407,7 @@ cdef int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint
     cdef Stream *st = stream_in(session, frame.hd.stream_id)
     if st == NULL:
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-    if d == gathered:
+    if n and st.tail == NULL and d == gathered:
         memcpy(heads[n_pieces], head, FRAME_HEAD)
         add_piece(heads[n_pieces], FRAME_HEAD)
     else:
