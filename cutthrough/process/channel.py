@@ -52,7 +52,10 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
         return (*(getattr(self, name) for name in _SINGLE), *self.listeners)
 
     def renumbered(self, fds: Sequence[int]) -> "Hello":
-        """`fds`: what the descriptors are here, in the order of `descriptors`."""
+        """`fds`: what the descriptors are here, in the order of `descriptors`. Raises
+        OSError if some did not come: this process had no room for them."""
+        if len(fds) != len(self.descriptors):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return msgspec.structs.replace(
             self, **dict(zip(_SINGLE, fds, strict=False)),
             listeners=tuple(fds[len(_SINGLE):]))

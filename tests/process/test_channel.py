@@ -61,6 +61,8 @@ def test_descriptors_of_a_hello_have_the_receivers_numbers():
             kinds = [os.fstat(fd).st_rdev for fd in hello.descriptors]
             assert [os.fstat(fd).st_rdev for fd in here.descriptors] == kinds
             assert len({*here.descriptors, *hello.descriptors}) == 10 + 2
+            with pytest.raises(OSError):
+                got.renumbered(here.descriptors[1:])
             for fd in here.descriptors:
                 os.close(fd)
         finally:
