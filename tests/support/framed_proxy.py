@@ -8,9 +8,10 @@ import sys
 
 def serve(arguments: list[str]) -> int:
     from cutthrough.cli.main import main
-    from cutthrough.supervisor import children
+    from cutthrough.supervisor import early_worker
 
-    children.COMMAND = (*children.COMMAND[:-1], "tests.support.framed_proxy", "worker")
+    early_worker.COMMAND = (
+        *early_worker.COMMAND[:-1], "tests.support.framed_proxy", "worker")
     return main(arguments)
 
 
