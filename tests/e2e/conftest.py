@@ -29,6 +29,7 @@ from cutthrough.net import buffers
 from cutthrough.policy.source import Limits
 from tests.support import starter
 from tests.support.admin import DOOR, TOKEN, Operator, operator_of
+from tests.support.browser import Browser, Tab
 from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
@@ -370,6 +371,18 @@ def keep_administered(
             config=DOOR.replace(TOKEN, token) + text))
         return proxy, operator_of(proxy)
     return start
+
+
+@pytest.fixture(scope="module")
+def chromium(directory: Callable[[str], Path]) -> Iterator[Browser]:
+    with Browser(directory("browser")) as running:
+        yield running
+
+
+@pytest.fixture
+def browse(chromium: Browser, opened: contextlib.ExitStack) -> Callable[[], Browser]:
+    """Opens a page of the module's Chromium."""
+    return lambda: opened.enter_context(Tab(chromium))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.support.admin import administered
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.client import USER
 from tests.support.live_page import ASKS, rows, see_reset, sign_in
 from tests.support.origin import echo
@@ -28,12 +28,12 @@ ENTER, TAB, ESCAPE = ("Enter", 13, "\r"), ("Tab", 9), ("Escape", 27)
 
 
 @pytest.fixture
-def page(directory, opened, loop_name):
+def page(directory, opened, browse, loop_name):
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop")
     proxy, operator = administered(
         opened, directory("proxy"), loop_name, "workers = 2\n")
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.look(1280, 900, "light")
     browser.open(f"http://127.0.0.1:{operator.where}/")
     wait_until(lambda: browser.text("#state") == "live", lambda: str(browser.faults))

@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough.admin.endings import MOST_WATCHERS_EACH
 from tests.support.admin import administered
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.client import USER
 from tests.support.live_page import ASKS, rows, see_reset, sign_in
 from tests.support.origin import echo
@@ -22,13 +22,13 @@ WIDE, PHONE = (1280, 900), (390, 844)
 
 
 @pytest.fixture
-def page(directory, opened, loop_name):
+def page(directory, opened, browse, loop_name):
     """A proxy of two workers, its operator, and a browser that has its page open."""
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop")
     proxy, operator = administered(
         opened, directory("proxy"), loop_name, "workers = 2\n")
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.look(*WIDE, "light")
     browser.open(f"http://127.0.0.1:{operator.where}/")
     wait_until(lambda: browser.text("#state") == "live", lambda: str(browser.faults))

@@ -10,7 +10,7 @@ import pytest
 
 from cutthrough.cli.main import main
 from tests.support.admin import administered
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.client import PASSWORD, USER
 from tests.support.live_page import rows, sign_in
 from tests.support.origin import echo
@@ -36,14 +36,14 @@ IDLE = "document.querySelector('main').classList.contains('idle')"
 
 
 @pytest.fixture
-def page(directory, opened, loop_name, tmp_path):
+def page(directory, opened, browse, loop_name, tmp_path):
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop")
     (tmp_path / "policy.toml").write_text(POLICY)
     proxy, operator = administered(
         opened, directory("proxy"), loop_name,
         f'workers = 2\npolicy = "{tmp_path}/policy.toml"\nmax_connections_total = 50\n')
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.look(1280, 900, "light")
     browser.open(f"http://127.0.0.1:{operator.where}/")
     wait_until(lambda: browser.text("#state") == "live", lambda: str(browser.faults))

@@ -76,8 +76,8 @@ def write(browser, name, prepare=lambda width: None):
             browser.picture(Path(PICTURES) / f"{name}-{width}-{scheme}.png", False)
 
 
-def test_the_page_traffic(directory, opened, loop_name, tmp_path):
-    page = open_page(directory, opened, loop_name, tmp_path)
+def test_the_page_traffic(directory, opened, browse, loop_name, tmp_path):
+    page = open_page(directory, opened, browse, loop_name, tmp_path)
     now = time.time_ns() // 1000 - 60_000_000
     made = []
     for n in range(66):

@@ -8,7 +8,7 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from tests.support.admin import TOKEN, TOLD, Operator
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.recordings import RULE, fill, made
 from tests.support.recordings_page import ask, get
 from tests.support.traffic import faults
@@ -236,10 +236,10 @@ class Page:
 
 
 @pytest.fixture
-def page(start, opened, directory):
+def page(start, browse):
     def run(scheme="light", size=(1280, 900)):
         proxy, operator = start()
-        browser = opened.enter_context(Browser(directory("browser")))
+        browser = browse()
         browser.look(*size, scheme)
         browser.open(f"http://127.0.0.1:{operator.where}/recordings")
         return proxy, Page(browser, operator)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.capture.flows import row
 from tests.support.admin import TOKEN, administered
-from tests.support.browser import Browser, needs_chromium
+from tests.support.browser import needs_chromium
 from tests.support.traffic import ENTER, ESCAPE, PHONE
 from tests.support.traffic import page as page
 from tests.support.wait import wait_until
@@ -148,11 +148,11 @@ def test_an_empty_list_says_what_to_do(page):
 @pytest.mark.parametrize(("token", "text"), [
     (TOKEN, 'capture = "full"'), ("", "--admin-token-file")])
 def test_a_page_that_can_show_nothing_says_why(
-        directory, opened, loop_name, token, text):
+        directory, opened, browse, loop_name, token, text):
     if loop_name != "uvloop":
         pytest.skip("the page knows no event loop")
     _, operator = administered(opened, directory("proxy"), loop_name, token=token)
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.open(f"http://127.0.0.1:{operator.where}/traffic")
     if token:
         browser.type("#token", TOKEN)

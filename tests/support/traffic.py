@@ -5,7 +5,6 @@ import pytest
 
 from cutthrough.storage.stores import open_store
 from tests.support.admin import TOKEN, administered
-from tests.support.browser import Browser
 from tests.support.wait import wait_until
 
 POLICY = """
@@ -91,7 +90,7 @@ class Page:
         wait_until(lambda: text in self.text(selector), lambda: self.text(selector))
 
 
-def open_page(directory, opened, loop_name, folder):
+def open_page(directory, opened, browse, loop_name, folder):
     """A proxy that captures everything, and its page. No bound deletes flows."""
     (folder / "policy.toml").write_text(POLICY)
     database = folder / "flows.db"
@@ -100,17 +99,17 @@ def open_page(directory, opened, loop_name, folder):
         f'capture_file = "{database}"\npolicy = "{folder}/policy.toml"\n'
         'capture_age = "0"\ncapture_count = 0\ncapture_bytes = 0\n')
     wait_until(database.exists, "the writer's file")
-    browser = opened.enter_context(Browser(directory("browser")))
+    browser = browse()
     browser.look(*WIDE, "light")
     browser.open(f"http://127.0.0.1:{operator.where}/traffic")
     return Page(proxy, operator, browser, database)
 
 
 @pytest.fixture
-def page(directory, opened, loop_name, tmp_path):
+def page(directory, opened, browse, loop_name, tmp_path):
     if loop_name != "uvloop":            # once is enough, in a browser it takes seconds
         pytest.skip("the page knows no event loop")
-    return open_page(directory, opened, loop_name, tmp_path)
+    return open_page(directory, opened, browse, loop_name, tmp_path)
 
 
 def messages(page):
