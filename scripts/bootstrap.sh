@@ -193,11 +193,12 @@ if [ "$what" = test ]; then
     need mandoc has mandoc
     need zsh has zsh
     need fish has fish
-    need libglib2.0-bin has gsettings # a desktop's settings, with the three below: 1 MB
+    # A desktop, 9 MB on the disk
+    need libglib2.0-bin has gsettings
     need dbus-daemon has dbus-daemon
     need dconf-gsettings-backend has_dconf
     need gsettings-desktop-schemas test -e /usr/share/glib-2.0/schemas/org.gnome.system.proxy.gschema.xml
-    need libkf5config-bin has kwriteconfig5 # 4 MB
+    need libkf5config-bin has kwriteconfig5
     need nftables has nft
     need iproute2 has ip
     # Elsewhere it comes as a snap, or not at all: its tests are skipped there
