@@ -270,8 +270,9 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         memcpy(bytes_of(block) + block.end, a + sent, n - sent)
         block.end += <unsigned int>(n - sent)
         sent = <ssize_t>n
-    memcpy(bytes_of(block) + block.end, b + (sent - n), m - (sent - n))
-    block.end += <unsigned int>(m - (sent - n))
+    if m:                               # else `b` may be NULL, which memcpy never takes
+        memcpy(bytes_of(block) + block.end, b + (sent - n), m - (sent - n))
+        block.end += <unsigned int>(m - (sent - n))
     return True
 
 

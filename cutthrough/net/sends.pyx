@@ -82,7 +82,8 @@ cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,
     send.sender = sender[0]
     send.at = used
     send.n = <uint32_t>(n + m)
-    memcpy(arena + used, a, n)
+    if n:                               # `a` may be NULL, which memcpy never takes
+        memcpy(arena + used, a, n)
     if m:
         memcpy(arena + used + n, b, m)
     used += (send.n + ALIGNMENT - 1) & ~<uint32_t>(ALIGNMENT - 1)
