@@ -6,9 +6,8 @@ it seals them; so it can read them where they are, and nobody has to copy them t
 """
 
 from libc.string cimport memset
-from cutthrough.net cimport linux
-from cutthrough.net.linux cimport EAGAIN, MSG_NOSIGNAL, errno, msghdr
-from cutthrough.net.sysio cimport CAN_WRITE
+from cutthrough.net.linux cimport msghdr
+from cutthrough.net.sysio cimport try_kernel_message
 from cutthrough.net.transport cimport KERNEL, TLS
 
 cdef gather_t of_tls = NULL
@@ -29,19 +28,10 @@ cdef ssize_t try_gather(Socket *s, const iovec *pieces, size_t n) noexcept nogil
 
 cdef ssize_t gather_kernel(Socket *s, const iovec *pieces, size_t n) noexcept nogil:
     cdef msghdr message
-    cdef ssize_t r
     cdef size_t summed = 0
     memset(&message, 0, sizeof(message))
     message.msg_iov = <iovec *>pieces
     while summed < n:
         summed += pieces[message.msg_iovlen].iov_len
         message.msg_iovlen += 1
-    r = linux.sendmsg(s.fd, &message, MSG_NOSIGNAL)
-    if r < 0:
-        r = -errno
-        if r != -EAGAIN:
-            return r
-        r = 0
-    if <size_t>r < n:
-        s.ready &= ~CAN_WRITE
-    return r
+    return try_kernel_message(s, &message, n)

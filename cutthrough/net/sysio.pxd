@@ -101,7 +101,6 @@ cdef inline ssize_t try_send2(Socket *s, const void *a, size_t n, const void *b,
     """The same for two pieces in one call."""
     cdef iovec pieces[2]
     cdef msghdr message
-    cdef ssize_t r
     if m == 0:
         return try_send(s, a, n)
     if s.kind != KERNEL:
@@ -113,13 +112,18 @@ cdef inline ssize_t try_send2(Socket *s, const void *a, size_t n, const void *b,
     memset(&message, 0, sizeof(message))
     message.msg_iov = pieces
     message.msg_iovlen = 2
-    r = linux.sendmsg(s.fd, &message, MSG_NOSIGNAL)
+    return try_kernel_message(s, &message, n + m)
+
+
+cdef inline ssize_t try_kernel_message(Socket *s, const msghdr *message, size_t n) noexcept nogil:
+    """The same, of the kernel's socket, for the pieces of a message, `n` bytes in all."""
+    cdef ssize_t r = linux.sendmsg(s.fd, message, MSG_NOSIGNAL)
     if r < 0:
         r = -errno
         if r != -EAGAIN:
             return r
         r = 0
-    if <size_t>r < n + m:
+    if <size_t>r < n:
         s.ready &= ~CAN_WRITE
     return r
 

@@ -86,7 +86,7 @@ def test_a_worker_at_rest_uses_no_time(start_proxy, make_origin, dial):
     assert client.get(origin.url()).status == 200
     workers = proxy.workers()
     before = [sum(worker.cpu_times()[:2]) for worker in workers]
-    time.sleep(1)
+    time.sleep(1)                            # in which nothing comes
     used = [sum(worker.cpu_times()[:2]) - seconds
             for worker, seconds in zip(workers, before, strict=True)]
     assert max(used) < 0.2
