@@ -1,4 +1,4 @@
-"""Sends of pieces that lie apart, as one: writev(2) of any carrier that can."""
+"""Sends of separate pieces as one, like writev(2)."""
 
 from cutthrough.net.linux cimport iovec
 from cutthrough.net.transport cimport Socket

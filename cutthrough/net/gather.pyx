@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sends of pieces that lie apart, as one: writev(2) of any carrier that can.
+"""Sends of separate pieces as one, like writev(2).
 
-Frames of HTTP/2 stand between parts of a body that is elsewhere. TLS reads its plain bytes once, when
-it seals them; so it can read them where they are, and nobody has to copy them together.
+Frame headers of HTTP/2 stand between parts of a body elsewhere in memory. Because TLS reads plain bytes
+once, to seal them, it takes the pieces in place: no copy puts them together first.
 """
 
 from libc.string cimport memset
