@@ -104,7 +104,7 @@ class Debugger:
         while not has_come():
             if process.poll() is not None or time.monotonic() > until:
                 raise BenchError(f"{self.name} did not start: {self.running.said()}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)         # between two tries to connect
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

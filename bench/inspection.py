@@ -80,7 +80,7 @@ def measure_load(debugger: Debugger, port: int, minutes: float, note: Note) -> i
                 answers = debugger.send(port, rate, length * 60, CONNS, sampler)
             else:
                 with sampler:
-                    time.sleep(length * 60)
+                    time.sleep(length * 60)  # the proxy at rest is what is measured
             usage = sampler.usage()
             row: Row = {"proxy": debugger.name, "phase": name, "rate": rate,
                         "seconds": length * 60,

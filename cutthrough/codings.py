@@ -115,18 +115,18 @@ class _Zstandard(Decoder):
 
 
 def _find() -> dict[str, Callable[[], Decoder]]:
-    found: dict[str, Callable[[], Decoder]] = {
+    decoders: dict[str, Callable[[], Decoder]] = {
         "gzip": lambda: _Inflate(True), "x-gzip": lambda: _Inflate(True),
         "deflate": lambda: _Inflate(False)}
     try:
         brotli = importlib.import_module("brotli")
         if hasattr(brotli.Decompressor, "can_accept_more_data"):
-            found["br"] = lambda: _Brotli(brotli)
+            decoders["br"] = lambda: _Brotli(brotli)
     except ImportError:
         pass
     if (zstd := find_zstd()) is not None:
-        found["zstd"] = lambda: _Zstandard(zstd)
-    return found
+        decoders["zstd"] = lambda: _Zstandard(zstd)
+    return decoders
 
 
 def find_zstd() -> Any:
@@ -168,6 +168,6 @@ def decode(data: bytes, decoders: list[Decoder]) -> Iterator[bytes]:
 
 def accepted(field: str) -> str:
     """An Accept-Encoding, reduced to the codings that can be decoded here."""
-    kept = [member.strip() for member in field.split(",")
-            if member.split(";")[0].strip().lower() in (*KNOWN, "identity")]
-    return ", ".join(kept) or "identity"
+    members = [member.strip() for member in field.split(",")
+               if member.split(";")[0].strip().lower() in (*KNOWN, "identity")]
+    return ", ".join(members) or "identity"

@@ -1,4 +1,4 @@
-"""The options of traces: where spans go, and of how many requests."""
+"""The options of traces: the collector of spans, and the share of traced requests."""
 
 import re
 from collections.abc import Iterator

@@ -6,16 +6,15 @@ cdef enum:
     LEAST_EVENTS = 2        # a batch of one has nothing to collect
     MOST_COLLECTED = 16384  # octets of one send; a longer one is worth a system call of its own
 
-cdef bint in_batch          # of several events, whose end will come: end_batch
-cdef bint collecting        # the same, and a ring is there
-cdef int pending            # sends that wait for submit_sends
-
-cdef bint ending            # the same, in the batch hook: nothing is sent behind what is collected
+cdef bint in_batch          # of several events, until end_batch
+cdef bint collecting        # in a batch, if there is a ring
+cdef bint ending            # collecting in the batch hook: each collected send is its socket's last
+cdef int pending            # sends before submit_sends
 
 # Called with each send's result: its `n` octets taken, fewer, or -errno. May call wake_later.
 ctypedef void (*result_t)(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil
 
-# Whose send it is.
+# The pump or TLS connection of a send, its result hook and its descriptor.
 cdef struct Sender:
     void *owner
     result_t on_result

@@ -15,6 +15,7 @@ from tests.support.proxy import ROOT
 CONFIG = ROOT / "deploy/keepalived/keepalived.conf"
 PROGRAM = shutil.which(
     "keepalived", path=os.environ.get("PATH", "") + ":/usr/sbin")
+# `make test` installs it; elsewhere nothing can judge the file
 needs_keepalived = pytest.mark.skipif(
     PROGRAM is None, reason="keepalived is not installed")
 

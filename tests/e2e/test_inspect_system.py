@@ -94,10 +94,12 @@ def desk(directory):
         try:
             desk = Desk(home, bus.stdout.readline().strip())
             if SCHEMA not in desk.do("gsettings", "list-schemas").split():
+                # `make test` installs it
                 pytest.skip("gsettings-desktop-schemas is not installed")
             for key, value in BEFORE.items():
                 desk.do("gsettings", "set", *key.split(), value)
             if desk.gnome() != BEFORE:
+                # gsettings keeps values in memory then
                 pytest.skip("dconf-gsettings-backend is not installed")
             yield desk
         finally:
@@ -175,6 +177,7 @@ def test_a_bus_that_keeps_nothing_is_said(desk):
 
 def test_sessions_get_the_variables_of_a_shell(desk):
     if not GENERATOR.exists():
+        # of a host without systemd
         pytest.skip("systemd's generator is not installed")
     with desk.serving():
         exports = desk.do(sys.executable, "-m", "cutthrough", "inspect", "--env",

@@ -19,6 +19,7 @@ from tests.support.wait import PATIENCE, wait_until
 @pytest.fixture(scope="module")
 def server(directory: Callable[[str], Path]) -> Iterator[Redis]:
     if PROGRAM is None:
+        # `make test` installs it
         pytest.skip("redis-server is not installed")
     with contextlib.closing(Redis(directory("redis"))) as running:
         yield running

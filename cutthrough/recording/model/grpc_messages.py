@@ -34,12 +34,12 @@ Steps = tuple[tuple[str, bool], ...]         # a field's name, and whether of ea
 
 def read_steps(path: str) -> Steps:
     """Of a path of names, as `$.trace.id` or `$.items[*].id`. Raises KeyMistake."""
-    found = list(_STEP.finditer(path, 1))
-    if not found or not path.startswith("$") or (
-            "".join(match[0] for match in found) != path[1:]):
+    steps = list(_STEP.finditer(path, 1))
+    if not steps or not path.startswith("$") or (
+            "".join(match[0] for match in steps) != path[1:]):
         raise KeyMistake(f"{path!r} is no path of fields, such as $.trace.id or "
                          "$.items[*].id")
-    return tuple((match[1], match[2] is not None) for match in found)
+    return tuple((match[1], match[2] is not None) for match in steps)
 
 
 def digest_of(path: str) -> bytes:
@@ -96,13 +96,13 @@ class Services:
 
     def class_of(self, path: str) -> Any:
         """Of the messages of a request for this path. Raises ValueError."""
-        made = self._classes.get(path)
-        if made is None:
+        message_class = self._classes.get(path)
+        if message_class is None:
             if path not in self._types:
                 raise ValueError("the descriptors have no such method")
-            made = self._classes[path] = self._factory.GetMessageClass(
+            message_class = self._classes[path] = self._factory.GetMessageClass(
                 self._types[path])
-        return made
+        return message_class
 
     def has(self, steps: Steps) -> bool:
         """Whether the messages of some method may have this field."""
@@ -158,7 +158,7 @@ class MessageReader:
     def messages(self, path: str, body: bytes) -> Iterator[Any]:
         if self._services is None:
             raise ValueError("the descriptors have changed")
-        made, ignored = self._services.class_of(path), self._ignored_at(path)
+        message_class, ignored = self._services.class_of(path), self._ignored_at(path)
         at = 0
         while at < len(body):
             end = at + PREFIX + int.from_bytes(body[at + 1:at + PREFIX])
@@ -166,7 +166,7 @@ class MessageReader:
                     end - at > MOST_MESSAGE):
                 raise ValueError("a message is compressed, cut or too long")
             try:
-                message = made.FromString(body[at + PREFIX:end])
+                message = message_class.FromString(body[at + PREFIX:end])
             except Exception as error:       # DecodeError is no ValueError
                 raise ValueError("a message is malformed") from error
             size = message.ByteSize()

@@ -2,6 +2,6 @@
 
 from cutthrough.session.model.client cimport Client
 
-# The Outcome of a failed recv from the origin, whose errno this is; `otherwise`: if it was no such
-# alert. Reports the alert.
+# Returns the Outcome of a failed recv from the origin. `error`: its errno. If no alert about our
+# certificate caused the failure, returns `otherwise`; else reports the alert.
 cdef int outcome_of_alert(Client client, int error, int otherwise) except -1
