@@ -16,6 +16,8 @@ cdef class Acceptor(Endpoint):
     cdef readonly unsigned long accepted
     cdef readonly unsigned long failed      # accept4 calls that ran out of descriptors or memory
     cdef readonly bint paused
+    cdef int calls                  # of accept4, for the next event
+    cdef int full_events            # in a row
 
     cdef bint _is_waited_for(self) noexcept
     cdef bint _find_room(self, int error) except -1

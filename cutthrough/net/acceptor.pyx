@@ -1,5 +1,9 @@
 # cython: language_level=3
-"""Incoming connections: a batch of accept4 calls for each wake-up.
+"""Incoming connections: some accept4 calls for each wake-up, as many as the last ones were worth.
+
+A call that finds nobody is not free: the kernel makes a descriptor before it looks at the queue. So
+one client is accepted for an event, and the level-triggered set reports the rest again. If events
+follow each other all the same, their calls double.
 
 If descriptors run out (EMFILE), idle connections are shed and accepting goes on, because a pause
 would only let a flood of clients queue up. If shedding does not help, or if the whole host is
@@ -20,7 +24,8 @@ from cutthrough.net.linux cimport (
 from cutthrough.net.poller cimport Endpoint, Poller
 
 cdef enum:
-    ACCEPTS = 64            # per turn; level-triggered, so the rest raises another event
+    MOST_ACCEPTS = 64       # of an event
+    FULL_EVENTS = 4         # in a row that found as many clients as they have calls
     PAUSE_MS = 100
 
 log = logging.getLogger("cutthrough")
@@ -42,6 +47,7 @@ cdef class Acceptor(Endpoint):
         """Accepts from a duplicate of `listener`; the caller still owns that socket."""
         self.sink = sink
         self.listener = listener
+        self.calls = 1
         self.sock.fd = os.dup(listener.fileno())
         try:
             poller.add_level(self)
@@ -54,9 +60,10 @@ cdef class Acceptor(Endpoint):
         cdef sockaddr_storage name
         cdef socklen_t name_len
         cdef Address client
-        cdef int fd, error, _i
+        cdef int fd, error
+        cdef int n = 0
         cdef bint has_shed = False
-        for _i in range(ACCEPTS):
+        while n < self.calls:
             name_len = sizeof(name)
             fd = linux.accept4(self.sock.fd, <sockaddr *>&name, &name_len,
                                linux.SOCK_NONBLOCK | linux.SOCK_CLOEXEC)
@@ -70,13 +77,21 @@ cdef class Acceptor(Endpoint):
                     has_shed = True
                     continue
                 if errno == EAGAIN:
+                    self.calls = max(n, 1)
+                    self.full_events = 0
                     return 0
+                n += 1
                 continue                # ECONNABORTED and the like: the client is gone
+            n += 1
             self.accepted += 1
             from_sockaddr(&name, &client)
             self.sink.on_accept(fd, &client)
             if not self.is_open:
                 return 0                # the sink has stopped this acceptor
+        self.full_events += 1
+        if self.full_events == FULL_EVENTS:
+            self.full_events = 0
+            self.calls = min(2 * self.calls, MOST_ACCEPTS)
         return 0
 
     cdef int on_deadline(self) except -1:

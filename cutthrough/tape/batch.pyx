@@ -127,15 +127,26 @@ cdef class Batch:
 
     def used(self):
         """The columns that are not null in all rows."""
-        cdef list columns = []
+        cdef bytearray is_used = bytearray(self.width)
+        cdef char *marks = is_used
+        cdef int *unused = <int *>grown(NULL, self.width * sizeof(int))
+        cdef int n = self.width
+        cdef int i
         cdef size_t at
-        cdef int column
-        for column in range(self.width):
-            for at in range(self.begin + column, self.n_cells, self.width):
-                if self.cells[at].kind != NOTHING:
-                    columns.append(column)
-                    break
-        return tuple(columns)
+        for i in range(n):
+            unused[i] = i
+        # Row by row, as they lie in memory; behind the first one few columns are left
+        for at in range(self.begin, self.n_cells, self.width):
+            i = 0
+            while i < n:
+                if self.cells[at + unused[i]].kind == NOTHING:
+                    i += 1
+                    continue
+                marks[unused[i]] = 1
+                n -= 1
+                unused[i] = unused[n]
+        free(unused)
+        return tuple([i for i in range(self.width) if is_used[i]])
 
     # Each of these adds the next cell.
 
