@@ -34,12 +34,13 @@ cdef struct Filter:
 cdef struct Tap:
     void (*take)(Tap *tap, const char *data, size_t n) noexcept nogil
 
-# Whether bytes of a pump wait for the end of a batch (see sends). They count as moved, and as not
+# Whether bytes of a pump wait for the end of a batch (see deferred). They count as moved, and as not
 # held: who would end, send or splice behind them calls `settle` or `is_holding` first.
 cdef enum Sending:
     SENDING_NONE = 0
     SENDING_UNWATCHED       # nobody needs to know when the sink has them
     SENDING_WATCHED         # the sink's endpoint is called when it has them
+    SENDING_SEALED          # their rest waits in the sink's transport, for room in the kernel
     SENDING_FAILED          # the sink did not take them: `error`, or 0 without room to keep them
 
 cdef struct Pump:
@@ -74,9 +75,6 @@ cdef bint push(Pump *pump, const char *a, size_t n, const char *b, size_t m) noe
 cdef int64_t feed(Pump *pump, const char *head, size_t head_len, char *data, size_t n) noexcept nogil
 # Whether the sink has yet to take bytes of the pump, or will never. Settles first.
 cdef bint is_holding(Pump *pump) noexcept nogil
-# Sends what waits for the end of the batch now: then `unsent`, `moved` and `error` are as if it had
-# been sent directly.
-cdef void settle(Pump *pump) noexcept nogil
 # Frees the pump's block and pipe.
 cdef void stop_pump(Pump *pump) noexcept nogil
 

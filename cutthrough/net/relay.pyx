@@ -16,20 +16,21 @@ the source's socket until the sink has taken them: slower, but no connection is 
 that limits the rate sets an allowance, and raises it over time.
 
 If an event comes in a batch with others, the last small send of a pump's turn is made when the
-batch ends, with theirs: see sends. What falls short is kept, as after a direct send.
+batch ends, with theirs: see deferred. What falls short is kept, as after a direct send.
 
 End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36); the other
 direction goes on. If the end is known when the last bytes are sent, one segment has both.
 """
 
-from libc.stdint cimport int16_t, int64_t, uint64_t
+from libc.stdint cimport int16_t, int64_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
+from cutthrough.net.deferred cimport leave_sealed, leave_to_batch, settle
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport give_pipe, take_pipe
-from cutthrough.net.sends cimport Sender, collect, collecting, submit_sends, wake_later
+from cutthrough.net.sends cimport collecting
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, begin_splice, can_peek, can_splice, half_close,
     holds_back, skip_peeked, splice_from, splice_to, try_peek, try_recv, try_send, try_send2,
@@ -56,6 +57,8 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
                 return PUMP_SINK_FAILED
             if holds(p):
                 return PUMP_STUCK
+        if p.sending == SENDING_SEALED and not leave_sealed(p):
+            return PUMP_SINK_FAILED if p.error else PUMP_STUCK
         if p.sending == SENDING_FAILED:
             return PUMP_SINK_FAILED if p.error else PUMP_NO_ROOM
         if p.left == 0 or p.eof:
@@ -229,7 +232,6 @@ cdef bint flush(Pump *p) noexcept nogil:
 cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexcept nogil:
     cdef ssize_t sent = 0
     cdef Block *block
-    cdef Sender sender
     settle(p)
     if p.sending == SENDING_FAILED:
         return False
@@ -239,12 +241,8 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         p.tap.take(p.tap, a, n)
         p.tap.take(p.tap, b, m)
     if not holds(p) and p.sink.ready & CAN_WRITE:
-        if collecting and may_wait(p):
-            sender = Sender(p, on_sent, p.sink.fd)
-            if collect(&sender, a, n, b, m):
-                p.sending = SENDING_UNWATCHED
-                p.moved += n + m
-                return True
+        if collecting and leave_to_batch(p, a, n, b, m):
+            return True
         if n:
             sent = try_send2(p.sink, a, n, b, m)
         elif ends_next(p):
@@ -310,41 +308,6 @@ cdef inline bint holds(const Pump *p) noexcept nogil:
 cdef bint is_holding(Pump *p) noexcept nogil:
     settle(p)
     return p.sending or holds(p)
-
-
-cdef inline bint may_wait(const Pump *p) noexcept nogil:
-    """Whether the pump would do nothing behind this send. If the sink has broken, the send finds out
-    what happened, and its caller needs that at once."""
-    return p.sink.kind == KERNEL and not p.sink.ready & BROKEN and (
-        p.left == 0 or not p.source.ready & CAN_READ)
-
-
-cdef void settle(Pump *p) noexcept nogil:
-    if p.sending == SENDING_UNWATCHED or p.sending == SENDING_WATCHED:
-        submit_sends()
-
-
-cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil:
-    """The kernel's answer to a send that waited for the end of its batch."""
-    cdef Pump *p = <Pump *>owner
-    cdef bint watched = p.sending == SENDING_WATCHED
-    cdef size_t more = n - result if result > 0 else n
-    p.sending = SENDING_NONE
-    if result == <ssize_t>n:
-        if watched:
-            wake_later(p.sink)
-        return
-    p.moved -= min(p.moved, <uint64_t>more)
-    if result >= 0 or result == -EAGAIN:
-        p.sink.ready &= ~CAN_WRITE      # an EPOLLOUT will come, and send what is kept
-        if make_room(&p.unsent, more, OF_RELAYS):
-            memcpy(bytes_of(p.unsent), data + n - more, more)
-            p.unsent.end = <unsigned int>more
-            return
-        result = 0
-    p.error = <int16_t>-result
-    p.sending = SENDING_FAILED
-    wake_later(p.sink)
 
 
 cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexcept nogil:

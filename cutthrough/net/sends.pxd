@@ -20,6 +20,8 @@ cdef struct Sender:
     result_t on_result
     int fd
 
+# Would `collect` take a send of so many octets now?
+cdef bint can_collect(size_t n) noexcept nogil
 # Copies a send of two pieces. False: not collected, and must be sent directly. `on_result` is called
 # with `owner` before the batch ends: until then `owner` stays allocated, and `fd` open.
 cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,

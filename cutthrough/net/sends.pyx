@@ -8,8 +8,8 @@ from the sender: with a hundred connections that is a hundred switches for a bat
 submission to io_uring makes all sends before anybody else runs. The ring has no thread, waits
 for nothing, and reports only sends that fell short.
 
-A pump collects, because it has a place for bytes not taken; so does TLS, if the batch
-hook sends, because nothing comes behind that. If there is no ring (kernel before 5.19, seccomp,
+A pump collects, because it has a place for bytes not taken, or its sink's TLS has; so does TLS
+alone, if the batch hook sends, because nothing comes behind that. If there is no ring (kernel before 5.19, seccomp,
 kernel.io_uring_disabled), each send is a system call, as it is outside of a batch. The ring is
 this process's: one event loop drives it, and the GIL is never released here.
 """
@@ -70,11 +70,15 @@ cdef void set_batch_hook(batch_end_t hook) noexcept nogil:
     on_batch_end = hook
 
 
+cdef bint can_collect(size_t n) noexcept nogil:
+    return collecting and n <= MOST_COLLECTED and pending + n_woken < MOST_WOKEN
+
+
 cdef bint collect(const Sender *sender, const char *a, size_t n, const char *b,
                   size_t m) noexcept nogil:
     global pending, used
     cdef Send *send
-    if not collecting or n + m > MOST_COLLECTED or pending + n_woken >= MOST_WOKEN:
+    if not can_collect(n + m):
         return False
     if pending == MOST_SENDS or used + n + m > ARENA_BYTES:
         submit_sends()

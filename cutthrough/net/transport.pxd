@@ -75,6 +75,14 @@ cdef struct Transport:
     bint (*unread)(Socket *s, const void *data, size_t n) noexcept nogil
     ssize_t (*recv)(Socket *s, void *buf, size_t n) noexcept nogil
     ssize_t (*send)(Socket *s, const void *a, size_t n, const void *b, size_t m) noexcept nogil
+    # NULL: never. Makes what the kernel gets of a send that another will make, when the batch ends: as
+    # many bytes, in `data` until the next call. 0: not now. Until `note_sent` is called with the
+    # kernel's answer, every other function that sends makes that send first.
+    size_t (*seal)(Socket *s, const void *a, size_t n, const void *b, size_t m,
+                   const char **data) noexcept nogil
+    # The kernel took `result` of these bytes, or -errno. Returns how many bytes of the send are lost;
+    # what is not is held back.
+    size_t (*note_sent)(Socket *s, const char *data, size_t n, ssize_t result) noexcept nogil
     ssize_t (*peek)(Socket *s, void *buf, size_t n) noexcept nogil      # NULL: cannot
     ssize_t (*skip)(Socket *s, size_t n) noexcept nogil                 # peeked bytes
     # NULL: never. True: from now on the kernel has the socket's bytes in plain, in one direction.

@@ -1,11 +1,13 @@
 # cython: language_level=3
 """Doors to cutthrough.net: a timer wheel and a pump, without a loop."""
 
+import select
+
 from libc.stdint cimport INT64_MAX, int64_t
 from cutthrough.net.relay cimport Pump, push, run_pump, start_pump, stop_pump
 from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
 from cutthrough.net.sends cimport begin_batch, end_batch, next_woken
-from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, note_events
+from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, half_close, note_events
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.net.transport cimport (
     HANDSHAKE_DONE, KERNEL, Socket, drop_transport, open_transport, transport_of)
@@ -109,6 +111,19 @@ cdef class OneWay:
     def push(self, bytes a, bytes b):
         """Pushes these bytes before the source's. False: not taken."""
         return push(&self.pump, a, len(a), b, len(b))
+
+    def note(self):
+        """Notes the readiness that the kernel reports now, as an event would."""
+        cdef Socket *s
+        cdef int i
+        for i in range(2):
+            s = &self.sink if i else &self.source
+            polled = select.poll()
+            polled.register(s.fd, select.POLLIN | select.POLLOUT)
+            note_events(s, dict(polled.poll(0)).get(s.fd, 0))
+
+    def half_close(self):
+        half_close(&self.sink)
 
     def stop(self):
         stop_pump(&self.pump)

@@ -68,8 +68,8 @@ cdef bint give_sending(Socket *s, Tls *t) noexcept nogil:
         check_key(s, t)
         return t.error == 0
     # The kernel's records have up to 16 KiB, whatever was negotiated (RFC 6066 section 4)
-    if not may_give(t) or t.out != NULL or t.begun or t.ends or t.records.update_due or (
-            t.records.keys.most != RECORD or not has_buffer(s.fd)):
+    if not may_give(t) or t.out != NULL or t.begun or t.waits or t.ends or (
+            t.records.update_due or t.records.keys.most != RECORD or not has_buffer(s.fd)):
         return False
     return give(s, t, True)
 

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from cutthrough.net.tls.openssl cimport EVP_CIPHER, SSL
+from cutthrough.net.transport cimport Agreed
 
 # One direction.
 cdef struct Half:
@@ -36,3 +37,7 @@ cdef bint derive_key(const Keys *keys, Half *half) noexcept nogil
 # TLS 1.3: the next secret, key and IV (section 7.2). False: failed.
 cdef bint renew_key(const Keys *keys, Half *half) noexcept nogil
 cdef const EVP_CIPHER *cipher_of(const Keys *keys) noexcept nogil
+# The result of the handshake; its texts are libssl's.
+cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil
+# The same with its texts behind it, for free(3). NULL: no memory.
+cdef Agreed *copy_agreed(SSL *ssl) noexcept nogil

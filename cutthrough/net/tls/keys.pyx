@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Keys of a connection behind its handshake: taken from libssl, derived, renewed.
+"""Keys of a connection behind its handshake: taken from libssl, derived, renewed; and what else
+its handshake has agreed.
 
 libssl hands out no key. It reports the traffic secrets of TLS 1.3 for key logs, and gives the
 master secret of TLS 1.2; keys and IVs follow from them. AWS-LC tells the sequence numbers. OpenSSL
@@ -8,10 +9,12 @@ sets the key in the same call; in TLS 1.2 from the change_cipher_spec on.
 """
 
 from libc.stdint cimport uint8_t, uint16_t
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport malloc
+from libc.string cimport memcmp, memcpy, strlen
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.openssl cimport (
     EVP_CIPHER, EVP_MAC, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CIPHER, SSL_SESSION)
+from cutthrough.net.transport cimport Agreed
 
 cdef enum:
     CIPHERS = 3
@@ -190,3 +193,35 @@ cdef int prepare() except -1:
 
 
 prepare()
+
+
+cdef Agreed *copy_agreed(SSL *ssl) noexcept nogil:
+    cdef Agreed agreed
+    cdef Agreed *out
+    cdef char *text
+    cdef size_t name_n
+    describe_ssl(ssl, &agreed)
+    name_n = 0 if agreed.name == NULL else strlen(agreed.name) + 1
+    out = <Agreed *>malloc(sizeof(Agreed) + name_n + agreed.alpn_len)
+    if out == NULL:
+        return NULL
+    out[0] = agreed
+    text = <char *>(out + 1)
+    if name_n:
+        memcpy(text, agreed.name, name_n)
+        out.name = text
+    if agreed.alpn_len:
+        memcpy(text + name_n, agreed.alpn, agreed.alpn_len)
+        out.alpn = text + name_n
+    return out
+
+
+cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil:
+    cdef const SSL_CIPHER *cipher = openssl.SSL_get_current_cipher(ssl)
+    out.version = openssl.SSL_version(ssl)
+    out.cipher = NULL
+    if cipher != NULL:
+        out.cipher = openssl.SSL_CIPHER_standard_name(cipher)
+    out.name = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
+    openssl.SSL_get0_alpn_selected(ssl, <const unsigned char **>&out.alpn, &out.alpn_len)
+    out.resumed = openssl.SSL_session_reused(ssl)

@@ -15,17 +15,17 @@ because it has left no trace outside this process.
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memmove, strcmp, strlen
+from libc.string cimport memcpy, memmove, strcmp
 from cutthrough.net cimport linux
 from cutthrough.net.gather cimport EOPNOTSUPP, set_gather
 from cutthrough.net.linux cimport (
     EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno, iovec)
-from cutthrough.net.sends cimport Sender, collect, ending
+from cutthrough.net.sends cimport (
+    MOST_COLLECTED, Sender, can_collect, collect, ending, submit_sends)
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.failures cimport errno_of_alert
-from cutthrough.net.tls.keys cimport take_keys
-from cutthrough.net.tls.openssl cimport SSL, SSL_CIPHER
+from cutthrough.net.tls.keys cimport copy_agreed, take_keys
 from cutthrough.net.tls.records cimport (
     ALERT, APPLICATION_DATA, CLOSE_NOTIFY, FATAL, HEADER, INTERNAL_ERROR, MOST_OVERHEAD,
     MOST_RECEIVED, NO_RENEGOTIATION, OPENED_BAD, OPENED_DATA, OPENED_END, OPENED_REFUSED, RECORD,
@@ -55,7 +55,7 @@ cdef bint take_over(Tls *t) noexcept nogil:
             openssl.SSL_has_pending(t.ssl) or not openssl.SSL_is_init_finished(t.ssl)) or (
             strcmp(openssl.SSL_rstate_string(t.ssl), READS_HEADER) != 0):
         return False
-    agreed = copy_agreed(t)
+    agreed = copy_agreed(t.ssl)
     if agreed == NULL or not take_keys(&r.keys, t.ssl):
         free(agreed)
         free_records(t)
@@ -68,39 +68,6 @@ cdef bint take_over(Tls *t) noexcept nogil:
         t.ssl, openssl.SSL_SENT_SHUTDOWN | openssl.SSL_RECEIVED_SHUTDOWN)
     free_ssl(t)
     return True
-
-
-cdef Agreed *copy_agreed(Tls *t) noexcept nogil:
-    """What was agreed, with its texts behind it. NULL: no memory."""
-    cdef Agreed agreed
-    cdef Agreed *out
-    cdef char *text
-    cdef size_t name_n
-    describe_ssl(t.ssl, &agreed)
-    name_n = 0 if agreed.name == NULL else strlen(agreed.name) + 1
-    out = <Agreed *>malloc(sizeof(Agreed) + name_n + agreed.alpn_len)
-    if out == NULL:
-        return NULL
-    out[0] = agreed
-    text = <char *>(out + 1)
-    if name_n:
-        memcpy(text, agreed.name, name_n)
-        out.name = text
-    if agreed.alpn_len:
-        memcpy(text + name_n, agreed.alpn, agreed.alpn_len)
-        out.alpn = text + name_n
-    return out
-
-
-cdef void describe_ssl(SSL *ssl, Agreed *out) noexcept nogil:
-    cdef const SSL_CIPHER *cipher = openssl.SSL_get_current_cipher(ssl)
-    out.version = openssl.SSL_version(ssl)
-    out.cipher = NULL
-    if cipher != NULL:
-        out.cipher = openssl.SSL_CIPHER_standard_name(cipher)
-    out.name = openssl.SSL_get_servername(ssl, openssl.TLSEXT_NAMETYPE_host_name)
-    openssl.SSL_get0_alpn_selected(ssl, <const unsigned char **>&out.alpn, &out.alpn_len)
-    out.resumed = openssl.SSL_session_reused(ssl)
 
 
 # --- receiving
@@ -340,18 +307,45 @@ cdef inline bint leave_to_batch(Socket *s, size_t size) noexcept nogil:
 
 
 cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexcept nogil:
-    """As after a direct send; but a record whose first byte has not gone is kept too."""
-    cdef Socket *s = <Socket *>owner
+    note_sent(<Socket *>owner, data, n, result)
+
+
+cdef size_t seal_later(Socket *s, const void *a, size_t n, const void *b, size_t m,
+                       const char **data) noexcept nogil:
     cdef Tls *t = tls_of(s)
-    if result == <ssize_t>n or t == NULL:
-        return
+    cdef iovec[2] pieces
+    cdef ssize_t size
+    if t == NULL or t.shaking or t.ssl != NULL or t.kernel & SENDS or t.out != NULL or (
+            t.error or t.send_error or t.ends or t.waits or t.begun) or (
+            n + m == 0 or n + m > t.records.keys.most) or needs_update(t.records) or (
+            not can_collect(n + m + overhead(t.records))):
+        return 0
+    pieces[0], pieces[1] = iovec(<void *>a, n), iovec(<void *>b, m)
+    size = seal_pieces(t.records, APPLICATION_DATA, &pieces[0 if n else 1], 0, n + m, sealed)
+    if size == 0:
+        t.send_error = EPIPE
+        return 0
+    t.waits = True
+    data[0] = <const char *>sealed
+    return size
+
+
+cdef size_t note_sent(Socket *s, const char *data, size_t n, ssize_t result) noexcept nogil:
+    """As after a direct send; but a record whose first byte has not gone is kept too."""
+    cdef Tls *t = tls_of(s)
+    if t == NULL:
+        return 0
+    t.waits = False
+    if result == <ssize_t>n:
+        return 0
     if result < 0 and result != -EAGAIN:
         t.send_error = <int>-result
         s.ready |= CAN_READ
-        return
+        return n - overhead(t.records)
     s.ready &= ~CAN_WRITE
     result = max(result, 0)
     keep_out(t, <const unsigned char *>data + result, n - result)
+    return n - overhead(t.records) if t.out == NULL else 0
 
 
 cdef size_t keep_begun(Tls *t, uint64_t first, size_t sent, size_t size) noexcept nogil:
@@ -394,6 +388,8 @@ cdef bint put(Socket *s, Tls *t, const unsigned char *record, size_t n) noexcept
 
 cdef bint flush_records(Socket *s, Tls *t) noexcept nogil:
     cdef ssize_t sent
+    if t.waits:
+        submit_sends()
     if t.out == NULL or t.send_error:
         return t.out == NULL
     sent = linux.send(s.fd, t.out + t.out_at, t.out_n - t.out_at, MSG_NOSIGNAL)
@@ -413,6 +409,8 @@ cdef void send_alert(Socket *s, Tls *t, int level, int alert) noexcept nogil:
     cdef unsigned char data[2]
     cdef unsigned char record[2 + MOST_OVERHEAD]
     cdef size_t size
+    if t.waits:
+        submit_sends()
     if t.out != NULL or t.notified or t.send_error:
         return
     t.notified = alert != NO_RENEGOTIATION

@@ -36,11 +36,12 @@ from cutthrough.net.tls.failures cimport (
 from cutthrough.net.tls.kernel cimport (
     check_key, end_by_kernel, give_receiving, give_sending, note_unspliced, receive_from_kernel,
     send_to_kernel)
+from cutthrough.net.tls.keys cimport describe_ssl
 from cutthrough.net.tls.openssl cimport SSL
 from cutthrough.net.tls.records cimport RECORD, is_spent
 from cutthrough.net.tls.sessions cimport offer_session, refuse_sessions
 from cutthrough.net.tls.stream cimport (
-    describe_ssl, end_records, flush_records, receive_records, send_records, take_over)
+    end_records, flush_records, note_sent, receive_records, seal_later, send_records, take_over)
 from cutthrough.net.tls.ulp cimport RECEIVES, SENDS, has_sent
 from cutthrough.net.tls.wire cimport (
     ASKED_IN_VAIN, SEALED, Tls, begin, drop, has_context, has_failed, has_read_enough, has_shown,
@@ -427,11 +428,10 @@ row.handshake = shake
 row.unread = unread
 row.recv = receive
 row.send = transmit
-row.peek = look
-row.skip = skip
+row.seal, row.note_sent = seal_later, note_sent
+row.peek, row.skip = look, skip
 row.note_unspliced = note_unspliced
-row.untaken = untaken
-row.holds_back = holds_back
+row.untaken, row.holds_back = untaken, holds_back
 row.note_events = note_events
 row.half_close = half_close
 row.set_abortive = set_abortive

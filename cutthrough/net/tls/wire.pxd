@@ -51,6 +51,7 @@ cdef struct Tls:
     uint8_t shows, shown    # our certificate: in a message, in the kernel
     uint8_t alert           # a client's in clear, where libssl cannot read it; 0: none; SEALED
     uint8_t asked           # by a server, for our certificate: Asked
+    uint8_t waits           # a sealed record does, for the end of a batch: see `note_sent`
     uint8_t connects        # our side has connected: not counted as a listener's
 
 # Nothing more can be sent.

@@ -16,9 +16,10 @@ from cutthrough.net cimport linux
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, OF_REQUESTS, OF_STRANGERS, bytes_of, give_block, make_room, scratch)
 from cutthrough.net.connector cimport cancel
+from cutthrough.net.deferred cimport settle
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport pipes_refused
-from cutthrough.net.relay cimport is_holding, settle, stop_pump
+from cutthrough.net.relay cimport is_holding, stop_pump
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, clock_us, half_close, has_unread, set_abortive, try_recv, try_send)
 from cutthrough.net.transport cimport KERNEL

@@ -20,10 +20,10 @@ client gets a FIN without close_notify, and judges by itself if that is a whole 
 from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
+from cutthrough.net.deferred cimport settle
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
-    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, settle,
-    start_pump)
+    RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, PEER_DONE, take_error, untaken)
 from cutthrough.net.transport cimport KERNEL, TLS, UNFINISHED
