@@ -129,7 +129,7 @@ ROWS = (
         "a fault of the rule ends the connection"),
     ("tls_refused", 0, 0, "", "TCP_DENIED", "policy",
         "a rule refuses TLS inside a tunnel"),
-    ("filter_refused", 403, 1, "http_request_denied", "TCP_DENIED", "policy",
+    ("filter_refused", 403, 2, "http_request_denied", "TCP_DENIED", "policy",
         "a filter refuses the request or its response"),
     ("filter_answered", 0, 0, "", "NONE", "",
         "a filter answered in the origin's place"),

@@ -13,7 +13,7 @@ heads, and the order of events on a wire.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.filters.chains import Arrival, Filters
@@ -69,7 +69,8 @@ def play(*filters: object, method: str = "GET", url: str = "http://example.com/"
          on_fault: Literal["refuse", "pass"] = "refuse", max_body: int = 1 << 20,
          pieces: int = 4096) -> Played:
     """Plays one exchange through these filters, in order. `answer`: 200 and no body if
-    None. `pieces`: bytes of a body that come at a time."""
+    None. `pieces`: bytes of a body that come at a time. With the method CONNECT `url`
+    is `host:port`, and the response is that of the tunnel."""
     return asyncio.run(play_async(
         *filters, method=method, url=url, headers=headers, body=body, answer=answer,
         user=user, groups=groups, budget=budget, on_fault=on_fault, max_body=max_body,
@@ -86,8 +87,17 @@ async def play_async(
     stages = {f"{type(filter).__name__}-{n}": make_stage(
         f"{type(filter).__name__}-{n}", filter, budget, on_fault, max_body)
         for n, filter in enumerate(filters)}
-    parts = urlsplit(url)
     fields = Headers(headers)
+    facts: dict[str, Any] = {"user": user, "groups": groups, "client": "192.0.2.1",
+                             "id": "1", "rule": "test"}
+    if method == "CONNECT":
+        host, _, port = url.rpartition(":")
+        exchange = _Exchange(_head("CONNECT / HTTP/1.1", fields, url), url, b"",
+                             Answer(), pieces)
+        exchange.run = Filters(stages).begin_connect(
+            exchange, tuple(stages), exchange.head, host, int(port), **facts)
+        return await _play(exchange)
+    parts = urlsplit(url)
     if body:
         fields["Content-Length"] = str(len(body))
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -97,7 +107,11 @@ async def play_async(
         exchange, tuple(stages), Arrival(
             exchange.head, parts.hostname or "",
             parts.port or (443 if parts.scheme == "https" else 80), parts.scheme),
-        user=user, groups=groups, client="192.0.2.1", id="1", rule="test")
+        **facts)
+    return await _play(exchange)
+
+
+async def _play(exchange: "_Exchange") -> Played:
     exchange.run.start()
     await exchange.done.wait()
     for task in exchange.waiting:
@@ -175,6 +189,13 @@ class _Exchange:
             self._then(self._up, self._respond)
         else:
             self._respond()
+
+    def establish(self, head: bytes | None) -> None:
+        self.request = _message(
+            self.head.replace(b" / ", f" {self.url} ".encode(), 1), b"")
+        self.response = _message(
+            head or b"HTTP/1.1 200 Connection established\r\n\r\n", b"")
+        self.done.set()
 
     def hold(self, ms: int) -> None:
         pass

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
 from cutthrough.filters.flow import Flow
-from cutthrough.filters.heads import read_request
+from cutthrough.filters.heads import read_connect, read_request
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain, Stage, Tally
+from cutthrough.filters.tunnel_run import TunnelRun
 
 
 class Arrival(NamedTuple):
@@ -33,6 +34,7 @@ class Filters:
         self._breakpoints = breakpoints or Breakpoints()
         self._holding = holding
         self._chains: dict[tuple[str, ...], Chain] = {}
+        self._connects: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...],
               arrival: tuple[bytes, str, int, str, int, bool], breakpoint: str = "",
@@ -49,6 +51,24 @@ class Filters:
         if breakpoint:
             Stop(self._breakpoints, run, breakpoint, self._holding).join()
         return run
+
+    def begin_connect(self, exchange: Exchange, names: tuple[str, ...], head: bytes,
+                      host: str, port: int, **facts: Any) -> TunnelRun:
+        """The run for a tunnel to be. `head`: of its CONNECT; b"": it came without one;
+        `facts`: of Flow."""
+        request = read_connect(head, host, port)
+        return TunnelRun(self.connects(names), exchange, Flow(request, **facts),
+                         may_answer=bool(head))
+
+    def connects(self, names: tuple[str, ...]) -> Chain:
+        """Those filters of a rule that see tunnels, in order; perhaps none."""
+        chain = self._connects.get(names)
+        if chain is None:
+            stages = [self._stages[name] for name in names]
+            chain = self._connects[names] = Chain(
+                [stage.of_tunnels() for stage in stages if stage.on_connect],
+                self.tally)
+        return chain
 
     def chain(self, names: tuple[str, ...]) -> Chain:
         """The filters of a rule, in order."""

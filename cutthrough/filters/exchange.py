@@ -30,6 +30,9 @@ class Exchange(Protocol):
         """Sends the request on, with another head if one is given. `shown`: the head
         that log and captures have in its place (R82)."""
 
+    def establish(self, head: bytes | None) -> None:
+        """Goes on to open the tunnel, with this head of its 200 if one is given."""
+
     def hold(self, ms: int) -> None:
         """It waits so long: the deadlines of its connection do not end it."""
 

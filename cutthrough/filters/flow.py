@@ -129,7 +129,7 @@ class Request:
         self._changed = False
         self._fixed = fixed
         self.version = version
-        self.scheme = scheme            # "https": inside an intercepted connection
+        self.scheme = scheme            # "https": inside an interception; "": CONNECT
 
     @property
     def headers(self) -> Headers:
@@ -202,7 +202,8 @@ class Request:
     @property
     def url(self) -> str:
         path = "" if self._path == "*" else self._path
-        return f"{self.scheme}://{self.authority}{path}"
+        return f"{self.scheme}://{self.authority}{path}" if self.scheme else (
+            self.authority)
 
     def copy(self) -> "Request":
         request = Request(self._method, self._host, self._port, self._path,
@@ -352,6 +353,8 @@ class Flow:
             raise ValueError(f"{status} is not a final status")
         if body and has_no_body(status):
             raise ValueError(f"a response {status} has no body")
+        if status < 300 and self.request.method == "CONNECT":
+            raise ValueError(f"{status} opens a tunnel: change flow.response")
         self.response = Response(status, Headers(headers), body=bytes(body))
         self._answered = True
 

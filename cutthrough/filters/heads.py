@@ -22,6 +22,14 @@ def read_request(head: bytes, host: str, port: int, version: str,
                    version=version, scheme=scheme, fixed=fixed)
 
 
+def read_connect(head: bytes, host: str, port: int) -> Request:
+    """The same of a CONNECT, which has no path; b"": of a tunnel without a head."""
+    text = head.decode("latin-1")
+    lines = _but_last(text, text.index("\r\n", text.index("\r\n") + 2)) if head else ""
+    return Request("CONNECT", host, port, "", lines=lines, scheme="",
+                   fixed="of a tunnel")
+
+
 def read_response(head: bytes) -> Response:
     """From the head that would go down: our Via last."""
     text = head.decode("latin-1")
@@ -50,6 +58,14 @@ def build_response(response: Response, framing: str) -> bytes:
             f"{_lines(response.headers)}{framing}\r\n").encode("latin-1")
 
 
+def build_established(response: Response) -> bytes:
+    """The head of a tunnel's 200, without fields of the framing, which a client would
+    have to ignore (RFC 9110 section 9.3.6), or of the hop."""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers
+                     if name.lower() not in _NOT_OF_TUNNELS)
+    return f"HTTP/1.1 200 {response.reason}\r\n{fields}\r\n".encode("latin-1")
+
+
 def framing_of(headers: Headers) -> str:
     """The framing of the message as it came."""
     return "".join(f"{name}: {value}\r\n" for name, value in headers
@@ -71,3 +87,5 @@ def _lines(headers: Headers) -> str:
 # A client cannot have sent them here, and the proxy adds its own
 _NOT_THEIRS = {*FRAMING, "host", "proxy-authorization", "proxy-connection",
                "keep-alive", "te"}
+# A parser would take them for the message's end, or for this connection's
+_NOT_OF_TUNNELS = {*_NOT_THEIRS, "connection", "upgrade", "proxy-authenticate"}

@@ -12,8 +12,8 @@ from cutthrough.exchange.work import MOST_COLLECTED, Memory
 log = logging.getLogger("cutthrough")
 
 OnFault = Literal["refuse", "pass"]
-HOOKS = ("on_request_head", "on_request_body", "on_response_head", "on_response_body",
-         "on_websocket_message", "on_end")
+HOOKS = ("on_connect", "on_request_head", "on_request_body", "on_response_head",
+         "on_response_body", "on_websocket_message", "on_end")
 BODIES = ("on_request_body", "on_response_body")
 
 
@@ -31,6 +31,12 @@ class Stage(NamedTuple):
     on_websocket_message: Callable[..., Any] | None = None
     on_end: Callable[..., Any] | None = None
     shown: bool = False                 # its additions are in log and captures (R82)
+    on_connect: Callable[..., Any] | None = None
+
+    def of_tunnels(self) -> "Stage":
+        """The part of it that sees tunnels."""
+        return Stage(self.name, self.budget, self.on_fault, self.max_body,
+                     on_end=self.on_end, on_connect=self.on_connect)
 
 
 def make_stage(name: str, filter: object, budget: float, on_fault: OnFault,
@@ -100,6 +106,7 @@ class Chain:
     def __init__(self, stages: Sequence[Stage], tally: Tally) -> None:
         self.tally = tally
         self.stages: list[Stage] = []
+        self.connects: list[Stage] = []
         self.request_heads: list[Stage] = []
         self.request_bodies: list[Stage] = []
         self.response_heads: list[Stage] = []
@@ -107,6 +114,7 @@ class Chain:
         self.messages: list[Stage] = []
         self.ends: list[Stage] = []
         # No function for heads waits: each is called at once, without a task
+        self.connects_at_once = True
         self.requests_at_once = self.responses_at_once = True
         # Does any function see a request, and hide its additions?
         self.hides = self.hides_bodies = False
@@ -118,6 +126,10 @@ class Chain:
     def add(self, stage: Stage) -> None:
         """Behind the others."""
         self.stages.append(stage)
+        if stage.on_connect:
+            self.connects.append(stage)
+            self.connects_at_once &= not may_wait(stage.on_connect)
+            self.head_ms += int(stage.budget * 1000)
         if stage.on_request_head:
             self.request_heads.append(stage)
             self.requests_at_once &= not may_wait(stage.on_request_head)

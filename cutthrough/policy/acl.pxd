@@ -68,6 +68,7 @@ cdef enum Act:
     BY_FILTERS = 2
     BY_BREAKPOINT = 4      # only if breakpoints are armed: see Context.acts
     BY_HEADERS = 8         # as the heads are sent
+    BY_CONNECT = 16        # a filter of its sees tunnels: see Snapshot.sees_connects
 
 # The condition that a candidate does not meet, in the order of evaluation.
 cdef enum Mismatch:

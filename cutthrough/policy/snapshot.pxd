@@ -18,6 +18,7 @@ cdef class Snapshot:
     cdef readonly object hook               # see generation.hook; None: no hook
     cdef readonly DecisionCache verdicts    # the hook's cached decisions; None: no hook
     cdef readonly object filters            # see filters.stage; None: no rule has any
+    cdef readonly bint sees_connects        # a rule has filters of tunnels
     cdef readonly object refusals           # see policy.refusals; None: texts of the table alone
     cdef dict edits                         # rule -> (HeadEdits or None, the same of responses)
     # Name of a client certificate, "" for none -> Hop.tls of connections to intercepted origins,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 from cutthrough.outcome cimport ADDRESS_DENIED, LOOP_DETECTED, OK, PORT_DENIED, label_of
+from cutthrough.policy.acl cimport BY_CONNECT, Acl
 from cutthrough.policy.address cimport Carried, find_carried, is_public
 from cutthrough.policy.auth cimport Authenticator
 from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
@@ -66,6 +67,17 @@ class WaysOut(NamedTuple):
     origins: Mapping[str, tuple[int, int]] | None = None    # see Snapshot.origins
 
 
+cdef bint note_connects(Acl acl, filters) except -1:
+    """Notes in the rules which of them have filters of tunnels. Is there any?"""
+    cdef bint some = False
+    cdef int number
+    for number, rule in enumerate(acl.rules if acl is not None and filters is not None else ()):
+        if filters.connects(rule.filters).connects:
+            acl.rows[number].acts |= BY_CONNECT
+            some = True
+    return some
+
+
 cdef class Snapshot:
 
     def __init__(self, users, bounds not None, *, judges=Judges(), ways_out=WaysOut(), senders=(),
@@ -80,6 +92,7 @@ cdef class Snapshot:
         self.hook = judges.hook
         self.verdicts = judges.hook.verdicts if judges.hook is not None else None
         self.filters = judges.filters
+        self.sees_connects = note_connects(self.acl, judges.filters)
         self.edits = dict(judges.edits or ())
         self.refusals = judges.refusals
         self.ways = ways_out.parents

@@ -9,4 +9,5 @@ cdef class Connection(Client):
     cdef int read_request(self, const char *data) except -1
     cdef int read_fields(self, const char *data) except -1
     cdef int prepare(self, const char *data) except -1
+    cdef int keep_connect(self, const char *data) except -1
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1

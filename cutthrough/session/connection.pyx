@@ -28,6 +28,7 @@ from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.client cimport Client, Journal, Observer, leave_place, rest
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
+from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.phase cimport PHASE_JUDGE, PHASE_VERIFY, PHASE_WAY
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport keep_head, keep_part
@@ -248,6 +249,8 @@ cdef class Connection(Client):
         cdef Writing writing
         cdef Span path
         cdef int n
+        if r.is_tunnel and self.snapshot.sees_connects:
+            return self.keep_connect(data)
         if r.is_tunnel:
             return OK if head.count[F_VIA] == 0 else -find_loop(
                 &head, data, self.context.pseudonym, self.context.pseudonym_len)
@@ -269,6 +272,17 @@ cdef class Connection(Client):
         # Stored only: `judge` returns it after the rules, which may refuse the request first
         r.final_recipient_outcome = <unsigned char>answer_as_last(&head, data)
         return OK if expect_body(self, &framing) else OVERLOADED
+
+    cdef int keep_connect(self, const char *data) except -1:
+        """Keeps a CONNECT's fields for filters, without those of the hop. Returns an Outcome."""
+        cdef Writing writing = writing_of(self.context, is_stream(&self.sock) * BY_HTTP2)
+        cdef Span path
+        cdef int n = build_request_head(&writing, &head, data, &target, 0, &path)
+        if n < 0:
+            return -n
+        self.passage = Passage.__new__(Passage)
+        self.passage.head = head_scratch()[:n]
+        return OK
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
         """The head has been read: drops it, and keeps the bytes behind it. 0: no room."""

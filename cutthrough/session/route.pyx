@@ -52,6 +52,7 @@ from cutthrough.session.transfer.forward cimport send_request
 from cutthrough.session.transfer.intercept cimport secure_origin, take_spare
 from cutthrough.session.transfer.recorded cimport begin_replay, judge_replayed, plays
 from cutthrough.session.transfer.recording_room cimport takes_room, wants_room
+from cutthrough.session.transfer.to_filters cimport leave_filters
 from cutthrough.session.transfer.tunnel cimport start_tunnel
 from cutthrough.session.ways.dial_errors cimport outcome_of_errno, relieve
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
@@ -416,10 +417,13 @@ cdef int send(Client c) except -1:
 
 cdef int open_tunnel(Client c) except -1:
     cdef char[MOST_SOCKS_REPLY] reply
+    cdef bytes head = leave_filters(c) if c.snapshot.sees_connects else None
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_response(c, NULL, NULL)
     if c.request.method == M_TUNNEL:
         return start_tunnel(c, NULL, 0)
     if c.request.method != M_CONNECT:
         return start_tunnel(c, reply, build_socks_success(reply, c.request.hint))
+    if head is not None:
+        return start_tunnel(c, head, len(head))
     return start_tunnel(c, ESTABLISHED, ESTABLISHED_BYTES)

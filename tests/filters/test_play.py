@@ -361,3 +361,24 @@ def test_what_is_no_filter_is_an_error():
 def test_json_is_rewritten_beside_other_types():
     from docs.examples.filters import HidePrices
     assert json.loads(play(HidePrices(), answer=JSON).response.body) == {"price": None}
+
+
+def test_a_connect_is_played_too():
+    class Label:
+        async def on_connect(self, flow):
+            if flow.request.host == "b.test":
+                flow.respond(451, b"no")
+            elif flow.request.headers.get("X-A"):
+                flow.response.headers["X-B"] = flow.request.url
+
+        async def on_request_head(self, flow):
+            raise AssertionError("it is of other requests")
+
+    played = play(Label(), method="CONNECT", url="a.test:443", headers={"X-A": "1"})
+    assert (played.outcome, played.request.first) == (
+        "ok", "CONNECT a.test:443 HTTP/1.1")
+    assert played.response.status == 200
+    assert list(played.response.headers) == [("X-B", "a.test:443")]
+    played = play(Label(), method="CONNECT", url="b.test:443")
+    assert (played.outcome, played.response.status, played.response.body) == (
+        "filter_answered", 451, b"no")

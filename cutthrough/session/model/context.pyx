@@ -10,7 +10,8 @@ from libc.string cimport memcpy
 from cutthrough.net cimport linux
 from cutthrough.net.pipes cimport pipes_refused
 from cutthrough.net.shares import Shares
-from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_FAULTS, BY_FILTERS, BY_HEADERS
+from cutthrough.policy.acl cimport (
+    BY_BREAKPOINT, BY_CONNECT, BY_FAULTS, BY_FILTERS, BY_HEADERS)
 from cutthrough.session.model.places cimport Places
 from cutthrough.session.model.state cimport IDLE, LINGER
 from cutthrough.session.model.states import TABLE
@@ -73,7 +74,7 @@ cdef class Context:
         self.resolver = resolver
         self.pipes_refused = pipes_refused()    # earlier ones are not ours
         self.recorder = FlightRecorder()
-        self.acts = BY_FAULTS | BY_FILTERS | BY_HEADERS
+        self.heed_breakpoints(False)
         if origin:
             text = origin.encode()
             if parse_authority(&self.origin, text, len(text), 80) != 0:
@@ -145,7 +146,8 @@ cdef class Context:
 
     def heed_breakpoints(self, bint on):
         """Whether a rule's `breakpoint` is heeded, in requests that are judged from now on."""
-        self.acts = BY_FAULTS | BY_FILTERS | BY_HEADERS | (BY_BREAKPOINT if on else 0)
+        self.acts = BY_FAULTS | BY_FILTERS | BY_HEADERS | BY_CONNECT | (
+            BY_BREAKPOINT if on else 0)
 
     def start_draining(self):
         """From now on each response is the last of its connection."""

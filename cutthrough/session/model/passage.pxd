@@ -32,3 +32,4 @@ cdef class Passage:
     cdef Target target                  # the destination as the last parent gets it
     cdef bytes credentials              # the client's, to be passed on; None: none
     cdef bytes via                      # for Via in a CONNECT; None: only our own
+    cdef bytes head                     # the CONNECT's, rewritten, for filters; None: not wanted

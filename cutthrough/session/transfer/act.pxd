@@ -1,12 +1,13 @@
 """The faults and the filters of the deciding rule, applied to a request before it goes on."""
 
-from cutthrough.policy.acl cimport BY_FAULTS, BY_HEADERS
+from cutthrough.policy.acl cimport BY_CONNECT, BY_FAULTS, BY_HEADERS
 from cutthrough.session.model.client cimport Client
 
-# The rule has faults or filters, and they wait for nothing. A tunnel has no filters.
+# The rule has faults or filters, and they wait for nothing. A tunnel has those that see it.
 cdef inline bint is_due(Client client) noexcept:
     return client.request.acts & (
-        <int>BY_FAULTS if client.request.is_tunnel else ~BY_HEADERS) and not (
+        <int>(BY_FAULTS | BY_CONNECT) if client.request.is_tunnel else
+        ~(BY_HEADERS | BY_CONNECT)) and not (
         client.request.acted | client.request.address_dependent)
 
 

@@ -9,7 +9,7 @@ comes once the address is known, before it is dialled.
 """
 
 from cutthrough.outcome cimport FAULT_RESET, FAULT_STATUS, OK
-from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_FILTERS
+from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_CONNECT, BY_FILTERS
 from cutthrough.policy.faults import draw
 from cutthrough.session.model.charge cimport admit_with_faults
 from cutthrough.session.model.client cimport Client, is_last
@@ -59,8 +59,8 @@ cdef int end_hold(Client c) except -1:
 
 cdef int filter_head(Client c) except -1:
     """Each head of a client's goes through the filters once."""
-    if c.filtering is not None or not c.request.acted or c.request.is_tunnel or (
-            not c.request.acts & (BY_FILTERS | BY_BREAKPOINT)):
+    if c.filtering is not None or not c.request.acted or not c.request.acts & (
+            <int>BY_CONNECT if c.request.is_tunnel else BY_FILTERS | BY_BREAKPOINT):
         return OK
     return parked(begin_filters(c))
 

@@ -26,6 +26,7 @@ cdef class Filtering:
     cdef uint8_t is_played      # the player has the request, or had it
     cdef uint8_t is_answered    # … and answers it as its origin: it takes the request's body alone
     cdef uint8_t tapes          # the response is taped as its origin sends it
+    cdef bytes established      # the head of a tunnel's 200 with their fields; None: none
     cdef bytes added            # secrets of the filters, by lines; None: none
     cdef Sluice up              # None: the body goes up without them
     cdef Sluice down

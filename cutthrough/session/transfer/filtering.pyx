@@ -36,7 +36,7 @@ from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
 from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
-from cutthrough.wire.names cimport F_DATE, M_HEAD
+from cutthrough.wire.names cimport F_DATE, M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_to_replay, reply_with_text
 from cutthrough.wire.rewrite cimport (
     ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing, build_response_head)
@@ -81,6 +81,11 @@ cdef class Filtering:
         except BaseException:
             c.poller.contain(c)
 
+    def establish(self, bytes head):
+        """The filters of a tunnel are done. `head`: of its 200; None: it has no field of theirs."""
+        self.established = head
+        self.go_on(None)
+
     def refuse(self, str label, str text):
         """Ends it with this outcome; `text` is logged, and sent if a filter refuses or a
         replay does."""
@@ -99,7 +104,8 @@ cdef class Filtering:
                 c.request.ending = outcome      # when both sides have their close
                 self.run.on_refused(label, text)
                 return
-            if c.request.status or not (is_explained or outcome == FILTER_REFUSED):
+            if c.request.status or c.request.method > M_CONNECT or not (
+                    is_explained or outcome == FILTER_REFUSED):
                 c.refuse(outcome)
                 return
             close = is_last(c)

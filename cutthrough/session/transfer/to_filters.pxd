@@ -4,8 +4,12 @@ from cutthrough.session.model.client cimport Client
 from cutthrough.wire.framing cimport Framing
 from cutthrough.wire.http1 cimport Head
 
-# The deciding rule has filters: calls those of the request's head. The state is HELD.
+# The deciding rule has filters: calls those of the request's head, or of the tunnel to be. The
+# state is HELD.
 cdef int begin_filters(Client client) except -1
+# The tunnel opens, and leaves its filters. Returns the head of the 200 with their fields; None: it
+# has no field, or there are no filters.
+cdef bytes leave_filters(Client client)
 # The deadline of HELD, while filters have the request.
 cdef int end_wait(Client client) except -1
 # The request goes up: does its body go through filters? Then the head goes with it.

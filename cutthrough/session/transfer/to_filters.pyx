@@ -38,21 +38,41 @@ cdef int begin_filters(Client c) except -1:
     f.client = c
     f.ending = FILTER_ANSWERED
     c.filtering = f
-    # See Arrival in filters
-    f.run = c.snapshot.filters.begin(
-        f, rule.filters, (
-            bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
-            "https" if c.entrance.is_inside else "http", r.minor, bool(c.entrance.transparent)),
-        user=c.account.name.decode("utf-8", "replace"), groups=c.account.groups,
-        client=text[:n].decode(), id=str(c.request_id),
-        rule=c.snapshot.acl.label(r.rule).decode(),
-        fingerprints={} if prints_of(c) is None else prints_of(c).texts(),
-        breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "")
+    facts = {
+        "user": c.account.name.decode("utf-8", "replace"), "groups": c.account.groups,
+        "client": text[:n].decode(), "id": str(c.request_id),
+        "rule": c.snapshot.acl.label(r.rule).decode(),
+        "fingerprints": {} if prints_of(c) is None else prints_of(c).texts()}
+    if r.is_tunnel:
+        f.run = c.snapshot.filters.begin_connect(
+            f, rule.filters, connect_head(c), host_of(c).decode(), r.port, **facts)
+    else:                               # see Arrival in filters
+        f.run = c.snapshot.filters.begin(
+            f, rule.filters, (
+                bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
+                "https" if c.entrance.is_inside else "http", r.minor,
+                bool(c.entrance.transparent)),
+            breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "", **facts)
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
     c.poller.arm(c, c.silent_ms)
     f.run.start()
     return 0
+
+
+cdef bytes connect_head(Client c):
+    """b"": the tunnel came without one, by SOCKS or by a transparent listener."""
+    return b"" if c.passage is None or c.passage.head is None else c.passage.head
+
+
+cdef bytes leave_filters(Client c):
+    cdef Filtering f
+    if c.filtering is None:
+        return None
+    f = filtering_of(c)
+    f.end("ok")
+    c.filtering = None
+    return f.established
 
 
 cdef int end_wait(Client c) except -1:
