@@ -59,6 +59,7 @@ class Calls:
         self.faults = 0                 # exceptions
         self.overruns = 0               # calls beyond the budget
         self.dropped = 0                # events without a place
+        self.spent = 0.0                # seconds from each call to its end
 
     def wants(self, hook: str) -> bool:
         """Whether the tracker has this function."""
@@ -132,7 +133,9 @@ class Calls:
                 self._report(hook, f"TimeoutError: {error}")
         except (Exception, SystemExit) as error:    # the operator's code
             self._report(hook, f"{type(error).__name__}: {error}")
-        if time.monotonic() - began >= self._budget:
+        took = time.monotonic() - began
+        self.spent += took
+        if took >= self._budget:
             self.overruns += 1
             if self.overruns & (self.overruns - 1) == 0:
                 log.error("the activity hook took more than %g s in %s (%d so far)",

@@ -292,6 +292,11 @@ def _services(r: Reading) -> Iterator[Metric]:
     yield _labelled("filter_calls", "Calls of functions of filters.", "result",
                     {name: r.total(f"filter_{name}") for name in (
                         "calls", "failed", "overran")})
+    yield _labelled("activity_calls", "Calls of functions of the activity tracker.",
+                    "result", {name: r.total(f"activity:{name}") for name in (
+                        "calls", "failed", "overran", "dropped")})
+    yield _counter("activity_call_seconds", "Time from these calls to their ends.",
+                   r.total("activity_us") / 1e6)
     yield _labelled("breakpoints", "Requests and responses at breakpoints.", "result",
                     {name: r.total(f"breakpoint:{name}") for name in (
                         "held", "edited", "passed", "aborted", "expired", "skipped")})
@@ -381,7 +386,7 @@ def _gauge(name: str, text: str, values: Sequence[tuple[tuple[str, ...], float]]
     return family
 
 
-def _counter(name: str, text: str, value: int) -> Metric:
+def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"cutthrough_{name}", text, value=value)
 
 

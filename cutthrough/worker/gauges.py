@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from cutthrough.activity.watcher import Watcher
 from cutthrough.log.accesslog import AccessLog
 from cutthrough.net import buffers
 from cutthrough.net.dns.resolver import Resolver
@@ -29,6 +30,16 @@ def _captured(ring: Ring | None) -> dict[str, int]:
     if ring is None:
         return {}
     return {f"capture:{result}": count for result, count in ring.counts().items()}
+
+
+def _tracked(watcher: Watcher | None) -> dict[str, int]:
+    """Of the operator's activity tracker."""
+    if watcher is None:
+        return {}
+    calls = watcher.calls
+    return {"activity:calls": calls.calls, "activity:failed": calls.faults,
+            "activity:overran": calls.overruns, "activity:dropped": calls.dropped,
+            "activity_us": int(calls.spent * 1e6)}
 
 
 class Gauges:
@@ -83,6 +94,7 @@ class Gauges:
         totals = {
             **_handshakes(tls),
             **_captured(self._ring),
+            **_tracked(parts.watcher),
             **{f"leaf:{how}": n for how, n in parts.interception.stats().items()},
             **{f"recording:{how}": n for how, n in parts.recordings.counts().items()},
             "auth_hashes": parts.verifier.hashes,
