@@ -17,8 +17,9 @@ from typing import Any
 
 log = logging.getLogger("cutthrough")
 
-HOOKS = ("on_connect", "on_client_tls", "on_disconnect", "on_request", "on_origin",
-         "on_origin_tls", "on_response", "on_bytes", "on_end")
+HOOKS = ("on_connect", "on_client_tls", "on_disconnect", "on_request",
+         "on_parent_failed", "on_origin", "on_origin_tls", "on_response", "on_bytes",
+         "on_end")
 # Events that wait: about 1 KiB each
 MOST_QUEUED = 10_000
 # Seconds of one call

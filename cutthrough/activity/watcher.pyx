@@ -125,6 +125,10 @@ cdef class Watcher(Observer):
         if client in self.exchanges:                # else it is a probe
             self.report("on_origin_tls", client, 0, None)
 
+    def on_parent_lost(self, Client client, int outcome):
+        if client in self.exchanges:
+            self.report("on_parent_failed", client, 0, label_of(outcome).decode())
+
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1:
         cdef Progress progress = <Progress>self.exchanges.get(client)
         cdef int status = 200 if head == NULL else head.status

@@ -7,6 +7,7 @@ import pytest
 
 import cutthrough
 from tests.support.activity import HOOK, TRACKER, events, wait_events
+from tests.support.admin import DOOR, operator_of
 from tests.support.captures import database as database
 from tests.support.captures import wait_rows
 from tests.support.certificates import authority, localhost
@@ -332,3 +333,50 @@ def test_an_embedded_proxy_takes_the_object_itself_and_holds_nothing():
 def test_a_class_is_refused():
     with pytest.raises(cutthrough.ConfigError, match="Noting is a class: give an obj"):
         cutthrough.serve(activity_hook=Noting)
+
+
+COUNTED = """
+    import asyncio
+    import time
+
+    class Tracker:
+        def on_request(self, exchange):
+            raise ValueError
+
+        async def on_end(self, exchange):
+            await asyncio.sleep(0.02)
+
+        def on_disconnect(self, connection):
+            time.sleep(0.01)
+"""
+
+
+def test_the_calls_of_a_tracker_are_in_the_metrics(run, make_origin, dial):
+    proxy, origin = run(config=DOOR, tracker=COUNTED), make_origin(answer(HELLO))
+    operator = operator_of(proxy)
+    for _ in range(3):
+        client = dial(proxy)
+        assert client.get(origin.url()).status == 200
+        client.close()
+
+    def calls(result: str) -> float:
+        return operator.metrics()[f'activity_calls_total{{result="{result}"}}']
+    wait_until(lambda: calls("calls") == 9, "all are counted")
+    assert calls("failed") == 3
+    assert calls("overran") == calls("dropped") == 0
+    assert 0.09 <= operator.metrics()["activity_call_seconds_total"] < 60
+
+
+def test_each_member_that_fails_is_reported(run, make_origin, dial):
+    first, second = make_origin(), make_origin(say("b"))
+    proxy = run('default = "allow"\n', (
+        'address_floor = "off"\norigin = "api"\n'
+        + named(first, second, choose="failover")))
+    first.close()
+    assert dial(proxy).get("/", host=HOST).body == b"b"
+    (failed,) = wait_events(proxy, "on_parent_failed")
+    assert (failed["parent"], failed["reason"]) == (
+        f"api/127.0.0.1:{first.port}", "origin_unreachable")
+    (end,) = wait_events(proxy, "on_end")
+    assert (end["id"], end["parent"], end["reason"]) == (
+        failed["id"], f"api/127.0.0.1:{second.port}", "ok")

@@ -28,6 +28,9 @@ TRACKER = """
         async def on_request(self, exchange):
             say("on_request", exchange)
 
+        def on_parent_failed(self, exchange):
+            say("on_parent_failed", exchange)
+
         def on_origin(self, exchange):
             say("on_origin", exchange)
 

@@ -85,12 +85,14 @@ cdef class Observer:
     def on_origin_tls(self, Client client):
         """The handshake with the origin is done."""
 
+    def on_parent_lost(self, Client client, int outcome):
+        """A parent, or a server of a named origin, has failed the request; another may follow."""
+
     def on_disconnect(self, Client client):
         """The connection is about to be closed. It may be a stream, or a probe."""
 
     def on_handover(self, Client client):
-        """The tunnel goes on in another worker, and ends there: what its taps need can be
-        freed."""
+        """The tunnel goes on and ends in another worker: what its taps need can be freed."""
 
     cdef int on_end(self, Client client, int outcome) except -1:
         return 0

@@ -44,6 +44,8 @@ cdef int outcome_of_server(int outcome) noexcept:
 cdef int blame_server(Client c, int outcome) except -1:
     cdef Standing standing = c.context.parents.standings[c.request.hop.parent]
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST, outcome_of_server(outcome), 0)
+    if c.context.observer is not None:
+        c.context.observer.on_parent_lost(c, outcome_of_server(outcome))
     standing.fail(c.poller.time_ms(), outcome)
     return 0
 

@@ -362,6 +362,8 @@ cdef int lose_parent(Client c, int outcome) except -1:
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PARENT_LOST,
          outcome_of_way(p.way, outcome),
          p.code if outcome == PARENT_REFUSED or outcome == PARENT_AUTH else 0)
+    if c.context.observer is not None:
+        c.context.observer.on_parent_lost(c, outcome_of_way(p.way, outcome))
     parent = p.chain[p.leg]
     if outcome == PARENT_CERTIFICATE:
         log_certificate(parent)
