@@ -10,8 +10,8 @@ from libc.string cimport memchr, memcpy, memmove
 from cutthrough.wire.chars cimport equals_lower
 
 # The names in {braces}, by their numbers in Known
-KNOWN = ("user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint",
-         "traceparent")
+KNOWN = ("user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint", "client_ja4_r",
+         "client_ja4_o", "client_ja4_ro", "client_ja3", "dropped", "traceparent")
 assert len(KNOWN) == N_KNOWN
 
 
@@ -22,6 +22,7 @@ cdef class HeadEdits:
         end: bytes, or numbers of KNOWN. `ratio`: the share of new traces that are sampled."""
         self.dropped = tuple(dropped)
         self.lines = tuple([tuple(line) for line in lines])
+        self.names_dropped = any([<int>KNOWN_DROPPED in line for line in self.lines])
         self.names_trace = any([<int>KNOWN_TRACE in line for line in self.lines])
         self.ratio = ratio
 
@@ -32,13 +33,25 @@ cdef class HeadEdits:
         cdef char *o = line
         cdef char *behind
         cdef tuple pieces
+        cdef Value[N_KNOWN] values
+        cdef bytes names
+        cdef list gone = []
+        cdef int place
         while line < end:
             behind = <char *>memchr(line, c'\n', end - line) + 1
-            if not self.drops(line, behind):
+            place = self.place(line, behind)
+            if place >= 0:
+                gone.append(place)
+            else:
                 if o != line:
                     memmove(o, line, behind - line)
                 o += behind - line
             line = behind
+        if self.names_dropped:
+            names = b", ".join([self.dropped[place] for place in sorted(set(gone))])
+            memcpy(&values[0], known, sizeof(values))
+            values[<int>KNOWN_DROPPED] = Value(names, len(names))
+            known = &values[0]
         for pieces in self.lines:
             o = put_line(o, limit - 2, pieces, known)
             if o == NULL:
@@ -46,13 +59,15 @@ cdef class HeadEdits:
         memcpy(o, b"\r\n", 2)
         return o + 2 - head
 
-    cdef bint drops(self, const char *line, const char *behind) except -1:
+    cdef int place(self, const char *line, const char *behind) except -2:
         cdef const char *colon = <const char *>memchr(line, c':', behind - line)
         cdef bytes name
-        for name in self.dropped:
+        cdef int i
+        for i in range(len(self.dropped)):
+            name = <bytes>self.dropped[i]
             if colon - line == len(name) and equals_lower(line, name, len(name)):
-                return True
-        return False
+                return i
+        return -1
 
 
 cdef char *put_line(char *o, char *limit, tuple pieces, const Value *known) except? NULL:

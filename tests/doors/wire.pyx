@@ -5,6 +5,7 @@ A source is bytes, or (address, length). A refusal is returned as the label of i
 """
 
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
 from cutthrough.outcome cimport label_of
 from cutthrough.outcome import NAMES
 from cutthrough.wire.chars cimport text_of
@@ -12,7 +13,7 @@ from cutthrough.wire.chunks cimport Chunks, scan_chunks, start_chunks
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.date cimport DATE_BYTES, build_date
 from cutthrough.wire.edits cimport (
-    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_TRACE, KNOWN_USER, N_KNOWN, HeadEdits)
+    KNOWN_CLIENT, KNOWN_USER, N_KNOWN, HeadEdits)
 from cutthrough.wire.framing cimport Framing, read_request_framing, read_response_framing
 from cutthrough.wire.hops cimport answer_as_last
 from cutthrough.wire.http1 cimport (
@@ -366,8 +367,8 @@ def change_head(HeadEdits edits, bytes head, bytes user, bytes client, size_t ca
     cdef Value[N_KNOWN] known
     cdef bytearray room = bytearray(head + bytes(cap - len(head)))
     cdef size_t n
+    memset(&known[0], 0, sizeof(known))
     known[<int>KNOWN_USER] = Value(user, len(user))
     known[<int>KNOWN_CLIENT] = Value(client, len(client))
-    known[<int>KNOWN_JA4] = known[<int>KNOWN_HTTP2] = known[<int>KNOWN_TRACE] = Value(NULL, 0)
     n = edits.apply(room, len(head), cap, known)
     return bytes(room[:n])

@@ -367,3 +367,23 @@ def test_a_large_hello_has_none(serve, call, padding) -> None:
     while sock.recv(4096):
         pass
     assert "client_ja4" not in proxy.wait_log(1)[0]
+
+
+def test_a_rules_headers_have_the_variants_and_what_was_forged(
+        start_policy, reach, make_origin) -> None:
+    names = ("client_ja4", "client_ja4_r", "client_ja4_o", "client_ja4_ro",
+             "client_ja3")
+    fields = ", ".join(f'X-{name} = "{{{name}}}"' for name in names)
+    proxy = start_policy(
+        f'[headers.prints.request]\nset = {{ {fields}, X-Forged = "{{dropped}}" }}\n'
+        + LOCAL + 'headers = "prints"\n',
+        "access_log_format = '" + " ".join(f"%ct::{name}" for name in names) + "'\n"
+        + table(localhost()))
+    origin = make_origin(answer(OKAY))
+    assert reach(proxy).get(origin.url(), "x-client_ja3: forged").status == 200
+    (request,) = origin.requests
+    got = [request.all(f"X-{name}") for name in names]
+    assert all(len(values) == 1 and values[0] for values in got)
+    wait_until(lambda: proxy.log_path.read_text().split() == [
+        values[0] for values in got], "the log has the same")
+    assert request.all("X-Forged") == ["x-client_ja3"]

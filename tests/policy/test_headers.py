@@ -156,4 +156,15 @@ def test_a_rule_names_tables_that_are_there(rule, reason):
 def test_the_names_of_values_are_known_to_both_sides():
     assert KNOWN == (
         "user", "client", "client_ja4", "http2_fingerprint", "tcp_fingerprint",
+        "client_ja4_r", "client_ja4_o", "client_ja4_ro", "client_ja3", "dropped",
         "traceparent")
+
+
+def test_the_names_of_what_was_dropped_are_told():
+    text = ('[headers.all.request]\nremove = ["X-Gone", "Cookie"]\n'
+            'set = { X-Team = "a", X-Forged = "{dropped}" }')
+    assert changed(text)[-1] == b"X-Forged: cookie, x-team", "each once"
+    forged = HEAD.replace(b"Accept: */*", b"X-FORGED: none")
+    assert changed(text, head=forged)[-1] == b"X-Forged: cookie, x-forged, x-team"
+    plain = b"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 p\r\n\r\n"
+    assert changed(text, head=plain)[-1] == b"X-Forged: "

@@ -60,8 +60,10 @@ cdef int prints_named(headers) except -1:
     cdef int wanted = 0
     for edits in (headers.request, headers.response):
         for _, value in (*edits.set, *edits.add):
-            wanted |= P_JA4 * ("{client_ja4}" in value)
-            wanted |= P_HTTP2 * ("{http2_fingerprint}" in value)
+            for name, bit in NAMES.items():
+                if f"{{client_{name}}}" in value or (
+                        bit == P_HTTP2 and "{http2_fingerprint}" in value):
+                    wanted |= bit
     return wanted
 
 

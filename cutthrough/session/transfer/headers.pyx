@@ -25,8 +25,8 @@ from cutthrough.session.ways.origins cimport head_for_server
 from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
 from cutthrough.wire.edits cimport (
-    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA4, KNOWN_TCP, KNOWN_TRACE, KNOWN_USER, N_KNOWN,
-    HeadEdits)
+    KNOWN_CLIENT, KNOWN_HTTP2, KNOWN_JA3, KNOWN_JA4, KNOWN_JA4_O, KNOWN_JA4_R, KNOWN_JA4_RO,
+    KNOWN_TCP, KNOWN_TRACE, KNOWN_USER, N_KNOWN, HeadEdits)
 from cutthrough.wire.trace cimport MOST_TRACE, TRACE_BYTES, find_trace, print_trace
 
 # Of this process, so that nobody can tell the next trace
@@ -96,6 +96,10 @@ cdef size_t apply(Client c, HeadEdits edits, char *head, size_t n, size_t cap,
     known[<int>KNOWN_JA4] = value_of(None if prints is None else prints.ja4)
     known[<int>KNOWN_HTTP2] = value_of(None if prints is None else prints.http2)
     known[<int>KNOWN_TCP] = value_of(None if prints is None else prints.tcp)
+    known[<int>KNOWN_JA4_R] = value_of(None if prints is None else prints.ja4_r)
+    known[<int>KNOWN_JA4_O] = value_of(None if prints is None else prints.ja4_o)
+    known[<int>KNOWN_JA4_RO] = value_of(None if prints is None else prints.ja4_ro)
+    known[<int>KNOWN_JA3] = value_of(None if prints is None else prints.ja3)
     known[<int>KNOWN_TRACE] = Value(NULL, 0)
     if edits.names_trace and is_request:
         known[<int>KNOWN_TRACE] = Value(&trace[0], put_trace(c, edits, head, n, trace))
