@@ -1,7 +1,7 @@
 """Exact counts of everything that is limited, over all workers."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from cutthrough.policy.shared_table cimport Row, SharedTable, Table
+from cutthrough.policy.shared_table cimport Bucket, Row, SharedTable, Table
 
 cdef enum:
     DAY_S = 86400
@@ -32,6 +32,8 @@ cdef struct UserLimits:
     double burst
     double bytes_per_second
     double depth            # bytes that the user's bucket holds
+    double lane_rate[2]     # bytes per second of a direction, up and down …
+    double lane_depth[2]    # … and the bytes that its bucket holds
     int64_t bytes_per_day
 
 # A draw on a user's row, in bytes. The caller's, on its stack.
@@ -40,6 +42,7 @@ cdef struct Draw:
     int64_t unused          # of the last grant
     int64_t granted_us      # time of the last grant
     int64_t want
+    int lane                # the direction: 0, up, or 1, down
 
 cdef struct Grant:
     int64_t bytes           # that may be used

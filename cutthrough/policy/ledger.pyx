@@ -9,7 +9,8 @@ The module reads no clock and knows no socket: the caller passes the time.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from cutthrough.policy.shared_table cimport CONNECTIONS, TUNNELS, Row, SharedTable, Table
+from cutthrough.policy.shared_table cimport (
+    CONNECTIONS, TUNNELS, Bucket, Row, SharedTable, Table)
 
 cdef enum:
     # All draws on a quota together take half of its remaining bytes, but one draw takes at
@@ -126,8 +127,8 @@ cdef class Ledger(SharedTable):
         cdef int64_t want = draw.want
         cdef Grant grant
         cdef Row *row
-        cdef double target
-        cdef int64_t lanes
+        cdef Bucket *lane
+        cdef int64_t lanes, before
         grant.bytes = want
         grant.left_today = INT64_MAX
         grant.wait_us = 0
@@ -141,26 +142,19 @@ cdef class Ledger(SharedTable):
             grant.left_today = max(0, limits.bytes_per_day - row.day_bytes)
             lanes = 2 * max(1, <int64_t>self._sum(self._held(row, CONNECTIONS)))
             grant.bytes = min(want, max(grant.left_today // (2 * lanes), LAST_BYTES))
+        want = grant.bytes
+        lane = &row.lanes[draw.lane]
+        if limits.lane_rate[draw.lane] > 0:
+            grant.bytes = most_of(lane, limits.lane_rate[draw.lane],
+                                  limits.lane_depth[draw.lane], draw, grant.bytes, now_us)
+        before = grant.bytes
         if limits.bytes_per_second > 0:
-            want = grant.bytes
-            row.bytes = tokens_of(row.bytes, &row.bytes_us, limits.bytes_per_second,
-                                  limits.depth, now_us)
-            # If the bucket has been full since the grant, returned tokens would have run
-            # over: relays at rest must not store up more than one bucket holds
-            if draw.unused < 0 or draw.granted_us >= row.bytes_full_us:
-                row.bytes += draw.unused
-            if row.bytes >= limits.depth:
-                row.bytes = limits.depth
-                row.bytes_full_us = now_us
-            if grant.bytes > row.bytes:
-                grant.bytes = <int64_t>row.bytes if row.bytes > 0 else 0
-            row.bytes -= grant.bytes
-            if grant.bytes < want:
-                target = min(<double>want, limits.depth / 4)
-                grant.wait_us = <int64_t>(
-                    (target - row.bytes) / limits.bytes_per_second * 1e6)
-            row.full_us = max(row.full_us, now_us + <int64_t>(
-                (limits.depth - row.bytes) / limits.bytes_per_second * 1e6))
+            grant.bytes = most_of(&row.bytes, limits.bytes_per_second, limits.depth, draw,
+                                  grant.bytes, now_us)
+            take(&row.bytes, limits.bytes_per_second, limits.depth, before, &grant, row, now_us)
+        if limits.lane_rate[draw.lane] > 0:
+            take(lane, limits.lane_rate[draw.lane], limits.lane_depth[draw.lane],
+                 want if before < want else grant.bytes, &grant, row, now_us)
         self._unlock()
         return grant
 
@@ -299,6 +293,30 @@ cdef class Ledger(SharedTable):
         if holding.user_row:
             self._release(&self.page.users, holding.user_row, CONNECTIONS, now_us)
             holding.user_row = 0
+
+
+# How many of `want` bytes a bucket grants now, after what was not used of the last grant is back.
+cdef inline int64_t most_of(Bucket *bucket, double rate, double depth, const Draw *draw,
+                            int64_t want, int64_t now_us) noexcept nogil:
+    bucket.tokens = tokens_of(bucket.tokens, &bucket.at_us, rate, depth, now_us)
+    # If the bucket has been full since the grant, returned tokens would have run over: relays at
+    # rest must not store up more than one bucket holds
+    if draw.unused < 0 or draw.granted_us >= bucket.full_us:
+        bucket.tokens += draw.unused
+    if bucket.tokens >= depth:
+        bucket.tokens = depth
+        bucket.full_us = now_us
+    return min(want, <int64_t>bucket.tokens if bucket.tokens > 0 else 0)
+
+
+# Takes a grant from a bucket. If it is less than was wanted, it is until the next one.
+cdef inline void take(Bucket *bucket, double rate, double depth, int64_t want, Grant *grant,
+                      Row *row, int64_t now_us) noexcept nogil:
+    bucket.tokens -= grant.bytes
+    if grant.bytes < want:
+        grant.wait_us = max(grant.wait_us, <int64_t>(
+            (min(<double>want, depth / 4) - bucket.tokens) / rate * 1e6))
+    row.full_us = max(row.full_us, now_us + <int64_t>((depth - bucket.tokens) / rate * 1e6))
 
 
 cdef inline void change_hands(uint32_t *held, int giver, int taker) noexcept nogil:

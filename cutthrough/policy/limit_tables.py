@@ -10,7 +10,8 @@ from cutthrough.config.values import parse_duration, parse_size
 from cutthrough.policy.source import Limits
 
 KEYS = Limits.__struct_fields__
-_SIZES = ("bytes_per_second", "tunnel_bytes_per_second", "bytes_per_day")
+_SIZES = ("bytes_per_second", "bytes_per_second_up", "bytes_per_second_down",
+          "tunnel_bytes_per_second", "bytes_per_day")
 _SUBJECTS = ("user", "client", "all")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,100}")
 # Fields that end here: no request has them behind its head

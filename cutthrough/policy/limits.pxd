@@ -16,6 +16,7 @@ cdef struct Lane:
     double tokens               # of the tunnel's own bucket
     int64_t tokens_us           # time of `tokens`
     int64_t wait_us             # after an allowance of 0: until the next; else 0
+    int number                  # 0: up, 1: down
 
 # Both directions of a request that has a limit in bytes.
 cdef struct Meter:

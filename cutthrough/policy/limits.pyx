@@ -47,12 +47,17 @@ cdef class Terms:
         self.limits.bytes_per_day = limits.bytes_per_day
         self.tunnel_rate = min([rate for rate in (limits.tunnel_bytes_per_second, bandwidth)
                                 if rate], default=0)
-        slowest = min(limits.bytes_per_second or INT64_MAX, self.tunnel_rate or INT64_MAX)
+        lanes = (limits.bytes_per_second_up, limits.bytes_per_second_down)
+        slowest = min([rate for rate in (limits.bytes_per_second, self.tunnel_rate, *lanes)
+                       if rate], default=INT64_MAX)
         self.quantum = <int64_t>min(max(slowest / 32, LEAST_QUANTUM), MOST_QUANTUM)
         self.limits.depth = max(self.limits.bytes_per_second / 8, 4 * self.quantum)
+        for number, rate in enumerate(lanes):
+            self.limits.lane_rate[<int>number] = rate
+            self.limits.lane_depth[<int>number] = max(rate / 8, 4 * self.quantum)
         self.tunnel_depth = max(self.tunnel_rate / 8, 4 * self.quantum)
-        self.has_bytes = bool(limits.bytes_per_second or limits.tunnel_bytes_per_second
-                              or limits.bytes_per_day or bandwidth or most_bytes)
+        self.has_bytes = any((limits.bytes_per_second, *lanes, limits.tunnel_bytes_per_second,
+                              limits.bytes_per_day, bandwidth, most_bytes))
 
     cdef bytes subject(self, int family, const uint8_t *data):
         cdef uint8_t masked[16]
@@ -161,8 +166,9 @@ cdef class Limiter:
         cdef Draw draw
         cdef Grant grant
         lane.wait_us = 0
-        if terms.limits.bytes_per_second > 0 or terms.limits.bytes_per_day:
-            draw = Draw(used, lane.drawn - used, lane.granted_us, terms.quantum)
+        if terms.limits.bytes_per_second > 0 or terms.limits.bytes_per_day or (
+                terms.limits.lane_rate[lane.number] > 0):
+            draw = Draw(used, lane.drawn - used, lane.granted_us, terms.quantum, lane.number)
             grant = self.ledger.draw(&usage.holding, &terms.limits, &draw, now_us, time(NULL))
             lane.drawn = may = grant.bytes
             if grant.left_today == 0:
@@ -196,7 +202,7 @@ cdef class Limiter:
         cdef int64_t used = lane.granted - left[0]
         cdef Draw draw
         if used or lane.drawn:
-            draw = Draw(used, lane.drawn - used, lane.granted_us, 0)
+            draw = Draw(used, lane.drawn - used, lane.granted_us, 0, lane.number)
             self.ledger.draw(&usage.holding, &terms.limits, &draw, now_us, time(NULL))
         lane.granted = lane.drawn = left[0] = 0
 
@@ -272,12 +278,13 @@ cdef bint start_meter(Usage *usage, Terms terms, int64_t now_us) noexcept:
     if usage.meter == NULL:
         return False
     usage.meter.settled_us = now_us
-    start_lane(&usage.meter.up, terms, now_us)
-    start_lane(&usage.meter.down, terms, now_us)
+    start_lane(&usage.meter.up, 0, terms, now_us)
+    start_lane(&usage.meter.down, 1, terms, now_us)
     return True
 
 
-cdef inline void start_lane(Lane *lane, Terms terms, int64_t now_us) noexcept nogil:
+cdef inline void start_lane(Lane *lane, int number, Terms terms, int64_t now_us) noexcept nogil:
+    lane.number = number
     lane.granted = lane.drawn = lane.wait_us = lane.granted_us = 0
     lane.tokens = terms.tunnel_depth
     lane.tokens_us = now_us

@@ -9,18 +9,23 @@ cdef enum Column:
     TUNNELS
     N_COLUMNS
 
+# Tokens of bytes. Times are microseconds of CLOCK_MONOTONIC, which is one clock for all processes
+# of a host.
+cdef struct Bucket:
+    double tokens
+    int64_t at_us           # time of `tokens`; 0: never used
+    int64_t full_us         # when it was last full
+
 cdef struct Row:
     uint64_t tag[2]         # keyed hash of the name
     uint32_t next           # row number, in its chain or in the free list; 0: the end
     uint32_t is_used
-    # Only for users. Times are microseconds of CLOCK_MONOTONIC, which is one clock for all
-    # processes of a host.
+    # Only for users. Times as of a Bucket
     double requests         # tokens of the bucket for requests
     int64_t requests_us     # time of `requests`; 0: never used
-    double bytes            # tokens of the bucket for bytes
-    int64_t bytes_us        # time of `bytes`; 0: never used
-    int64_t bytes_full_us   # when the bucket for bytes was last full
-    int64_t full_us         # when both buckets are full and the quota is new: may be dropped
+    Bucket bytes            # of both directions together
+    Bucket lanes[2]         # of each, up and down
+    int64_t full_us         # when all buckets are full and the quota is new: may be dropped
     int32_t day             # days of the epoch, UTC
     int32_t remote_day      # likewise, for remote_bytes
     int64_t day_bytes       # moved on `day`

@@ -54,6 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queue: int = 0                      # requests beyond the rate that wait
     queue_timeout: float = 5.0          # seconds, at most
     bytes_per_second: int = 0           # of all the user's connections together
+    bytes_per_second_up: int = 0        # of these, towards origins
+    bytes_per_second_down: int = 0      # and towards clients
     tunnel_bytes_per_second: int = 0    # of each tunnel, each direction
     bytes_per_day: int = 0              # since midnight UTC, both directions
 

@@ -71,6 +71,17 @@ cdef class Holder:
         self.down_left -= passed
         return passed
 
+    def move_up(self, int64_t n, now=1.0):
+        """The same upwards."""
+        cdef int64_t now_us = <int64_t>(now * 1e6)
+        if not has_allowance(&self.usage.meter.up, self.terms, self.up_left, now_us) and (
+                not self.limiter.refill(&self.usage, &self.usage.meter.up, self.terms,
+                                        self.is_tunnel, &self.up_left, now_us)):
+            return None
+        passed = max(0, min(n, self.up_left))
+        self.up_left -= passed
+        return passed
+
     def wait(self):
         """Returns seconds until more bytes may pass."""
         return self.usage.meter.down.wait_us / 1e6 if self.usage.meter != NULL else 0.0

@@ -229,3 +229,16 @@ def test_what_was_held_back_arrives_whole_after_the_sender_s_end(
     assert client.read_rest() == payload
     client.close()
     proxy.wait_reason("ok")
+
+
+@pytest.mark.parametrize("splice", ["false", "true"])
+def test_one_direction_alone_has_a_rate(limited, make_origin, dial, splice):
+    rate = 400_000
+    proxy = limited("--splice", splice, bytes_per_second_down=rate)
+    client = dial(proxy).tunnel(make_origin(flood).authority)
+    begin = time.monotonic()
+    client.send(b"!")
+    assert is_kept(lambda: len(client.sock.recv(65536)), rate, begin)
+    client.close()
+    up = dial(proxy).tunnel(make_origin(take_in).authority)
+    takes_less(2, lambda: up.send(bytes(20 * rate)))

@@ -372,8 +372,8 @@ MISTAKES = [
                                "space, or begin with #"),
     ("[limits.slow]\nspeed = 1", "limits.slow: speed: no such key; the keys are "
      "per, ipv4_prefix, ipv6_prefix, connections, tunnels, requests_per_second, "
-     "burst, queue, queue_timeout, bytes_per_second, tunnel_bytes_per_second, "
-     "bytes_per_day, users, groups"),
+     "burst, queue, queue_timeout, bytes_per_second, bytes_per_second_up, "
+     "bytes_per_second_down, tunnel_bytes_per_second, bytes_per_day, users, groups"),
     ("[limits.slow]\nqueue = 5",
      "limits.slow: queue: has no effect without requests_per_second"),
     ("[limits.slow]\nrequests_per_second = 5\nqueue_timeout = '5s'",
