@@ -23,6 +23,16 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, "has no place beside `origin`: its requests are in origin form"
         if fields.get("methods") == ("CONNECT",):
             yield "origin", "is of requests in origin form, and CONNECT is none"
+    if "replace_path" in fields:
+        prefix = fields["replace_path"][0]
+        if "origin" not in fields:
+            yield "replace_path", "is of rules that name an `origin`"
+        elif not fields.get("paths") or not all(
+                glob == prefix or glob.startswith(f"{prefix}/")
+                for glob in fields["paths"]):
+            yield "replace_path", (
+                f"needs `paths` that begin with {prefix or '/'}, such as "
+                f"\"{prefix}/**\": a path with .. would leave it")
     if "recording" in fields and "breakpoint" in fields:
         yield "recording", ("has no place beside `breakpoint`: what an operator "
                             "changes once would answer every later request")

@@ -5,10 +5,15 @@ are compared must have the same spelling. If a host has none, it is refused here
 """
 
 import ipaddress
+import re
+from typing import Any
 
 from cutthrough.wire.target import read_authority
 
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+# Characters that every reading of a path leaves as they are: see wire.paths
+_SEGMENTS = re.compile(r"(/[A-Za-z0-9._~!$&'()+,=:@-]+){0,32}")
+MOST_PATH = 256
 
 
 def canonical_host(text: str) -> tuple[str, bool]:
@@ -61,6 +66,23 @@ def host_patterns(text: str) -> tuple[str, ...]:
     if both:
         return host, f"*.{host}"
     return (f"*.{host}",) if below else (host,)
+
+
+def parse_replaced(value: Any) -> tuple[str, str]:
+    """Reads `["/api", "/v2"]`: a literal prefix of paths, of whole segments, and what
+    takes its place. A slash at an end does not count. Raises ValueError."""
+    if not isinstance(value, list) or len(value) != 2 or not all(
+            isinstance(text, str) and text.startswith("/") for text in value):
+        raise ValueError('takes two paths, such as ["/api", "/v2"]: a prefix, and what '
+                         'takes its place; "/" is none')
+    prefix, other = (text.removesuffix("/") for text in value)
+    for text in (prefix, other):
+        if len(text) > MOST_PATH or not _SEGMENTS.fullmatch(text) or (
+                {".", ".."} & {*text.split("/")}):
+            raise ValueError(f"{text!r} is not segments of plain characters")
+    if prefix == other:
+        raise ValueError("changes nothing")
+    return prefix, other
 
 
 def canonical_network(text: str) -> str:

@@ -28,7 +28,11 @@ from cutthrough.policy.headers import read_headers
 from cutthrough.policy.limit_tables import KEYS as LIMIT_KEYS
 from cutthrough.policy.limit_tables import read_limits
 from cutthrough.policy.lists import ListReader, ReadFile
-from cutthrough.policy.patterns import canonical_network, host_patterns
+from cutthrough.policy.patterns import (
+    canonical_network,
+    host_patterns,
+    parse_replaced,
+)
 from cutthrough.policy.reader import unknown_key
 from cutthrough.policy.source import (
     NAMES,
@@ -406,6 +410,12 @@ class _Reader(ListReader):
     def read_paths(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.entries(table, key, parse_glob)
 
+    def read_replaced(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        try:
+            return parse_replaced(table[key])
+        except ValueError as error:
+            self.fail(key, str(error))
+
     def read_protocols(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.words(table, key, PROTOCOLS[1:])
 
@@ -423,7 +433,7 @@ _RULE: dict[str, Callable[[_Reader, dict[str, Any], str], Any]] = {
     "clients": _Reader.read_networks, "addresses": _Reader.read_networks,
     "tlvs": _Reader.read_tlvs, "hosts": _Reader.read_hosts, "ports": _Reader.read_ports,
     "methods": _Reader.read_methods, "paths": _Reader.read_paths,
-    "protocol": _Reader.read_protocols,
+    "protocol": _Reader.read_protocols, "replace_path": _Reader.read_replaced,
     **dict.fromkeys(("ja4", "client_ja4", *_PRINTS), _Reader.read_fingerprints),
     "sni": _Reader.read_word,
     "cut": _Reader.read_flag, "shared": _Reader.read_flag, "limits": _Reader.read_limit,

@@ -20,6 +20,7 @@ cdef class Snapshot:
     cdef readonly object filters            # see filters.stage; None: no rule has any
     cdef readonly bint sees_connects        # a rule has filters of tunnels
     cdef readonly object refusals           # see policy.refusals; None: texts of the table alone
+    cdef dict replaced_paths                # rule -> (prefix, its replacement); None: none has one
     cdef dict edits                         # rule -> (HeadEdits or None, the same of responses)
     # Name of a client certificate, "" for none -> Hop.tls of connections to intercepted origins,
     # and the same for those that must be HTTP/1.1

@@ -94,6 +94,9 @@ cdef class Snapshot:
         self.filters = judges.filters
         self.sees_connects = note_connects(self.acl, judges.filters)
         self.edits = dict(judges.edits or ())
+        self.replaced_paths = None if judges.acl is None else {
+            number: tuple([text.encode() for text in rule.replace_path])
+            for number, rule in enumerate(judges.acl.rules) if rule.replace_path} or None
         self.refusals = judges.refusals
         self.ways = ways_out.parents
         self.own_sources = dict(ways_out.own_sources) if ways_out.own_sources else None

@@ -128,6 +128,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     leaves_by: str = ""                 # a name of [sources]; "": the user's own
     route: str = ""                     # of a parent or group, or `direct`; "": default
     origin: str = ""                    # a name of [origins]; "": none
+    replace_path: tuple[str, ...] = ()  # a prefix of paths, and what the origin gets
     faults: tuple[str, ...] = ()        # names in Policy.faults
     headers: tuple[str, ...] = ()       # names in Policy.headers, in their order
     capture: Capture | Literal[""] = ""     # the kept parts of requests; "": none
@@ -164,7 +165,7 @@ NAMES = {"route": "a name of [parents] or [groups] of the configuration, or \"di
          "client_certificate": "a name of [client_certificates] of the configuration"}
 # Conditions on a tunnel's first bytes, lists that are no conditions, all conditions
 OF_TUNNELS = {"protocol", "sni", "ja4"}
-ACTS = {"faults", "filters", "headers"}
+ACTS = {"faults", "filters", "headers", "replace_path"}
 CONDITIONS = [field.name for field in msgspec.structs.fields(Rule)
               if field.name in OF_TUNNELS or (
                   field.default == () and field.name not in ACTS)] + ["for_origin"]

@@ -5,7 +5,7 @@ from cutthrough.wire.connect cimport Value
 # Rules for X-Forwarded-*, X-Real-IP and Forwarded.
 cdef enum ForwardedFields:
     FORWARDED_DROPPED = 1       # the received ones go
-    FORWARDED_X = 2             # X-Forwarded-For, -Host and -Proto are written
+    FORWARDED_X = 2             # X-Forwarded-For, -Host, -Proto and -Port are written
     FORWARDED_ELEMENT = 4       # Forwarded is written (RFC 7239)
 
 cdef struct OriginHead:
@@ -15,6 +15,9 @@ cdef struct OriginHead:
     Value client                # the client's address; n is 0: it has none
     bint is_ipv6
     bint is_tls                 # the client's own connection
+    Value prefix                # takes the place of …
+    size_t replaced_at          # … the begin of the path, here in the head …
+    size_t replaced             # … of so many octets; `prefix` and this 0: the path stays
 
 # From a head of rewrite.build_request_head, of `n` bytes. Returns bytes written; 0: `cap` is too
 # small.

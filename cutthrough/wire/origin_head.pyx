@@ -1,15 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A rewritten request head for a server of a named origin: Host, and the forwarded fields.
+"""A rewritten request head for a server of a named origin: its path, Host, the forwarded fields.
 
     Host: api.local               ->  Host: 10.0.0.5:8000
     X-Forwarded-For: 1.2.3.4      ->  X-Forwarded-For: 192.0.2.7
                                       X-Forwarded-Host: api.local
                                       X-Forwarded-Proto: https
+                                      X-Forwarded-Port: 443
                                       Forwarded: for=192.0.2.7;host="api.local";proto=https
 
-If the sender is trusted, our address follows those that it names, in one line, and its Host and
-Proto stay: the first proxy knows them. All other fields stay, and so does the head itself, because a
-second attempt may go another way.
+If the sender is trusted, our address follows those that it names, in one line, and its Host, Proto
+and Port stay: the first proxy knows them. All other fields stay, and so does the head itself,
+because a second attempt may go another way.
 """
 
 from libc.string cimport memchr, memcpy
@@ -27,9 +28,9 @@ cdef size_t build_origin_head(char *out, size_t cap, const char *head, size_t n,
     cdef const char *behind
     cdef Value asked = first_value(line, end, b"host", 4)
     cdef char *o = out
-    if cap < n + how.host.n + 2 * asked.n + OUR_FIELDS:
+    if cap < n + how.host.n + 2 * asked.n + how.prefix.n + OUR_FIELDS:
         return 0
-    o = put(o, head, line - head)
+    o = put_first(o, head, line, how)
     while line < end:
         behind = <const char *>memchr(line, c'\n', end - line) + 1
         if how.host.text != NULL and is_field(line, behind, b"host", 4):
@@ -44,6 +45,18 @@ cdef size_t build_origin_head(char *out, size_t cap, const char *head, size_t n,
     if how.forwarded & FORWARDED_ELEMENT:
         o = put_element(o, line, end, asked, how)
     return put(o, b"\r\n", 2) - out
+
+
+# The first line. A path begins with a slash, also if nothing is left of it.
+cdef char *put_first(char *o, const char *head, const char *line,
+                     const OriginHead *how) noexcept nogil:
+    cdef const char *rest = head + how.replaced_at + how.replaced
+    if how.prefix.n == 0 and how.replaced == 0:
+        return put(o, head, line - head)
+    o = put_value(put(o, head, how.replaced_at), how.prefix)
+    if rest[0] != c'/' and how.prefix.n == 0:
+        o = put(o, b"/", 1)
+    return put(o, rest, line - rest)
 
 
 cdef char *put_x(char *o, const char *line, const char *end, Value asked,
@@ -61,7 +74,20 @@ cdef char *put_x(char *o, const char *line, const char *end, Value asked,
     known = first_value(line, end, b"x-forwarded-proto", 17) if how.is_trusted else Value(NULL, 0)
     o = put(o, b"\r\nX-Forwarded-Proto: ", 21)
     o = put_value(o, known) if known.n else put_scheme(o, how.is_tls)
+    known = first_value(line, end, b"x-forwarded-port", 16) if how.is_trusted else Value(NULL, 0)
+    o = put(o, b"\r\nX-Forwarded-Port: ", 20)
+    o = put_value(o, known if known.n else port_of(asked, how.is_tls))
     return put(o, b"\r\n", 2)
+
+
+# The port of a Host as `build_authority` writes it; without one that of the scheme.
+cdef Value port_of(Value host, bint is_tls) noexcept nogil:
+    cdef size_t at = host.n
+    while at and c'0' <= host.text[at - 1] <= c'9':
+        at -= 1
+    if at and at < host.n and host.text[at - 1] == c':':
+        return Value(host.text + at, host.n - at)
+    return Value(b"443", 3) if is_tls else Value(b"80", 2)
 
 
 # RFC 7239 section 4: IPv6 stands in brackets and quotes, and so does a host with a port.

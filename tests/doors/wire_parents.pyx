@@ -39,11 +39,13 @@ def connect(authority, credentials=None, via=None, cap=ROOM):
 
 
 def origin_head(bytes head, host=None, forwarded=0, is_trusted=False, client=b"",
-                is_tls=False, cap=ROOM):
-    """Returns the head, or b"" if it has no room."""
+                is_tls=False, cap=ROOM, prefix=None, replaced=0):
+    """Returns the head, or b"" if it has no room. `prefix`: in place of so many octets of the
+    path."""
     cdef char out[ROOM]
     cdef OriginHead how = OriginHead(
-        value_of(host), forwarded, is_trusted, value_of(client), b":" in client, is_tls)
+        value_of(host), forwarded, is_trusted, value_of(client), b":" in client, is_tls,
+        value_of(prefix), head.index(b" ") + 1, replaced)
     return out[:build_origin_head(out, cap, head, len(head), &how)]
 
 

@@ -181,7 +181,7 @@ FORGED = ("X-Forwarded-For: 6.6.6.6", "x-forwarded-proto: gopher",
               "Forwarded": ["for=6.6.6.6"], "X-Forwarded-Prefix": ["/evil"]}),
     ("remove", {}),
     ("x", {"X-Forwarded-For": ["127.0.0.1"], "X-Forwarded-Host": [HOST],
-           "X-Forwarded-Proto": ["http"]}),
+           "X-Forwarded-Proto": ["http"], "X-Forwarded-Port": ["80"]}),
     ("rfc7239", {"Forwarded": [f'for=127.0.0.1;host="{HOST}";proto=http']}),
     ("both", {"X-Forwarded-For": ["127.0.0.1"], "X-Forwarded-Proto": ["http"],
               "Forwarded": [f'for=127.0.0.1;host="{HOST}";proto=http']})])

@@ -28,13 +28,16 @@ def test_what_a_client_says_of_itself_is_dropped() -> None:
 
 @pytest.mark.parametrize(("client", "is_tls", "fields"), [
     (b"192.0.2.7", False, b"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: api.local"
-     b"\r\nX-Forwarded-Proto: http\r\nForwarded: for=192.0.2.7;host=\"api.local\";"
+     b"\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Port: 80\r\nForwarded: "
+     b"for=192.0.2.7;host=\"api.local\";"
      b"proto=http\r\n\r\n"),
     (b"2001:db8::1", True, b"X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Host: "
-     b"api.local\r\nX-Forwarded-Proto: https\r\nForwarded: for=\"[2001:db8::1]\";"
+     b"api.local\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\n"
+     b"Forwarded: for=\"[2001:db8::1]\";"
      b"host=\"api.local\";proto=https\r\n\r\n"),
     (b"", False, b"X-Forwarded-For: unknown\r\nX-Forwarded-Host: api.local\r\n"
-     b"X-Forwarded-Proto: http\r\nForwarded: for=unknown;host=\"api.local\";"
+     b"X-Forwarded-Proto: http\r\nX-Forwarded-Port: 80\r\n"
+     b"Forwarded: for=unknown;host=\"api.local\";"
      b"proto=http\r\n\r\n")])
 def test_ours_are_written_in_their_place(client, is_tls, fields) -> None:
     got = origin_head(HEAD, forwarded=DROPPED | X | ELEMENT, client=client,
@@ -49,7 +52,8 @@ def test_a_trusted_senders_are_continued_in_one_line() -> None:
                       client=b"192.0.2.7")
     assert got == PLAIN + (
         b"X-Forwarded-For: 6.6.6.6, 7.7.7.7, 192.0.2.7\r\nX-Forwarded-Host: api.local"
-        b"\r\nX-Forwarded-Proto: ftp\r\nForwarded: for=6.6.6.6, for=192.0.2.7;"
+        b"\r\nX-Forwarded-Proto: ftp\r\nX-Forwarded-Port: 80\r\n"
+        b"Forwarded: for=6.6.6.6, for=192.0.2.7;"
         b"host=\"api.local\";proto=http\r\n\r\n")
 
 
@@ -83,3 +87,24 @@ def test_a_head_is_whole_or_has_no_room(fields, forwarded, is_trusted, host,
             one[0] == b"ForwardedX")] or not forwarded
     if forwarded & X:
         assert said.count(b"x-forwarded-for") == said.count(b"x-forwarded-proto") == 1
+
+
+@pytest.mark.parametrize(("host", "is_tls", "port"), [
+    (b"a", False, b"80"), (b"a", True, b"443"), (b"a:8080", False, b"8080"),
+    (b"a:80", True, b"80"), (b"[::1]", False, b"80"), (b"[::1]:9", True, b"9"),
+    (b"1.2.3.4", False, b"80")])
+def test_the_port_is_that_of_host_or_of_the_scheme(host, is_tls, port) -> None:
+    got = origin_head(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n",
+                      forwarded=DROPPED | X, is_tls=is_tls)
+    assert b"\r\nX-Forwarded-Port: " + port + b"\r\n" in got
+
+
+@pytest.mark.parametrize(("path", "replaced", "prefix", "sent"), [
+    (b"/api/x", 4, b"", b"/x"), (b"/api", 4, b"", b"/"), (b"/api?q", 4, b"", b"/?q"),
+    (b"/api", 4, b"/v2", b"/v2"), (b"/x", 0, b"/v2", b"/v2/x"),
+    (b"/x", 0, b"", b"/x")])
+def test_a_prefix_is_replaced(path, replaced, prefix, sent) -> None:
+    head = b"GET " + path + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert origin_head(head, prefix=prefix, replaced=replaced) == head.replace(
+        path, sent, 1)
+    assert origin_head(head, prefix=prefix, replaced=replaced, cap=30) == b""

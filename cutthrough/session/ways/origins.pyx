@@ -7,6 +7,7 @@ a server that accepts connections and answers none is passed over too.
 """
 
 from libc.stdint cimport uint64_t
+from libc.string cimport memcmp
 from cutthrough.net.address cimport ADDRESS_TEXT, UNIX_CALLER, print_address
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.transport cimport KERNEL
@@ -75,8 +76,11 @@ cdef const char *head_for_server(Client c, size_t *n) except? NULL:
     cdef Origin origin = server.origin
     cdef char client[ADDRESS_TEXT]
     cdef OriginHead how
+    cdef tuple replaced = None
+    if c.snapshot.replaced_paths is not None:
+        replaced = c.snapshot.replaced_paths.get(c.request.rule)
     n[0] = c.head.end
-    if server.host is None and not origin.forwarded:
+    if server.host is None and not origin.forwarded and replaced is None:
         return bytes_of(c.head)
     how.host = Value(NULL, 0) if server.host is None else Value(server.host, len(server.host))
     how.forwarded = origin.forwarded
@@ -85,5 +89,22 @@ cdef const char *head_for_server(Client c, size_t *n) except? NULL:
         print_address(&c.address, client)))
     how.is_ipv6 = c.address.family == 6
     how.is_tls = c.sock.kind != KERNEL
+    replace_prefix(c, &how, replaced)
     n[0] = build_origin_head(head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, &how)
     return head_scratch() if n[0] else NULL
+
+
+cdef int replace_prefix(Client c, OriginHead *how, tuple replaced) except -1:
+    """The rule's `replace_path`, if the path begins so. A path's reading of another spelling does
+    not come here: the rule's globs begin with the prefix, and match each reading."""
+    cdef const char *path = bytes_of(c.head) + c.request.path_at
+    cdef bytes prefix, other
+    how.prefix = Value(NULL, 0)
+    how.replaced_at, how.replaced = c.request.path_at, 0
+    if replaced is None:
+        return 0
+    prefix, other = replaced
+    if c.request.path_len >= len(prefix) and memcmp(path, <char *>prefix, len(prefix)) == 0 and (
+            c.request.path_len == len(prefix) or path[len(prefix)] in b"/?"):
+        how.prefix, how.replaced = Value(other, len(other)), len(prefix)
+    return 0
