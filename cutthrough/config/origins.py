@@ -24,6 +24,7 @@ from cutthrough.config.values import (
     DURATION,
     DURATION_OR_0,
     FILE,
+    FLAG,
     NETWORKS,
     Kind,
     choice,
@@ -33,10 +34,14 @@ from cutthrough.config.values import (
 _URL = re.compile(r"(https?)://([^/?#@]*)(/?)", re.I)
 _ROW_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PATH = re.compile(r"/[!-~]*")
+_STATUSES = re.compile(r"([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 _PORTS = {"http": 80, "https": 443}
 KEPT, OF_URL = "keep", "url"
+# A check that asks for nothing
+TCP = "tcp"
 # Of the files of its TLS, and of a list that is compared with them
 TLS_KEYS = ("ca", "server_name", "certificate", "certificate_key")
+CHECK_KEYS = ("check_interval", "check_status", "check_failures", "check_successes")
 
 
 def parse_url(text: str) -> str:
@@ -66,8 +71,17 @@ def parse_sent_host(text: str) -> str:
 
 
 def parse_check_path(text: str) -> str:
-    if text and _PATH.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a path such as /healthz")
+    if text not in ("", TCP) and _PATH.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is neither a path such as /healthz, nor {TCP}")
+    return text
+
+
+def parse_statuses(text: str) -> str:
+    """Reads `204`, or `200-399`."""
+    match = _STATUSES.fullmatch(text)
+    if match is None or int(match[1]) > int(match[2] or match[1]):
+        raise ValueError(f"{text!r} is neither a status such as 204, nor a range such "
+                         "as 200-399")
     return text
 
 
@@ -77,10 +91,19 @@ class Server(Parent, frozen=True, kw_only=True):
     table: ClassVar[str] = "origins"
     origin: str = ""                         # the row's name
     host: str = ""                           # in Host; "": the client's stays
+    check_status: tuple[str, ...] = ()
+    check_failures: int = 1
+    check_successes: int = 1
 
     @property
     def row(self) -> str:
         return self.origin
+
+    @property
+    def statuses(self) -> tuple[tuple[int, int], ...]:
+        """By which it passes its check, as ranges with both ends."""
+        ends = (text.partition("-") for text in self.check_status)
+        return tuple((int(low), int(high or low)) for low, _, high in ends)
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +134,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         choice("keep", "remove", "x", "rfc7239", "both"), "the fields about the "
         "client: X-Forwarded-…, X-Real-IP and Forwarded. keep: as the client sent "
         "them. remove: none. x, rfc7239, both: ours in their place, X-Forwarded-For, "
-        "-Host and -Proto, or Forwarded", "keep: no server is told who a client is",
-        swapped=True)] = "keep"
+        "-Host, -Proto and -Port, or Forwarded",
+        "keep: no server is told who a client is", swapped=True)] = "keep"
     forwarded_from: Annotated[tuple[str, ...], Option(
         NETWORKS, "networks of proxies whose own such fields are believed: ours are "
         "added to theirs", "none: a client can name any address (R40)", swapped=True)
@@ -129,10 +152,28 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     certificate_key: Annotated[str, Option(
         FILE, "file with its private key, readable by its owner alone",
         "the key is in the certificate's file", swapped=True)] = ""
+    proxy_protocol: Annotated[Literal["off", "v1", "v2"], Option(
+        choice("off", "v1", "v2"), "send a PROXY header that names the client, first "
+        "on each connection, which serves one request then", "off: the servers must "
+        "expect it (R50)", swapped=True)] = "off"
+    reuse: Annotated[bool, Option(
+        FLAG, "a connection serves further requests; false: one request each",
+        "a new connection costs a request a round trip", swapped=True)] = True
     check: Annotated[str, Option(
-        Kind("PATH", parse_check_path), "a path that each server must answer with a "
-        "status from 200 to 399, every check_interval. While it does not, it is passed "
-        "over", "none: a server is judged by its requests alone", swapped=True)] = ""
+        Kind("PATH|tcp", parse_check_path), "a path that each server must answer, "
+        "every check_interval; tcp: a connection, with its TLS handshake, is enough. "
+        "While the check fails, the server is passed over",
+        "none: a server is judged by its requests alone", swapped=True)] = ""
+    check_status: Annotated[tuple[str, ...], Option(
+        Kind("STATUS", parse_statuses, many=True), "the statuses of a good answer to "
+        "the check, such as `204` or `200-399`", "any success, and any redirect",
+        swapped=True)] = ("200-399",)
+    check_failures: Annotated[int, Option(
+        COUNT._replace(low=1, high=100), "checks that must fail in a row until a "
+        "server is passed over", "the first one counts", swapped=True)] = 1
+    check_successes: Annotated[int, Option(
+        COUNT._replace(low=1, high=100), "checks that must succeed in a row until it "
+        "gets requests again", "the first one counts", swapped=True)] = 1
     check_interval: Annotated[float, Option(
         DURATION, "time between two checks, by one of the workers, and up to a tenth "
         "more or less", "our choice", swapped=True)] = 10.0
@@ -162,8 +203,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         if self.forwarded_from and self.forwarded in ("keep", "remove"):
             yield ConfigError("", "forwarded_from", "has no effect with forwarded = "
                               f"\"{self.forwarded}\"")
-        if self.check_interval != DEFAULTS["check_interval"] and not self.check:
-            yield ConfigError("", "check_interval", "has no effect without check")
+        for key in CHECK_KEYS:
+            if getattr(self, key) != DEFAULTS[key] and not self.check:
+                yield ConfigError("", key, "has no effect without check")
+        if self.check == TCP and self.check_status != DEFAULTS["check_status"]:
+            yield ConfigError("", "check_status", "has no effect with check = \"tcp\"")
+        if not self.check_status:
+            yield ConfigError("", "check_status", "is empty")
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -177,7 +223,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return Server(
             name=f"{self.name}/{authority}", url=url, origin=self.name,
             host={KEPT: "", OF_URL: _shown(url)}.get(self.host, self.host),
-            check=self.check, check_interval=self.check_interval, **tls)
+            check=self.check, proxy_protocol=self.proxy_protocol,
+            **{key: getattr(self, key) for key in CHECK_KEYS}, **tls)
 
 
 DEFAULTS = defaults_of(Origin)

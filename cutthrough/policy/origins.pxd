@@ -7,6 +7,7 @@ cdef class Origin:
     """One origin of one generation; immutable."""
     cdef readonly str name
     cdef int forwarded          # a set of wire.origin_head.ForwardedFields; 0: none
+    cdef bint reuses            # a connection of its servers is for further requests
     cdef NetworkSets networks
     cdef uint32_t senders       # whose forwarded fields are believed; 0: nobody's
 

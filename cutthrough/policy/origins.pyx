@@ -20,6 +20,7 @@ cdef class Origin:
         """From a config.origins.Origin."""
         self.name = source.name
         self.forwarded = FORWARDED[source.forwarded]
+        self.reuses = source.reuse
         self.networks = NetworkSets()
         self.senders = self.networks.number(tuple(source.forwarded_from))
         self.networks.seal()

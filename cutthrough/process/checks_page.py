@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 KEY_BYTES = 16
-ROW = struct.Struct("=16sqqqq")
+ROW = struct.Struct("=16sqqqqq")
 MOST_ROWS = 1024
 PAGE_BYTES = ROW.size * MOST_ROWS
 # A row that was due so long ago belongs to no check any more
@@ -22,13 +22,15 @@ STALE_MS = 3_600_000
 
 
 class Row(NamedTuple):
-    """`at_ms` is 0 before the first result."""
+    """`at_ms` is 0 before the first result. `streak`: results in a row that did not
+    change `works`, though they differ from it."""
 
     key: bytes
     due_ms: int
     at_ms: int
     took_us: int
     works: int
+    streak: int = 0
 
 
 def make_page() -> int:
@@ -76,7 +78,8 @@ class ChecksPage:
                 if not any(row.key):
                     break                    # rows are taken in order
             if free >= 0:
-                ROW.pack_into(self._memory, free * ROW.size, key, now_ms, 0, 0, 0)
+                ROW.pack_into(self._memory, free * ROW.size, key, now_ms, 0, 0, 0,
+                              0)
             return free
 
     def read(self, number: int) -> Row:
@@ -94,11 +97,12 @@ class ChecksPage:
             return True
 
     def report(self, number: int, key: bytes, now_ms: int, due_ms: int, took_us: int,
-               works: bool) -> None:
+               works: bool, streak: int = 0) -> None:
         """Writes a result; the next check is due at `due_ms`."""
         with self._locked():
             if self.read(number).key == key:
-                self._write(number, Row(key, due_ms, now_ms, took_us, int(works)))
+                self._write(number, Row(key, due_ms, now_ms, took_us, int(works),
+                                        streak))
 
     def release(self, number: int, key: bytes, now_ms: int) -> None:
         """Gives a claimed check up, without a result."""

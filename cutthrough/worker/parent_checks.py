@@ -14,7 +14,7 @@ import random
 import time
 
 from cutthrough.config.config import Config
-from cutthrough.config.origins import Server, check_host
+from cutthrough.config.origins import TCP, Server, check_host
 from cutthrough.config.parents import Parent as Source
 from cutthrough.generation.tls_files import make_checker
 from cutthrough.policy.parents import Parent, Standing, Ways
@@ -104,21 +104,27 @@ class ParentChecks:
     def _begin(self, check: Check) -> Probe:
         source, done = check.source, functools.partial(self._on_done, check)
         if isinstance(source, Server):
-            return ServerProbe(self._context, check.parent, question_for(source), done)
+            return ServerProbe(self._context, check.parent, question_for(source),
+                               source.statuses, done)
         return Probe(self._context, check.parent, source.check, done, self._tls,
                      source.check_name)
 
     def _on_done(self, check: Check, outcome: str, took_us: int) -> None:
-        works = outcome == "ok"
+        passed = outcome == "ok"
         before = self._page.read(check.row)
-        if works != (bool(before.works) if before.at_ms else True):
+        worked = bool(before.works) if before.at_ms else True
+        # Results in a row that speak against its state
+        streak = before.streak + 1 if passed != worked else 0
+        works = passed if streak >= needed_for(check.source, worked) else worked
+        if works != worked:
+            streak = 0
             log.warning("%s %s: its check %s", kind_of(check.source),
                         check.source.name,
                         "works again" if works else f"failed: {outcome}")
-        self.results[check.source.name, "ok" if works else "failed"] += 1
+        self.results[check.source.name, "ok" if passed else "failed"] += 1
         wait = check.source.check_interval * random.uniform(1 - JITTER, 1 + JITTER)
         self._page.report(check.row, check.key, now(), now() + int(wait * 1000),
-                          took_us, works)
+                          took_us, works, streak)
         check.probe = None
 
     def _end(self) -> None:
@@ -145,8 +151,17 @@ def kind_of(source: Source) -> str:
     return "origin" if isinstance(source, Server) else "parent"
 
 
+def needed_for(source: Source, worked: bool) -> int:
+    """Results in a row that change its state; each one of a parent's does."""
+    if not isinstance(source, Server):
+        return 1
+    return source.check_failures if worked else source.check_successes
+
+
 def question_for(server: Server) -> bytes:
-    """The request of its check."""
+    """The request of its check; b"": a connection is enough."""
+    if server.check == TCP:
+        return b""
     return (f"GET {server.check} HTTP/1.1\r\nHost: {check_host(server)}\r\n"
             "User-Agent: cutthrough\r\nConnection: close\r\n\r\n").encode()
 
@@ -170,6 +185,9 @@ def now() -> int:
 def identity(source: Source, sources: dict[str, Source]) -> bytes:
     """Distinguishes checks: the address and the protocol."""
     digest = hashlib.sha256(f"{source.check} {source.check_name}".encode())
+    if isinstance(source, Server):
+        digest.update(repr((source.check_status, source.check_failures,
+                            source.check_successes)).encode())
     hop: Source | None = source
     while hop is not None:
         digest.update(repr(hop.identity).encode())

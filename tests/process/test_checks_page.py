@@ -30,7 +30,7 @@ def test_one_of_two_takes_a_check_until_its_claim_or_its_interval_is_over():
     assert page.claim(row, 1500, 2000), "the one that had it has died"
     page.report(row, key(1), 1600, 2600, 77, True)
     assert not page.claim(row, 2599, 9999)
-    assert page.read(row)[1:] == (2600, 1600, 77, 1)
+    assert page.read(row)[1:] == (2600, 1600, 77, 1, 0)
     assert page.claim(row, 2600, 3000)
     page.release(row, key(1), 2700)
     assert page.claim(row, 2700, 9999) and page.read(row).at_ms == 1600

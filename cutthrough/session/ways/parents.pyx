@@ -142,6 +142,8 @@ cdef int take_member(Client c, Passage p, int i) except -1:
     if names_client(p, r.hop.kind):
         r.marks_origin = True           # never pooled (R46, R50)
         r.can_retry = False
+    elif parent.origin is not None and not parent.origin.reuses:
+        r.marks_origin = r.dials = True
     return 0
 
 

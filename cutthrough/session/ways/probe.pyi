@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cutthrough.policy.parents import Parent
 from cutthrough.session.model.client import Client
@@ -24,6 +24,7 @@ class ServerProbe(Probe):
         context: Context,
         server: Parent,
         question: bytes,
+        statuses: Iterable[tuple[int, int]],
         done: Callable[[str, int], None],
     ) -> None: ...
 

@@ -179,15 +179,16 @@ cdef class Probe(Client):
 
 @cython.no_gc
 cdef class ServerProbe(Probe):
-    """A check of a named origin's server: it has to answer with a status from 200 to 399."""
+    """A check of a named origin's server: it has to answer with a good status."""
     cdef bytes question
+    cdef tuple statuses
 
-    def __init__(self, Context context, Parent server, bytes question, done):
-        """Begins at once. `question`: a whole request, after which the server closes. `done`:
-        as of Probe."""
+    def __init__(self, Context context, Parent server, bytes question, statuses, done):
+        """Begins at once. `question`: a whole request, after which the server closes; b"": a
+        connection is enough. `statuses`: ranges with both ends. `done`: as of Probe."""
         self.make_passage(context, server)
         self.request.hop.kind = HOP_ORIGIN
-        self.question = question
+        self.question, self.statuses = question, tuple(statuses)
         self.done = done
         self.set_out()
 
@@ -196,7 +197,7 @@ cdef class ServerProbe(Probe):
         cdef size_t n = len(question)
         if outcome == STILL_TALKING:
             return 0
-        if outcome != OK:
+        if outcome != OK or n == 0:
             return self.finish(outcome)
         self.is_through = True
         if try_send(&self.origin.sock, <const char *>question, n) != <ssize_t>n:
@@ -223,7 +224,18 @@ cdef class ServerProbe(Probe):
             return self.finish(PARENT_CLOSED) if (
                 n <= 0 or sock.ready & (PEER_DONE | BROKEN)) else 0
         return self.finish(OK if memcmp(data, b"HTTP/1.", 7) == 0 and (
-            data[9] == c'2' or data[9] == c'3') else BAD_RESPONSE)
+            self.accepts(data + 9)) else BAD_RESPONSE)
+
+    cdef bint accepts(self, const char *digits) except -1:
+        cdef int i, low, high, status = 0
+        for i in range(3):
+            if not c'0' <= digits[i] <= c'9':
+                return False
+            status = 10 * status + digits[i] - c'0'
+        for low, high in self.statuses:
+            if low <= status <= high:
+                return True
+        return False
 
 
 @cython.no_gc
