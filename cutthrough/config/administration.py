@@ -4,6 +4,7 @@
 """
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -28,6 +29,19 @@ from cutthrough.config.values import (
 
 # See cutthrough/admin/rights.py for the extent of each
 RIGHTS = ("read", "flows", "breakpoints", "recordings", "operate")
+
+
+# Of Basic authentication (RFC 7617), as the replies of wire.reply have it
+REALM = "cutthrough"
+_REALM = re.compile(r"[ !#-\[\]-~]{1,64}")
+
+
+def parse_realm(text: str) -> str:
+    """Reads a text that stands between quotes as it is (RFC 9110 section 5.6.4)."""
+    if not _REALM.fullmatch(text):
+        raise ValueError(f"{text!r} is not 1 to 64 characters of ASCII, without quotes "
+                         "and backslashes")
+    return text
 
 
 def parse_right(text: str) -> str:
@@ -115,6 +129,10 @@ class AdminOptions(BundleOptions, frozen=True, kw_only=True):
         FLAG, "count requests by the rule that decided and by the user's groups, for "
         "the metrics: docs/admin.md", "a request takes a microsecond more",
         swapped=True)] = False
+    realm: Annotated[str, Option(
+        Kind("TEXT", parse_realm), "the realm of the challenge to a client without "
+        "credentials, which a browser shows in its prompt", "the program's name",
+        swapped=True)] = REALM
     error_pages: Annotated[str, Option(
         FILE._replace(metavar="DIR"), "directory of contents for refusals: "
         "REASON.html, 403.txt, default.json: docs/endings.md", "a line of text",

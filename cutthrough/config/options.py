@@ -78,6 +78,7 @@ class Options(TypedDict, total=False):
     collect_sends: bool | str
     route: str
     rule_metrics: bool | str
+    realm: str
     error_pages: str | PathLike[str]
     intercept_ca: str | PathLike[str]
     origin_ca: str | PathLike[str]

@@ -4,6 +4,7 @@ others."""
 import difflib
 import os
 
+from cutthrough.config.administration import REALM
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import FileError, read_file
 from cutthrough.outcome import TABLE
@@ -57,8 +58,10 @@ def _refused(folder: str, name: str, reason: str) -> ConfigError:
     return ConfigError("", "error_pages", f"{os.path.join(folder, name)}: {reason}")
 
 
-def make_refusals(pages: dict[str, Page], policy: Policy) -> Refusals | None:
-    """None: neither a page nor a rule's message."""
+def make_refusals(pages: dict[str, Page], policy: Policy,
+                  realm: str = REALM) -> Refusals | None:
+    """None: neither a page nor a rule's message, and our own realm."""
     messages = {number: rule.message for number, rule in enumerate(policy.rules)
                 if rule.message}
-    return Refusals(pages, messages) if pages or messages else None
+    is_needed = pages or messages or realm != REALM
+    return Refusals(pages, messages, realm) if is_needed else None

@@ -70,7 +70,8 @@ def make_snapshot(generation: Generation, bound: Sequence[Address], facts: Facts
                 config.breakpoint_timeout, config.breakpoint_undecided == "refuse",
                 config.breakpoint_messages)), make_edits(
                     generation.policy, config.trace_ratio),
-                make_refusals(generation.error_pages, generation.policy)),
+                make_refusals(
+                    generation.error_pages, generation.policy, config.realm)),
         ways_out=WaysOut(
             make_ways(config, acl.routes if acl is not None else (), facts.registry,
                       tls),

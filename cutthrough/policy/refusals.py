@@ -14,6 +14,7 @@ from string import Template
 
 import msgspec
 
+from cutthrough.config.administration import REALM
 from cutthrough.outcome import TABLE
 
 # Content types by the end of a file's name
@@ -24,6 +25,8 @@ OF_RULES = frozenset((
     "destination_denied", "path_denied", "protocol_denied", "sni_denied", "ja4_denied",
     "tls_refused"))
 DEFAULT = "default"
+# As in the replies of wire.reply
+_REALM = f'realm="{REALM}"'.encode()
 _LENGTH = re.compile(rb"(?<=\r\nContent-Length: )[0-9]+")
 _TYPE = re.compile(rb"(?<=\r\nContent-Type: )[^\r]*")
 _MEANINGS = {row.label: row.meaning for row in TABLE}
@@ -37,15 +40,20 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """`pages`: by outcome, status or DEFAULT; `messages`: of rules, by their number."""
+    """`pages`: by outcome, status or DEFAULT; `messages`: of rules, by their number;
+    `realm`: of the challenge of a 407."""
 
-    def __init__(self, pages: Mapping[str, Page], messages: Mapping[int, str]) -> None:
+    def __init__(self, pages: Mapping[str, Page], messages: Mapping[int, str],
+                 realm: str = REALM) -> None:
         self._pages, self._messages = pages, messages
+        self._realm = f'realm="{realm}"'.encode()
 
     def reply(self, label: bytes, reply: bytes, rule: int, is_head: bool, number: str
               ) -> bytes:
         """The reply with the operator's content. `number`: the request's id."""
         name, status = label.decode(), reply[9:12].decode()
+        if status == "407":
+            reply = reply.replace(_REALM, self._realm, 1)
         message = self._messages.get(rule, "") if name in OF_RULES else ""
         page = (self._pages.get(name) or self._pages.get(status)
                 or self._pages.get(DEFAULT))

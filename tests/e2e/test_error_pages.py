@@ -96,3 +96,14 @@ def test_a_page_that_would_never_be_shown_is_refused(
         cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"--error-pages: {pages / name}: {reason}" in done.stderr
+
+
+def test_the_realm_is_the_operators(start_proxy, dial, directory):
+    proxy = start_proxy(config='realm = "Team A"\n')
+    reply = dial(proxy).get("http://127.0.0.1:1/", auth=None)
+    assert reply.status == 407
+    assert reply.get("Proxy-Authenticate") == 'Basic realm="Team A", charset="UTF-8"'
+    assert reply.body.startswith(b"407 auth_required: ")
+    proxy.reload('realm = "B"\n')
+    reply = dial(proxy).get("http://127.0.0.1:1/", auth=None)
+    assert reply.get("Proxy-Authenticate") == 'Basic realm="B", charset="UTF-8"'
