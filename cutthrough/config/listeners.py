@@ -78,6 +78,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         NETWORKS, "with proxy_protocol: its load balancers, instead of those of the "
         "option of this name; refuses all other callers",
         "none: the option's")] = ()
+    forwarded_from: Annotated[tuple[str, ...], Option(
+        NETWORKS, "networks of proxies whose X-Forwarded-For names the client of each "
+        "request, for rules, limits and logs: docs/load-balancers.md",
+        "none: a client can write any address (R40)")] = ()
     pac: Annotated[bool, Option(
         FLAG, "serves /proxy.pac and /wpad.dat, the auto-configuration of browsers, "
         "to everybody: docs/listeners.md", "off: it reveals what the policy names",
@@ -197,6 +201,10 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
             yield ConfigError("", "proxy_protocol_from", "has no effect on unix:/path"
                               if self.is_path else "has no effect without "
                               "proxy_protocol = true")
+        if self.forwarded_from and ("http" not in self.protocols or self.is_path):
+            yield ConfigError("", "forwarded_from", "has no effect on unix:/path"
+                              if self.is_path else "is of requests of HTTP: it needs "
+                              "http in protocols")
         if self.tcp_fingerprint and self.is_path:
             yield ConfigError("", "tcp_fingerprint", f"{self.shown}: only connections "
                               "of TCP begin with a SYN")
@@ -258,7 +266,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_path:
             yield ConfigError("", "transparent", f"{self.shown}: nftables brings "
                               "nothing to a path")
-        for key in ("protocols", "proxy_protocol", "pac", "certificates"):
+        for key in ("protocols", "proxy_protocol", "forwarded_from", "pac",
+                    "certificates"):
             if getattr(self, key) != DEFAULTS[key]:
                 yield ConfigError("", key, "contradicts transparent: its connections "
                                   "were on their way to other servers")
@@ -285,7 +294,8 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def is_local(self) -> bool:
         """Whether it serves this host alone: a path or a loopback address (a wildcard
         is not one), without load balancers, because their clients may be anywhere."""
-        return is_loopback(self.address[0]) and not self.proxy_protocol
+        return is_loopback(self.address[0]) and not (
+            self.proxy_protocol or self.forwarded_from)
 
     @property
     def shown(self) -> str:

@@ -23,6 +23,7 @@ from cutthrough.outcome cimport (
 from cutthrough.session.deadlines cimport (
     close_between, miss_head, miss_peek, miss_step, miss_transfer, miss_way)
 from cutthrough.session.judge.authenticate cimport authenticate
+from cutthrough.session.judge.named_client cimport take_named_client
 from cutthrough.session.judge.source cimport key_of_pool, leave_by_source, prepare_origin
 from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.client cimport Client, Journal, Observer, leave_place, rest
@@ -234,7 +235,10 @@ cdef class Connection(Client):
 
     cdef int read_fields(self, const char *data) except -1:
         """What the phases need of the head, and whose it is. Returns an Outcome."""
-        cdef int outcome = self.prepare(data)
+        cdef int outcome
+        if self.entrance.believed:
+            take_named_client(self, &head, data)
+        outcome = self.prepare(data)
         if outcome != OK:
             return outcome
         if self.snapshot.ways is not None:

@@ -247,7 +247,8 @@ class Worker:
             listener.protocols, udp=listener.udp,
             needs_user=listener.auth == "required",
             anonymous_from=listener.auth_none_from, transparent=listener.transparent,
-            senders=listener.proxy_protocol_from, user=listener.user)
+            senders=listener.proxy_protocol_from, user=listener.user,
+            believed=listener.forwarded_from)
         sink = ConnectionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,

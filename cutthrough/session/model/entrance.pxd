@@ -23,6 +23,9 @@ cdef class Entrance:
     cdef uint32_t number            # if not is_for_all: of clients that need no credentials
     cdef uint32_t senders           # of load balancers
     cdef Prints prints              # of one connection's client; None: not wanted
+    cdef uint32_t believed          # networks whose X-Forwarded-For names clients; 0: none
+    cdef bint has_peer              # of one connection, whose requests name their clients …
+    cdef Address peer               # … and which comes from this address
 
     # One more, for a connection of its own.
     cdef Entrance copy(self)
@@ -31,5 +34,7 @@ cdef class Entrance:
     cdef int leave(self) except -1
     # Whether a client of this address may go on without credentials.
     cdef bint admits_anonymous(self, const Address *address) noexcept
+    # Whether X-Forwarded-For of a proxy with this address names clients.
+    cdef bint believes(self, const Address *address) noexcept
     # Whether a caller of this address may name clients, by PROXY headers.
     cdef bint admits_sender(self, const Address *address) noexcept

@@ -9,12 +9,14 @@ from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
-                 anonymous_from=(), transparent="off", senders=(), user=""):
+                 anonymous_from=(), transparent="off", senders=(), user="",
+                 believed=()):
         """`protocols`: of http, http2, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
         `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
         credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS.
         `senders`: networks of its load balancers; (): the snapshot's. `user`: the user of
-        requests without credentials; "": nobody."""
+        requests without credentials; "": nobody. `believed`: networks of proxies whose
+        X-Forwarded-For names clients."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.http2 = "http2" in protocols
@@ -28,6 +30,7 @@ cdef class Entrance:
         self.number = self.networks.number(tuple(anonymous_from))
         self.has_senders = bool(senders)
         self.senders = self.networks.number(tuple(senders))
+        self.believed = self.networks.number(tuple(believed))
         self.networks.seal()
 
     cdef Entrance copy(self):
@@ -38,6 +41,8 @@ cdef class Entrance:
         other.is_for_all, other.transparent = self.is_for_all, self.transparent
         other.has_senders, other.senders = self.has_senders, self.senders
         other.networks, other.number = self.networks, self.number
+        other.believed, other.prints = self.believed, self.prints
+        other.has_peer, other.peer = self.has_peer, self.peer
         return other
 
     cdef int leave(self) except -1:
@@ -49,6 +54,9 @@ cdef class Entrance:
         if address.family == UNIX_CALLER:       # in no network
             return self.is_for_all
         return self.is_for_all or self.contains(self.number, address)
+
+    cdef bint believes(self, const Address *address) noexcept:
+        return address.family != UNIX_CALLER and self.contains(self.believed, address)
 
     cdef bint admits_sender(self, const Address *address) noexcept:
         return self.contains(self.senders, address)

@@ -8,7 +8,7 @@ a server that accepts connections and answers none is passed over too.
 
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp
-from cutthrough.net.address cimport ADDRESS_TEXT, UNIX_CALLER, print_address
+from cutthrough.net.address cimport ADDRESS_TEXT, UNIX_CALLER, Address, print_address
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
@@ -18,6 +18,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.hop cimport HOP_ORIGIN
 from cutthrough.policy.origins cimport Origin
 from cutthrough.policy.parents cimport Parent, Standing
+from cutthrough.session.judge.named_client cimport address_of_connection
 from cutthrough.session.model.flight_recorder cimport E_PARENT_LOST, note
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.wire.connect cimport Value
@@ -76,6 +77,7 @@ cdef const char *head_for_server(Client c, size_t *n) except? NULL:
     cdef Origin origin = server.origin
     cdef char client[ADDRESS_TEXT]
     cdef OriginHead how
+    cdef const Address *sender
     cdef tuple replaced = None
     if c.snapshot.replaced_paths is not None:
         replaced = c.snapshot.replaced_paths.get(c.request.rule)
@@ -84,10 +86,11 @@ cdef const char *head_for_server(Client c, size_t *n) except? NULL:
         return bytes_of(c.head)
     how.host = Value(NULL, 0) if server.host is None else Value(server.host, len(server.host))
     how.forwarded = origin.forwarded
-    how.is_trusted = origin.trusts(c.address.family, c.address.bytes)
-    how.client = Value(&client[0], 0 if c.address.family == UNIX_CALLER else (
-        print_address(&c.address, client)))
-    how.is_ipv6 = c.address.family == 6
+    sender = address_of_connection(c)
+    how.is_trusted = origin.trusts(sender.family, sender.bytes)
+    how.client = Value(&client[0], 0 if sender.family == UNIX_CALLER else (
+        print_address(sender, client)))
+    how.is_ipv6 = sender.family == 6
     how.is_tls = c.sock.kind != KERNEL
     replace_prefix(c, &how, replaced)
     n[0] = build_origin_head(head_scratch(), HEAD_ROOM, bytes_of(c.head), c.head.end, &how)
