@@ -94,6 +94,10 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         choice("off", "v1", "v2"), "send a PROXY header that names the client, first "
         "on each connection", "off: the parent must expect it (R50)", swapped=True)
         ] = "off"
+    by_source: Annotated[bool, Option(
+        FLAG, "connections to the parent come from the source of the rule, or of the "
+        "user: docs/sources.md", "false: a source is of direct connections",
+        swapped=True)] = False
     ca: Annotated[str, Option(
         FILE, "of https://: file in PEM with the authorities of the parent's "
         "certificate", "the system's", swapped=True)] = ""
@@ -161,6 +165,12 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
         if self.standby and self.via:
             yield ConfigError("", "standby", "is for parents that are reached "
                               "directly: give it to the first one of the chain")
+        if self.by_source and self.via:
+            yield ConfigError("", "by_source", "is for parents that are reached "
+                              "directly: give it to the first one of the chain")
+        if self.standby and self.by_source:
+            yield ConfigError("", "standby", "with by_source the address of each "
+                              "connection depends on its request")
         if self.standby and self.proxy_protocol != "off":
             yield ConfigError("", "standby", "with proxy_protocol the first bytes of "
                               "each connection name its client, who is not known yet")

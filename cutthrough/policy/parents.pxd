@@ -86,6 +86,7 @@ cdef class Parent:
     cdef readonly bint resolves         # it gets names, and resolves them
     cdef bint passes_credentials
     cdef bint forwards                  # plain requests go to it in absolute form
+    cdef bint by_source                 # connections to it come from the request's source
     cdef readonly int standby           # connections to keep ready; 0: none
     cdef int tls                        # number of its TLS context; NO_TLS: it has no TLS
     cdef bytes server_name              # in its certificate

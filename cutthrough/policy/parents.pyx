@@ -187,6 +187,7 @@ cdef class Parent:
         self.resolves = source.resolve == "parent"
         self.passes_credentials = source.pass_credentials
         self.forwards = source.plain == "absolute"
+        self.by_source = source.by_source
         self.standby = source.standby
         self.proxy_protocol = {"off": 0, "v1": 1, "v2": 2}[source.proxy_protocol]
         self.user, self.password = source.user.encode(), source.password.encode()

@@ -135,9 +135,8 @@ cdef class Connection(Client):
         return key_of_pool(self)
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
-        if seeks_parent(self):
-            return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
-        if not may_dial_directly(self, address):
+        if not (may_dial_parent(self, address) if seeks_parent(self) else
+                may_dial_directly(self, address)):
             return FORBIDDEN
         return ALLOWED if self.request.hop.source == 0 else leave_by_source(self, address)
 

@@ -11,6 +11,7 @@ from tests.support.client import PASSWORD, USER, Client, build_request
 from tests.support.handovers import renew
 from tests.support.network import own_network
 from tests.support.origin import Connection, Origin, echo
+from tests.support.parents import http, parent
 from tests.support.proxy import ROOT, Proxy
 from tests.support.successors import end_family
 from tests.support.users import basic, hash_of
@@ -336,3 +337,17 @@ def run(verb, folder, tables, rules="", options="", more=(), wrap=()):
     if "setpriv:" in done.stderr:            # only root may shrink the bounding set
         pytest.skip(done.stderr)
     return done.returncode, done.stdout + done.stderr
+
+
+def test_a_parent_is_called_from_the_source_of_the_rule_if_it_wants_that(
+        start, make_origin, dial):
+    way = make_origin(http)
+    for more, sources in (({"by_source": True}, [A, B]), ({}, ["127.0.0.1"] * 2)):
+        before = len(way.connections)
+        proxy = start(FIRST + SECOND + parent(way, **more), RULES,
+                      NAMES + 'route = "corp"\n')
+        for host in ("a.test", "b.test"):
+            client = dial(proxy)
+            assert client.tunnel(f"{host}:4711", early=b"x").read_exact(1) == b"x"
+        seen_there = way.connections[before:]
+        assert [one.sock.getpeername()[0] for one in seen_there] == sources

@@ -173,7 +173,8 @@ cdef int drop_parent(Client c) except -1:
 
 
 cdef void set_source_aside(Client c) noexcept:
-    if c.passage is not None and c.passage.parent is not None and c.request.hop.source:
+    if c.passage is not None and c.passage.parent is not None and c.request.hop.source and (
+            not (<Parent>c.passage.chain[0]).by_source):
         c.passage.source = c.request.hop.source
         c.request.hop.source = 0
 
