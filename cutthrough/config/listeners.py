@@ -164,6 +164,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         FLAG, "refuse clients that name no server, or one that no certificate has "
         "(unrecognized_name)", "off: they get the first certificate", swapped=True)
         ] = False
+    host_strict: Annotated[bool, Option(
+        FLAG, "a request for a named origin whose Host is not the server name of its "
+        "connection gets a 421: client_ca_by_name protects a name then, and browsers "
+        "ask again by another connection", "off: one connection may serve all names")
+        ] = False
     session_tickets: Annotated[bool, Option(
         FLAG, "give clients tickets, by which they resume their sessions",
         "a resumed handshake takes less than half of a whole one's time", swapped=True)
@@ -220,7 +225,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
                 yield ConfigError(
                     "", key, f"has {show_count(len(files), 'file')} for {certificates}")
         for key in ("ciphers", "groups", "client_ca", "client_crl", "sni_strict",
-                    "client_ca_by_name", "session_tickets"):
+                    "client_ca_by_name", "host_strict", "session_tickets"):
             if getattr(self, key) != DEFAULTS[key] and not self.certificates:
                 yield ConfigError("", key, "has no effect without certificates")
         if self.client_certificate != "none" and not self.client_ca:

@@ -248,7 +248,7 @@ class Worker:
             needs_user=listener.auth == "required",
             anonymous_from=listener.auth_none_from, transparent=listener.transparent,
             senders=listener.proxy_protocol_from, user=listener.user,
-            believed=listener.forwarded_from)
+            believed=listener.forwarded_from, host_strict=listener.host_strict)
         sink = ConnectionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
             proxy_protocol=listener.proxy_protocol,

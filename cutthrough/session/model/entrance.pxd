@@ -23,6 +23,7 @@ cdef class Entrance:
     cdef uint32_t number            # if not is_for_all: of clients that need no credentials
     cdef uint32_t senders           # of load balancers
     cdef Prints prints              # of one connection's client; None: not wanted
+    cdef bint host_strict           # Host must be the server name of the connection
     cdef uint32_t believed          # networks whose X-Forwarded-For names clients; 0: none
     cdef bint has_peer              # of one connection, whose requests name their clients …
     cdef Address peer               # … and which comes from this address

@@ -11,4 +11,6 @@ class Entrance:
         transparent: str = "off",
         senders: Collection[str] = (),
         user: str = "",
+        believed: Collection[str] = (),
+        host_strict: bool = False,
     ) -> None: ...

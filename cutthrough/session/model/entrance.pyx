@@ -10,13 +10,13 @@ cdef class Entrance:
 
     def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
                  anonymous_from=(), transparent="off", senders=(), user="",
-                 believed=()):
+                 believed=(), bint host_strict=False):
         """`protocols`: of http, http2, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
         `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
         credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS.
         `senders`: networks of its load balancers; (): the snapshot's. `user`: the user of
         requests without credentials; "": nobody. `believed`: networks of proxies whose
-        X-Forwarded-For names clients."""
+        X-Forwarded-For names clients. `host_strict`: Host must be the server name of TLS."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.http2 = "http2" in protocols
@@ -24,6 +24,7 @@ cdef class Entrance:
         self.socks4 = "socks4" in protocols
         self.udp = udp
         self.needs_user = needs_user
+        self.host_strict = host_strict
         self.user = user.encode() or None
         self.is_for_all = not anonymous_from
         self.networks = NetworkSets()
@@ -42,6 +43,7 @@ cdef class Entrance:
         other.has_senders, other.senders = self.has_senders, self.senders
         other.networks, other.number = self.networks, self.number
         other.believed, other.prints = self.believed, self.prints
+        other.host_strict = self.host_strict
         other.has_peer, other.peer = self.has_peer, self.peer
         return other
 

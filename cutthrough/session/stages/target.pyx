@@ -7,15 +7,19 @@
     else                                the head's
 """
 
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of
 from cutthrough.outcome cimport (
-    BAD_TARGET, LOOP_DETECTED, NO_ORIGIN, OK, UNSUPPORTED_PROTOCOL)
+    BAD_TARGET, LOOP_DETECTED, MISDIRECTED, NO_ORIGIN, OK, UNSUPPORTED_PROTOCOL)
+from cutthrough.net.transport cimport Agreed
+from cutthrough.session.judge.secure cimport agreed_by
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.inside cimport pin_target
 from cutthrough.session.model.shed cimport keep_refused
 from cutthrough.session.stages.pac cimport asks_for_pac
 from cutthrough.session.stages.transparent cimport narrow
+from cutthrough.wire.authority cimport HOST_NAME
+from cutthrough.wire.chars cimport equals_lower
 from cutthrough.wire.http1 cimport MAX_FIELDS, HeadLimits, has_token, parse_request
 from cutthrough.wire.names cimport F_UPGRADE, M_CONNECT
 from cutthrough.wire.refused cimport hint_of
@@ -70,7 +74,7 @@ cdef int look_for_target(Client c, Head *head, const char *data, Target *target)
         if c.snapshot.ways is not None and c.snapshot.ways.has_origins and target.host_len:
             c.request.for_origin = True
             set_destination(c, target)
-            return OK
+            return MISDIRECTED if c.entrance.host_strict and not is_named(c, target) else OK
         if not c.context.has_origin:
             keep_refused(c, head, data)
             return NO_ORIGIN
@@ -80,3 +84,12 @@ cdef int look_for_target(Client c, Head *head, const char *data, Target *target)
         memcpy(target.host, c.context.origin.host, target.host_len + 1)
     set_destination(c, target)
     return OK
+
+
+cdef bint is_named(Client c, const Target *target) noexcept:
+    """Is Host the server name that the client has sent? An address is none (RFC 6066 section 3)."""
+    cdef const Agreed *agreed = agreed_by(c)
+    if agreed == NULL or agreed.name == NULL:
+        return agreed == NULL or target.host_kind != HOST_NAME
+    return target.host_kind == HOST_NAME and strlen(agreed.name) == target.host_len and (
+        equals_lower(agreed.name, target.host, target.host_len))
