@@ -13,7 +13,8 @@ _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 def read_request(head: bytes, host: str, port: int, version: str,
                  scheme: str, fixed: str) -> Request:
-    """From the head that would go up: Host first, our Via last. `fixed`: of Request."""
+    """From the head that would go up: Host first, last our Via or a line for it.
+    `fixed`: of Request."""
     text = head.decode("latin-1")
     end = text.index("\r\n")
     method, path, _ = text[:end].split(" ")
@@ -31,7 +32,7 @@ def read_connect(head: bytes, host: str, port: int) -> Request:
 
 
 def read_response(head: bytes) -> Response:
-    """From the head that would go down: our Via last."""
+    """From the head that would go down: last our Via, or a line for it."""
     text = head.decode("latin-1")
     end = text.index("\r\n")
     _, status, reason = text[:end].split(" ", 2)

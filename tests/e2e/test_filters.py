@@ -434,3 +434,13 @@ def test_what_cannot_be_sent_is_a_fault(start, make_origin, dial, name, path, fa
     assert proxy.wait_log(1)[0]["reason"] == "filter_failed"
     wait_for(proxy, f"the filter {name} failed in {fault}")
     wait_until(lambda: operator_of(proxy).metrics()[FAILED] == 1, "the count")
+
+
+@pytest.mark.parametrize("via", ["off", "me"])
+def test_without_via_no_field_is_lost(start, make_origin, dial, via):
+    """The last field was taken for our Via: the changed head lacked it."""
+    proxy, origin = start("Change", config=f'via = "{via}"\n'), make_origin()
+    reply = dial(proxy).get(origin.url("/a"), "X-First: 1", "X-Last: 2")
+    assert (reply.status, reply.body) == (203, b"ok")
+    (request,) = origin.requests
+    assert (request.get("X-First"), request.get("X-Last")) == ("1", "2")

@@ -19,12 +19,12 @@ def test_each_direction_has_a_rate_of_its_own(up, down, both, moved):
     each = limiter(bytes_per_second_up=up, bytes_per_second_down=down,
                    bytes_per_second=both)
     held = [Holder(each) for _ in range(3)]
-    for one in held:
-        one.ask(b"u")
+    for lane in held:
+        lane.ask(b"u")
     passed = [0, 0]
     for step in range(250):
-        for one in held:
-            for n, move in enumerate((one.move_up, one.move)):
+        for lane in held:
+            for n, move in enumerate((lane.move_up, lane.move)):
                 if moved[n] is None:
                     assert move(1 << 20, now=1 + step * 0.04) == 1 << 20
                     continue
@@ -37,7 +37,7 @@ def test_each_direction_has_a_rate_of_its_own(up, down, both, moved):
 def test_what_a_direction_did_not_use_is_given_back():
     each = limiter(bytes_per_second_down=8192, bytes_per_second_up=8192)
     for _ in range(40):
-        one = Holder(each)
-        one.ask(b"u", now=1)
-        assert one.move(64, now=1) == one.move_up(64, now=1) == 64
-        one.close(now=1)
+        lane = Holder(each)
+        lane.ask(b"u", now=1)
+        assert lane.move(64, now=1) == lane.move_up(64, now=1) == 64
+        lane.close(now=1)

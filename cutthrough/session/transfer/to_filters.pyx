@@ -49,7 +49,7 @@ cdef int begin_filters(Client c) except -1:
     else:                               # see Arrival in filters
         f.run = c.snapshot.filters.begin(
             f, rule.filters, (
-                bytes_of(c.head)[:c.head.end], host_of(c).decode(), r.port,
+                with_via(c, bytes_of(c.head)[:c.head.end]), host_of(c).decode(), r.port,
                 "https" if c.entrance.is_inside else "http", r.minor,
                 bool(c.entrance.transparent)),
             breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "", **facts)
@@ -62,7 +62,12 @@ cdef int begin_filters(Client c) except -1:
 
 cdef bytes connect_head(Client c):
     """b"": the tunnel came without one, by SOCKS or by a transparent listener."""
-    return b"" if c.passage is None or c.passage.head is None else c.passage.head
+    return b"" if c.passage is None or c.passage.head is None else with_via(c, c.passage.head)
+
+
+cdef bytes with_via(Client c, bytes head):
+    """Filters leave out its last line, which is our Via, or stands for that."""
+    return head if c.context.pseudonym_len else head[:len(head) - 2] + b"Via: off\r\n\r\n"
 
 
 cdef bytes leave_filters(Client c):
@@ -141,5 +146,5 @@ cdef bint takes_response(Client c, const Head *read, const Framing *its, const c
     f.held = data[:n]
     f.used = used
     c.extend()
-    f.run.on_response(writing.out[:out_len], its.kind != BODY_NONE)
+    f.run.on_response(with_via(c, writing.out[:out_len]), its.kind != BODY_NONE)
     return True
