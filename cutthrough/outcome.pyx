@@ -65,7 +65,7 @@ ROWS = (
     ("trace_refused", 405, 1, "proxy_internal_response", "NONE", "client",
         "TRACE with Max-Forwards: 0, which the proxy does not echo"),
     ("misdirected", 421, 1, "http_request_error", "NONE", "client",
-        "a request inside an intercepted connection names another host than its CONNECT"),
+        "the request names another host than its CONNECT, or than its connection (host_strict)"),
     ("tls_failed", 0, 0, "", "NONE", "client",
         "the client speaks no TLS where the listener requires it, or breaks its rules"),
     ("tls_unshared", 0, 0, "", "NONE", "client",
