@@ -11,7 +11,7 @@
     GET    /flows/open… …/live?open=true                those that have not ended
     GET    /flows/reads                                 who has read
     GET    /flows/hosts|slowest|failures|statistics?filter=&before=   summaries
-    GET    /flows.har?filter=                           an HTTP Archive
+    GET    /flows.har?filter=&after=&limit=             an HTTP Archive, or a page of it
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
     POST   /flows/send                                  a request through the proxy
@@ -177,8 +177,10 @@ class FlowsPage:
             other=int(request.match_info["other"])))
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
+        after = number_of(request, "after", 0) if "after" in request.query else None
         return await self.relay(request, self.query(
-            request, "har", number=number_of(request, "id", 0)))
+            request, "har", number=number_of(request, "id", 0), after=after,
+            limit=limit_of(request)))
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Streams rows of the list as they are captured, some at a time, each time as

@@ -6,7 +6,6 @@ logged in the database before its answer (R59).
 """
 
 import io
-import json
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from cutthrough.capture.archives import make_page, write_archive
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.importing import import_file, show_result
@@ -35,7 +35,7 @@ from cutthrough.config.database import show_database
 from cutthrough.exchange.content import as_text
 from cutthrough.exchange.flow import Flow, read_fields
 from cutthrough.exchange.flow import find as flow_find
-from cutthrough.exchange.formats.har import LeftOut, has_entry, make_archive, try_entry
+from cutthrough.exchange.formats.har import has_entry
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.storage.store import NoStore, Reader, StoreError
@@ -49,6 +49,8 @@ BATCH = 500
 PIECE = 256 << 10
 # The view of HTML that is HTML again
 PREVIEW = "preview"
+# Entries of a page of an archive, whose bodies are in memory together
+MOST_ENTRIES = 50
 # Characters of a tag and of a comment
 MOST_TAG, MOST_COMMENT = 64, 2000
 
@@ -361,6 +363,8 @@ def _delete(reader: Reader, query: Query) -> Result:
 
 
 def _har(reader: Reader, query: Query) -> Result:
+    if query.after is not None:
+        return _har_page(reader, query)
     test = parse_filter(query.filter)
     if query.number:
         numbers = [(0, query.number)]
@@ -369,22 +373,16 @@ def _har(reader: Reader, query: Query) -> Result:
                            lambda flow: has_entry(flow) and test(flow))
     reader.log("export", str(query.number or query.filter), len(numbers), query.client)
     return Answer(kind="application/json", name="flows.har", found=len(numbers)), (
-        _archive(reader, numbers))
+        write_archive(reader, numbers))
 
 
-def _archive(reader: Reader, numbers: list[tuple[int, int]]) -> Iterator[bytes]:
-    before, _, after = json.dumps(make_archive([])).rpartition("[]")    # of entries
-    yield f"{before}[".encode()
-    mark, left = "", list[LeftOut]()
-    for _, number in numbers:
-        for row in reader.flows(number=number):
-            flow = Flow(row)
-            if has_entry(flow) and (entry := try_entry(flow, left)):
-                yield (mark + json.dumps(entry, ensure_ascii=False)).encode(
-                    errors="replace")
-                mark = ",\n"
-    more = f', "_leftOut": {json.dumps(left)}' if left else ""
-    yield f"]{more}{after}\n".encode()
+def _har_page(reader: Reader, query: Query) -> Result:
+    """The archive of the flows behind a number."""
+    newest = reader.newest()
+    flows, last = select(reader, query, min(max(query.limit, 1), MOST_ENTRIES))
+    reader.log("export", query.filter, len(flows), query.client)
+    return Answer(name="flows.har", found=len(flows)), _pieces(
+        make_page(flows, last if last and last < newest else None))
 
 
 def _send(query: Query) -> Result:

@@ -302,6 +302,8 @@ def add_mcp(verb: argparse.ArgumentParser) -> None:
                       "log in JSON lines")
     verb.add_argument("--allow-writes", action="store_true", help="offer also tools "
                       "that tag, delete and replay requests, and close connections")
+    verb.add_argument("--import-from", metavar="DIRECTORY", help="offer a tool that "
+                      "imports files of this directory; needs --allow-writes")
     verb.add_argument("--user", metavar="NAME", dest="proxy_user", default="",
                       help="user of the proxy for replays [none]")
     verb.add_argument("--password-file", metavar="FILE", dest="proxy_password_file",

@@ -5,11 +5,14 @@ A database is read by a process of its own (capture/query_process.py), because a
 over many large bodies may take long. After ANSWER_S the process is killed.
 """
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Literal, Protocol
 from urllib.parse import quote, urlencode
@@ -22,8 +25,11 @@ from cutthrough.exchange.flow import Flow
 from cutthrough.process.environment import worker_environment
 from cutthrough.tools.console import Listener, Unanswered
 
-# Until the next piece of an answer; a request to be sent has 30 s of its own
-ANSWER_S, SEND_S = 20.0, 40.0
+# Until the next piece of an answer; a request to be sent has 30 s of its own, and a
+# file to be imported two minutes
+ANSWER_S, SEND_S, IMPORT_S = 20.0, 40.0, 150.0
+# Between two looks for new flows in a database
+LOOK_S = 1.0
 SIDES = ("request", "response")
 
 Summary = Literal["hosts", "slowest", "failures", "statistics"]
@@ -40,7 +46,8 @@ class FlowSource(Protocol):
     def show(self, number: int) -> dict[str, Any]: ...
     def body(self, number: int, side: str) -> bytes: ...
     def messages(self, number: int) -> bytes: ...
-    def har(self, *, filter: str, number: int) -> bytes: ...
+    def har(self, *, filter: str, number: int = 0, after: int | None = None,
+            limit: int = 0) -> bytes: ...
     def copy(self, number: int, form: str) -> str: ...
     def diff(self, number: int, other: int) -> str: ...
     def reads(self) -> Rows: ...
@@ -48,6 +55,8 @@ class FlowSource(Protocol):
     def mark(self, number: int, tag: str | None, comment: str | None
              ) -> dict[str, Any]: ...
     def send(self, request: Request) -> dict[str, Any]: ...
+    def import_file(self, content: bytes, name: str) -> dict[str, Any]: ...
+    def follow(self) -> Iterator[bool]: ...
 
 
 class ByListener:
@@ -88,8 +97,11 @@ class ByListener:
         return self._listener.fetch(
             "GET", f"{self._area}/{number}/messages", None, ANSWER_S)
 
-    def har(self, *, filter: str, number: int) -> bytes:
-        query = {"filter": filter, **({"id": number} if number else {})}
+    def har(self, *, filter: str, number: int = 0, after: int | None = None,
+            limit: int = 0) -> bytes:
+        """`after`: a page of so many entries, see /flows.har in docs/traffic.md."""
+        query = {"filter": filter, **({"id": number} if number else {}),
+                 **({} if after is None else {"after": after, "limit": limit})}
         return self._listener.fetch(
             "GET", "/flows.har?" + urlencode(query, quote_via=quote), None, ANSWER_S)
 
@@ -115,6 +127,20 @@ class ByListener:
     def send(self, request: Request) -> dict[str, Any]:
         return self._ask("POST", "/flows/send", request, SEND_S)
 
+    def import_file(self, content: bytes, name: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._listener.fetch(
+            "POST", "/flows/import?" + urlencode({"name": name}, quote_via=quote),
+            content, IMPORT_S))
+        return answer
+
+    def follow(self) -> Iterator[bool]:
+        """Yields whether there may be flows that the yield before did not know; at the
+        latest with the stream's next sign of life. Raises Unanswered in the end."""
+        newest = self.list(filter="", words="", before=0, limit=1)["newest"]
+        yield True
+        for line in self._listener.lines(f"/flows/live?after={newest}"):
+            yield line.startswith(b"data: ")
+
 
 class ByDatabase:
     """Flows of a database, a path or a URL. `proxy`: for requests to be sent, and the
@@ -129,11 +155,14 @@ class ByDatabase:
         self._channel: socket.socket | None = None
 
     def _ask(self, verb: Any, **fields: Any) -> bytes:
-        query = Query(verb=verb, database=self._database, **fields)
+        return self._answer(verb, **fields)[1]
+
+    def _answer(self, verb: Any, file: bytes = b"", wait_s: float = ANSWER_S,
+                **fields: Any) -> tuple[Answer, bytes]:
+        query = Query(verb=verb, database=self._database, size=len(file), **fields)
         try:
-            self._write(msgspec.json.encode(query))
-            head = msgspec.json.decode(
-                self._frame(SEND_S if verb == "send" else ANSWER_S), type=Answer)
+            self._write(msgspec.json.encode(query), file)
+            head = msgspec.json.decode(self._frame(wait_s), type=Answer)
             pieces = []
             while piece := self._frame(ANSWER_S):
                 pieces.append(piece)
@@ -147,9 +176,10 @@ class ByDatabase:
         content = b"".join(pieces)
         if head.status >= 400:
             raise Unanswered(content.decode(errors="replace").strip())
-        return content
+        return head, content
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, file: bytes) -> None:
+        """A query, and the file that follows it."""
         if len(data) > MOST_FRAME:
             raise Unanswered("the request is too long")
         if self._channel is None:
@@ -162,6 +192,7 @@ class ByDatabase:
                     pass_fds=(theirs.fileno(),))
         self._channel.settimeout(ANSWER_S)
         self._channel.sendall(len(data).to_bytes(4, "little") + data)
+        self._channel.sendall(file)
 
     def _frame(self, wait_s: float) -> bytes:
         assert self._channel is not None
@@ -200,8 +231,9 @@ class ByDatabase:
     def messages(self, number: int) -> bytes:
         return self._ask("messages", number=number)
 
-    def har(self, *, filter: str, number: int) -> bytes:
-        return self._ask("har", filter=filter, number=number)
+    def har(self, *, filter: str, number: int = 0, after: int | None = None,
+            limit: int = 0) -> bytes:
+        return self._ask("har", filter=filter, number=number, after=after, limit=limit)
 
     def copy(self, number: int, form: str) -> str:
         return self._ask("copy", number=number, form=form).decode(errors="replace")
@@ -224,7 +256,27 @@ class ByDatabase:
         if self._proxy is None:
             raise Unanswered("no --proxy is given to send it through")
         return self._object("send", request=request, proxy=self._proxy,
-                            authorities=self._authorities)
+                            authorities=self._authorities, wait_s=SEND_S)
+
+    def import_file(self, content: bytes, name: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._answer(
+            "import", content, IMPORT_S, name=name)[1])
+        return answer
+
+    def follow(self) -> Iterator[bool]:
+        """As ByListener.follow, without an end. By a process of its own, because the
+        other one's answers are taken meanwhile."""
+        own, last = ByDatabase(self._database), None
+        try:
+            while True:
+                newest = last
+                with contextlib.suppress(Unanswered):    # nothing is captured yet
+                    newest = own._answer("watch", after=last)[0].last
+                yield newest != last
+                last = newest
+                time.sleep(LOOK_S)           # of a thread that does nothing else
+        finally:
+            own.close()
 
     def close(self) -> None:
         if self._channel is not None:

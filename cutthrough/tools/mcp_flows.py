@@ -2,10 +2,15 @@
 one, and its docstring the model's description."""
 
 import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
 
 from mcp.server.mcpserver.exceptions import ToolError
 
-from cutthrough.capture.query import Request
+from cutthrough.capture.query import MOST_IMPORT, Request
 from cutthrough.capture.send import replay_of
 from cutthrough.capture.views import VIEWS, line_of
 from cutthrough.exchange.content import octets_codec
@@ -14,6 +19,8 @@ from cutthrough.exchange.redaction.redactor import Options
 from cutthrough.tools.flow_source import SIDES, FlowSource, read_flow
 from cutthrough.tools.mcp_results import (
     MOST_BODY,
+    MOST_RESULT,
+    MOST_TEXT,
     USUAL_BODY,
     Secrets,
     body_of,
@@ -24,19 +31,21 @@ from cutthrough.tools.mcp_results import (
     report_answer,
     report_rows,
     report_text,
+    shorten,
 )
 
 FORMS = ("curl", "fetch", "httpx", "json")
-# Entries of an archive
-MOST_ENTRIES = 50
+# Entries of an archive that are asked for together, because its reader has them all in
+# memory; characters of a page of them, and seconds in which another may be begun
+STEP, MOST_PAGE, PAGE_S = 10, MOST_RESULT // 2, 10.0
 
 
 class FlowTools:
     def __init__(self, source: FlowSource, user: str = "", password: str = "",
-                 secrets: Secrets = Options) -> None:
+                 secrets: Secrets = Options, folder: str = "") -> None:
         """`secrets`: which are removed from the answer to a request that is sent. None:
-        not known."""
-        self._source = source
+        not known. `folder`: has the files that may be imported."""
+        self._source, self._folder = source, folder
         self._secrets = secrets
         self._user, self._password = user, password
 
@@ -131,14 +140,45 @@ class FlowTools:
         return report({"offset": begin, "of": len(messages),
                        "messages": messages[begin:begin + bounded(limit)]})
 
-    def export_har(self, filter: str = "", id: int = 0) -> list[str]:
-        """Exports captured requests as an HTTP Archive (HAR 1.2): one by its id, or the
-        oldest 50 that pass the filter."""
-        archive = json.loads(self._source.har(filter=filter, number=id))
-        entries = archive["log"]["entries"]
-        left = len(entries) - MOST_ENTRIES
-        del entries[MOST_ENTRIES:]
-        return report(archive, {"entries": left} if left > 0 else {})
+    def export_har(self, filter: str = "", id: int = 0, after: int = 0,
+                   limit: int = 50, most: int = MOST_TEXT) -> list[str]:
+        """Exports captured requests as an HTTP Archive (HAR 1.2): one by its id, or by
+        pages those that pass the filter, the oldest first. `next` in the result is the
+        `after` of the next page; null: there are no more. A page has `limit` entries,
+        200 at most, or fewer if they are long; of each text at most `most` characters;
+        `_flow` of an entry is its id."""
+        most = min(max(most, 1), MOST_BODY)
+        if id:
+            return report(json.loads(self._source.har(filter=filter, number=id)), {},
+                          most)
+        entries: list[Any] = []
+        end, room = time.monotonic() + PAGE_S, MOST_PAGE
+        going_on: int | None = max(after, 0)
+        log: dict[str, Any] = {}
+        for rest, entry, behind in self._entries(
+                filter, max(after, 0), bounded(limit)):
+            log = rest
+            if entry is not None:
+                room -= len(json.dumps(shorten(entry, most, "", {})))
+                if entries and room < 0:
+                    break
+                entries.append(entry)
+            going_on = behind
+            if len(entries) >= bounded(limit) or time.monotonic() > end:
+                break
+        return report({"log": {**log, "entries": entries}, "next": going_on}, {}, most)
+
+    def _entries(self, filter: str, after: int | None, limit: int
+                 ) -> Iterator[tuple[dict[str, Any], Any, int | None]]:
+        """The entries behind a number, each with the rest of its archive's log and the
+        number to go on from; None: an archive has ended."""
+        while after is not None:
+            log = json.loads(self._source.har(
+                filter=filter, after=after, limit=min(limit, STEP)))["log"]
+            entries, after = log.pop("entries"), log.pop("_next")
+            for entry in entries:
+                yield log, entry, entry["_flow"]
+            yield log, None, after
 
     def copy_flow(self, id: int, form: str = "curl") -> list[str]:
         """Writes a captured request as a command of curl, a call of fetch or httpx, or
@@ -166,6 +206,13 @@ class FlowTools:
     def delete_flow(self, id: int) -> list[str]:
         """Deletes a captured request for good."""
         return report(self._source.delete(id))
+
+    def import_flows(self, file: str) -> list[str]:
+        """Adds the exchanges of a file to the captured requests: of an HTTP Archive
+        (HAR) or a dump of mitmproxy, without credentials. `file`: its path in the
+        directory of imports. What is there already is not added again."""
+        return report(self._source.import_file(
+            read_below(self._folder, file), os.path.basename(file)[:200]))
 
     def replay_flow(self, id: int, method: str = "", url: str = "",
                     fields: dict[str, str] | None = None, body: str | None = None,
@@ -204,3 +251,21 @@ class FlowTools:
             url=url, method=method, body=body, fields=sent, user=self._user,
             password=self._password))
         return report_answer(answer, left, most, self._secrets())
+
+
+def read_below(folder: str, name: str) -> bytes:
+    """A file in the folder or below. Raises ToolError and OSError."""
+    folder = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(folder, name))
+    if os.path.commonpath((folder, path)) != folder:
+        raise ToolError(f"{name!r} is not below the directory of --import-from")
+    # No link, after all, and no wait for the writer of a pipe
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ToolError(f"{name!r} is no regular file")
+        content = file.read(MOST_IMPORT + 1)
+    if len(content) > MOST_IMPORT:
+        raise ToolError(f"{name!r} is longer than {MOST_IMPORT >> 20} MiB: `cutthrough "
+                        "flows import` takes more")
+    return content

@@ -13,6 +13,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from cutthrough.process.selector import Selector
 from cutthrough.tools.console import Listener, query_of, status
 from cutthrough.tools.mcp_results import bounded, report, report_rows
+from cutthrough.tools.mcp_trust import describe, find_stores
 
 # Metrics of one result
 MOST_METRICS = 500
@@ -36,6 +37,18 @@ class ListenerTools:
         return report({"status": status(self._listener),
                        "capture": self._ask("GET", "/flows/capture"),
                        "counts": self._ask("GET", "/flows/counts")})
+
+    def certificate(self) -> str:
+        """The certificate of the authority of intercepted connections, in PEM."""
+        return self._listener.ask("GET", "/ca.pem")
+
+    def trust_stores(self) -> list[str]:
+        """Shows which stores of this machine trust the authority of intercepted
+        connections: the system's, those of browsers (NSS) and of Java, and files that
+        variables name. `verdict`: yes, no, ? (it cannot be read) or - (there is none);
+        `remedy`: the command that adds it, for a person to run."""
+        pem = self.certificate()
+        return report({**describe(pem), "stores": find_stores(pem)})
 
     def metrics(self, prefix: str = "") -> list[str]:
         """Reads the proxy's metrics whose names begin with `prefix`, without

@@ -12,11 +12,11 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp_types import ToolAnnotations
 
 import cutthrough
@@ -37,6 +37,7 @@ from cutthrough.tools.dry_run import DryRun
 from cutthrough.tools.explain import Question, explain, show
 from cutthrough.tools.flow_source import ByDatabase, ByListener, FlowSource
 from cutthrough.tools.log_reader import LogReader
+from cutthrough.tools.mcp_events import NEWEST, NewFlows
 from cutthrough.tools.mcp_flows import FlowTools
 from cutthrough.tools.mcp_listener import ListenerTools
 from cutthrough.tools.mcp_results import report, report_text
@@ -56,24 +57,27 @@ FILTER = ("Filter in mitmproxy's operators: ~d host, ~m method, ~u URL, ~c statu
 READ_FLOWS = ("list_flows", "search_flows", "hosts", "slowest_flows", "failures",
               "statistics", "show_flow", "read_body", "read_messages", "export_har",
               "copy_flow", "diff_flows", "reads")
-READ_LISTENER = ("proxy_status", "metrics", "connections", "trace_connection",
-                 "open_flows", "held_messages", "show_held", "sessions", "recordings",
-                 "replay_misses")
+READ_LISTENER = ("proxy_status", "trust_stores", "metrics", "connections",
+                 "trace_connection", "open_flows", "held_messages", "show_held",
+                 "sessions", "recordings", "replay_misses")
 CHANGE_FLOWS = {"tag_flow": True, "delete_flow": False, "replay_flow": False,
                 "send_request": False}
 CHANGE_LISTENER = {"cut_connection": False, "start_capture": True,
                    "stop_capture": False, "arm_breakpoints": True, "decide_held": False}
 SENDING = ("replay_flow", "send_request")
+# With a directory of files that may be imported
+IMPORTING = "import_flows"
 # Of a resource
 MOST_RECENT = 20
 
+Result = TypeVar("Result")
 Tool = Callable[..., list[str]]
 Configured = Callable[[], tuple[Config, Policy]]
 
 
 def make_server(flow_tools: FlowTools | None, listener_tools: ListenerTools | None, *,
-                may_write: bool, read: Configured | None = None, log: str = ""
-                ) -> MCPServer[Any]:
+                may_write: bool, may_import: bool = False,
+                read: Configured | None = None, log: str = "") -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer(
         "cutthrough", version=cutthrough.__version__, instructions=INSTRUCTIONS,
         log_level="WARNING")
@@ -98,6 +102,8 @@ def make_server(flow_tools: FlowTools | None, listener_tools: ListenerTools | No
             add(getattr(tools, name), name)
         for name, is_undone in changing.items() if may_write else ():
             add(getattr(tools, name), name, reads=False, destroys=not is_undone)
+    if flow_tools is not None and may_import:
+        add(flow_tools.import_flows, IMPORTING, reads=False)
     if read is not None:
         add(make_explain(read), "explain")
     if log:
@@ -106,10 +112,11 @@ def make_server(flow_tools: FlowTools | None, listener_tools: ListenerTools | No
     return server
 
 
-def guarded(method: Tool, lock: threading.Lock) -> Tool:
+def guarded(method: Callable[..., Result], lock: threading.Lock
+            ) -> Callable[..., Result]:
     """One at a time, and refusals as the protocol has them."""
     @functools.wraps(method)
-    def call(*words: Any, **options: Any) -> list[str]:
+    def call(*words: Any, **options: Any) -> Result:
         with lock:
             try:
                 return method(*words, **options)
@@ -117,6 +124,20 @@ def guarded(method: Tool, lock: threading.Lock) -> Tool:
                 raise ToolError(visible(str(error))) from None
 
     return call
+
+
+def readable(method: Callable[..., Result], lock: threading.Lock
+             ) -> Callable[..., Result]:
+    """As `guarded`, for a resource: else its client would not hear the reason."""
+    call = guarded(method, lock)
+
+    def read(*words: Any, **options: Any) -> Result:
+        try:
+            return call(*words, **options)
+        except ToolError as error:
+            raise ResourceError(str(error)) from None
+
+    return read
 
 
 def add_resources(server: MCPServer[Any], flow_tools: FlowTools | None,
@@ -136,22 +157,29 @@ def add_resources(server: MCPServer[Any], flow_tools: FlowTools | None,
                             row.fault, "meaning": row.meaning} for row in TABLE])
 
     if flow_tools is not None:
-        @server.resource("cutthrough://flows/recent", name="recent flows",
-                         mime_type="text/plain",
-                         description=f"The {MOST_RECENT} newest captured requests.")
+        @server.resource(NEWEST, name="recent flows", mime_type="text/plain",
+                         description=f"The {MOST_RECENT} newest captured requests; "
+                         "subscribe to it to be notified of new ones.")
         def read_recent() -> str:
-            return marked(guarded(flow_tools.list_flows, lock)(limit=MOST_RECENT))
+            return marked(readable(flow_tools.list_flows, lock)(limit=MOST_RECENT))
 
         @server.resource("cutthrough://flows/{id}", name="flow", mime_type="text/plain",
                          description="One captured request, as show_flow has it.")
         def read_one(id: int) -> str:
-            return marked(guarded(flow_tools.show_flow, lock)(id))
+            return marked(readable(flow_tools.show_flow, lock)(id))
 
     if listener_tools is not None:
         @server.resource("cutthrough://status", name="status", mime_type="text/plain",
                          description="Does the proxy serve, and capture?")
         def read_status() -> str:
-            return marked(guarded(listener_tools.proxy_status, lock)())
+            return marked(readable(listener_tools.proxy_status, lock)())
+
+        @server.resource("cutthrough://certificate", name="certificate",
+                         mime_type="application/x-pem-file",
+                         description="The certificate of the authority of intercepted "
+                         "connections, in PEM, for those who are to trust it.")
+        def read_certificate() -> str:
+            return readable(listener_tools.certificate, lock)()
 
 
 def marked(blocks: list[str]) -> str:
@@ -205,12 +233,19 @@ def run(args: argparse.Namespace, read: Configured | None) -> int:
     if flows is None and read is None and not args.log:
         raise ConfigError("command line", "--admin", "is missing: give the admin "
                           "listener, --db, --db-url-file, -c or --log")
+    folder = args.import_from or ""
+    if folder and not (args.allow_writes and os.path.isdir(folder)):
+        raise ConfigError("command line", "--import-from", "needs --allow-writes" if
+                          not args.allow_writes else f"{folder}: is no directory")
     secrets = Options if source is None else lambda: read and redaction_of(read()[0])
     server = make_server(
         None if flows is None else FlowTools(
-            flows, args.proxy_user, password, secrets),
+            flows, args.proxy_user, password, secrets, folder),
         None if listener is None else ListenerTools(listener),
-        may_write=args.allow_writes, read=read, log=args.log or "")
+        may_write=args.allow_writes, may_import=bool(folder), read=read,
+        log=args.log or "")
+    if flows is not None:
+        NewFlows(flows).serve(server)
     try:
         server.run("stdio")
     finally:

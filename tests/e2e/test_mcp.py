@@ -70,7 +70,7 @@ async def test_without_the_token_nothing_is_read(start, tmp_path, token):
         (tmp_path / "guess").write_text(token)
         words += ("--token-file", tmp_path / "guess")
     async with served(*words, "--allow-writes") as client:
-        open_to_all = {"metrics", "connections", "trace_connection"}
+        open_to_all = {"metrics", "connections", "trace_connection", "trust_stores"}
         for name in (READING | WRITING | LISTENING | OPERATING) - open_to_all:
             assert "401" in await refusal(client, name, **ARGUMENTS.get(name, {})), name
 

@@ -12,6 +12,7 @@ from tests.support.client import PASSWORD, USER
 from tests.support.flows import HELLO
 from tests.support.mcp_tools import ask, served
 from tests.support.origin import answer
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.any_loop
 
@@ -59,8 +60,10 @@ def start(loop_name, directory, opened, tmp_path, make_origin):
         (tmp_path / "token").write_text(TOKEN)
         (tmp_path / "password").write_text(PASSWORD)
         (tmp_path / "sessions").mkdir()
+        run_verb("ca", "init", "--dir", str(tmp_path / "ca"))
         config = (f'capture_file = "{database}"\npolicy = "{tmp_path}/policy.toml"\n'
-                  f'recording_directory = "{tmp_path}/sessions"\n')
+                  f'recording_directory = "{tmp_path}/sessions"\n'
+                  f'ca_certificate = "{tmp_path}/ca/ca.pem"\n')
         (tmp_path / "proxy.toml").write_text(
             f'user = "{USER}"\npassword = "{PASSWORD}"\n{config}')
         proxy, operator = administered(
@@ -129,6 +132,8 @@ async def look_at_what_is_open(call, client, origin):
     assert (await call("open_flows"))["flows"] == []
     assert (await call("proxy_status"))["status"][0] == "ready"
     assert (await call("metrics", prefix="worker_up"))["metrics"]
+    assert "system" in {
+        store["kind"] for store in (await call("trust_stores"))["stores"]}
     assert {one["name"] for one in (await call("sessions"))["sessions"]} == {"default"}
     assert "recordings" in await call("recordings", session="default")
     assert (await call("replay_misses"))["missed"] == 0

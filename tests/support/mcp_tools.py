@@ -30,11 +30,11 @@ ARGUMENTS = {
 
 
 @contextlib.asynccontextmanager
-async def served(*words):
-    """A client of `cutthrough mcp` with these arguments."""
+async def served(*words, environ=None):
+    """A client of `cutthrough mcp` with these arguments, and variables."""
     server = stdio_client(StdioServerParameters(
         command=sys.executable, args=["-m", "cutthrough", "mcp", *map(str, words)],
-        env=clean_environment(), cwd=ROOT))
+        env=clean_environment(**(environ or {})), cwd=ROOT))
     async with Client(server) as client:
         yield client
 
