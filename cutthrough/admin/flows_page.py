@@ -15,6 +15,7 @@
     PATCH  /flows/N                                     {"tag": "…", "comment": "…"}
     DELETE /flows/N /flows?filter=… /flows?all=true
     POST   /flows/send                                  a request through the proxy
+    POST   /flows/curl                                  a command, as a request to send
     POST   /flows/import?name=                          a HAR, or mitmproxy's dump
 
 All take the admin token, reads included, and each read is logged in the database
@@ -47,8 +48,8 @@ from cutthrough.capture.query import (
 
 # Between two looks for new flows
 LOOK_S = 0.2
-# Bytes of a request to be sent, body in base64, and of a mark
-MOST_REQUEST, MOST_MARK = 12 << 20, 16 << 10
+# Bytes of a request to be sent, body in base64, of a mark, and of a command of curl
+MOST_REQUEST, MOST_MARK, MOST_COMMAND = 12 << 20, 16 << 10, 4 << 20
 # Each has a process of its own: a request that is sent for up to 30 s, a file as long
 # as its client sends it
 MOST_SENDING, MOST_IMPORTING = 2, 1
@@ -124,6 +125,7 @@ class FlowsPage:
             web.get(f"{number}/diff/{{other:[0-9]{{1,18}}}}", self.diff,
                     allow_head=False),
             web.delete("/flows", self.delete), web.post("/flows/send", self.send),
+            web.post("/flows/curl", self.read_curl),
             web.post("/flows/import", self.import_), *self._open.routes()]
 
     # Reads
@@ -256,6 +258,10 @@ class FlowsPage:
                 settings=self._open_flows.settings))
         finally:
             self._sending -= 1
+
+    async def read_curl(self, request: web.Request) -> web.StreamResponse:
+        command = (await read_body(request, MOST_COMMAND)).decode()
+        return await self.relay(request, self.query(request, "curl", words=command))
 
     async def import_(self, request: web.Request) -> web.StreamResponse:
         size, name = request.content_length, request.query.get("name", "")

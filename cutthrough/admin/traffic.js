@@ -154,6 +154,7 @@ function removeAll() {
 startList();
 startFilter();
 startDetail();
+startSend();
 startHolds();
 startKeys();
 readOverview();

@@ -19,7 +19,7 @@ function viewBody(place, {views, type, read, show}) {
     shown.setAttribute("aria-busy", "true");
     try {
       nodes = VIEWS[view] ? await VIEWS[view]({kind, type, read, show})
-        : pieces(await show(view), MOST_TEXT);
+        : pieces(await show(view), MOST_TEXT, undefined, LEXER_OF[view]);
     } catch (error) { nodes = [make("p", error.message, "bad")]; }
     if (mine !== turn) return;          // another one was chosen
     shown.replaceChildren(...nodes);
@@ -66,14 +66,17 @@ function editOctets(field, data) {
     return new TextEncoder().encode(field.value.replaceAll("\n", ends));
   }};
 }
-// A long text in pieces: the next one at a click
-function pieces(text, most, className) {
+// A long text in pieces: the next one at a click. `lexer`: its colours; undefined: none
+function pieces(text, most, className, lexer) {
+  const outside = lexer === "markup" ? foreignParts(text) : [];
   let at = 0;
   const pre = make("pre", undefined, className), more = button("", () => add());
   const add = () => {
     const cut = text.lastIndexOf("\n", at + most) + 1, isLast = at + most >= text.length;
     const end = !isLast && cut > at ? cut : at + most;
-    pre.append(...blocks(text.slice(at, end)));
+    pre.append(...blocks(text.slice(at, end), (node, from) => {
+      if (lexer) paintLater(node, lexer, outside, from);
+    }, at));
     at = end;
     more.hidden = at >= text.length;
     more.textContent = `more: ${bytes(text.length - at)} left`;
@@ -81,13 +84,19 @@ function pieces(text, most, className) {
   add();
   return more.hidden ? [pre] : [pre, more];
 }
-// Lines of a long text together: a browser lays out those blocks alone that are in view
-function blocks(text) {
+// Lines of a long text together: a browser lays out those blocks alone that are in view.
+// `paint` gets each with its place in the whole, in which this text begins at `from`
+function blocks(text, paint, from) {
   const nodes = [];
-  if (text.length <= 2 * BLOCK) return [text];
+  if (text.length <= 2 * BLOCK) {
+    nodes.push(make("span", text));
+    paint(nodes[0], from);
+    return nodes;
+  }
   for (let at = 0, end; at < text.length; at = end) {
     end = text.indexOf("\n", at + BLOCK) + 1 || text.length;
     const node = make("span", text.slice(at, end), "block");
+    paint(node, from + at);
     // The height until it is known: of lines that do not wrap
     node.style.containIntrinsicHeight = `auto ${node.textContent.split("\n").length * LINE_EM}em`;
     nodes.push(node);

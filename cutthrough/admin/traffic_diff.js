@@ -42,7 +42,7 @@ function pathTable(one, other) {
 async function jsonNodes(a, b) {
   const nodes = [];
   for (const side of ["request", "response"]) {
-    if (![a, b].every(one => one[side + "_views"]?.[0] === "json")) continue;
+    if (![a, b].every(one => ["json", "graphql"].includes(one[side + "_views"]?.[0]))) continue;
     try {
       const [one, other] = (await Promise.all([a, b].map(of => readBody(of, side))))
         .map(data => JSON.parse(decoded(data)));

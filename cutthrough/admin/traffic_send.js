@@ -1,22 +1,46 @@
 // Replay with edits, and compose. The proxy sends the request, as one of its user's.
 let sendBody = null;            // see editOctets
 
-// `body`: base64, as the proxy takes it; `focus`: where the keyboard is
-function openSend(title, {method, url, fields, body}, left = [], focus = "send-method") {
+// `request`: as the proxy has it; `focus`: where the keyboard is
+function openSend(title, request, left = [], focus = "send-method") {
+  fillSend(request);
+  $("send-title").textContent = title;
+  $("send-left").textContent = left.length ? `Not kept, and left out: ${left.join(", ")}.` : "";
+  $("send-result").replaceChildren();
+  $("send-dialog").showModal();
+  $(focus).focus();
+}
+// `body`: base64
+function fillSend({method, url, fields, body}) {
   const data = fromBase64(body);
   sendBody = editOctets($("send-body"), data);
-  $("send-title").textContent = title;
   $("send-method").value = method;
   $("send-url").value = url;
   $("send-fields").value = fields.map(([name, value]) => `${name}: ${value}`).join("\n");
   $("send-body").placeholder = sendBody.isText ? ""
     : `${bytes(data.length)} that are not UTF-8; they are sent if this stays empty`;
-  $("send-left").textContent = left.length ? `Not kept, and left out: ${left.join(", ")}.` : "";
-  $("send-note").textContent = "";
-  $("send-note").className = "";
-  $("send-result").replaceChildren();
-  $("send-dialog").showModal();
-  $(focus).focus();
+  noteSend("");
+}
+function noteSend(text, className = "") {
+  $("send-note").textContent = text;
+  $("send-note").className = className;
+}
+// A command of curl in place of a URL. The proxy reads it (capture/pasted.py)
+const isCurl = text => /^\s*curl(\.exe)?\s/.test(text);
+async function takeCurl(command) {
+  try {
+    const read = await (await ask("flows/curl", {method: "POST", body: command})).json();
+    fillSend({method: "GET", fields: [], body: "", ...read});
+    noteSend("read from the command: look at it, and send it");
+  } catch (error) { noteSend(error.message, "bad"); }
+}
+function startSend() {
+  $("send-url").addEventListener("paste", event => {
+    const text = event.clipboardData.getData("text/plain");
+    if (!isCurl(text)) return;
+    event.preventDefault();             // a field of one line would lose the line ends
+    takeCurl(text);
+  });
 }
 async function replay(focus = "send-go") {
   if (!flow) return;
@@ -42,9 +66,9 @@ function readFields(text) {
 }
 async function sendNow() {
   const go = $("send-go");
+  if (isCurl($("send-url").value)) return takeCurl($("send-url").value);
   go.disabled = true;
-  $("send-note").textContent = "sending …";
-  $("send-note").className = "";
+  noteSend("sending …");
   $("send-result").replaceChildren();
   try {
     const fields = readFields($("send-fields").value);
@@ -64,8 +88,7 @@ async function sendNow() {
       views: answer.views.filter((view, i) => i === 0 || view === "text" || view === "hex"),
       type, read: async () => body, show: async () => answer.shown});
   } catch (error) {
-    $("send-note").textContent = error.message;
-    $("send-note").className = "bad";
+    noteSend(error.message, "bad");
   } finally {
     go.disabled = false;
   }

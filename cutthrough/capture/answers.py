@@ -18,6 +18,7 @@ from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.importing import import_file, show_result
 from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
+from cutthrough.capture.pasted import read_curl
 from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
 from cutthrough.capture.send import redact_answer, send
@@ -66,6 +67,8 @@ def answer(query: Query, content: bytes = b"") -> Result:
             return _send(query)
         if query.verb == "import":
             return _import(query, content)
+        if query.verb == "curl":
+            return _json(read_curl(query.words), 1)
         reader = open_reader(query.database, keep=True)
         try:
             if query.settings is not None:

@@ -50,11 +50,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     verb: Literal["list", "watch", "show", "request", "response", "messages", "har",
                   "delete", "mark", "send", "import", "copy", "diff", "open", "tail",
-                  "ended", "reads", "hosts", "slowest", "failures", "statistics"]
+                  "ended", "reads", "hosts", "slowest", "failures", "statistics",
+                  "curl"]
     database: str                            # a path, or a URL with its password
     client: str = ""                         # the reader, for the log of reads
     filter: str = ""
-    words: str = ""                          # full-text search
+    words: str = ""                          # full-text search, or a command of curl
     number: Number = 0                       # of one flow; 0: all that pass
     other: Number = 0                        # of the flow to compare with
     form: Literal["curl", "fetch", "httpx", "json"] = "curl"     # of a copy

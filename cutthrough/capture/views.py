@@ -17,12 +17,13 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.capture.graphql import read_requests, show_graphql
 from cutthrough.capture.markup import show_markup
 from cutthrough.exchange.forms import is_multipart, show_form
 from cutthrough.exchange.protobuf import Malformed, show_message
 
 VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
-         "msgpack")
+         "msgpack", "graphql")
 # Bytes in hex, and bytes of a message that is inflated
 MOST_HEX, MOST_MESSAGE = 16 << 10, 1 << 20
 MOST_LINE = 64                               # bytes of a message in hex
@@ -53,6 +54,10 @@ def show_body(body: str | bytes, kind: str, view: str = "auto", coding: str = ""
         case "json":
             yield from indent_json(
                 body if isinstance(body, str) else body.decode("latin-1"))
+        case "graphql":
+            yield from show_graphql(
+                body if isinstance(body, str) else body.decode("latin-1"),
+                media_of(kind))
         case "form":
             yield from attempt(
                 lambda data: show_form(data, kind, show_part), data, "a form")
@@ -91,8 +96,14 @@ def line_of(message: dict[str, Any]) -> str:
     return " ".join([*words, message.get("text", "")])
 
 
+def media_of(kind: str) -> str:
+    return kind.partition(";")[0].strip()
+
+
 def choose(body: str | bytes, kind: str) -> str:
-    media = kind.partition(";")[0].strip()
+    media = media_of(kind)
+    if isinstance(body, str) and read_requests(body, media):
+        return "graphql"
     for pattern, view in _BY_TYPE:
         if pattern.search(media):
             return view

@@ -99,7 +99,7 @@ class FlowTools:
                   ) -> list[str]:
         """Shows one captured request: decision, rule, phases in microseconds, heads,
         and of each body and of its messages at most `most` characters. `view`: auto,
-        text, json, form, html, xml, hex, grpc, protobuf or msgpack."""
+        text, json, form, html, xml, hex, grpc, protobuf, msgpack or graphql."""
         if view not in VIEWS:
             raise ToolError(f"view: {view!r} is none of {', '.join(VIEWS)}")
         shown, flow = read_flow(self._source, id)
