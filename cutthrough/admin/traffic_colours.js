@@ -46,8 +46,8 @@ function coloured(text, lexer, outside, from) {
       } else {
         const after = match.index + match[0].indexOf(tag) + tag.length;
         add(after - tag.length, after, "key");
-        for (const one of rest.matchAll(ATTRIBUTES))
-          add(after + one.index, after + one.index + one[0].length, one.groups.string
+        for (const word of rest.matchAll(ATTRIBUTES))
+          add(after + word.index, after + word.index + word[0].length, word.groups.string
             ? "string" : "number");
       }
       if (match[0] === "") tokens.lastIndex++;
@@ -68,14 +68,14 @@ function coloured(text, lexer, outside, from) {
 // Comments, sections of characters, scripts and styles: begin and end, which may be in other
 // blocks
 function foreignParts(text) {
-  const found = [], small = text.toLowerCase(), begins = /<!--|<!\[cdata\[|<(script|style)\b/g;
+  const ranges = [], small = text.toLowerCase(), begins = /<!--|<!\[cdata\[|<(script|style)\b/g;
   for (let match; (match = begins.exec(small));) {
     const [mark, name] = match, open = name ? small.indexOf(">", match.index) + 1 : match.index;
     if (name && !open) break;
     const close = name ? `</${name}` : mark === "<!--" ? "-->" : "]]>";
     const at = small.indexOf(close, open), end = at < 0 ? text.length : name ? at : at + 3;
-    found.push([open, end, name ? "" : "comment"]);
+    ranges.push([open, end, name ? "" : "comment"]);
     begins.lastIndex = Math.max(end, match.index + 1);
   }
-  return found;
+  return ranges;
 }

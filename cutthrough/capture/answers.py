@@ -21,6 +21,7 @@ from cutthrough.capture.opened import OpenReader, read_opened, whole_messages
 from cutthrough.capture.pasted import read_curl
 from cutthrough.capture.preview import make_preview
 from cutthrough.capture.query import MOST_ROWS, Answer, Query, QueryError
+from cutthrough.capture.selection import BATCH, read_rows, select
 from cutthrough.capture.send import redact_answer, send
 from cutthrough.capture.shown import (
     LightRow,
@@ -42,10 +43,8 @@ from cutthrough.exchange.redaction.redactor import Redactor
 from cutthrough.storage.store import NoStore, Reader, StoreError
 from cutthrough.storage.stores import open_reader
 
-# Seconds after which a page, or a summary, ends with its results so far
-PAGE_S, SUMMARY_S = 0.5, 5.0
-# Rows read in one statement: during a long one the log of changes is not emptied
-BATCH = 500
+# Seconds after which a summary ends with its results so far
+SUMMARY_S = 5.0
 # Bytes that are written at a time
 PIECE = 256 << 10
 # The view of HTML that is HTML again
@@ -108,32 +107,6 @@ def _json(value: Any, count: int, last: int = 0) -> Result:
 
 
 # Lists
-
-def read_rows(reader: Reader, query: Query) -> Iterator[Any]:
-    """The rows of the query's numbers and words, from either end."""
-    rising = query.after is not None
-    at = query.after if query.after is not None else query.before or (1 << 63) - 1
-    while rows := reader.page(at, BATCH, rising=rising, words=query.words):
-        yield from rows
-        at = rows[-1]["id"]
-
-
-def select(reader: Reader, query: Query, limit: int) -> tuple[list[Flow], int]:
-    """At most `limit` passing flows, and the number to go on from; 0: none is left. The
-    number is of the last row looked at, whether it passed or not."""
-    test = parse_filter(query.filter)
-    end = time.monotonic() + PAGE_S
-    flows: list[Flow] = []
-    last_id = 0
-    for row in read_rows(reader, query):
-        if len(flows) == limit or (last_id and time.monotonic() > end):
-            return flows, last_id
-        last_id = row["id"]
-        flow = Flow(LightRow(row, reader))
-        if test(flow):
-            flows.append(flow)
-    return flows, last_id if query.after is not None else 0
-
 
 def _list(reader: Reader, query: Query) -> Result:
     newest = reader.newest()                 # who follows gets those behind it

@@ -109,16 +109,35 @@ _BARE: dict[str, Test] = {
 _COMPARED = ("~time", "~dur", "~size")
 
 
+# Columns that these look at. Of the others, whole rows are read
+_COLUMNS = {
+    "~d": ("host",), "~m": ("method",), "~u": ("url",), "~c": ("status",),
+    "~e": ("reason",), "~src": ("client", "client_port"),
+    "~dst": ("peer", "peer_port"),
+    **{f"~{name}": (name,) for name in ("user", "rule", "reason", "sni", "ja4")}}
+# Those with few values, whose results are kept, and how many are
+_REPEATED, MOST_KNOWN = ("~d", "~m", "~user", "~rule", "~reason", "~sni"), 4096
+
+
 def parse_filter(text: str) -> Test:
     """The test that `text` describes; "": every flow passes. Raises FilterError."""
+    return read_filter(text)[0]
+
+
+def read_filter(text: str) -> tuple[Test, tuple[str, ...]]:
+    """As parse_filter, and the columns that are enough for it; (): it needs a whole
+    row."""
     tokens = _split(text)
     if not tokens:
-        return lambda flow: True
+        return lambda flow: True, ()
     parser = _Parser(tokens)
     test = parser.read_or()
     if (left := parser.peek()) is not None:
         raise FilterError(f"{left.text!r} at {left.at + 1} has no place")
-    return test
+    if not parser.operators <= _COLUMNS.keys():
+        return test, ()
+    return test, tuple(dict.fromkeys(
+        name for operator in sorted(parser.operators) for name in _COLUMNS[operator]))
 
 
 def _split(text: str) -> list[_Token]:
@@ -148,6 +167,7 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._at = 0
+        self.operators: set[str] = set()     # that have been read
 
     def peek(self) -> _Token | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
@@ -195,7 +215,9 @@ class _Parser:
             raise FilterError(f"{token.text!r} at {token.at + 1} has no term before it")
         self._at += 1
         if token.quoted or not token.text.startswith("~"):
+            self.operators.add("~u")
             return _search("~u", token.text)
+        self.operators.add(token.text)
         if token.text in _BARE:
             return _BARE[token.text]
         if token.text not in ("~c", *_COMPARED) and token.text not in _TEXTS:
@@ -223,7 +245,21 @@ class _Parser:
 
 def _search(operator: str, pattern: str) -> Test:
     texts, search = _TEXTS[operator], _compile(pattern, crosses=operator in _BODIES)
-    return lambda flow: any(search(text) for text in texts(flow))
+    if operator not in _REPEATED:
+        return lambda flow: any(search(text) for text in texts(flow))
+    (column,) = _COLUMNS[operator]
+    known: dict[str, bool] = {}
+
+    def test(flow: Flow) -> bool:
+        text = getattr(flow, column, None) or ""
+        passes = known.get(text)
+        if passes is None:
+            if len(known) == MOST_KNOWN:
+                known.clear()
+            passes = known[text] = bool(search(text))
+        return passes
+
+    return test
 
 
 def _compile(pattern: str, *, crosses: bool) -> Callable[[str], object]:

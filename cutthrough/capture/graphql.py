@@ -87,13 +87,13 @@ def show_graphql(text: str, kind: str = "") -> Iterator[str]:
 def title(request: dict[str, Any]) -> str:
     """Which operation it asks for."""
     query, name = request.get("query") or "", request.get("operationName")
-    found = _OPERATION.findall(query)
+    operations = _OPERATION.findall(query)
     if isinstance(name, str) and name:
-        kind = next((kind for kind, other in found if other == name), "operation")
+        kind = next((kind for kind, other in operations if other == name), "operation")
         return f"{kind} {name}"
     if not query:
         return "a document that the server knows by its hash"
-    kind, other = found[0] if found else ("query", "")
+    kind, other = operations[0] if operations else ("query", "")
     return f"{kind} {other}" if other else f"{kind} without a name"
 
 

@@ -358,6 +358,18 @@ class SqliteReader:
         return [] if condition is None else self._select(
             f"{_LIGHT}{condition[0]} AND {order} LIMIT ?", (*condition[1], at, most))
 
+    def narrow(self, at: int, most: int, columns: Sequence[str], *,
+               rising: bool = False) -> list[sqlite3.Row]:
+        """As `page`, with the number and these columns of flows alone."""
+        order = "id > ? ORDER BY id" if rising else "id < ? ORDER BY id DESC"
+        return self._select(f"SELECT id, {', '.join(columns)} FROM flows WHERE {order} "
+                            "LIMIT ?", (at, most))
+
+    def lights(self, numbers: Sequence[int]) -> list[sqlite3.Row]:
+        """As `light`, of so many as one page has at most; those that are there."""
+        return self._select(
+            f"{_LIGHT}flows.id IN ({', '.join('?' * len(numbers))})", numbers)
+
     def light(self, number: int) -> sqlite3.Row | None:
         rows = self._select(f"{_LIGHT}flows.id = ?", (number,))
         return rows[0] if rows else None

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cutthrough.capture.answers import read_rows, select
 from cutthrough.capture.copies import copy_as, differences
 from cutthrough.capture.filters import FilterError, Test, parse_filter
 from cutthrough.capture.importing import (
@@ -25,6 +24,7 @@ from cutthrough.capture.importing import (
     show_result,
 )
 from cutthrough.capture.query import MOST_ROWS, Query, QueryError
+from cutthrough.capture.selection import read_rows, select
 from cutthrough.capture.shown import LightRow, show_read
 from cutthrough.capture.summaries import by_host, slowest
 from cutthrough.capture.views import choose, line_of, show_body

@@ -26,7 +26,8 @@ def body(kind, text, **fields):
 
 def spans(page, side="response"):
     """Kind and text of each coloured word."""
-    return wait_until(lambda: page.browser.run(SPANS.replace("{side}", side)), "colours")
+    return wait_until(
+        lambda: page.browser.run(SPANS.replace("{side}", side)), "colours")
 
 
 def show(page, view, side="response"):

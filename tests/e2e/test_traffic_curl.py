@@ -46,9 +46,9 @@ def test_a_pasted_command_fills_the_fields_and_is_sent(compose, make_origin):
     """Before, a command alone took it: `cutthrough flows send --curl`."""
     origin = make_origin(answer(HELLO))
     url = origin.url("/v1/items?a=b%20c")
-    assert paste(compose, f"curl '{url}' \\\n  -X PUT -H 'Accept: */*' \\\n  -H 'Content"
-                 "-Type: application/json' \\\n  --data-raw $'{\"a\": \"\\u00fc\"}'"
-                 ) is False
+    command = (f"curl '{url}' \\\n  -X PUT -H 'Accept: */*' \\\n  -H 'Content-Type: "
+               "application/json' \\\n  --data-raw $'{\"a\": \"\\u00fc\"}'")
+    assert paste(compose, command) is False
     compose.wait_note("#send-note", "read from the command")
     assert field(compose, "method") == "PUT" and field(compose, "url") == url
     assert field(compose, "fields").splitlines() == [
