@@ -12,12 +12,15 @@ connections: as many different URLs as requests. The scenarios of each repetitio
              ours alone: the same while the worker has a fifth of a core, so that
              client, origin and writer have as much as they need
 
-A row for each scenario and repetition has requests a second, latencies, CPU time and
-resident memory of the proxy's processes, and what the origin counted. The summaries
-have medians, least and most, and the coefficient of variation. Exit status 1 if a
-guardrail does not hold: no error; in replay and warm the origin counts nothing, in the
-others each request; warm is faster than cold and replay faster than record; a scenario
-adds at most MOST_RSS_KIB; replay and warm vary by at most --most-cv.
+A row for each scenario and repetition has requests a second, latencies, the client's
+time and bytes, CPU time and resident memory of the proxy's processes (before, after and
+at most), what was replayed and missed, and what the origin counted. The summaries have
+medians, least and most, and the coefficient of variation. Exit status 1 if a guardrail
+does not hold: no error; in replay and warm the origin counts nothing, in the others
+each request; warm is faster than cold and replay faster than record; a scenario adds at
+most MOST_RSS_KIB; replay and warm vary by at most --most-cv. With --baseline, a result
+that --name has kept: no scenario has more than LESS_RATE less requests a second, or
+more than MORE_P95 more p95.
 
 A proxy that is slow gets fewer requests: as many as it does in SECONDS. One that
 replays them all in less than PLAYED_S is asked for all of them again, and the row has
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import statistics
 import tempfile
 import time
@@ -38,12 +42,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.children import BenchError, Site
-from bench.clients import build_load_command, run_load_command
+from bench.clients import Counted, build_load_command, run_load_command
 from bench.collect import cpu_times, resident_kib
 from bench.cores import cannot_hold_back, held_back
 from bench.origin import Origin
 from bench.peers import OF_RECORDING
 from bench.recorders import Hoverfly, Mitmproxy, Ours, Recorder, Replayproxy
+from bench.result import RESULTS, write_rows
 from bench.rows import Row, format_row
 from bench.running import Target
 
@@ -56,6 +61,8 @@ SCENARIOS = {
 PLAYED = ("replay", "warm")
 HELD = ("plain_held", "record_held")
 MOST_RSS_KIB = 128 << 10
+#: Of a baseline's: replayproxy's own thresholds (its docs/performance.md).
+LESS_RATE, MORE_P95 = 0.15, 0.20
 SECONDS = 4.0
 PLAYED_S = 1.0
 #: Of a run with requests: its client waits so long beyond its patience.
@@ -72,6 +79,9 @@ def add_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--repetitions", type=int, default=3, help="[3]")
     verb.add_argument("--most-cv", type=float, default=0.2,
                       help="of requests a second in replay and warm [0.2]")
+    verb.add_argument("--name", default="", help="name of the stored result")
+    verb.add_argument("--baseline", default="", metavar="NAME",
+                      help="a stored result, of which no scenario may fall short")
 
 
 @contextlib.contextmanager
@@ -98,6 +108,7 @@ class Round(NamedTuple):
 
     done: int
     seconds: float
+    bytes: int                               # of bodies
     latencies: dict[str, float]
     cpu_s: float
     settled_s: float
@@ -111,14 +122,13 @@ class Runner:
         self.rows: list[Row] = []
         self.workers = [] if cannot_hold_back() else one.workers()
 
-    def _load(self, requests: int) -> tuple[int, float, dict[str, float]]:
-        """Ask for the first `requests` URLs. Returns what succeeded in how long."""
+    def _load(self, requests: int) -> Counted:
+        """Ask for the first `requests` URLs. Raises BenchError if one fails."""
         running = self.one.running
         command = build_load_command(
             "plain", running, self.origin, self.path, "--requests", str(requests),
             "--distinct", str(requests), "--conns", str(self.options.conns))
-        counted = run_load_command(command, running, LONG)
-        return counted.requests, counted.seconds, counted.latencies_ms()
+        return run_load_command(command, running, LONG)
 
     def _count(self, expected: int) -> int:
         """What the origin answered since the last call."""
@@ -131,11 +141,13 @@ class Runner:
         session = f"unmeasured-{scenario}-{len(self.rows)}"
         if scenario not in PLAYED:
             self.one.switch(mode, session, 0)
-        done, took, _ = self._load(min(self.options.warm_up, self.requests))
+        counted = self._load(min(self.options.warm_up, self.requests))
+        done = counted.requests
         if scenario not in PLAYED and mode in ("record", "cache"):
             self.one.settle(session, done)   # else the last are in the next session
         if not self.rows:
-            self.requests = min(self.requests, int(done / took * SECONDS))
+            self.requests = min(
+                self.requests, int(done / counted.seconds * SECONDS))
 
     def run(self, scenario: str, repetition: int) -> None:
         mode, is_new = SCENARIOS[scenario]
@@ -157,18 +169,26 @@ class Runner:
         while scenario in PLAYED and sum(one.seconds for one in rounds) < PLAYED_S:
             self.one.switch(mode, session, self.requests)
             rounds.append(self._measure(mode, session))
-        done = sum(one.done for one in rounds)
+        done, took = (sum(column) for column in zip(
+            *((one.done, one.seconds) for one in rounds), strict=True))
+        asked, origin = self.requests * len(rounds), self._count(
+            0 if scenario in PLAYED else done)
         row: Row = {
             "proxy": self.one.name, "version": self.one.version, "scenario": scenario,
-            "repetition": repetition, "requests": done,
-            "rate": done / sum(one.seconds for one in rounds),
+            "repetition": repetition, "repetitions": self.options.repetitions,
+            "requests": asked, "success": done, "errors": asked - done,
+            "rate": done / took, "total_ms": took * 1e3,
             **{name: statistics.median(one.latencies[name] for one in rounds)
                for name in rounds[0].latencies},
             "cpu_us": sum(one.cpu_s for one in rounds) / done * 1e6,
             "settled_s": rounds[-1].settled_s,
+            "bytes": sum(one.bytes for one in rounds), "rss_before_kib": rss,
             "rss_kib": (after := resident_kib(self.one.running.tree())),
             "rss_delta_kib": after - rss,
-            "origin": self._count(0 if scenario in PLAYED else done),
+            "rss_most_kib": resident_kib(self.one.running.tree(), "VmHWM"),
+            # Of what may be replayed, the rest of what came is from the origin
+            "hits": done - origin, "misses": origin if mode == "cache" else 0,
+            "origin": origin,
         }  # fmt: skip
         self.rows.append(row)
         print(format_row("perf_result", row), flush=True)
@@ -176,10 +196,11 @@ class Runner:
     def _measure(self, mode: str, session: str) -> Round:
         tree = self.one.running.tree()
         cpu, began = cpu_times(tree).total, time.monotonic()
-        done, took, latencies = self._load(self.requests)
+        counted = self._load(self.requests)
         if mode in ("record", "cache"):
             self.one.settle(session, self.requests)
-        return Round(done, took, latencies, cpu_times(tree).total - cpu,
+        return Round(counted.requests, counted.seconds, counted.bytes,
+                     counted.latencies_ms(), cpu_times(tree).total - cpu,
                      time.monotonic() - began)
 
     def median(self, scenario: str, figure: str) -> float:
@@ -190,12 +211,13 @@ class Runner:
                 if row["scenario"] == scenario]
 
     def summary(self, scenario: str) -> Row:
-        rates = self.of(scenario, "rate")
+        rates, p95 = self.of(scenario, "rate"), self.of(scenario, "latency_p95_ms")
         return {
             "proxy": self.one.name, "scenario": scenario, "runs": len(rates),
             "rate": statistics.median(rates), "rate_least": min(rates),
             "rate_most": max(rates), "rate_cv": variation(rates),
-            "p95_ms": self.median(scenario, "latency_p95_ms"),
+            "p95_ms": statistics.median(p95), "p95_least_ms": min(p95),
+            "p95_most_ms": max(p95), "p95_cv": variation(p95),
             "cpu_us": self.median(scenario, "cpu_us"),
             "rss_delta_kib": max(self.of(scenario, "rss_delta_kib")),
         }  # fmt: skip
@@ -212,6 +234,8 @@ def broken_guardrails(rows: list[Row], summaries: dict[str, Row],
     broken = []
     for row in rows:
         wanted = 0 if row["scenario"] in PLAYED else row["requests"]
+        if row["errors"]:
+            broken.append(f"{row['scenario']}: {row['errors']} errors")
         if row["origin"] != wanted:
             broken.append(f"{row['scenario']}: the origin counted {row['origin']}")
         if int(str(row["rss_delta_kib"])) > MOST_RSS_KIB:
@@ -228,8 +252,28 @@ def broken_guardrails(rows: list[Row], summaries: dict[str, Row],
     return broken
 
 
+def read_baseline(name: str) -> dict[tuple[str, str], Row]:
+    """The summaries of a stored result, by proxy and scenario."""
+    rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    return {(row["proxy"], row["scenario"]): row for row in rows
+            if row["line"] == "perf_summary"}
+
+
+def regressions(summary: Row, before: Row) -> list[str]:
+    """What a scenario has lost since a baseline."""
+    texts = []
+    for figure, sign, most in (("rate", -1, LESS_RATE), ("p95_ms", 1, MORE_P95)):
+        now, then = (float(str(row[figure])) for row in (summary, before))
+        if sign * (now / then - 1) > most:
+            texts.append(f"{summary['scenario']}: {figure} is {now:.4g}, and was "
+                         f"{then:.4g}: {now / then - 1:+.0%}")
+    return texts
+
+
 def run_recording(options: argparse.Namespace) -> int:
     failed = 0
+    baseline = read_baseline(options.baseline) if options.baseline else {}
+    kept: list[Row] = []
     with contextlib.ExitStack() as stack:
         origin = stack.enter_context(Origin())
         path = f"/bytes{options.bytes}"
@@ -247,13 +291,20 @@ def run_recording(options: argparse.Namespace) -> int:
             summaries = {
                 scenario: runner.summary(scenario) for scenario in SCENARIOS
                 if runner.of(scenario, "rate")}
-            for row in summaries.values():
+            kept += [{"line": "perf_result", **row} for row in runner.rows]
+            broken = broken_guardrails(runner.rows, summaries, options.most_cv)
+            for scenario, row in summaries.items():
                 print(format_row("perf_summary", row), flush=True)
-            for text in broken_guardrails(runner.rows, summaries, options.most_cv):
+                kept.append({"line": "perf_summary", **row})
+                if before := baseline.get((one.name, scenario)):
+                    broken += regressions(row, before)
+            for text in broken:
                 print(f"{one.name}: {text}")
                 failed += one.name == Ours.name
             if {"plain", "record", "replay"} <= summaries.keys():
                 print(format_row("perf_recording_ratio", ratios(summaries)), flush=True)
+    if options.name:
+        write_rows(options.name, kept)
     return 1 if failed else 0
 
 

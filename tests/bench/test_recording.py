@@ -6,8 +6,16 @@ import sys
 
 import pytest
 
+from bench import recording
 from bench.cores import cannot_hold_back
-from bench.recording import MOST_RSS_KIB, broken_guardrails, variation
+from bench.recording import (
+    MOST_RSS_KIB,
+    broken_guardrails,
+    read_baseline,
+    regressions,
+    variation,
+)
+from bench.result import write_rows
 from tests.bench.servers import needs_nginx
 from tests.support.proxy import ROOT
 
@@ -19,7 +27,7 @@ GOOD = {
 
 def row(scenario, **figures):
     origin = 0 if scenario in ("replay", "warm") else 5
-    return {"scenario": scenario, "requests": 5, "origin": origin,
+    return {"scenario": scenario, "requests": 5, "errors": 0, "origin": origin,
             "rss_delta_kib": 0} | figures
 
 
@@ -30,6 +38,7 @@ def test_a_good_run_breaks_nothing():
 @pytest.mark.parametrize(("rows", "summaries", "said"), [
     ([row("replay", origin=1)], {}, "replay: the origin counted 1"),
     ([row("record", origin=4)], {}, "record: the origin counted 4"),
+    ([row("record", errors=2)], {}, "record: 2 errors"),
     ([row("record", rss_delta_kib=MOST_RSS_KIB + 1)], {}, "record: 131073 KiB more"),
     ([], {"replay": {"rate": 9.0, "rate_cv": 0.0}}, "replay is not faster than record"),
     ([], {"warm": {"rate": 100.0, "rate_cv": 0.0}}, "warm is not faster than cold"),
@@ -37,6 +46,23 @@ def test_a_good_run_breaks_nothing():
 ])
 def test_what_does_not_hold_is_said(rows, summaries, said):
     assert broken_guardrails(rows, GOOD | summaries, 0.2) == [said]
+
+
+@pytest.mark.parametrize(("figures", "said"), [
+    ({}, []), ({"rate": 86.0, "p95_ms": 1.19}, []),
+    ({"rate": 84.0}, ["replay: rate is 84, and was 100: -16%"]),
+    ({"p95_ms": 1.21}, ["replay: p95_ms is 1.21, and was 1: +21%"]),
+    ({"rate": 200.0, "p95_ms": 0.1}, [])])
+def test_what_has_become_worse_than_a_stored_result_is_said(
+        tmp_path, monkeypatch, figures, said):
+    """Before, no run was compared with another."""
+    for module in (recording, "bench.result"):
+        monkeypatch.setattr(f"{getattr(module, '__name__', module)}.RESULTS", tmp_path)
+    before = {"proxy": "cutthrough", "scenario": "replay", "rate": 100.0, "p95_ms": 1.0}
+    write_rows("stored", [{"line": "perf_summary", **before}])
+    found = read_baseline("stored")
+    assert found == {("cutthrough", "replay"): {"line": "perf_summary", **before}}
+    assert regressions(before | figures, before) == said
 
 
 def test_one_value_does_not_vary():
@@ -59,3 +85,11 @@ def test_a_short_run(tmp_path):
         "plain": 300, "record": 300, "replay": 0, "cold": 300, "warm": 0, **held,
     }, done.stdout + done.stderr  # fmt: skip
     assert " replay_cpu_to_plain=" in done.stdout
+    for row in rows:
+        assert row["success"] == row["requests"] and row["errors"] == "0"
+        assert int(row["bytes"]) >= 2048 * int(row["requests"]), row
+        assert float(row["total_ms"]) > 0
+        assert int(row["rss_most_kib"]) >= int(row["rss_kib"]) - 1024, row
+    assert {row["scenario"]: int(row["hits"]) > 0 for row in rows} == {
+        name: name in ("replay", "warm") for name in ("plain", "record", "replay",
+                                                      "cold", "warm", *held)}
