@@ -96,7 +96,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
             verb.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".",
                               help="where the files are made [this one]")
             verb.add_argument("--for", dest="template", default="",
-                              choices=("laptop", "team", "ci", "kubernetes"),
+                              choices=("laptop", "team", "ci", "kubernetes",
+                                       "recording"),
                               help="an annotated configuration for this use")
             verb.add_argument("--dry-run", action="store_true",
                               help="print the files, and write none")

@@ -198,4 +198,63 @@ ports = [80, 443]
         (("policy.toml", "/etc/cutthrough/config"),
          ("users", "/etc/cutthrough/secrets"),
          ("admin-token", "/etc/cutthrough/secrets"))),
+    "recording": Template(
+        """\
+# Record the answers of an API, and replay them: docs/recording.md
+listen = ["127.0.0.1:8888"]
+"""
+        + _LOGIN
+        + """
+address_floor = "off"
+policy = "{folder}/policy.toml"
+recording_directory = "{folder}/recordings"
+recording_session = "default"
+
+# The page /recordings, for holders of the token
+admin = "127.0.0.1:9128"
+"""
+        + _ADMIN
+        + """
+# To record HTTPS: cutthrough ca init --dir {folder}/ca, and take away the # here and in
+# policy.toml
+# intercept_ca = "{folder}/ca"
+
+# A sample of a route. A client with a base URL in place of a proxy asks this listener,
+# and the rule `sample` of policy.toml leads its requests to the origin
+[[listeners]]
+address = "127.0.0.1:8889"
+auth = "none"
+
+[origins.sample]
+urls = ["https://httpbin.org"]
+host = "url"                # the field Host that the origin gets
+
+# What makes two requests alike, of the hosts and paths that are named here
+# [recording_routes.sample]
+# paths = ["/api/*"]
+# body = "json"
+# ignored_paths = ["$.time"]
+# ignored_query = ["utm_*"]
+""",
+        """\
+default = "deny"
+
+[[rules]]
+name = "sample"
+action = "allow"
+hosts = ["127.0.0.1", "localhost"]      # of the base URL
+paths = ["/api/**"]
+origin = "sample"
+recording = "record"        # "replay", "cache" and "spy": docs/recording.md
+
+# Requests of clients with this proxy
+[[rules]]
+name = "proxied"
+action = "allow"
+users = ["me"]
+recording = "record"
+# tls = "intercept"
+""",
+        ("curl http://127.0.0.1:8889/api/items is recorded; `cutthrough mode replay "
+         "--directory {folder}/recordings` replays it",)),
 }

@@ -289,6 +289,7 @@ def test_secrets_of_a_template_are_new_each_time(host, tmp_path, name):
     ("ci", "packages.example.com:443", True),
     ("ci", "x.githubusercontent.com:443", True),
     ("ci", "a.test:443", False), ("kubernetes", "a.test:443", True),
+    ("recording", "a.test:443", True),
     ("kubernetes", "10.0.0.1:443", False)])
 def test_what_a_template_lets_pass(host, capsys, name, target, verdict):
     folder = host.folder
@@ -307,4 +308,5 @@ def test_what_a_template_lets_pass(host, capsys, name, target, verdict):
 def test_an_unknown_template_is_refused(host, capsys):
     with pytest.raises(SystemExit):
         cli.main(["init", "--for", "office", str(host.folder)])
-    assert "laptop, team, ci, kubernetes" in capsys.readouterr().err.replace("'", "")
+    assert "laptop, team, ci, kubernetes, recording" in (
+        capsys.readouterr().err.replace("'", ""))
