@@ -87,8 +87,11 @@ def add_recordings(verb: argparse.ArgumentParser) -> None:
     sub.add_argument("--key-file", metavar="FILE", help="also write the key of the "
                      "hashes, into a new file: who has it can guess short secrets")
     sub.add_argument("output", metavar="PATH")
-    sub = add("import", "add recordings of directories of export, cassettes of VCR.py, "
-              "simulations of hoverfly, HTTP Archives and dumps of mitmproxy")
+    sub = add("import", "add recordings of directories of export, exports of "
+              "replayproxy, cassettes of VCR.py, simulations of hoverfly, HTTP "
+              "Archives and dumps of mitmproxy")
+    sub.add_argument("--base-url", metavar="URL", help="scheme and host of requests in "
+                     "exports of replayproxy [https, and their field Host]")
     sub.add_argument("--key-file", metavar="FILE", help="make the hashes of the "
                      "directory by this key of `export`; it must have no session yet")
     sub.add_argument("files", metavar="PATH", nargs="+")

@@ -29,6 +29,12 @@ from cutthrough.exchange.formats.imported import Altered, NotImported, Unlike
 from cutthrough.exchange.visible import visible
 from cutthrough.recording.formats.exchanges import write_archive
 from cutthrough.recording.formats.files import Contents, read_recordings
+from cutthrough.recording.formats.replayproxy import (
+    Base,
+    is_export,
+    read_base,
+    read_export,
+)
 from cutthrough.recording.formats.vcr import write_cassette
 from cutthrough.recording.model.documents import KeyMistake, compile_finder
 from cutthrough.recording.model.masking import Redaction
@@ -303,13 +309,18 @@ def import_files(sessions: AnySessions, args: argparse.Namespace) -> int:
 
 
 def import_all(sessions: AnySessions, args: argparse.Namespace) -> int:
-    """If a file cannot be read, it is named, and the others come in."""
+    """If a file cannot be read, it is named, and the others come in. Raises
+    ConfigError."""
     manifest, failed, added = None, False, 0
+    base = find_base(args.base_url)
     recordings: list[Recording] = []
     for name in args.files:
         path = Path(name)
         try:
-            if path.is_dir():
+            if path.is_dir() and is_export(path):
+                failed |= tell_contents(
+                    name, Contents("replayproxy", read_export(path, base)), recordings)
+            elif path.is_dir():
                 manifest, more = read_folder(path)
                 tell_other_key(args, path, more)
                 recordings += more
@@ -327,6 +338,14 @@ def import_all(sessions: AnySessions, args: argparse.Namespace) -> int:
     session.close()
     print(f"{added} recordings added to {args.session}")
     return int(failed)
+
+
+def find_base(text: str | None) -> Base | None:
+    """Raises ConfigError."""
+    try:
+        return read_base(text) if text else None
+    except ValueError as error:
+        raise ConfigError("command line", "--base-url", str(error)) from None
 
 
 def tell_contents(name: str, contents: Contents, recordings: list[Recording]) -> bool:

@@ -16,6 +16,7 @@ from tests.support.cassettes import (
     OF_TORNADO,
     cassette,
 )
+from tests.support.exports import document, export
 from tests.support.proxy import ROOT, clean_environment
 from tests.support.simulations import delay, exact, globals_of, pair, simulation
 
@@ -146,3 +147,32 @@ def test_a_dump_is_replayed(replay):
     assert done.returncode == 0, done.stderr
     reply = client.get("http://a.test:8080/a?b=c")
     assert (reply.status, reply.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_an_export_of_replayproxy_is_replayed(folder, tmp_path, start_policy, dial,
+                                              form):
+    """Before, its two formats were not read."""
+    body = b'{"id": 7}'
+    exported = export(
+        tmp_path / "out", form,
+        document(1, method="POST", uri="/v1/chat?n=1", sent=b'{"q": "hello"}',
+                 body=body, response=[
+                     ("content-type", b"application/json"),
+                     ("content-length", b"9"), ("x-request-id", b"abc")]),
+        document(2, uri="/gone", status=404, body=b"no"),
+        document(3) | {"response_status": 0})
+    done = verb(folder, "import", "default", "--base-url", "http://a.example", exported)
+    assert done.returncode == 1 and done.stdout == "2 recordings added to default\n"
+    assert done.stderr.endswith("recording 2: the status 0 is none\n")
+    proxy = start_policy(RULE, f'recording_directory = "{folder}"')
+    client = dial(proxy)
+    reply = client.ask("POST", "http://a.example/v1/chat?n=1", "Content-Length: 14",
+                       body=b'{"q": "hello"}')
+    assert (reply.status, reply.body) == (200, body)
+    assert reply.get("X-Request-Id") == "abc"
+    reply = client.get("http://a.example/gone")
+    assert (reply.status, reply.body) == (404, b"no")
+    assert client.get("http://a.example/v1/chat?n=1").status == 502
+    done = verb(folder, "import", "default", "--base-url", "a.example", exported)
+    assert done.returncode == 2 and "--base-url" in done.stderr

@@ -1,0 +1,40 @@
+"""Exports of replayproxy, as its docs/session-export-format.md has them."""
+
+import json
+
+import yaml
+
+
+def document(number, *, method="GET", uri="/a", request=(("host", b"a.test"),),
+             sent=b"", status=200, response=(("content-type", b"text/plain"),),
+             body=b"", **more):
+    """A file of recordings/."""
+    return {
+        "id": number, "match_key": "5f1c", "request_method": method, "request_uri": uri,
+        "request_headers": [[name, [*value]] for name, value in request],
+        "request_body": [*sent], "response_status": status,
+        "response_headers": [[name, [*value]] for name, value in response],
+        "response_body": [*body], "created_at_unix_ms": 1_767_065_999_000 + number,
+        **more}
+
+
+def export(folder, form, *documents, version=2):
+    """Returns the folder."""
+    def write(path, value):
+        path.write_text(json.dumps(value, indent=2) if form == "json" else
+                        yaml.safe_dump(value, sort_keys=False))
+
+    (folder / "recordings").mkdir(parents=True)
+    names = []
+    for at, one in enumerate(documents):
+        names.append(f"recordings/{at + 1:04}-get-a-id{one['id']}.{form}")
+        write(folder / names[-1], one)
+    write(folder / f"index.{form}", {
+        "version": version, "session": "default", "format": form,
+        "exported_at_unix_ms": 1_767_066_000_123, "recordings": [
+            {"id": one["id"], "file": name, "request_method": one["request_method"],
+             "request_uri": one["request_uri"],
+             "response_status": one["response_status"],
+             "created_at_unix_ms": one["created_at_unix_ms"]}
+            for one, name in zip(documents, names, strict=True)]})
+    return folder
