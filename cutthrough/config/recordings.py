@@ -1,7 +1,7 @@
 """The options of recordings: the place of answers, and the likeness of requests."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -28,6 +28,7 @@ from cutthrough.config.values import (
 BODIES = ("raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
           "xml", "xpath", "grpc", "ignore")
 PARTS = ("method", "scheme", "host", "port", "path")
+Scope = dict[str, tuple[str, ...]]
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TEXTS = Kind("TEXT", parse_text, many=True)
 _JSONPATHS = _TEXTS._replace(metavar="PATH", separator="\n")
@@ -92,6 +93,9 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     methods: Annotated[tuple[str, ...], Option(
         Kind("METHOD", parse_token, many=True), "their methods", "all", swapped=True)
         ] = ()
+    path_regexes: Annotated[tuple[str, ...], Option(
+        REGEXES, "expressions (RE2) that find something in the path", "all",
+        swapped=True)] = ()
     ignored: Annotated[tuple[str, ...], Option(
         Kind("|".join(PARTS), parse_part, many=True), "what of a request's line and "
         "destination does not count", "none", swapped=True)] = ()
@@ -139,6 +143,15 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     refresh_ids: Annotated[tuple[str, ...], Option(
         _JSONPATHS._replace(metavar="FIELD|PATH"), "fields, and JSONPaths in the body, "
         "whose values are new identifiers in each replay", "none", swapped=True)] = ()
+    redact_fields: Annotated[tuple[str, ...], Option(
+        FIELDS, "as recording_redact_fields, of requests of this route alone; of "
+        "several that apply, all count", "none", swapped=True)] = ()
+    redact_query: Annotated[tuple[str, ...], Option(
+        KEYS, "as recording_redact_query, likewise", "none", swapped=True)] = ()
+    redact_json: Annotated[tuple[str, ...], Option(
+        PATHS, "as recording_redact_json, likewise", "none", swapped=True)] = ()
+    redact_body: Annotated[tuple[str, ...], Option(
+        REGEXES, "as recording_redact_body, likewise", "none", swapped=True)] = ()
 
     def __post_init__(self) -> None:
         raise_all([*self._contradictions()])
@@ -155,6 +168,19 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
             elif self.body in kinds and key in _NEEDED:
                 yield ConfigError("", "body", f'"{self.body}" needs {key}, which say '
                                   "what counts")
+
+
+def scopes_of(routes: Iterable[RecordingRoute]) -> tuple[Scope, ...]:
+    """The redaction of those routes that have one of their own: the values by the names
+    of recording.model.masking.Scope."""
+    scopes = []
+    for row in routes:
+        removed = {name: getattr(row, f"redact_{name}")
+                   for name in ("fields", "query", "json", "body")}
+        if any(removed.values()):
+            scopes.append({**{name: getattr(row, name) for name in (
+                "hosts", "paths", "path_regexes", "methods")}, **removed})
+    return tuple(scopes)
 
 
 class RecordingOptions(CaptureOptions, frozen=True, kw_only=True):

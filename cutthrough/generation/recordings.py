@@ -105,6 +105,8 @@ def check_route(row: RecordingRoute) -> list[Mistake]:
     for key, texts, compile_one in (
             ("body_paths", row.body_paths, compile_path_of(row.body)),
             ("body_regexes", row.body_regexes, compile_regex),
+            ("path_regexes", row.path_regexes, compile_regex),
+            ("redact_body", row.redact_body, compile_regex),
             ("ignored_paths", row.ignored_paths, compile_ignored),
             ("refresh_ids", ids, compile_path)):
         for text in texts:

@@ -6,6 +6,7 @@ import socket
 import msgspec
 
 from cutthrough.config.config import Config
+from cutthrough.config.recordings import scopes_of
 from cutthrough.exchange.redaction.redactor import Options
 from cutthrough.policy.source import Policy
 
@@ -24,6 +25,7 @@ class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...]
     json: tuple[str, ...]
     body: tuple[str, ...]                    # expressions
+    scopes: tuple[dict[str, tuple[str, ...]], ...] = ()  # further ones of routes
     cuts: str = "streams"                    # the kinds recorded if left early
     hooks: str                               # module:class
     code: str                                # a hash of it: another needs a new process
@@ -108,6 +110,7 @@ def recordings_of(config: Config, policy: Policy) -> Recordings:
         count=config.recording_count, age=config.recording_age,
         fields=config.redact_fields + config.recording_redact_fields,
         query=config.redact_query + config.recording_redact_query,
+        scopes=scopes_of(config.recording_routes),
         json=config.redact_json + config.recording_redact_json,
         body=config.redact_body + config.recording_redact_body,
         cuts=config.recording_cut, hooks=config.recording_hooks,

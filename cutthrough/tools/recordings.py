@@ -23,6 +23,7 @@ import msgspec
 
 from cutthrough.capture.importing import MOST_MEMORY, bound_memory, show_others
 from cutthrough.config.config import OPTIONS, ConfigError
+from cutthrough.config.recordings import scopes_of
 from cutthrough.config.settings import flag_name, gather, variable_name
 from cutthrough.config.values import parse_value, show_count, show_duration
 from cutthrough.exchange.formats.imported import Altered, NotImported, Unlike
@@ -37,7 +38,7 @@ from cutthrough.recording.formats.replayproxy import (
 )
 from cutthrough.recording.formats.vcr import write_cassette
 from cutthrough.recording.model.documents import KeyMistake, compile_finder
-from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions import edits, key_file
 from cutthrough.recording.sessions.directory import SUFFIX
@@ -167,8 +168,10 @@ def manifest_of(args: argparse.Namespace) -> Manifest:
             compile_finder(text)
         except KeyMistake as error:
             raise ConfigError("command line", "--redact-body", str(error)) from None
-    return Manifest(redaction=Redaction(**texts, body=body), count=read("count"),
-                    age_s=read("age"), comment=args.comment)
+    scopes = tuple(Scope(**scope)
+                   for scope in scopes_of(settings["recording_routes"].value))
+    return Manifest(redaction=Redaction(**texts, body=body, scopes=scopes),
+                    count=read("count"), age_s=read("age"), comment=args.comment)
 
 
 def read_flag(args: argparse.Namespace, name: str, absent: Any) -> Any:

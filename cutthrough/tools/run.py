@@ -22,9 +22,10 @@ from urllib.parse import urlencode
 from cutthrough.ca.names import AuthorityError
 from cutthrough.ca.store import default_directory
 from cutthrough.config.config import ConfigError
+from cutthrough.config.recordings import scopes_of
 from cutthrough.config.settings import load, variable_name
 from cutthrough.config.values import parse_admin
-from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.sessions.directory import SUFFIX, Sessions
 from cutthrough.recording.sessions.session import check_name
 from cutthrough.storage.store import StoreError
@@ -247,7 +248,9 @@ class Proxy:
             fields=config.redact_fields + config.recording_redact_fields,
             query=config.redact_query + config.recording_redact_query,
             json=config.redact_json + config.recording_redact_json,
-            body=config.redact_body + config.recording_redact_body)
+            body=config.redact_body + config.recording_redact_body,
+            scopes=tuple(Scope(**scope)
+                         for scope in scopes_of(config.recording_routes)))
 
     def switch(self, **state: str) -> None:
         """Has mode, session or answers come into force. Raises NotReady."""

@@ -84,6 +84,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     hosts: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    path_regexes: tuple[str, ...] = ()       # RE2's
     methods: tuple[str, ...] = ()
     key: Key = Key()
     after: After = "repeat"
@@ -97,7 +98,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (not self.hosts or any(
                 fnmatchcase(request.host, pattern) for pattern in self.hosts))
             and (not self.paths or any(
-                fnmatchcase(request.path, pattern) for pattern in self.paths)))
+                fnmatchcase(request.path, pattern) for pattern in self.paths))
+            and (not self.path_regexes or any(
+                compile_regex(text)(request.path) for text in self.path_regexes)))
 
 
 class KeyReader:

@@ -13,7 +13,7 @@ from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Likely, Reading
 from cutthrough.recording.match.nearest import Nearest
 from cutthrough.recording.match.patterns import Subject, make_predicate
-from cutthrough.recording.model.masking import Masker, Redaction
+from cutthrough.recording.model.masking import Redaction, make_masker
 from cutthrough.recording.model.recording import (
     Message,
     Pattern,
@@ -34,13 +34,13 @@ def pack_rules(routes: tuple[Route, ...], redaction: Redaction | None, key: byte
 @functools.lru_cache(4)
 def _matcher_of(rules: bytes) -> Matcher:
     routes, redaction, key = pickle.loads(rules)
-    return Matcher(routes, Masker(redaction, key).request if redaction else None)
+    return Matcher(routes, make_masker(redaction, key).request if redaction else None)
 
 
 def _masked(rules: bytes, request: Request, message: Message) -> bytes:
     _routes, redaction, key = pickle.loads(rules)
     if redaction:
-        message = Masker(redaction, key).messages(request)(message)
+        message = make_masker(redaction, key).messages(request)(message)
     return message.data
 
 

@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from operator import itemgetter
 
 import msgspec
@@ -29,6 +30,7 @@ from cutthrough.exchange.redaction.redactor import (
     Unreadable,
 )
 from cutthrough.exchange.redaction.spellings import name_of
+from cutthrough.recording.model.documents import compile_regex
 from cutthrough.recording.model.echoes import Echoes, secrets_of
 from cutthrough.recording.model.recording import (
     OF_TOKENS,
@@ -48,6 +50,29 @@ _OF_COOKIES = ("expires", "max-age", "domain", "path", "secure", "httponly", "sa
 CODED = ("content-encoding", "content-length", "content-md5", "digest", "etag")
 
 
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is removed beside the rest from some exchanges: of a route. Hosts and paths
+    may have *; () stands for all."""
+
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    path_regexes: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    json: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()
+
+    def applies(self, request: Request) -> bool:
+        return ((not self.methods or request.method in self.methods)
+                and (not self.hosts or any(
+                    fnmatchcase(request.host, glob) for glob in self.hosts))
+                and (not self.paths or any(
+                    fnmatchcase(request.path, glob) for glob in self.paths))
+                and (not self.path_regexes or any(
+                    compile_regex(text)(request.path) for text in self.path_regexes)))
+
+
 class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of fields and keys are lower case. `json`: as in `capture_redact_json`."""
 
@@ -56,6 +81,12 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     json: tuple[str, ...] = ()
     body: tuple[str, ...] = ()               # expressions: their groups, or the match
     hashed: bool = True                      # else all stand-ins are alike
+    scopes: tuple[Scope, ...] = ()           # further ones of some exchanges
+
+
+def make_masker(redaction: Redaction, key: bytes) -> "Masker":
+    """Raises KeyMistake if an expression is malformed."""
+    return (ScopedMasker if redaction.scopes else Masker)(redaction, key)
 
 
 class Masker:
@@ -245,6 +276,53 @@ class Masker:
             return self._redactor.content(data, kind)
         except Unreadable:
             return self._stand_in(data)
+
+
+class ScopedMasker(Masker):
+    """Of a redaction with scopes: all those that apply to a request count for its
+    exchange."""
+
+    def __init__(self, redaction: Redaction, key: bytes) -> None:
+        super().__init__(redaction, key)
+        self._redaction = redaction
+        self._secret_key = key
+        self._others: dict[tuple[int, ...], Masker] = {}
+        for number in range(len(redaction.scopes)):      # a mistake is found now
+            self._with((number,))
+            for text in redaction.scopes[number].path_regexes:
+                compile_regex(text)
+        # A row in C is made without a look at the request's place: none is
+        self.reads_bodies = True
+
+    def _of(self, request: Request) -> Masker | None:
+        """None: no scope applies."""
+        numbers = tuple(number for number, scope in enumerate(self._redaction.scopes)
+                        if scope.applies(request))
+        return self._with(numbers) if numbers else None
+
+    def _with(self, numbers: tuple[int, ...]) -> Masker:
+        masker = self._others.get(numbers)
+        if masker is None:
+            whole, names = self._redaction, ("fields", "query", "json", "body")
+            parts = [whole, *(whole.scopes[number] for number in numbers)]
+            masker = self._others[numbers] = Masker(msgspec.structs.replace(
+                whole, scopes=(), **{name: tuple(dict.fromkeys(
+                    value for part in parts for value in getattr(part, name)))
+                    for name in names}), self._secret_key)
+        return masker
+
+    def request(self, request: Request) -> Request:
+        other = self._of(request)
+        return super().request(request) if other is None else other.request(request)
+
+    def recording(self, recording: Recording) -> Recording:
+        other = self._of(recording.request)
+        return (super().recording(recording) if other is None else
+                other.recording(recording))
+
+    def messages(self, request: Request) -> Callable[[Message], Message]:
+        other = self._of(request)
+        return super().messages(request) if other is None else other.messages(request)
 
 
 def repeats(echoes: Echoes, head: bytes, coding: str, body: bytes) -> bool:

@@ -81,7 +81,7 @@ def make_route(row: Any) -> Route:
               ignored_paths=row.ignored_paths, ignored_form=row.ignored_form,
               **dict.fromkeys(row.ignored, False))
     return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
-                 key=key, after=row.after, lane=row.lane,
+                 path_regexes=row.path_regexes, key=key, after=row.after, lane=row.lane,
                  refresh=row.refresh, refresh_ids=row.refresh_ids)
 
 

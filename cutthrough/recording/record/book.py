@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cutthrough.recording.model.heads import Known
-from cutthrough.recording.model.masking import Redaction
+from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.making import Maker
 from cutthrough.recording.record.rows import RowMaker
@@ -257,5 +257,6 @@ def manifest_of(settings: Recordings) -> Manifest:
     """Of a new session."""
     return Manifest(
         redaction=Redaction(fields=settings.fields, query=settings.query,
-                            json=settings.json, body=settings.body),
+                            json=settings.json, body=settings.body, scopes=tuple(
+                                Scope(**scope) for scope in settings.scopes)),
         count=settings.count, age_s=settings.age)

@@ -22,7 +22,7 @@ import msgspec
 
 import cutthrough
 from cutthrough.recording.model.key import read_key
-from cutthrough.recording.model.masking import Masker
+from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.log_size import MOST_LOG_BYTES, LogSize, pages_of
 from cutthrough.recording.sessions.session import (
@@ -92,7 +92,7 @@ class Session(AnySession):
         """`manifest`: of a new file. Raises OSError, StoreError and KeyMistake."""
         self._path = str(path)
         if manifest is not None:
-            Masker(manifest.redaction, key)  # a mistake in it leaves no file
+            make_masker(manifest.redaction, key)     # a mistake in it leaves no file
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                              | os.O_CLOEXEC, 0o600))
         make_file(self._path)
@@ -102,7 +102,7 @@ class Session(AnySession):
         self._base = self._connect(manifest)
         self._inserter = Inserter(self._base, _VERB, "recordings", VALUES)
         self.manifest = self._read_manifest()
-        self.key, self.masker = key, Masker(self.manifest.redaction, key)
+        self.key, self.masker = key, make_masker(self.manifest.redaction, key)
 
     def _connect(self, manifest: Manifest | None) -> sqlite3.Connection:
         with explained(self._path):

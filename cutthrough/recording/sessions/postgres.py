@@ -25,7 +25,7 @@ import psycopg
 
 import cutthrough
 from cutthrough.recording.model.key import read_key
-from cutthrough.recording.model.masking import Masker
+from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.key_file import check_of
 from cutthrough.recording.sessions.postgres_tables import (
@@ -95,7 +95,7 @@ class PostgresSession(AnySession):
         self.identity = f"{row['base']}/{self._number}"
         with self._explained():
             self.manifest = read_manifest(row["manifest"])
-        self.masker = Masker(self.manifest.redaction, key)
+        self.masker = make_masker(self.manifest.redaction, key)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -376,7 +376,7 @@ class PostgresSessions(AnySessions):
         new_manifest = msgspec.structs.replace(
             manifest or Manifest(), version=VERSION, created_us=time.time_ns() // 1000,
             program=f"cutthrough {cutthrough.__version__}", copy_of="", copied=(0, 0))
-        Masker(new_manifest.redaction, self._key)
+        make_masker(new_manifest.redaction, self._key)
         with self._base.transaction() as cursor:
             cursor.execute("UPDATE cutthrough_recordings.state SET key_check = %s "
                            "WHERE key_check IS NULL", (check_of(self._key),))
