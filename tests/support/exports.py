@@ -1,4 +1,4 @@
-"""Exports of replayproxy, as its docs/session-export-format.md has them."""
+"""Exports of replayproxy, as its documentation has them."""
 
 import json
 

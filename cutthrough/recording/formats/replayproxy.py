@@ -6,8 +6,8 @@
 A file has the path of its request and not its URL: scheme and host are those of a base
 URL that the importer is given, or https and the field Host. Octets are lists of
 numbers. What replayproxy redacted is a text of its configuration, such as `[REDACTED]`:
-what it stood for is not in the files, and no request has it. Source: replayproxy's
-docs/session-export-format.md, versions 1 and 2.
+what it stood for is not in the files, and no request has it. Source: the
+description of the format in replayproxy's documentation, versions 1 and 2.
 """
 
 import re
