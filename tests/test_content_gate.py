@@ -49,6 +49,13 @@ KNOWN = {
         "regex split_url": "classes of one character",
         "regex number_of": "8 characters"},
     "exchange/formats/packed.py": {"growth read": "a bytearray, of what is asked for"},
+    "capture/graphql.py": {
+        "growth indent_document": "a line, which grows in place",
+        "parser (module)": "names alone, of 1 MiB: values stay text",
+        **{f"charset {name}": "of no charset: a decoder of JSON" for name in (
+            "is_request", "read_requests", "show_graphql", "title")}},
+    "capture/indented.py": {
+        "growth indent_json": "a text of one reference, which grows in place"},
     "capture/importing.py": {"recursion add": "twice: a batch, then a row"},
     "capture/markup.py": {"regex read_tokens": "a name's end",
                           "regex end_of_other": "2 characters"},
@@ -61,7 +68,6 @@ KNOWN = {
     "capture/send.py": {"regex check": "classes of one character"},
     "storage/store.py": {"regex split_words": "one class"},
     "capture/views.py": {
-        "growth indent_json": "a text of one reference, which grows in place",
         "parser show_msgpack": "64 KiB, and the nesting that msgspec has",
         "recursion plain": "nesting that msgspec has"},
     "storage/span_process.py": {"parser main": "our own writer's"},

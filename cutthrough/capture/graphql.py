@@ -10,10 +10,12 @@ indented, token by token: nothing of it is repaired or left out but white space.
 GraphQL's specification of October 2021, section 2; "GraphQL over HTTP", section 5.
 """
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
+
+import msgspec
+
+from cutthrough.capture.indented import indent_json
 
 MEDIA = re.compile(r"application/graphql$", re.I)
 # Characters of a body that is looked at, and operations of a list that are shown
@@ -34,31 +36,37 @@ _TOKEN = re.compile(r'''
 ''', re.X | re.S)
 
 
-def read_requests(text: str, kind: str = "") -> list[dict[str, Any]]:
+# Values stay text: nothing but the names of a request is parsed, and numbers are shown
+# as they came
+Table = dict[str, msgspec.Raw]
+_BODY = msgspec.json.Decoder(Table | list[Table])
+_TABLE, _TEXT = msgspec.json.Decoder(Table), msgspec.json.Decoder(str)
+
+
+def read_requests(text: str, kind: str = "") -> list[Table]:
     """The requests in a body; [] if it is none of GraphQL. `kind`: the media type."""
     if len(text) > MOST_BODY:
         return []
     if MEDIA.search(kind):
-        return [{"query": text}]
+        return [{"query": msgspec.Raw(msgspec.json.encode(text))}]
     if not any(hint in text for hint in _HINTS):
         return []
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        body = _BODY.decode(text)
+        requests = body if isinstance(body, list) else [body]
+        return requests if requests and all(map(is_request, requests)) else []
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return []
-    values = value if isinstance(value, list) else [value]
-    return values if values and all(map(is_request, values)) else []
 
 
-def is_request(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    if "query" in value:
-        query = value["query"]
-        return isinstance(query, str) and _DOCUMENT.match(query) is not None
-    extensions = value.get("extensions")
-    return isinstance(extensions, dict) and isinstance(
-        extensions.get("persistedQuery"), dict)
+def is_request(request: Table) -> bool:
+    """Raises DecodeError if it is none."""
+    if "query" in request:
+        return _DOCUMENT.match(_TEXT.decode(request["query"])) is not None
+    extensions = _TABLE.decode(request["extensions"]) if (
+        "extensions" in request) else {}
+    return "persistedQuery" in extensions and (
+        _TABLE.decode(extensions["persistedQuery"]) != {})
 
 
 def show_graphql(text: str, kind: str = "") -> Iterator[str]:
@@ -71,24 +79,25 @@ def show_graphql(text: str, kind: str = "") -> Iterator[str]:
         if len(requests) > 1:
             yield f"# request {number + 1} of {len(requests)}"
         yield f"# {title(request)}"
-        if query := request.get("query"):
-            yield from indent_document(query)
-        for name in ("variables", "extensions"):
-            if value := request.get(name):
-                yield f"# {name}"
-                yield from json.dumps(value, indent=2, ensure_ascii=False).splitlines()
+        if "query" in request:
+            yield from indent_document(_TEXT.decode(request["query"]))
         for name, value in request.items():
-            if name not in ("query", "variables", "extensions", "operationName"):
-                yield f"# {name}: {json.dumps(value, ensure_ascii=False)}"
+            if name not in ("query", "operationName"):
+                yield f"# {name}"
+                yield from indent_json(bytes(value).decode())
     if len(requests) > MOST_OPERATIONS:
         yield f"(more are not shown: {len(requests) - MOST_OPERATIONS})"
 
 
-def title(request: dict[str, Any]) -> str:
+def title(request: Table) -> str:
     """Which operation it asks for."""
-    query, name = request.get("query") or "", request.get("operationName")
+    query = _TEXT.decode(request["query"]) if "query" in request else ""
     operations = _OPERATION.findall(query)
-    if isinstance(name, str) and name:
+    try:
+        name = _TEXT.decode(request["operationName"])
+    except (KeyError, msgspec.DecodeError):  # absent, or null
+        name = ""
+    if name:
         kind = next((kind for kind, other in operations if other == name), "operation")
         return f"{kind} {name}"
     if not query:

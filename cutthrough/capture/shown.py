@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cutthrough.capture.filters import address_of
-from cutthrough.capture.views import indent_json
+from cutthrough.capture.indented import indent_json
 from cutthrough.exchange.flow import Flow
 from cutthrough.storage.store import BODIES, Reader
 

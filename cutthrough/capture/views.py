@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.capture.graphql import read_requests, show_graphql
+from cutthrough.capture.indented import indent_json
 from cutthrough.capture.markup import show_markup
 from cutthrough.exchange.forms import is_multipart, show_form
 from cutthrough.exchange.protobuf import Malformed, show_message
@@ -27,9 +28,7 @@ VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf
 # Bytes in hex, and bytes of a message that is inflated
 MOST_HEX, MOST_MESSAGE = 16 << 10, 1 << 20
 MOST_LINE = 64                               # bytes of a message in hex
-MOST_INDENT = 100                            # levels
 
-_JSON = re.compile(r'\s*("(?:[^"\\]|\\.)*"?|[][{},:]|[^\s][^\s\][{},:"]*)', re.S)
 _BY_TYPE = (
     (re.compile(r"application/grpc\b|application/grpc[-+]", re.I), "grpc"),
     (re.compile(r"[/+.-](protobuf|proto)\b", re.I), "protobuf"),
@@ -140,38 +139,6 @@ def dump_hex(data: bytes) -> Iterator[str]:
         yield f"{at:08x}  {cells}  |{shown}|"
     if len(data) > MOST_HEX:
         yield f"({len(data) - MOST_HEX} more bytes)"
-
-
-def indent_json(text: str) -> Iterator[str]:
-    """Also several values, one after another: each begins a line."""
-    depth = 0
-    line = ""
-    opened = ended = False                   # the last token opened or ended a value
-    for match in _JSON.finditer(text):
-        token = match[1]
-        if token in ("}", "]"):
-            depth = max(0, depth - 1)
-            if not opened:
-                yield line
-                line = indent(depth)
-            line += token
-            opened, ended = False, True
-            continue
-        if opened or (ended and token not in (",", ":")):
-            yield line
-            line = indent(depth)
-        opened, ended = token in ("{", "["), token not in ("{", "[", ",", ":")
-        depth += opened
-        line += ": " if token == ":" else token
-        if token == ",":
-            yield line
-            line = indent(depth)
-    if line.strip():
-        yield line
-
-
-def indent(depth: int) -> str:
-    return "  " * min(depth, MOST_INDENT)
 
 
 def show_frames(data: bytes, kind: str, coding: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ JSON = "application/json"
 
 
 def body(**fields):
-    return json.dumps(fields)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def show(text, kind=JSON):
@@ -25,7 +25,8 @@ def test_an_operation_is_shown_with_its_variables():
               "filter: {tag: {in: $with}}) { name, other: title(short: true) "
               "@include(if: $x) { ...Part ... on Book @skip(if: false) { isbn } } } } "
               "fragment Part on Item { a b }",
-        operationName="Item", variables={"id": 7, "with": ["größer"]})) == [
+        operationName="Item", variables={"id": 7, "with": ["größer"]},
+        more=None).replace(" 7,", " 7.10e0,")) == [
         "# query Item",
         "query Item($id: ID!, $with: [Tag!]! = [NEW, OLD]) @live {",
         "  item(id: $id, filter: { tag: { in: $with } }) {",
@@ -44,11 +45,13 @@ def test_an_operation_is_shown_with_its_variables():
         "}",
         "# variables",
         "{",
-        '  "id": 7,',
+        '  "id": 7.10e0,',
         '  "with": [',
         '    "größer"',
         "  ]",
-        "}"]
+        "}",
+        "# more",
+        "null"]
 
 
 @pytest.mark.parametrize(("text", "kind", "first"), [
