@@ -165,12 +165,12 @@ session/transfer/intercept session/transfer/origin_alerts session/ways/dial_erro
 tape/ring_room wire/socks wire/socks_client
 """.split())
 COLD = set("""
-doctor/built net/tls/authorities net/tls/certificates net/tls/context
+doctor/built net/own_addresses net/tls/authorities net/tls/certificates net/tls/context
 net/tls/key_readers net/tls/keys net/tls/leaves net/tls/offer net/tls/ticket_keys
-net/tls/trial policy/fingerprints
-policy/remote_usage policy/shared_table policy/tlvs session/describe session/handover
-session/handover_parts session/model/entrance session/model/pinned session/model/prints
-session/model/standby session/ways/local session/ways/probe
+net/tls/trial policy/fingerprints policy/remote_usage policy/shared_table policy/tlvs
+session/describe session/handover session/handover_parts session/model/entrance
+session/model/pinned session/model/prints session/model/standby session/ways/local
+session/ways/probe
 """.split())
 # Functions that Cython would else put into each module: a quarter of gcc's time
 SHARED = "cutthrough._cyutility"

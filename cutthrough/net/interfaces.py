@@ -10,7 +10,9 @@ import logging
 import socket
 from collections.abc import Callable
 
-import psutil
+from cutthrough.net.own_addresses import own_hosts
+
+__all__ = ("Interfaces", "open_reports", "own_hosts")
 
 log = logging.getLogger("cutthrough")
 
@@ -20,16 +22,6 @@ RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x10, 0x100
 SETTLE = 0.05
 # Without rtnetlink: the time between two reads
 POLL = 1.0
-
-
-def own_hosts() -> list[str]:
-    """Every address of this host, now. Raises OSError."""
-    return [
-        address.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
-        if address.family in (socket.AF_INET, socket.AF_INET6)
-    ]
 
 
 def open_reports() -> socket.socket:
