@@ -1,7 +1,8 @@
 """The extension table and the build modes; nothing else.
 
-Every .pyx is an extension of its own, translated to C by scripts/translation.py.
-CUTTHROUGH_BUILD names the mode:
+Every .pyx is a module of its own, translated by scripts/translation.py. Modules that
+need the same libraries are linked into one shared object (`Group`); `cutthrough` finds
+them there. CUTTHROUGH_BUILD names the mode:
 
     release   portable; what a wheel holds (default)
     native    for this machine's processor only
@@ -23,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
+from groups import FIRST, Group, add_tables
 from progress import Progress
 from translation import translate
 
@@ -132,6 +135,8 @@ NGHTTP2 = """
 # Modules that need SQLite's headers; without them Python's sqlite3 inserts rows.
 OF_SQLITE = {"cutthrough/storage/sqlite_batch.pyx"}
 SQLITE = "#include <sqlite3ext.h>"
+# SQLite loads it too, as an extension of its own
+ALONE = {*OF_SQLITE, "proxy.pyx"}
 # Modules with a C header beside them, which declares what no system's header does.
 OF_HEADERS = {"cutthrough/net/sends.pyx": "uring.h",
               "cutthrough/net/uv_loop.pyx": "libuv.h"}
@@ -238,7 +243,7 @@ def note_libssl() -> Path:
     return LIBSSL_NOTE
 
 
-def extensions() -> list[Extension]:
+def modules() -> list[Extension]:
     sources = ["proxy.pyx", *map(str, sorted(Path("cutthrough").rglob("*.pyx")))]
     # The compiler and the loader would take the system's in their place
     for needed in ("include/openssl/ssl.h", "lib/libssl.so") if LIBSSL else ():
@@ -274,6 +279,29 @@ def extensions() -> list[Extension]:
     ]
 
 
+def group_of(module: Extension) -> str:
+    [source] = module.sources
+    if source in ALONE:
+        return module.name
+    if source in OF_OPENSSL:
+        return f"{FIRST}_tls"                # a host may lack these libraries
+    return f"{FIRST}_http2" if source in OF_NGHTTP2 else FIRST
+
+
+def extensions() -> list[Group]:
+    members: dict[str, list[Extension]] = {}
+    for module in modules():
+        members.setdefault(group_of(module), []).append(module)
+    groups = [
+        Group(name, rows, extra_link_args=MODE.link, **{
+            key: list(dict.fromkeys(path for row in rows for path in getattr(row, key)))
+            for key in ("libraries", "library_dirs", "runtime_library_dirs")})
+        for name, rows in members.items()]
+    add_tables(groups, Path("build", NAME, "tables"), define_macros=MODE.macros,
+               extra_compile_args=MODE.compile)
+    return groups
+
+
 def modified_at(path: str | Path) -> float:
     return Path(path).stat().st_mtime
 
@@ -293,8 +321,9 @@ class Build(build_ext):
             sys.stderr.write("built without TLS, as CUTTHROUGH_WITHOUT_TLS asks\n")
         self.force = self.force or MODE.beside
         quiet = not self.distribution.verbose
+        members = [row for group in self.extensions for row in group.members]
         translate(
-            self.extensions,
+            [row for row in members if not row.name.endswith(".table")],
             quiet,
             force=self.force,
             build_dir=None if MODE.beside else "build/c",
@@ -302,46 +331,77 @@ class Build(build_ext):
             shared_utility_qualified_name=SHARED,
         )
         self.remove_others()
+        stale = [(group, row) for group in self.extensions for row in group.members
+                 if self.force or self.is_stale(row)]
         # The longest first, so that the last compilers end together
-        self.extensions.sort(key=lambda one: -Path(one.sources[0]).stat().st_size)
-        self.progress = Progress("compiling C:", len(self.extensions), quiet)
+        stale.sort(key=lambda pair: -Path(pair[1].sources[0]).stat().st_size)
+        self.progress = Progress("compiling C:", len(stale), quiet)
         try:
-            with tempfile.TemporaryDirectory() as directory:
-                self.read_headers_once(Path(directory))
-                super().build_extensions()
+            with (tempfile.TemporaryDirectory() as directory,
+                  ThreadPoolExecutor(self.parallel) as pool):
+                self.read_headers_once([row for _, row in stale], Path(directory))
+                for done in [pool.submit(self.compile, *pair) for pair in stale]:
+                    done.result()
         finally:
             self.progress.end()
+        for group in self.extensions:
+            group.extra_objects = [self.object_of(row) for row in group.members]
+            group.depends = group.extra_objects
+        super().build_extensions()
+
+    def object_of(self, module: Extension) -> str:
+        [made] = self.compiler.object_filenames(
+            module.sources, output_dir=self.build_temp)
+        return str(made)
+
+    def is_stale(self, module: Extension) -> bool:
+        made = self.object_of(module)
+        return not os.path.exists(made) or any(
+            modified_at(path) > modified_at(made)
+            for path in [*module.sources, *module.depends])
+
+    def compile(self, group: Group, module: Extension) -> None:
+        self.compiler.compile(
+            module.sources, output_dir=self.build_temp,
+            macros=[*module.define_macros, *group.renamed(module)],
+            include_dirs=module.include_dirs, debug=self.debug,
+            extra_postargs=module.extra_compile_args, depends=module.depends)
+        self.progress.step()
 
     def remove_others(self) -> None:
-        """Removes modules that were compiled with other flags."""
+        """Removes what was made with other flags, and modules of builds in which each
+        was a shared object, because Python would find these first."""
         note = Path(self.build_temp, "flags.json")
         before = json.loads(note.read_text()) if note.exists() else {}
         environment = [os.environ.get(name, "") for name in ("CC", "CFLAGS", "LDFLAGS")]
-        flags = {
-            self.get_ext_fullpath(module.name): repr([
-                module.extra_compile_args, module.define_macros, module.include_dirs,
-                module.extra_link_args, module.libraries, module.library_dirs,
-                *environment])
-            for module in self.extensions}
+        flags = {}
+        for group in self.extensions:
+            flags[self.get_ext_fullpath(group.name)] = repr([
+                group.extra_link_args, group.libraries, group.library_dirs,
+                [row.name for row in group.members], *environment])
+            for row in group.members:
+                flags[self.object_of(row)] = repr([
+                    row.extra_compile_args, row.define_macros, row.include_dirs,
+                    group.renamed(row), *environment])
+                if group.has_table:
+                    name = self.get_ext_filename(row.name)
+                    for path in (name, Path(self.build_lib, name)):
+                        Path(path).unlink(missing_ok=True)
         for path in flags:
             if before.get(path) != flags[path]:
                 Path(path).unlink(missing_ok=True)
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(json.dumps(before | flags))
 
-    def read_headers_once(self, directory: Path) -> None:
+    def read_headers_once(self, stale: list[Extension], directory: Path) -> None:
         """Compiles Python's headers for modules with the same flags, if they are many:
         to read them for each takes 45 ms of gcc, which is 140 for a small module."""
         if "-O3" not in MODE.compile:
             return
         alike: dict[str, list[Extension]] = {}
-        for module in self.extensions:
-            made = Path(self.get_ext_fullpath(module.name))
-            if not made.exists() or any(
-                    modified_at(path) > modified_at(made)
-                    for path in [*module.sources, *module.depends]):
-                flags = module.extra_compile_args, module.define_macros
-                alike.setdefault(repr(flags), []).append(module)
+        for module in stale:
+            flags = module.extra_compile_args, module.define_macros
+            alike.setdefault(repr(flags), []).append(module)
         for number, modules in enumerate(alike.values()):
             if len(modules) < 16:
                 continue
@@ -356,10 +416,6 @@ class Build(build_ext):
                  "-x", "c-header", header, "-o", f"{header}.gch"], capture_output=True)
             for module in modules if not done.returncode else ():
                 module.extra_compile_args = [*arguments, "-include", str(header)]
-
-    def build_extension(self, ext: Extension) -> None:
-        super().build_extension(ext)
-        self.progress.step()
 
     def copy_extensions_to_source(self) -> None:
         # distutils copies only newer files, and another mode's module may be newer.

@@ -6,7 +6,13 @@ does not need the compiled modules. Type checkers read __init__.pyi.
 """
 
 import importlib
+import importlib.machinery
 import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = ["Config", "ConfigError", "Connection", "Decision", "Embedded", "Exchange",
            "Flow", "Headers", "Options", "Request", "WebSocketMessage", "__version__",
@@ -45,6 +51,48 @@ def __getattr__(name: str) -> object:
         raise ImportError(unbuilt, name=error.name) from None
     globals()[name] = value
     return value
+
+
+class Compiled:
+    """Finds and loads compiled modules, which are in few shared objects, `_modules` and
+    others: setup.py says why. It is asked after Python's own finders."""
+
+    groups: dict[str, str] = {}              # of each module
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith(f"{__name__}.") or "._modules" in name:
+            return None
+        if not cls.groups:
+            try:
+                cls.groups = importlib.import_module(f"{__name__}._modules").list()
+            except ModuleNotFoundError:      # not built: the caller names its module
+                return None
+        group = cls.groups.get(name)
+        if group is None:
+            return None
+        first = sys.modules[f"{__name__}._modules"].__file__
+        assert first is not None
+        folder, file = os.path.split(first)
+        _, dot, suffix = file.partition(".")
+        origin = os.path.join(folder, group.rpartition(".")[2] + dot + suffix)
+        spec = importlib.machinery.ModuleSpec(
+            name, cls, origin=origin, loader_state=group)   # type: ignore[arg-type]
+        spec.has_location = True
+        return spec
+
+    @staticmethod
+    def create_module(spec: importlib.machinery.ModuleSpec) -> "ModuleType":
+        module: "ModuleType" = importlib.import_module(spec.loader_state).create(spec)
+        return module
+
+    @staticmethod
+    def exec_module(module: "ModuleType") -> None:
+        sys.modules[f"{__name__}._modules"].execute(module)
+
+
+sys.meta_path.append(Compiled)
 
 
 def why_unbuilt(error: ModuleNotFoundError) -> str:

@@ -250,10 +250,13 @@ def test_what_is_new_is_seen(text, kind):
 def expressions():
     """Expressions of modules, and those that a function makes of a constant."""
     for package in PACKAGES:
-        for found in pkgutil.walk_packages([str(ROOT / package)],
-                                           f"cutthrough.{package}."):
+        names = [found.name for found in pkgutil.walk_packages(
+            [str(ROOT / package)], f"cutthrough.{package}.")]
+        names += [".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+                  for path in sorted((ROOT / package).rglob("*.pyx"))]
+        for found in names:
             try:
-                module = importlib.import_module(found.name)
+                module = importlib.import_module(found)
             except ImportError:              # of an extra
                 continue
             for name, value in sorted(vars(module).items()):
@@ -261,7 +264,7 @@ def expressions():
                     value if isinstance(value, tuple) else [value])
                 for one in values:
                     if isinstance(one, re.Pattern):
-                        yield f"{found.name.removeprefix('cutthrough.')}.{name}", one
+                        yield f"{found.removeprefix('cutthrough.')}.{name}", one
 
 
 def is_searched(place):

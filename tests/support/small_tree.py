@@ -36,7 +36,7 @@ def make_tree(tmp_path: Path) -> Path:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TREE / name, tmp_path)
     (tmp_path / "scripts").mkdir()
-    for name in ("progress.py", "translation.py"):
+    for name in ("groups.py", "progress.py", "translation.py"):
         shutil.copy(TREE / "scripts" / name, tmp_path / "scripts")
     package = tmp_path / "cutthrough"
     package.mkdir()
