@@ -7,7 +7,7 @@ side effect. After a clean stop the import returns, so that the interpreter exit
 
 import sys
 
-from cutthrough.cli.main import demonstrate
+from cutthrough.cli.entry import demonstrate
 
 cdef int status = demonstrate(sys.argv[1:])
 if status:

@@ -2,7 +2,7 @@
 
 import sys
 
-from cutthrough.cli.main import main
+from cutthrough.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

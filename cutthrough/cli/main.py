@@ -8,7 +8,6 @@ Errors are printed on standard error, one line each.
 import argparse
 import contextlib
 import gc
-import io
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import cutthrough
 from cutthrough.cli.arguments import ASKING, CONSOLE, parse, version
 from cutthrough.cli.held import HELD
+from cutthrough.cli.standard import fill_standard
 from cutthrough.config.bundles import BundleSource, check_source, current_of
 from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.files import stop_waiting
@@ -197,21 +197,6 @@ def tell_unbuilt(error: ModuleNotFoundError) -> int:
         raise error
     print(f"cutthrough: {text}", file=sys.stderr)
     return 1
-
-
-def fill_standard() -> None:
-    """Opens /dev/null for each of 0, 1 and 2 if the parent process has closed it.
-
-    Otherwise a socket or the workers' counters would get its number, and messages would
-    go to them.
-    """
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(fd, True)
-    os.close(fd)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper):             # Latin-1 has no …
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def dispatch(argv: Sequence[str] | None) -> int:
@@ -423,7 +408,7 @@ def run(sources: Sources) -> int:
     # worker loads its modules while the supervisor's are loaded.
     from cutthrough.supervisor.early_worker import EarlyWorker
 
-    early = EarlyWorker.start()
+    early = EarlyWorker.take()
     gc.disable()                             # modules are no garbage: 8 % of the time
     from cutthrough.supervisor.run import run as run_supervisor
 

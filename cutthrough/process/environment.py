@@ -4,8 +4,6 @@ import os
 import signal
 
 import cutthrough
-from cutthrough.config.config import SECRETS
-from cutthrough.config.settings import variable_name
 from cutthrough.process import files
 
 # Blocked around a spawn; the child unblocks them when it has its handlers.
@@ -13,6 +11,13 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.
            signal.SIGUSR2}
 # Those that would end a program that has no handlers yet, though they mean no end
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+
+
+# The variables of options that are secrets. Not read from their definitions, because the
+# first worker starts before these are loaded; tests/process compares them.
+SECRET_VARIABLES = {f"CUTTHROUGH_{name}" for name in (
+    "PASSWORD", "FLEET_URL", "CREDENTIALS_KEY", "BUNDLE_URL", "BUNDLE_HEADER",
+    "ADMIN_TOKEN", "CAPTURE_URL", "RECORDING_URL")}
 
 
 # glibc raises this bound to the size of a freed block. Then bodies are in the heap, and
@@ -27,7 +32,7 @@ def worker_environment() -> dict[str, str]:
     """
     files.check_files()
     environ = {name: value for name, value in os.environ.items()
-               if name not in map(variable_name, SECRETS)}
+               if name not in SECRET_VARIABLES}
     package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))
     environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(MAPPED_FROM))
     before = environ.get("PYTHONPATH")

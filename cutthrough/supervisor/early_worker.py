@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Self
+from typing import ClassVar, Self
 
 from cutthrough.process.environment import SIGNALS, worker_environment
 
@@ -42,8 +42,27 @@ def start_process(channel: socket.socket, inherited: tuple[int, ...] = ()
 class EarlyWorker:
     """A worker that has no slot yet."""
 
+    begun: ClassVar[Self | None] = None      # until `take`
+
     def __init__(self, ours: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self.ours, self.process = ours, process
+
+    @classmethod
+    def begin(cls) -> None:
+        """Starts it, before the program knows its options."""
+        cls.begun = cls.start()
+
+    @classmethod
+    def take(cls) -> Self | None:
+        """Returns the one that has begun, or starts it."""
+        begun, cls.begun = cls.begun, None
+        return begun or cls.start()
+
+    @classmethod
+    def end_unused(cls) -> None:
+        if cls.begun is not None:
+            cls.begun.end()
+            cls.begun = None
 
     @classmethod
     def start(cls) -> Self | None:

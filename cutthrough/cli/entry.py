@@ -1,0 +1,46 @@
+"""Where the program begins: `cutthrough`, `python -m cutthrough` and `import proxy`.
+
+`serve` starts its first worker before anything else: on two cores the worker loads its
+modules while the command line and the supervisor load theirs.
+"""
+
+import gc
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from cutthrough.cli.standard import fill_standard
+from cutthrough.process.lean import import_msgspec
+
+HELP = {"-h", "--help"}
+
+
+def main() -> int:
+    """Runs the command line; returns the exit status."""
+    return begin(sys.argv[1:], lambda: int(_command_line().main()))
+
+
+def demonstrate(flags: Sequence[str]) -> int:
+    """Serves for `python -c "import proxy"`; returns the exit status."""
+    return begin(["serve", *flags], lambda: int(
+        _command_line().demonstrate(flags)))
+
+
+def _command_line() -> ModuleType:
+    import_msgspec()
+    return importlib.import_module("cutthrough.cli.main")
+
+
+def begin(words: Sequence[str], run: Callable[[], int]) -> int:
+    fill_standard()                          # before there is a socket
+    if words[:1] != ["serve"] or not HELP.isdisjoint(words):
+        return run()
+    from cutthrough.supervisor.early_worker import EarlyWorker
+
+    gc.disable()                             # modules are no garbage: 8 % of the time
+    EarlyWorker.begin()
+    try:
+        return run()
+    finally:
+        EarlyWorker.end_unused()

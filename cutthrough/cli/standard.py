@@ -1,0 +1,20 @@
+"""Descriptors 0, 1 and 2 of the program."""
+
+import io
+import os
+import sys
+
+
+def fill_standard() -> None:
+    """Opens /dev/null for each of 0, 1 and 2 if the parent process has closed it.
+
+    Otherwise a socket or the workers' counters would get its number, and messages would
+    go to them.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):             # Latin-1 has no …
+        sys.stdout.reconfigure(errors="backslashreplace")
