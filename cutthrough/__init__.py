@@ -84,7 +84,7 @@ class Compiled:
 
     @staticmethod
     def create_module(spec: importlib.machinery.ModuleSpec) -> "ModuleType":
-        module: "ModuleType" = importlib.import_module(spec.loader_state).create(spec)
+        module: ModuleType = importlib.import_module(spec.loader_state).create(spec)
         return module
 
     @staticmethod

@@ -13,8 +13,8 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.
 EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
-# The variables of options that are secrets. Not read from their definitions, because the
-# first worker starts before these are loaded; tests/process compares them.
+# The variables of options that are secrets. Not read from their definitions, because
+# the first worker starts before these are loaded; tests/process compares them.
 SECRET_VARIABLES = {f"CUTTHROUGH_{name}" for name in (
     "PASSWORD", "FLEET_URL", "CREDENTIALS_KEY", "BUNDLE_URL", "BUNDLE_HEADER",
     "ADMIN_TOKEN", "CAPTURE_URL", "RECORDING_URL")}

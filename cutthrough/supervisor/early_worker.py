@@ -42,7 +42,7 @@ def start_process(channel: socket.socket, inherited: tuple[int, ...] = ()
 class EarlyWorker:
     """A worker that has no slot yet."""
 
-    begun: ClassVar[Self | None] = None      # until `take`
+    begun: "ClassVar[EarlyWorker | None]" = None         # until `take`
 
     def __init__(self, ours: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self.ours, self.process = ours, process
@@ -53,7 +53,7 @@ class EarlyWorker:
         cls.begun = cls.start()
 
     @classmethod
-    def take(cls) -> Self | None:
+    def take(cls) -> "EarlyWorker | None":
         """Returns the one that has begun, or starts it."""
         begun, cls.begun = cls.begun, None
         return begun or cls.start()
