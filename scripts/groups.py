@@ -1,6 +1,6 @@
 """Groups of modules: each is one shared object, with a table of its modules.
 
-To load a shared object takes 0.3 ms, and a worker has more than a hundred modules. A
+To load a shared object takes 0.16 ms and 7 page faults, and a worker has 150 modules. A
 linker knows no packages: PyInit_transport would be three functions. So each module is
 compiled with a name of its own for that function. `cutthrough` finds the module in the
 table, and may load it at any time later: it is of the same build as the others.

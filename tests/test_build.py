@@ -36,6 +36,20 @@ def f():
         may_raise(0)
 """
 
+# Prints the files that Python compiles when both processes load their modules
+COMPILED = """
+import builtins, cutthrough
+plain, files = builtins.compile, []
+def compile(source, file, *args, **named):
+    files.append(str(file))
+    return plain(source, file, *args, **named)
+builtins.compile = compile
+import cutthrough.cli.entry, cutthrough.cli.main, cutthrough.supervisor.run
+import cutthrough.worker.process as worker
+worker.load_data_plane()
+print([file for file in files if file.endswith(".py")])
+"""
+
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
@@ -356,13 +370,8 @@ def test_a_build_leaves_the_bytecode_of_what_a_start_loads(tmp_path: Path) -> No
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, "-c", imports], cwd=TREE, env=environ, timeout=120,
                    check=True)
-    compiling = ("import builtins, cutthrough; plain = builtins.compile; count = []\n"
-                 "builtins.compile = lambda *a, **k: count.append(a) or plain(*a, **k)\n"
-                 "import cutthrough.cli.entry, cutthrough.cli.main, cutthrough.supervisor.run\n"
-                 "import cutthrough.worker.process as worker; worker.load_data_plane()\n"
-                 "print([a[1] for a in count if str(a[1]).endswith('.py')])")
     done = subprocess.run(
-        [sys.executable, "-c", compiling], cwd=TREE, timeout=120, check=True, text=True,
+        [sys.executable, "-c", COMPILED], cwd=TREE, timeout=120, check=True, text=True,
         env={**environ, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True)
     assert done.stdout == "[]\n"
 

@@ -1,7 +1,7 @@
 # cython: binding=False
 """The addresses of this host's interfaces, by getifaddrs(3).
 
-psutil has them too, and takes 15 ms to be imported, because it reads /proc/stat then.
+psutil has them too, and takes 7 ms to be imported.
 """
 
 from cpython.exc cimport PyErr_SetFromErrno
