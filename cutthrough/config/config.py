@@ -349,8 +349,8 @@ class Config(RecordingOptions, frozen=True, kw_only=True):
         swapped=True, of_program=True)] = 0.2
     fleet_expiry: Annotated[float, Option(
         DURATION._replace(low=0.2, high=600.0), "time until the counts of a silent "
-        "program are dropped", "our choice: 25 failed exchanges",
-        swapped=True, of_program=True)] = 5.0
+        "program are dropped", "our choice: ten exchanges",
+        swapped=True, of_program=True)] = 2.0
     route: Annotated[str, Option(
         Kind("NAME", parse_name), "parent or group for requests whose rule names no "
         "route: docs/parents.md", "none: directly", section="Parents", swapped=True)

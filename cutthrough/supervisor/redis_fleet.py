@@ -9,9 +9,11 @@ An instance publishes everything once for a session, which begins if it starts, 
 Redis does not know its last step: Redis lost data, or others took the instance for
 dead. If another instance joins or leaves, nothing is published again.
 
-If Redis cannot be reached, the last usage received stays valid for `fleet_expiry`, here
-as in the other instances. After that limits count this program alone. The change is
-logged once, and so is its end.
+If Redis cannot be reached, the last usage received stays valid for HOLD times
+`fleet_expiry`. After that limits count this program alone. The change is logged once,
+and so is its end. The others subtract our usage after `fleet_expiry` already, but only
+if they reach Redis: while nobody does, each holds what it knows, and no limit is
+exceeded.
 """
 
 import asyncio
@@ -48,8 +50,16 @@ from cutthrough.supervisor.fleet_script import (
 if TYPE_CHECKING:
     from cutthrough.policy.remote_usage import RemoteUsage
 
+# Parts of `fleet_expiry`. Redis' clock stands still while nobody reaches it, and its
+# first step moves that by a quarter at most (fleet_script.py). Until all others have
+# made theirs it goes on by a pause and an attempt, which may connect: 1/4 + 1/8 + 1/2
+# is less than 1, so that whoever is back first does not bury the others
+PAUSE, CONNECTING, ANSWER = 1 / 8, 1 / 2, 1 / 4
 # Longest pause between attempts while Redis cannot be reached
 PAUSE_MAX_S = 2.0
+# Restarts and fail-overs of a Redis take longer than users should wait for the share of
+# a program that died
+HOLD = 2.5
 DAY_S = 86400
 NOTHING = usage_of(0, 0, 0, 0)
 # Errors of an exchange; ValueError: bytes that are no text
@@ -147,7 +157,8 @@ class RedisFleet:
                 pause = self._config.fleet_interval if is_complete else 0.0
             except Exception as error:       # on any error local limits stay in force
                 await self._on_failure(error)
-                pause = min(max(2 * pause, self._config.fleet_interval), PAUSE_MAX_S)
+                pause = min(max(2 * pause, self._config.fleet_interval), PAUSE_MAX_S,
+                            PAUSE * self._config.fleet_expiry)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._over.wait()
@@ -227,7 +238,8 @@ class RedisFleet:
 
     async def _exchange(self, usage: Mapping[str, str], *, limit: int = BATCH,
                         is_leaving: bool = False) -> Answer:
-        async with asyncio.timeout(min(PATIENCE_S, self._config.fleet_expiry / 4)):
+        part = CONNECTING if self._client is None else ANSWER
+        async with asyncio.timeout(min(PATIENCE_S, part * self._config.fleet_expiry)):
             values = arguments(
                 self._instance, self._session, self._number, self._position,
                 int(self._config.fleet_expiry * 1000), self._day, usage,
@@ -250,7 +262,8 @@ class RedisFleet:
         self._failures[reason] += 1
         await self._disconnect()
         silence = asyncio.get_running_loop().time() - self._answered_at
-        if silence < self._config.fleet_expiry or reason in self._logged_reasons:
+        if (silence < HOLD * self._config.fleet_expiry
+                or reason in self._logged_reasons):
             return
         self._logged_reasons.add(reason)
         self._is_up = self._is_current = False

@@ -126,6 +126,58 @@ async def test_a_member_that_was_cut_off_counts_once_when_it_is_back(
         holder.close()
 
 
+async def test_whoever_is_back_first_does_not_bury_the_others(redis, join):
+    """The others' pauses between attempts were longer than their lease: they were
+    subtracted, and had to publish everything again."""
+    ways = [Relay(redis) for _ in range(5)]
+    for way in ways:
+        await way.start()
+    members = [join(["u"], way.url, connections=9) for way in ways]
+    held = [member.holder("u") for member in members]
+    await becomes(lambda: all(m.uses("u")[0] == 5 for m in members), "all are known")
+    sessions = [member.fleet._session for member in members]
+    for way in ways:
+        way.cut()
+    await becomes(lambda: not any(m.fleet.state().instances for m in members),
+                  "each counts alone")
+    failures = [sum(m.fleet.state().failures.values()) for m in members]
+    await becomes(lambda: all(sum(m.fleet.state().failures.values()) > n + 2
+                              for m, n in zip(members, failures, strict=True)),
+                  "pauses of the greatest length")
+    ways[0].mend()
+    await becomes(lambda: members[0].fleet.state().instances, "the first")
+    for way in ways[1:]:
+        way.mend()
+    await becomes(lambda: all(m.uses("u")[0] == 5 for m in members), "all, again")
+    assert [member.fleet._session for member in members] == sessions
+    for holder in held:
+        holder.close()
+    for member, way in zip(members, ways, strict=True):
+        await member.fleet.leave()
+        await way.close()
+
+
+async def test_a_member_without_redis_holds_what_it_knows_for_a_while(
+    relay, join, capfd
+):
+    """For longer than the others count it: a Redis that restarts lifts no limit."""
+    a, b = join(["u"], relay.url, connections=9), join(["u"], connections=9)
+    held = [b.holder("u")]
+    await becomes(lambda: a.uses("u")[0] == 1, "it is known")
+    await becomes(lambda: b.fleet.state().instances == 2, "to both")
+    session = a.fleet._session
+    relay.cut()
+    await becomes(lambda: b.fleet.state().instances == 1, "it is missed")
+    assert a.uses("u")[0] == 1 and a.fleet.state().instances == 2
+    relay.mend()
+    held.append(a.holder("u"))
+    await becomes(lambda: a.uses("u")[0] == b.uses("u")[0] == 2, "both")
+    assert a.fleet._session != session
+    assert "this program alone" not in capfd.readouterr().err
+    for holder in held:
+        holder.close()
+
+
 async def test_a_join_and_a_leave_make_nobody_publish_again(join):
     users = [f"user {n}" for n in range(50)]
     a, b = join(users, connections=9), join(users, connections=9)
