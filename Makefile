@@ -116,6 +116,10 @@ chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and 
 fleet-failover: .venv/ready.test build/built.native ## one of three hosts behind HAProxy dies: the others serve its clients within 2 s, and shared limits are exact within 3 s; Redis is cut off
 	$(PY) -m pytest -q -s tests/e2e/test_fleet_failover.py --loop uvloop $(ARGS)
 
+fleet-ipvs: .venv/ready.test build/built.native ## the same behind IPVS and keepalived, in a guest with Debian's kernel; installed if missing (60 MB to load)
+	scripts/bootstrap.sh guest
+	scripts/guest.sh ipvs $(PYTEST_ARGS)
+
 handover: .venv/ready.test build/built.native ## 2 000 tunnels across ten replacements of their workers and two upgrades
 	$(PY) -m bench handover $(ARGS)
 
@@ -143,7 +147,7 @@ import-campaign: build/built.native ## how much of real files of other programs 
 
 ktls: .venv/ready.test build/built.native ## TLS by the kernel, in a guest with Debian's kernel; installed if missing (60 MB to load)
 	scripts/bootstrap.sh guest
-	scripts/ktls.sh $(PYTEST_ARGS)
+	scripts/guest.sh ktls $(PYTEST_ARGS)
 
 peers-curl: .venv/ready.run build/built.native ## curl's own tests through this proxy and squid; CURL=its source; root
 	scripts/bootstrap.sh curl
@@ -270,5 +274,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos fleet-failover handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms

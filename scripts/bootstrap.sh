@@ -17,7 +17,7 @@ case $what in
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
     parents) what=test parents=yes ;; # other proxies as parents, 11 MB
     judges) what=test judges=yes ;;   # other programs' readers and writers, 600 MB
-    guest) what=test guest=yes ;;     # a machine for `make ktls`, 60 MB
+    guest) what=test guest=yes ;;     # a machine for `make ktls`, `make fleet-ipvs`, 60 MB
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB

@@ -1,5 +1,8 @@
 """A host of a fleet dies without a word: the others serve its clients, and a limit that
-they share is exact again. Redis is cut off, and limits stay in force."""
+they share is exact again. Redis is cut off, and limits stay in force.
+
+The hosts are behind HAProxy, and behind IPVS if the kernel has it: `make fleet-ipvs`.
+"""
 
 import contextlib
 import threading
@@ -7,59 +10,72 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from cutthrough.config.config import Config
+from tests.support.balancers import BALANCERS, Balancer
 from tests.support.client import Client, build_request
 from tests.support.fleet import is_cut
-from tests.support.haproxy import PROGRAM
-from tests.support.hosts import Host, Store, balanced, front_network, hosts, store
+from tests.support.hosts import (
+    DIRECTOR,
+    HERE,
+    OPEN,
+    PORT,
+    SHARED,
+    Host,
+    Network,
+    Store,
+    front_network,
+    hosts,
+    linked,
+    source_of,
+    store,
+)
 from tests.support.origin import Origin, echo, okay
 from tests.support.redis import PROGRAM as PROGRAM_OF_REDIS
 from tests.support.stream import Closed
 from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.any_loop, pytest.mark.quiet, pytest.mark.skipif(
-    PROGRAM is None, reason="haproxy is not installed")]
+pytestmark = [pytest.mark.any_loop, pytest.mark.quiet]
 
 CLIENTS, HOSTS = 24, 3
+# Between two requests of a client, so that an emulated machine, too, has time for all
+# of them; and after a failure
+PACE_S, AGAIN_S = 0.25, 0.02
 WITHIN_S, EXACT_WITHIN_S = 2.0, 3.0
 # A user's tunnels over all hosts: three at each to begin with
 LIMIT = 9
-# Of a host: it is missed sooner than by default
-EXPIRY_S = 2.0
-SHARED = """
-fleet_url = "{url}"
-fleet_interval = "100ms"
-fleet_expiry = "{expiry:g}s"
-policy = "{policy}"
-"""
 POLICY = f"""
 [limits.default]
 tunnels = {LIMIT}
 [[rules]]
 action = "allow"
-addresses = ["10.8.0.1/32"]
+addresses = ["{HERE}/32"]
 """
 
 
 class Caller(threading.Thread):
     """One client with an address of its own: asks again and again over a kept
-    connection, and makes another when that breaks."""
+    connection, and makes another when that breaks or is silent for too long."""
 
-    def __init__(self, number: int, port: int, url: str) -> None:
+    def __init__(self, number: int, balancer: Balancer, url: str) -> None:
         super().__init__()
-        self._source, self._port, self._url = f"127.0.0.{number + 2}", port, url
+        self._source, self._balancer, self._url = source_of(number), balancer, url
         self.served: list[tuple[float, float, str]] = []     # begin, end, host
         self.failures = 0
         self.stopping = threading.Event()
 
     def run(self) -> None:
         client: Client | None = None
-        while not self.stopping.wait(0.02):
+        while not self.stopping.wait(PACE_S if client else AGAIN_S):
             begun = time.monotonic()
             try:
-                client = client or Client(self._port, source=self._source)
+                client = client or Client(
+                    PORT, SHARED, source=self._source,
+                    connect_s=self._balancer.connect_s,
+                    answer_s=self._balancer.answer_s)
                 reply = client.get(self._url)
                 assert reply.status == 200, reply.raw
                 host = reply.get("Via").split()[-1]
@@ -80,19 +96,54 @@ class Caller(threading.Thread):
         return next((ended for begun, ended, _ in self.served if begun > moment), 0)
 
 
+@pytest.fixture(params=BALANCERS, ids=lambda balancer: balancer.name)
+def balancer(request: pytest.FixtureRequest) -> Balancer:
+    if lack := request.param.missing():
+        pytest.skip(lack)
+    return request.param
+
+
 @pytest.fixture
-def fleet(tmp_path) -> Iterator[tuple[list[Host], list[Caller]]]:
-    with contextlib.ExitStack() as opened:
-        front = opened.enter_context(front_network())
-        every = opened.enter_context(hosts(tmp_path, HOSTS, front))
-        origin = opened.enter_context(Origin(okay, "0.0.0.0"))
-        port = opened.enter_context(balanced(tmp_path, every))
-        callers = [Caller(number, port, f"http://10.8.0.1:{origin.port}/")
+def front() -> Iterator[int]:
+    with front_network(CLIENTS) as made:
+        yield made
+
+
+class Balanced(NamedTuple):
+    """Hosts behind a balancer, which is in the director's network."""
+
+    balancer: Balancer
+    director: Network
+    every: list[Host]
+
+    def lose(self, host: Host) -> tuple[float, float]:
+        """Returns moments at which it was up and down."""
+        self.balancer.wait_checked(self.director, host)
+        return host.die()
+
+
+@contextlib.contextmanager
+def balanced(balancer: Balancer, directory: Path, front: int, options: str
+             ) -> Iterator[Balanced]:
+    """`options`: further lines of the configuration of each."""
+    with (linked(Network, "director", DIRECTOR, front) as director,
+          hosts(directory, HOSTS, front,
+                lambda host: balancer.prepare(host) + options) as every,
+          balancer.serve(director, every, directory)):
+        yield Balanced(balancer, director, every)
+
+
+@pytest.fixture
+def fleet(balancer: Balancer, front: int, tmp_path: Path
+          ) -> Iterator[tuple[Balanced, list[Caller]]]:
+    with (balanced(balancer, tmp_path, front, OPEN) as behind,
+          Origin(okay, "0.0.0.0") as origin):
+        callers = [Caller(number, balancer, f"http://{HERE}:{origin.port}/")
                    for number in range(CLIENTS)]
         for caller in callers:
             caller.start()
         try:
-            yield every, callers
+            yield behind, callers
         finally:
             for caller in callers:
                 caller.stopping.set()
@@ -101,13 +152,14 @@ def fleet(tmp_path) -> Iterator[tuple[list[Host], list[Caller]]]:
 
 
 def test_the_others_serve_a_dead_hosts_clients_within_two_seconds(fleet):
-    every, callers = fleet
+    behind, callers = fleet
+    every = behind.every
     wait_until(lambda: all(len(caller.served) > 5 for caller in callers), "answers")
     homes = {caller: caller.served[-1][2] for caller in callers}
     counts = Counter(homes.values())
     assert set(counts) == {host.name for host in every}, counts
     failed = {caller: caller.failures for caller in callers}
-    up, down = every[0].die()
+    up, down = behind.lose(every[0])
     wait_until(lambda: all(caller.served_since(down) for caller in callers),
                lambda: f"answers: {[caller.served_since(down) for caller in callers]}")
     orphans = [caller for caller in callers if homes[caller] == every[0].name]
@@ -128,12 +180,11 @@ def test_the_others_serve_a_dead_hosts_clients_within_two_seconds(fleet):
 class Tenants:
     """Clients of one user, from many addresses, who ask for tunnels and keep them."""
 
-    def __init__(self, port: int, page: str, authority: str) -> None:
-        self._port, self._authority = port, authority
+    def __init__(self, page: str, authority: str) -> None:
+        self._authority = authority
         self._sources: dict[str, str] = {}   # an address that a host serves, by host
-        for number in range(CLIENTS):
-            source = f"127.0.0.{number + 2}"
-            with contextlib.closing(Client(port, source=source)) as client:
+        for source in map(source_of, range(CLIENTS)):
+            with contextlib.closing(Client(PORT, SHARED, source=source)) as client:
                 host = client.get(page).get("Via").split()[-1]
             self._sources.setdefault(host, source)
         self.held: dict[str, list[Client]] = {name: [] for name in self._sources}
@@ -144,7 +195,7 @@ class Tenants:
     def ask(self, each: int, *names: str) -> int:
         """Asks at each of these hosts, or at all, for so many tunnels, at once; returns
         how many were granted."""
-        asked = [(name, Client(self._port, source=self._sources[name]))
+        asked = [(name, Client(PORT, SHARED, source=self._sources[name]))
                  for name in names or tuple(self.held) for _ in range(each)]
         for _, client in asked:
             client.send(build_request("CONNECT", self._authority,
@@ -175,21 +226,21 @@ Fleet = tuple[list[Host], Tenants, Store]
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Fleet]:
-    """LIMIT tunnels are held, as many at each host."""
+def shared(balancer: Balancer, front: int, tmp_path: Path) -> Iterator[Fleet]:
+    """LIMIT tunnels are held, as many at each host. All of a fleet's options but the
+    address of Redis have their defaults."""
     if PROGRAM_OF_REDIS is None:
         pytest.skip("redis-server is not installed")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
     with contextlib.ExitStack() as opened:
-        front = opened.enter_context(front_network())
         redis = opened.enter_context(store(tmp_path, front))
-        policy = tmp_path / "policy.toml"
-        policy.write_text(POLICY)
-        every = opened.enter_context(hosts(tmp_path, HOSTS, front, SHARED.format(
-            url=redis.url, expiry=EXPIRY_S, policy=policy)))
+        every = opened.enter_context(balanced(
+            balancer, tmp_path, front,
+            f'fleet_url = "{redis.url}"\npolicy = "{policy}"\n')).every
         page = opened.enter_context(Origin(okay, "0.0.0.0"))
         far = opened.enter_context(Origin(echo, "0.0.0.0"))
-        port = opened.enter_context(balanced(tmp_path, every))
-        tenants = Tenants(port, f"http://10.8.0.1:{page.port}/", f"10.8.0.1:{far.port}")
+        tenants = Tenants(f"http://{HERE}:{page.port}/", f"{HERE}:{far.port}")
         opened.callback(tenants.close)
         redis.in_step(HOSTS)
         while tenants.total() < LIMIT:
@@ -292,6 +343,6 @@ def test_a_host_that_dies_while_redis_is_away_is_subtracted(shared: Fleet) -> No
         tenants.close(every[0].name)
     # It expires by the clock of steps, which stood still
     took = wait_exact(tenants, redis, time.monotonic(), "Redis' return, without it")
-    assert took < EXPIRY_S + EXACT_WITHIN_S
+    assert took < Config().fleet_expiry + EXACT_WITHIN_S
     redis.in_step(2)
     assert not tenants.ask(1) and is_exact(tenants, redis)

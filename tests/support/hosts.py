@@ -1,64 +1,58 @@
-"""Hosts with a proxy each, behind HAProxy that hashes clients' addresses consistently.
+"""Hosts with a proxy each, on one switch with a balancer that gives each client a host.
 
-    clients (127.0.0.2, …) ── HAProxy ── veth ── host 0 (10.8.0.2): a supervisor
-    origin                    10.8.0.1 …      ── host 1 (10.8.1.2) …
-                                              ── Redis (10.8.9.2), if they share one
+    clients (192.0.2.129, …)              ┌── host0 (192.0.2.11): a supervisor
+    origin   192.0.2.1     ─── switch ────┼── host1 (192.0.2.12) …
+                                          ├── director (192.0.2.2, 192.0.2.100)
+                                          └── store (192.0.2.9): Redis, if they share it
 
-Clients, HAProxy and the origin are in the network of the test's thread, which forwards
-packets between the others. IPVS, which would be in HAProxy's place, is not in every
-kernel.
+Clients, the origin and the switch are in the network of the test's thread, all others
+in one of their own. The addresses are those of deploy/keepalived. What is at the
+director: tests/support/balancers.py.
 """
 
 import contextlib
 import ctypes
 import os
 import signal
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
-from tests.support.haproxy import CONFIG, PROGRAM
+from tests.support.admin import TOKEN
 from tests.support.intercepting import ip
-from tests.support.network import CLONE_NEWNET, IPV4, own_network
-from tests.support.nginx import free_port
+from tests.support.network import CLONE_NEWNET, own_network, set_link
 from tests.support.proxy import Proxy
 from tests.support.redis import PROGRAM as PROGRAM_OF_REDIS
 from tests.support.redis import Redis
 from tests.support.wait import wait_until
 
-PORT, STORE = 3128, 9
+HERE, DIRECTOR, STORE = "192.0.2.1", "192.0.2.2", "192.0.2.9"
+SHARED, PORT, ADMIN_PORT = "192.0.2.100", 3128, 9128
 KEYS = "{cutthrough}:2:"                     # in Redis
 OPEN = 'address_floor = "off"'               # for who has no policy
 NETWORK = "/proc/thread-self/ns/net"         # of this thread
-FLEET = """
-listen fleet
-    bind 127.0.0.1:{port}
-    timeout connect 250ms
-    timeout check 200ms
-    retries 3
-    option redispatch 1
-    balance source
-    hash-type consistent
-    default-server inter 200ms fastinter 100ms fall 2 on-marked-down shutdown-sessions
-{servers}
-"""
 
 N = TypeVar("N", bound="Network")
 
 
+def address_of(host: int) -> str:
+    return f"192.0.2.{11 + host}"
+
+
+def source_of(client: int) -> str:
+    return f"192.0.2.{129 + client}"
+
+
 class Network:
-    """A network behind a link to the front network, by which it reaches the others.
+    """A network that is linked to the switch by `eth0`; `name` is the switch's end.
 
-    `network`, `front`: descriptors of both."""
+    `network`, `front`: descriptors of it and of the thread's."""
 
-    def __init__(self, number: int, network: int, front: int) -> None:
-        self.name = f"host{number}"
-        self.near, self.address = f"10.8.{number}.1", f"10.8.{number}.2"
+    def __init__(self, name: str, address: str, network: int, front: int) -> None:
+        self.name, self.address = name, address
         self._network, self._front = network, front
 
     @contextlib.contextmanager
@@ -71,22 +65,24 @@ class Network:
         finally:
             assert libc.setns(self._front, CLONE_NEWNET) == 0
 
+    def set_isolated(self, is_isolated: bool) -> None:
+        """The switch loses packets between networks that are isolated, silently."""
+        ip("link", "set", self.name, "type", "bridge_slave", "isolated",
+           "on" if is_isolated else "off")
+
 
 class Host(Network):
     """A network with a proxy."""
 
-    def __init__(self, number: int, network: int, front: int) -> None:
-        super().__init__(number, network, front)
-        self.proxy: Proxy | None = None
+    proxy: Proxy | None = None
 
     def start(self, directory: Path, options: str) -> Proxy:
         """`options`: further lines of its configuration."""
         with self.within():
             self.proxy = Proxy(directory, config=f"""
-listen = ["{self.address}:{PORT}"]
-proxy_protocol = ["{self.address}:{PORT}"]
-proxy_protocol_from = ["{self.near}"]
 via = "{self.name}"
+admin = "{self.address}:{ADMIN_PORT}"
+admin_token = "{TOKEN}"
 {options}""")
         return self.proxy
 
@@ -98,10 +94,10 @@ via = "{self.name}"
         """As without power: no packet says so, and all its processes are gone. Returns
         moments at which it was up and down."""
         assert self.proxy is not None
-        up = time.monotonic()
         with self.within():
-            ip("link", "set", "eth0", "down")
-        down = time.monotonic()
+            up = time.monotonic()
+            set_link("eth0", is_up=False)
+            down = time.monotonic()
         parent = psutil.Process(self.proxy.process.pid)
         for process in [parent, *parent.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -113,9 +109,7 @@ via = "{self.name}"
 class Store(Network):
     """A network with a Redis, which the test reaches even if no host does."""
 
-    def __init__(self, number: int, network: int, front: int) -> None:
-        super().__init__(number, network, front)
-        self.redis: Redis | None = None
+    redis: Redis | None = None
 
     def start(self, directory: Path) -> Redis:
         directory.mkdir()
@@ -136,16 +130,15 @@ class Store(Network):
 
     @contextlib.contextmanager
     def partition(self, *cut: Host) -> Iterator[None]:
-        """Packets of these hosts to Redis are lost meanwhile, without an answer."""
-        rules = [("from", host.address, "to", self.address, "blackhole")
-                 for host in cut]
-        for rule in rules:
-            ip("rule", "add", *rule)
+        """Packets between these hosts and Redis are lost meanwhile, without an
+        answer: from one moment on for all of them, because Redis is isolated last."""
+        for network in (*cut, self):
+            network.set_isolated(True)
         try:
             yield
         finally:
-            for rule in rules:
-                ip("rule", "del", *rule)
+            for network in (self, *cut):
+                network.set_isolated(False)
 
     # What Redis has: cutthrough/supervisor/fleet_script.py
 
@@ -175,40 +168,40 @@ class Store(Network):
 
 
 @contextlib.contextmanager
-def front_network() -> Iterator[int]:
-    """Moves the test's thread into a network that forwards; its descriptor."""
+def front_network(clients: int) -> Iterator[int]:
+    """Moves the test's thread into a network with a switch, and the addresses of so
+    many clients; its descriptor."""
     with own_network():
         front = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            (IPV4 / "ip_forward").write_text("1")
+            ip("link", "add", "switch", "type", "bridge")
+            for address in (HERE, *map(source_of, range(clients))):
+                ip("addr", "add", f"{address}/24", "dev", "switch")
+            ip("link", "set", "switch", "up")
             yield front
         finally:
             os.close(front)
 
 
 @contextlib.contextmanager
-def linked(kind: type[N], number: int, front: int) -> Iterator[N]:
+def linked(kind: type[N], name: str, address: str, front: int) -> Iterator[N]:
     """A network of this kind, linked to the front one, in which this thread is."""
     inside = f"/proc/{os.getpid()}/fd/{front}"
-    with contextlib.ExitStack() as opened:
-        with own_network():
-            network = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-            opened.callback(os.close, network)
-            made = kind(number, network, front)
-            ip("link", "add", "eth0", "type", "veth", "peer", "name", made.name,
-               "netns", inside)
-            ip("addr", "add", f"{made.address}/24", "dev", "eth0")
-            ip("link", "set", "eth0", "up")
-        ip("addr", "add", f"{made.near}/24", "dev", made.name)
-        ip("link", "set", made.name, "up")
-        with made.within():
-            ip("route", "add", "default", "via", made.near)
-        yield made
+    with own_network():
+        network = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+        ip("link", "add", "eth0", "type", "veth", "peer", "name", name, "netns", inside)
+        ip("addr", "add", f"{address}/24", "dev", "eth0")
+        ip("link", "set", "eth0", "up")
+    try:
+        ip("link", "set", name, "master", "switch", "up")
+        yield kind(name, address, network, front)
+    finally:
+        os.close(network)
 
 
 @contextlib.contextmanager
 def store(directory: Path, front: int) -> Iterator[Store]:
-    with linked(Store, STORE, front) as made:
+    with linked(Store, "store", STORE, front) as made:
         redis = made.start(directory / "redis")
         try:
             yield made
@@ -217,45 +210,20 @@ def store(directory: Path, front: int) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def hosts(directory: Path, count: int, front: int, options: str = OPEN
+def hosts(directory: Path, count: int, front: int, prepare: Callable[[Host], str]
           ) -> Iterator[list[Host]]:
-    """`options`: lines of the configuration of each."""
+    """`prepare`: makes one ready; lines of its configuration."""
     with contextlib.ExitStack() as opened:
-        every = [opened.enter_context(linked(Host, number, front))
-                 for number in range(count)]
+        every = [opened.enter_context(
+            linked(Host, f"host{number}", address_of(number), front))
+            for number in range(count)]
         for host in every:
-            proxy = host.start(directory / host.name, options)
+            proxy = host.start(directory / host.name, prepare(host))
             opened.callback(_end, proxy)
         yield every
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _end(proxy: Proxy) -> None:
     if proxy.process.poll() is None:
         proxy.process.terminate()
         proxy.process.wait(60)
-
-
-@contextlib.contextmanager
-def balanced(directory: Path, every: list[Host]) -> Iterator[int]:
-    """HAProxy in front of them; its port."""
-    assert PROGRAM, "haproxy is not installed"
-    port = free_port()
-    servers = "\n".join(
-        f"    server {host.name} {host.address}:{PORT} check send-proxy-v2"
-        for host in every)
-    config = directory / "haproxy.cfg"
-    config.write_text(CONFIG + FLEET.format(port=port, servers=servers))
-    with open(directory / "haproxy.log", "wb") as log:
-        process = subprocess.Popen([PROGRAM, "-db", "-f", config], stdout=log,
-                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    try:
-        wait_until(lambda: _answers(port), "haproxy")
-        yield port
-    finally:
-        process.terminate()
-        process.wait(60)

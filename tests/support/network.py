@@ -104,9 +104,15 @@ def _flags(sock: socket.socket, name: str) -> int:
 
 
 def raise_loopback() -> None:
+    set_link("lo", is_up=True)
+
+
+def set_link(name: str, *, is_up: bool) -> None:
+    """Raises this interface, or takes it down."""
     with socket.socket() as sock:
-        up = IFREQ.pack(b"lo", _flags(sock, "lo") | IFF_UP)
-        fcntl.ioctl(sock, SIOCSIFFLAGS, up)
+        flags = _flags(sock, name)
+        flags = flags | IFF_UP if is_up else flags & ~IFF_UP
+        fcntl.ioctl(sock, SIOCSIFFLAGS, IFREQ.pack(name.encode(), flags))
 
 
 def _add_addresses() -> None:

@@ -28,7 +28,8 @@ def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> N
 
 
 def wait_until(
-    probe: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE
+    probe: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE,
+    longest_pause: float = 0.1,
 ) -> T:
     """Returns the first true result of `probe`. AssertionError at the deadline."""
     deadline = time.monotonic() + seconds
@@ -41,4 +42,4 @@ def wait_until(
             told = what() if callable(what) else what
             raise AssertionError(f"after {seconds:g} s still not: {told}")
         time.sleep(pause)
-        pause = min(pause * 1.5, 0.1)
+        pause = min(pause * 1.5, longest_pause)
