@@ -199,7 +199,8 @@ def repository(nginx: Nginx) -> bytes:
 
 @pytest.fixture(scope="session")
 def shared_proxy(loop_name: str, directory: Callable[[str], Path]) -> Iterator[Proxy]:
-    with Proxy(directory("proxy"), *COMMON, loop=loop_name) as running:
+    # Executed: of this one some tests look at the memory
+    with Proxy(directory("proxy"), *COMMON, loop=loop_name, executed=True) as running:
         warm_up(running)
         yield running
 
@@ -323,8 +324,9 @@ def kept(loop_name: str) -> Iterator[dict[tuple[str, ...], Proxy]]:
 def keep(
     kept: dict[tuple[str, ...], Proxy], opened: contextlib.ExitStack
 ) -> Iterator[Callable[..., Proxy]]:
-    """A start takes half a second of CPU: tests of a module that change nothing in a
-    proxy share it, and each begins when all that the one before opened is closed."""
+    """A start takes 0.06 s of CPU, and more with other processes than the first worker:
+    tests of a module that change nothing in a proxy share it, and each begins when all
+    that the one before opened is closed."""
     used: list[Proxy] = []
 
     def take(key: tuple[str, ...], start: Callable[[], Proxy]) -> Proxy:

@@ -131,7 +131,7 @@ def test_no_connection_lives_for_ever(start_proxy, make_origin, dial, flags, lab
 def test_an_idle_tunnel_costs_little_memory(start_proxy, opened):
     """Each tunnel owned 256 KiB of buffers from its first byte to its last (R31)."""
     tunnels = 1000
-    proxy = start_proxy("--access-log", "off")
+    proxy = start_proxy("--access-log", "off", executed=True)
     with Origin(lambda conn: conn.stall()) as origin, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(proxy.client()).tunnel(origin.authority)

@@ -56,7 +56,7 @@ def processes(proxy) -> list[psutil.Process]:
 
 def test_workers_intercept(start_policy, make_origin, dial, authority) -> None:
     """The token's library and the PIN are in no process that serves."""
-    proxy = start_policy(ALL, "workers = 2\n" + files(authority))
+    proxy = start_policy(ALL, "workers = 2\n" + files(authority), executed=True)
     origin = make_origin(over_tls(okay))
     for _ in range(8):
         client = enter_by(proxy, dial, origin.port, authority)

@@ -42,7 +42,7 @@ def port(service) -> Iterator[int]:
 
 @pytest.fixture
 def proxy(start_policy) -> Proxy:
-    return start_policy(ALL, config('origin_http2 = "auto"\n'))
+    return start_policy(ALL, config('origin_http2 = "auto"\n'), executed=True)
 
 
 @pytest.fixture

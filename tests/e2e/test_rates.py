@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cutthrough.policy.source import Limits
 from tests.support.client import Client
 from tests.support.limits import attempt
 from tests.support.origin import answer_and_close, flood, stall
 from tests.support.stream import chunked
 from tests.support.wait import TRIES, takes_less, wait_until
+from tests.support.with_policy import command_with
 
 pytestmark = pytest.mark.any_loop
 
@@ -200,10 +202,11 @@ def test_tunnels_of_two_workers_share_the_user_s_rate(limited, make_origin):
 
 
 def test_a_paced_tunnel_holds_the_sender_back_and_burns_no_time(
-    limited, make_origin, dial
+    start_proxy, make_origin, dial
 ):
     rate = 100_000
-    proxy = limited(tunnel_bytes_per_second=rate)
+    proxy = start_proxy(
+        command=command_with(Limits(tunnel_bytes_per_second=rate)), executed=True)
     client = dial(proxy).tunnel(make_origin(flood).authority)
     worker = proxy.worker
     before, memory = sum(worker.cpu_times()[:2]), proxy.private_kib()

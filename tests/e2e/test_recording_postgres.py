@@ -215,8 +215,8 @@ def test_neither_secrets_nor_the_password_are_anywhere(
     """R37, R59: in the database, in the directories, and in the output of proxies."""
     origin = make_origin(answer(REPLY))
     hosts = [start("a", config='recording_redact_query = ["key"]\n'
-                               'recording_redact_json = ["$.token"]\n'),
-             start("b", "replay")]
+                               'recording_redact_json = ["$.token"]\n', executed=True),
+             start("b", "replay", executed=True)]
     body = b'{"token": "s3cret-json"}'
     reply = dial(hosts[0].proxy).ask(
         "POST", origin.url("/a?key=s3cret-query"), f"Content-Length: {len(body)}",

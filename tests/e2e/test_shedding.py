@@ -338,7 +338,7 @@ def test_heads_leave_relays_their_room(loop_name, call, bounds):
 @pytest.mark.skipif(SANITIZED, reason="memory is the sanitizer's")
 def test_memory_goes_back_when_a_flood_of_heads_is_over(start_proxy, make_origin, call):
     """Memory was kept: 409 MB, from 35 before, long after the last connection."""
-    proxy = start_proxy("--head-timeout", "60s")
+    proxy = start_proxy("--head-timeout", "60s", executed=True)
     assert call(proxy.port).get(make_origin().url()).status == 200
     before = proxy.private_kib()
     n = 2000

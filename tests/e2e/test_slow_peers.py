@@ -147,7 +147,7 @@ def test_a_reader_that_is_fast_enough_is_served(start_proxy, make_origin, dial):
 
 def test_slow_readers_hold_a_bounded_memory(start_proxy, make_origin, dial):
     """R31: a block of 81 KiB each, and the rounding of the allocator."""
-    proxy = start_proxy("--splice", "false")
+    proxy = start_proxy("--splice", "false", executed=True)
     origin = make_origin(pour)
     dial(proxy).get(origin.url(), auth=None)
     before = proxy.private_kib()

@@ -79,8 +79,10 @@ class Proxy:
         user: bool = True,
         env: dict[str, str] | None = None,
         config: str | None = None,
+        executed: bool = False,
     ) -> None:
-        """`config`: the text of a file, then the only source; see `configure`."""
+        """`config`: the text of a file, then the only source; see `write_config`.
+        `executed`: no process of it is a fork (tests.support.starter)."""
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / "access.log"
         self._stderr = directory / "stderr"
@@ -102,7 +104,8 @@ class Proxy:
                 argv += ["--workers", "1"]
         with open(directory / "stdout", "wb") as out, open(self._stderr, "wb") as err:
             self.process = starter.start(
-                [*argv, *flags], clean_environment(**(env or {})), str(ROOT), out, err)
+                [*argv, *flags], clean_environment(**(env or {})), str(ROOT), out, err,
+                executed)
         try:
             wait_until(self._has_banner, lambda: f"a banner: {self.stderr()}", 60)
         except BaseException:

@@ -1,14 +1,22 @@
 """`python -m tests.support.starter FD`: a program that is imported once, and forks.
 
-The imports of a supervisor take 0.2 s of CPU, and tests/e2e starts some two thousand.
-The starter imports them once. For each start it gets the command line, the environment
-and two files, and a fork of it runs `main` as `python -m cutthrough` does. Workers are
-new processes as ever. A fork cannot be given what the interpreter or the loader reads
-at its start: with such a variable, in another network, or by another command a start
-is a new process (`can_fork`). So are those outside of tests/e2e.
+The imports of a supervisor take 0.2 s of CPU, those of a worker 0.24 s, those of the
+admin listener 0.3 s, and tests/e2e starts some two thousand. The starter imports all of
+them once. For each start it gets the command line, the environment and two files, and a
+fork of it runs `main` as `python -m cutthrough` does. The early worker is a fork of
+that fork: by then there is no loop, no thread and no file. All other workers and
+helpers are new processes as ever.
+
+A fork cannot be given what the interpreter or the loader reads at its start: with such
+a variable, in another network, or by another command a start is a new process
+(`can_fork`). So are those outside of tests/e2e. /proc shows the starter's command line
+and environment for a fork, and what a fork shares with the starter is not its private
+memory: tests that look there start with `executed=True` (tests.support.proxy).
 """
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -18,14 +26,30 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO
 
-MODULE = ("-m", "cutthrough")
+from tests.support.sanitized import SANITIZED
+
+#: The modules of command lines whose `main` a fork can run
+PROGRAMS = {"cutthrough": "cutthrough.cli.main",
+            "tests.support.with_policy": "tests.support.with_policy"}
 MOST_BYTES = 1 << 17
 NETWORK = "/proc/thread-self/ns/net"
+#: What else forks would import: for `serve`, as a worker (`load_data_plane`), for a
+#: policy (0.1 s), for the admin listener (0.3 s), and for what rules use
+MODULES = ("cutthrough.supervisor.run", "cutthrough.worker.main",
+           "cutthrough.worker.worker", "cutthrough.worker.admin_queries",
+           "cutthrough.policy.reader", "cutthrough.policy.smokescreen",
+           "cutthrough.admin.server", "cutthrough.recording.play.player",
+           "cutthrough.storage.sqlite_batch")
+#: These need what may not be installed
+OPTIONAL = ("cutthrough.http2.transport", "uvloop")
+M_MMAP_THRESHOLD = -3                                   # malloc.h
 
 
 class Started:
@@ -45,7 +69,7 @@ class Started:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
             if deadline is not None and time.monotonic() >= deadline:
-                raise subprocess.TimeoutExpired([*MODULE], timeout or 0)
+                raise subprocess.TimeoutExpired("a fork", timeout or 0)
             self._starter.wait_message(0.1)
         assert self.returncode is not None
         return self.returncode
@@ -83,7 +107,8 @@ class Starter:
     def can_fork(self, words: list[str], environ: Mapping[str, str]) -> bool:
         changed = {name for name in {*environ, *self._environ}
                    if environ.get(name) != self._environ.get(name)}
-        return (words[:2] == [*MODULE] and os.readlink(NETWORK) == self._network
+        return (words[0] == "-m" and words[1] in PROGRAMS
+                and os.readlink(NETWORK) == self._network
                 and all(name in ("PYTHONPATH", "PYTEST_CURRENT_TEST")
                         or name.startswith("CUTTHROUGH_") for name in changed))
 
@@ -126,18 +151,40 @@ current: Starter | None = None
 
 
 def start(words: list[str], environ: Mapping[str, str], folder: str,
-          out: IO[bytes], err: IO[bytes]) -> "subprocess.Popen[bytes] | Started":
-    """Starts the program: `words` are the command line behind the interpreter."""
-    if current is not None and current.can_fork(words, environ):
+          out: IO[bytes], err: IO[bytes], executed: bool = False
+          ) -> "subprocess.Popen[bytes] | Started":
+    """Starts the program: `words` are the command line behind the interpreter.
+    `executed`: as a new process in any case."""
+    if not executed and current is not None and current.can_fork(words, environ):
         return current.start(words, environ, out, err)
     return subprocess.Popen([sys.executable, *words], stdin=subprocess.DEVNULL,
                             stdout=out, stderr=err, cwd=folder, env=dict(environ))
 
 
+def complete(words: list[str], environ: Mapping[str, str], folder: str,
+             seconds: float = 60.0) -> "subprocess.CompletedProcess[str]":
+    """As subprocess.run with captured output. Raises TimeoutExpired."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = start(words, environ, folder, out, err)
+        try:
+            status = process.wait(seconds)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(
+            words, status, out.read().decode(), err.read().decode())
+
+
 def run(channel: socket.socket) -> int:
     """Forks until the other end is closed; a fork returns the program's status."""
-    main = importlib.import_module("cutthrough.cli.main").main
-    importlib.import_module("cutthrough.supervisor.run")        # as `serve` does
+    for name in (*PROGRAMS.values(), *MODULES):
+        importlib.import_module(name)
+    for name in OPTIONAL:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)        # Ctrl-C is of the tests
@@ -163,7 +210,7 @@ def run(channel: socket.socket) -> int:
             for pidfd in children:
                 os.close(pidfd)
             become(words, environ, files)
-            return main()
+            end(serve(importlib.import_module(PROGRAMS[words[1]]).main))
         for file in files:
             os.close(file)
         pidfd = os.pidfd_open(pid)
@@ -178,6 +225,20 @@ def report(channel: socket.socket, pid: int, status: int | None) -> None:
         channel.send(json.dumps([pid, status]).encode())
 
 
+def end(status: int) -> None:
+    """Ends a fork when its program has returned, and what it made is freed. Not cleared
+    are the modules, most of which are the starter's: that takes as long as all the rest
+    of a fork, 0.03 s. New processes do it, and so do forks under the sanitizers."""
+    gc.collect()
+    if SANITIZED:
+        sys.exit(status)
+    threading._shutdown()                               # as forks of multiprocessing
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def become(words: list[str], environ: dict[str, str], files: list[int]) -> None:
     """Makes this process what the interpreter makes of a command line."""
     for number, file in enumerate(files, 1):
@@ -187,10 +248,108 @@ def become(words: list[str], environ: dict[str, str], files: list[int]) -> None:
     paths = environ.get("PYTHONPATH", "")
     if paths != os.environ.get("PYTHONPATH", ""):
         sys.path[1:1] = paths.split(os.pathsep)
+        refuse_shadows(sys.path[1:1 + len(paths.split(os.pathsep))])
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = list(words[1:])
     sys.orig_argv = [sys.executable, *words]
+
+
+def refuse_shadows(folders: list[str]) -> None:
+    """A module there would not be imported if the starter has one of its name. Each
+    later process imports its own sitecustomize, and a fork none."""
+    for folder in map(Path, folders):
+        hidden = {file.stem for file in folder.glob("*.py")} & sys.modules.keys()
+        assert hidden <= {"sitecustomize"}, f"start with executed=True: {hidden}"
+
+
+class Worker(BaseException):
+    """Raised in the fork of a young supervisor, whose frames it ends: what they hold is
+    not the worker's."""
+
+    def __init__(self, fd: int, environ: dict[str, str]) -> None:
+        """`fd`: of the channel."""
+        self.fd, self.environ = fd, environ
+
+
+class Child:
+    """A fork of this process, with the part of Popen's interface that the supervisor
+    uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._reap(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def serve(main: Callable[[], int]) -> int:
+    """Runs the program, and in another process its early worker."""
+    from cutthrough.supervisor import early_worker
+    from cutthrough.worker.main import main as work
+
+    # supervisor.children has its own name for it: later workers are new processes
+    early_worker.start_process = fork_worker
+    try:
+        return main()
+    except Worker as worker:
+        fd, environ = worker.fd, worker.environ
+    become_worker(fd, environ)
+    return work(fd)
+
+
+def fork_worker(channel: socket.socket) -> Child:
+    """As early_worker.start_process."""
+    from cutthrough.process.environment import SIGNALS, worker_environment
+
+    environ = worker_environment()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if pid == 0:
+        raise Worker(os.dup(channel.fileno()), environ)
+    return Child(pid)
+
+
+def become_worker(fd: int, environ: dict[str, str]) -> None:
+    """Makes this process what the interpreter makes of the worker's command line."""
+    from cutthrough.process import files
+    from cutthrough.supervisor.early_worker import COMMAND
+    from cutthrough.worker import main
+
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in (0, 1, 2, fd):
+            with contextlib.suppress(OSError):          # of the list itself
+                os.close(int(name))
+    os.set_inheritable(fd, True)                        # as pass_fds has it
+    os.environ.clear()
+    os.environ.update(environ)
+    del os.environ[files.VARIABLE]                      # read at the import
+    # The loader reads it where there is an interpreter to start
+    if not ctypes.CDLL(None).mallopt(
+            M_MMAP_THRESHOLD, int(environ["MALLOC_MMAP_THRESHOLD_"])):
+        raise OSError("mallopt")
+    sys.argv = [main.__file__, str(fd)]
+    sys.orig_argv = [*COMMAND, str(fd)]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from cutthrough.config.config import Config
 from cutthrough.config.settings import load
 from cutthrough.generation.generation import Mistake
 from cutthrough.policy.source import Limits, Policy
+from cutthrough.supervisor.early_worker import EarlyWorker
 from cutthrough.supervisor.run import run
 
 
@@ -31,5 +32,9 @@ class Sources:
         return error
 
 
+def main() -> int:
+    return run(Sources(), EarlyWorker.start())
+
+
 if __name__ == "__main__":
-    sys.exit(run(Sources()))
+    sys.exit(main())

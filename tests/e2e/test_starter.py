@@ -1,0 +1,72 @@
+"""A fork of tests.support.starter is what the interpreter makes of a command line."""
+
+import json
+
+from tests.e2e.conftest import with_policy
+from tests.support.sanitized import SANITIZED
+from tests.support.starter import Started
+from tests.support.wait import wait_until
+
+RULE = '[[rules]]\naction = "allow"\n'
+# What a worker finds when it imports a module of the operator
+HOOK = """
+    import ctypes, gc, json, os, random, re, resource, signal, socket, sys, threading
+
+    FOLDER = os.path.dirname(__file__)
+
+    def is_mapped(before, size):
+        '''Is such a block apart from the heap, when a larger one was freed?'''
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        libc.free(libc.malloc(before))
+        block = libc.malloc(size)
+        flags = ctypes.c_size_t.from_address(block - 8).value
+        libc.free(block)
+        return bool(flags & 2)              # IS_MMAPPED of glibc's malloc.c
+
+    def find():
+        descriptors = os.listdir("/proc/self/fd")
+        with open("/proc/self/status") as file:
+            signals = re.findall(r"^(?:Sig|Shd)\\w+:\\t(\\w+)", file.read(), re.M)
+        return {
+            "environ": dict(os.environ), "path": sys.path, "folder": os.getcwd(),
+            "argv": [sys.argv[0], *sys.orig_argv[:-1]], "signals": signals[1:],
+            "handlers": [re.sub(" at .*", "", repr(signal.getsignal(number)))
+                         for number in range(1, 32)],
+            "collector": [gc.isenabled(), gc.get_threshold(), threading.active_count()],
+            "limits": [resource.getrlimit(n) for n in range(16)],
+            "standard": [os.readlink(f"/proc/self/fd/{n}") for n in (0, 1, 2)],
+            "descriptors": sorted(
+                re.sub(r"\\d+", "", os.readlink(f"/proc/self/fd/{fd}"))
+                for fd in descriptors if os.path.exists(f"/proc/self/fd/{fd}")),
+            "is_mapped": is_mapped(2 << 20, 1 << 20),
+            "drawn": random.getrandbits(64)}
+
+    if "cutthrough.worker.main" in sys.orig_argv:
+        with open(f"{FOLDER}/{os.getpid()}.new", "w") as file:
+            json.dump(find(), file)
+        os.rename(file.name, f"{FOLDER}/{os.getpid()}")
+
+    async def decide(request): ...
+"""
+
+
+def find(folder, loop_name, executed):
+    """What the early worker finds."""
+    with with_policy(folder, loop_name, RULE, hook=HOOK, executed=executed) as proxy:
+        assert isinstance(proxy.process, Started) != executed
+        path = folder / str(proxy.worker.pid)
+        wait_until(path.exists, proxy.stderr)
+        return json.loads(path.read_text())
+
+
+def test_a_forked_worker_is_as_an_executed_one(directory, loop_name):
+    """Environment, arguments, signals, limits, descriptors, the allocator's bound; only
+    random numbers are no other's."""
+    folder = directory("here")
+    executed, *forked = (find(folder, loop_name, way) for way in (True, False, False))
+    assert len({each.pop("drawn") for each in (executed, *forked)}) == 3
+    assert executed["is_mapped"] or SANITIZED
+    for each in forked:
+        assert {name: state for name, state in each.items()
+                if state != executed[name]} == {}
