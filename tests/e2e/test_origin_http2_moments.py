@@ -19,8 +19,8 @@ from tests.support.http2 import (
     frame,
 )
 from tests.support.http2_origin import Origin as Speaker
+from tests.support.scripted_http2 import ON, say, speak
 from tests.support.scripted_http2 import reach as reach
-from tests.support.scripted_http2 import say, speak
 from tests.support.scripted_http2 import start as start
 
 pytest.importorskip("cutthrough.http2.transport")
@@ -102,7 +102,9 @@ def test_each_request_ends_and_the_next_is_answered(start, make_origin, reach, c
         speaker.flush()
         speaker.sock.sendall(bad[int(path[1:])](stream))
 
-    proxy, origin = start(), make_origin(speak(answer))
+    # Of the 30 s that an idle connection is kept, `wait_settled` waited the last ones
+    proxy = start(ON + 'upstream_idle_timeout = "500ms"\n')
+    origin = make_origin(speak(answer))
     peer = reach(proxy, origin.port)
     for number, name in enumerate(cases):
         got = peer.wait(peer.get(f"https://a.example/{number}", method="POST"))
