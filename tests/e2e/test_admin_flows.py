@@ -17,9 +17,10 @@ from tests.capture.flows import row
 from tests.support.admin import AUTHORIZED, TOKEN, administered
 from tests.support.captures import wait_rows
 from tests.support.client import PASSWORD, USER
-from tests.support.flows import HELLO, fill, get, ids, listed, reads, send
+from tests.support.flows import HELLO, fill, get, ids, listed, reads, send, ten_rows
 from tests.support.flows import database as database
 from tests.support.flows import filled as filled
+from tests.support.flows import keep_filled as keep_filled
 from tests.support.flows import start as start
 from tests.support.origin import answer
 from tests.support.wait import wait_until
@@ -31,6 +32,12 @@ READS = ("/flows", "/flows/1", "/flows/1/request-body", "/flows/1/response-body"
          "/flows/open", "/flows/open/0-1", "/flows/open/0-1/messages",
          "/flows/open/0-1/live", "/flows/reads", "/flows.har", "/flows/live",
          "/flows/counts", "/%66lows")
+
+
+@pytest.fixture
+def kept_filled(keep_filled):
+    """For tests that change nothing."""
+    return keep_filled(ten_rows())
 
 
 # Access (R59)
@@ -55,8 +62,8 @@ def test_without_a_configured_token_nobody_reads(start):
         assert operator.ask("GET", path, **AUTHORIZED)[0] == 403
 
 
-def test_another_site_and_another_name_are_refused(filled):
-    _, operator = filled
+def test_another_site_and_another_name_are_refused(kept_filled):
+    _, operator = kept_filled
     for path in ("/traffic", *READS):
         assert get(operator, path, **{"Sec-Fetch-Site": "cross-site"})[0] == 403
         assert get(operator, path, Host="rebound.example")[0] == 421
@@ -79,8 +86,8 @@ def test_every_read_is_logged_with_its_client(filled, database):
 # The list
 
 
-def test_pages_go_on_where_they_ended(filled):
-    _, operator = filled
+def test_pages_go_on_where_they_ended(kept_filled):
+    _, operator = kept_filled
     first = listed(operator, "limit=4")
     assert [one["id"] for one in first["flows"]] == [10, 9, 8, 7]
     assert (first["next"], first["newest"]) == (7, 10)
@@ -92,8 +99,8 @@ def test_pages_go_on_where_they_ended(filled):
     assert ids(operator, "after=0&limit=2") == [1, 2]
 
 
-def test_a_row_has_what_a_list_shows(filled):
-    _, operator = filled
+def test_a_row_has_what_a_list_shows(kept_filled):
+    _, operator = kept_filled
     one = listed(operator, "limit=1")["flows"][0]
     assert one.pop("time").startswith("2023-11-14T")
     assert one == {
@@ -103,8 +110,8 @@ def test_a_row_has_what_a_list_shows(filled):
         "ms": 15.7, "bytes": 160, "type": "text/plain"}
 
 
-def test_a_filter_selects_and_a_bad_one_is_explained(filled):
-    _, operator = filled
+def test_a_filter_selects_and_a_bad_one_is_explained(kept_filled):
+    _, operator = kept_filled
     assert ids(operator, "filter=~d+h1+%26+!~c+203") == [9, 7, 5, 1]
     assert ids(operator, "filter=~b+hell&limit=2&before=6") == [5, 4]
     assert ids(operator, "search=nowhere") == ids(operator, "search=%2B") == []
@@ -159,8 +166,8 @@ def test_new_flows_come_by_themselves(filled, database):
     assert [one[1] for one in reads(database)] == ["watch", "watch"]
 
 
-def test_watchers_are_bounded(filled):
-    _, operator = filled
+def test_watchers_are_bounded(kept_filled):
+    _, operator = kept_filled
     there = []
     for _ in range(4):
         connection = operator.connection()
@@ -216,8 +223,8 @@ def test_a_body_is_a_file_that_nothing_runs(start, make_origin, dial, database):
     assert get(operator, "/flows/2/response-body")[0] == 404
 
 
-def test_the_page_allows_its_own_script_and_no_other(filled):
-    _, operator = filled
+def test_the_page_allows_its_own_script_and_no_other(kept_filled):
+    _, operator = kept_filled
     status, fields, content = get(operator, "/traffic")
     policy = fields["Content-Security-Policy"]
     assert status == 200 and b"http" not in policy.encode()
@@ -225,8 +232,8 @@ def test_the_page_allows_its_own_script_and_no_other(filled):
     assert content.count(b"<script") == content.count(b"<style") == 1
 
 
-def test_flows_are_exported(filled):
-    _, operator = filled
+def test_flows_are_exported(kept_filled):
+    _, operator = kept_filled
     status, fields, content = get(operator, "/flows.har?filter=~d+h1")
     archive = json.loads(content)
     assert status == 200 and fields["Content-Disposition"] == (
@@ -325,8 +332,8 @@ def test_a_listener_without_credentials_is_not_used(start, make_origin):
     ({"url": "http://a/", "fields": [["Cookie", "[redacted]"]]}, "fields: the value"),
     ({"url": "http://a/", "what": 1}, "the body cannot be read"),
 ])
-def test_what_is_no_request_is_not_sent(filled, request_, reason):
-    proxy, operator = filled
+def test_what_is_no_request_is_not_sent(kept_filled, request_, reason):
+    proxy, operator = kept_filled
     status, text = send(operator, **request_)
     assert status == 400 and text.startswith(reason)
     assert not proxy.log()

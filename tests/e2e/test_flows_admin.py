@@ -15,7 +15,8 @@ from tests.support.client import PASSWORD, USER
 from tests.support.flow_verbs import flows as flows
 from tests.support.flow_verbs import following
 from tests.support.flows import database as database
-from tests.support.flows import fill, reads
+from tests.support.flows import fill, fill_new, reads
+from tests.support.flows import keep_filled as keep_filled
 from tests.support.flows import start as start
 from tests.support.origin import answer
 from tests.support.wait import wait_until
@@ -39,8 +40,18 @@ SAME = (
 def operator(start, database):
     """Of a proxy with five flows in its database."""
     _, operator = start()
-    wait_until(database.exists, "the writer's file")
-    fill(database, [
+    fill_new(database, five_rows())
+    return operator
+
+
+@pytest.fixture
+def kept_operator(keep_filled):
+    """For tests that change nothing."""
+    return keep_filled(five_rows())[1]
+
+
+def five_rows():
+    return [
         row(1, host="h1.test", response_head=JSON, response_body='{"a":[1]}',
             request_trailers="X-Sum: 7\r\n", client_http="2", detail="why",
             client_tls_us=5, request_body="needle"),
@@ -48,8 +59,7 @@ def operator(start, database):
         row(3, method="POST", request_body=b"\0\xff", host="h1.test"),
         row(4, kind="tunnel", status=101, messages=json.dumps([{
             "at_us": 1, "side": "request", "kind": "text", "bytes": 2, "text": "hi"}])),
-        row(5)])
-    return operator
+        row(5)]
 
 
 def test_the_listener_answers_as_the_database_does(operator, database, flows):
@@ -102,8 +112,8 @@ def test_a_flow_of_the_listener_is_replayed(start, make_origin, dial, flows, tmp
 @pytest.mark.parametrize("words", [
     ("show", "9"), ("copy", "4"), ("export", "--id", "9"), ("tag", "9", "--tag", "a"),
     ("list", "~x"), ("follow", "~x"), ("diff", "1", "9")])
-def test_a_refusal_is_told(operator, flows, words):
-    status, out, errors = flows(operator, *words)
+def test_a_refusal_is_told(kept_operator, flows, words):
+    status, out, errors = flows(kept_operator, *words)
     assert status == (2 if words[0] == "diff" else 1) and out == ""
     assert errors.startswith("cutthrough: ") and errors.count("\n") == 1
 
@@ -111,13 +121,14 @@ def test_a_refusal_is_told(operator, flows, words):
 @pytest.mark.parametrize("words", [
     ("list", "--file", "x"), ("export", "--limit", "3"),
     ("import", "x", "--keep-credentials"), ("list", "--url-file", "x")])
-def test_what_is_not_for_the_listener_is_refused(operator, flows, words):
-    status, _, errors = flows(operator, *words)
+def test_what_is_not_for_the_listener_is_refused(kept_operator, flows, words):
+    status, _, errors = flows(kept_operator, *words)
     assert status == 2 and words[-2].removeprefix("x") in errors
 
 
-def test_without_its_token_the_listener_says_nothing(operator, capfd):
-    assert cli.main(["flows", "list", "--admin", f"127.0.0.1:{operator.where}"]) == 1
+def test_without_its_token_the_listener_says_nothing(kept_operator, capfd):
+    where = f"127.0.0.1:{kept_operator.where}"
+    assert cli.main(["flows", "list", "--admin", where]) == 1
     assert "give the token with --token-file" in capfd.readouterr().err
 
 
@@ -268,8 +279,8 @@ def test_a_request_is_sent_by_the_listener(start, make_origin, dial, flows, tmp_
     assert status == 0 and out.startswith("HTTP/1.1 407 "), "the token is no user"
 
 
-def test_authorities_are_for_a_proxy_of_the_command_line(operator, flows):
-    status, _, errors = flows(operator, "send", "http://a.test/", "--cacert", "x")
+def test_authorities_are_for_a_proxy_of_the_command_line(kept_operator, flows):
+    status, _, errors = flows(kept_operator, "send", "http://a.test/", "--cacert", "x")
     assert status == 2 and "--cacert" in errors
 
 

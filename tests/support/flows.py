@@ -7,7 +7,8 @@ import pytest
 
 from cutthrough.storage.stores import open_reader, open_store
 from tests.capture.flows import row
-from tests.support.admin import AUTHORIZED, TOKEN, administered
+from tests.support.admin import AUTHORIZED, DOOR, TOKEN, administered, operator_of
+from tests.support.proxy import Proxy
 from tests.support.wait import wait_until
 
 POLICY = """
@@ -28,26 +29,52 @@ def database(tmp_path):
     return tmp_path / "flows.db"
 
 
+def options(folder, database):
+    """Of a proxy that captures into this file; its policy is in the folder."""
+    (folder / "policy.toml").write_text(POLICY)
+    return (f'capture_file = "{database}"\npolicy = "{folder}/policy.toml"\n'
+            'capture_age = "0"\n')
+
+
 @pytest.fixture
 def start(loop_name, directory, opened, database, tmp_path):
-    def run(text="", token=TOKEN):
-        (tmp_path / "policy.toml").write_text(POLICY)
-        return administered(
-            opened, directory("proxy"), loop_name,
-            f'capture_file = "{database}"\npolicy = "{tmp_path}/policy.toml"\n'
-            f'capture_age = "0"\n{text}',
-            token)
-    return run
+    return lambda text="", token=TOKEN: administered(
+        opened, directory("proxy"), loop_name, options(tmp_path, database) + text,
+        token)
 
 
 @pytest.fixture
 def filled(start, database):
     """An operator of a proxy with ten flows in its database, and the proxy."""
     proxy, operator = start()
-    wait_until(database.exists, "the writer's file")
-    fill(database, [row(n, host=f"h{n % 2}.test", url=f"http://h{n % 2}.test/{n}",
-                        status=200 + n) for n in range(1, 11)])
+    fill_new(database, ten_rows())
     return proxy, operator
+
+
+@pytest.fixture
+def keep_filled(loop_name, directory, keep):
+    """As `filled` for the tests of a module that change none of these rows: a start
+    takes a writer and readers, 0.6 s of CPU."""
+    def take(rows):
+        def begin():
+            folder = directory("flows")
+            proxy = Proxy(directory("proxy"), loop=loop_name,
+                          config=DOOR + options(folder, folder / "flows.db"))
+            fill_new(folder / "flows.db", rows)
+            return proxy
+        proxy = keep(("filled",), begin)
+        return proxy, operator_of(proxy)
+    return take
+
+
+def ten_rows():
+    return [row(n, host=f"h{n % 2}.test", url=f"http://h{n % 2}.test/{n}",
+                status=200 + n) for n in range(1, 11)]
+
+
+def fill_new(database, rows):
+    wait_until(database.exists, "the writer's file")
+    fill(database, rows)
 
 
 def fill(database, rows):
