@@ -23,6 +23,7 @@ from tests.support.admin import (
 from tests.support.client import USER
 from tests.support.origin import answer, echo
 from tests.support.proxy import ROOT, Proxy, clean_environment, fd_kinds
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -281,10 +282,7 @@ def test_the_last_line_tells_what_was_served(start, make_origin, dial):
 # In a terminal
 
 def command(operator: Operator, *words: str, **environ: str):
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, capture_output=True,
-        text=True, timeout=60, check=False, env=clean_environment(
-            CUTTHROUGH_ADMIN=f"127.0.0.1:{operator.where}", **environ))
+    return run_apart(*words, CUTTHROUGH_ADMIN=f"127.0.0.1:{operator.where}", **environ)
 
 
 def test_connections_are_listed_and_killed_from_a_terminal(start, make_origin, dial):

@@ -4,7 +4,6 @@ import contextlib
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,12 +16,11 @@ from tests.support.client import build_request
 from tests.support.origin import echo
 from tests.support.proxy import (
     RELOADED,
-    ROOT,
     Proxy,
-    clean_environment,
     fd_kinds,
 )
 from tests.support.successors import end, successor_of
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -89,9 +87,7 @@ def status_of(proxy: Proxy, dial) -> int:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, timeout=60,
-        capture_output=True, text=True, env=clean_environment())
+    return run_apart(*words)
 
 
 def test_a_new_bundle_is_in_force_and_cuts_no_tunnel(

@@ -9,6 +9,7 @@ import pytest
 from tests.support.client import PASSWORD, USER
 from tests.support.origin import OK, answer
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.verbs import run_apart
 
 pytestmark = pytest.mark.any_loop
 
@@ -25,9 +26,7 @@ exec curl -sS --fail --proxy-cacert "$CURL_CA_BUNDLE" -x https://localhost:{port
 
 
 def ca(*words: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "cutthrough", "ca", *map(str, words)], cwd=ROOT,
-        timeout=30, capture_output=True, text=True, env=clean_environment())
+    done = run_apart("ca", *words)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

@@ -17,6 +17,7 @@ from tests.support.postgres import postgres as postgres
 from tests.support.postgres import server as server
 from tests.support.postgres import url_file as url_file
 from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.verbs import run_apart
 from tests.support.wait import takes_less, wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -64,10 +65,7 @@ def counted(proxy) -> dict[str, int]:
 
 
 def run_flows(url_file: Path, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", "flows", *words], cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        env=clean_environment(CUTTHROUGH_CAPTURE_URL_FILE=str(url_file)))
+    return run_apart("flows", *words, CUTTHROUGH_CAPTURE_URL_FILE=str(url_file))
 
 
 def test_requests_of_two_proxies_are_in_one_database_for_all_readers(
@@ -113,7 +111,8 @@ def test_neither_secrets_nor_the_password_are_anywhere(
     """R37, R59: searched in all that the database has, and in all output of a proxy."""
     origin = make_origin(answer(REPLY))
     proxy = start(config='capture_redact_query = ["key"]\n'
-                         'capture_redact_json = ["$.token"]\n')
+                         'capture_redact_json = ["$.token"]\n',
+                  executed=True)
     client = dial(proxy)
     body = b'{"token": "s3cret-json"}'
     assert client.ask("POST", origin.url("/a?key=s3cret-query"),

@@ -6,7 +6,6 @@ tests has no route to it.
 
 import re
 import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -17,7 +16,7 @@ from cutthrough.doctor.ssrf_cases import ZONE, Disguise
 from cutthrough.embed import Embedded
 from cutthrough.net import loopback_only
 from tests.support.network import own_network
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.verbs import run_apart
 
 pytestmark = pytest.mark.dials_out
 
@@ -33,10 +32,7 @@ OPEN = '\n[[rules]]\naction = "allow"\n'
 
 
 def run(*flags):
-    done = subprocess.run(
-        [sys.executable, "-m", "cutthrough", "doctor", "ssrf", *flags], cwd=ROOT,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-        env=clean_environment())
+    done = run_apart("doctor", "ssrf", *flags)
     assert done.stderr == ""
     return done.returncode, done.stdout
 

@@ -1,14 +1,12 @@
 """`cutthrough flows held` and the actions that decide about it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.support.admin import TOKEN
 from tests.support.breakpoints import send, starter
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
@@ -26,12 +24,8 @@ def flows(tmp_path):
     token.write_text(TOKEN)
 
     def run(desk, *words, token=token):
-        done = subprocess.run(
-            [sys.executable, "-m", "cutthrough", "flows", *words, "--admin",
-             f"127.0.0.1:{desk.operator.where}",
-             *(("--token-file", str(token)) if token else ())],
-            cwd=ROOT, text=True, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=60, env=clean_environment())
+        done = run_apart("flows", *words, "--admin", f"127.0.0.1:{desk.operator.where}",
+                         *(("--token-file", token) if token else ()))
         return done.returncode, done.stdout, done.stderr
     return run
 

@@ -1,12 +1,12 @@
 """`cutthrough status`, `reload` and `drain`, at a running proxy."""
 
 import subprocess
-import sys
 
 import pytest
 
 from tests.support.admin import operator_of
 from tests.support.terminal import on_terminal
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 TOKEN = "a-token-of-the-tests"
@@ -20,11 +20,8 @@ def verb(start_policy):
     port = operator_of(proxy).where
 
     def run(*words: str, token: str = TOKEN) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cutthrough", *words], capture_output=True,
-            text=True, timeout=60, check=False, env={
-                "CUTTHROUGH_ADMIN": f"127.0.0.1:{port}",
-                "CUTTHROUGH_ADMIN_TOKEN": token})
+        return run_apart(*words, CUTTHROUGH_ADMIN=f"127.0.0.1:{port}",
+                         CUTTHROUGH_ADMIN_TOKEN=token)
 
     return proxy, run
 

@@ -1,8 +1,6 @@
 """Operators see parents: in /parents, metrics, events, explain and route --try."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,7 +8,7 @@ from tests.support.admin import administered
 from tests.support.origin import echo, stall
 from tests.support.parent_groups import group
 from tests.support.parents import BAD, http, parent, say
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 
@@ -25,10 +23,7 @@ def ask(tmp_path):
     def run(verb: str, config: str, *flags: str) -> tuple[int, str]:
         path = tmp_path / "proxy.toml"
         path.write_text(f'listen = "127.0.0.1:0"\n{config}')
-        done = subprocess.run(
-            [sys.executable, "-m", "cutthrough", verb, "-c", str(path), *flags],
-            cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=60, env=clean_environment())
+        done = run_apart(verb, "-c", path, *flags)
         assert done.stderr == ""
         return done.returncode, done.stdout
     return run

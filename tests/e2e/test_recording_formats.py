@@ -2,8 +2,6 @@
 the import's messages about recordings that it leaves out."""
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
@@ -17,8 +15,8 @@ from tests.support.cassettes import (
     cassette,
 )
 from tests.support.exports import document, export
-from tests.support.proxy import ROOT, clean_environment
 from tests.support.simulations import delay, exact, globals_of, pair, simulation
+from tests.support.verbs import run_apart
 
 pytestmark = pytest.mark.any_loop
 
@@ -36,10 +34,7 @@ def folder(directory):
 
 
 def verb(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", "recordings", *map(str, words)], cwd=ROOT,
-        capture_output=True, text=True, timeout=60, check=False,
-        env=clean_environment(CUTTHROUGH_RECORDING_DIRECTORY=str(folder)))
+    return run_apart("recordings", *words, CUTTHROUGH_RECORDING_DIRECTORY=str(folder))
 
 
 @pytest.fixture

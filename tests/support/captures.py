@@ -2,14 +2,13 @@
 
 import re
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.proxy import ROOT, clean_environment, command_of
+from tests.support.proxy import command_of
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 HELLO = (b"HTTP/1.1 200 Fine\r\nContent-Length: 5\r\nX-Hop: 1\r\nConnection: X-Hop\r\n"
@@ -60,7 +59,4 @@ def writer(proxy) -> psutil.Process:
 
 
 def flows(database: Path, *words: str, **environ: str):
-    return subprocess.run(
-        [sys.executable, "-m", "cutthrough", "flows", *words], cwd=ROOT, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        env=clean_environment(CUTTHROUGH_CAPTURE_FILE=str(database), **environ))
+    return run_apart("flows", *words, CUTTHROUGH_CAPTURE_FILE=str(database), **environ)

@@ -1,13 +1,11 @@
 """A proxy that records and replays, its folder, and its recordings."""
 
-import subprocess
-import sys
 
 import pytest
 
 from cutthrough.recording.model.recording import Chunk, Recording, Request, Response
 from cutthrough.recording.sessions.directory import Sessions
-from tests.support.proxy import ROOT, clean_environment
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 RULE = """
@@ -44,10 +42,7 @@ def made(url_port, path="/a", body=b"hello", scheme="http", host="127.0.0.1",
 
 
 def run_verb(folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, capture_output=True,
-        text=True, timeout=60, check=False,
-        env=clean_environment(CUTTHROUGH_RECORDING_DIRECTORY=str(folder)))
+    done = run_apart(*words, CUTTHROUGH_RECORDING_DIRECTORY=str(folder))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

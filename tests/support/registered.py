@@ -5,7 +5,6 @@ import itertools
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 from tests.support.admin import TOKEN
 from tests.support.fleet import Member
 from tests.support.nginx import free_port
-from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.proxy import Proxy
+from tests.support.verbs import run_apart
 
 IN_REDIS = "registered in Redis$"
 _numbers = itertools.count()
@@ -40,11 +40,9 @@ def join(secret: Path, directory: Callable[[str], Path],
 @pytest.fixture
 def verb(secret: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cutthrough", *words], capture_output=True, cwd=ROOT,
-            text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
-            env=clean_environment(**{"CUTTHROUGH_FLEET_URL_FILE": str(secret),
-                                     "CUTTHROUGH_ADMIN_TOKEN": TOKEN, **environ}))
+        return run_apart(*words, seconds=120, **{
+            "CUTTHROUGH_FLEET_URL_FILE": str(secret), "CUTTHROUGH_ADMIN_TOKEN": TOKEN,
+            **environ})
 
     return run
 

@@ -4,12 +4,12 @@ import itertools
 import json
 import re
 import subprocess
-import sys
 
 import pytest
 
 from tests.support.admin import TOKEN, Operator
-from tests.support.proxy import ROOT, Proxy, clean_environment
+from tests.support.proxy import Proxy
+from tests.support.verbs import run_apart
 from tests.support.wait import wait_until
 
 POLICY = ('[[rules]]\naction = "allow"\naddresses = ["127.0.0.0/8"]\n'
@@ -52,12 +52,8 @@ class Host:
         return json.loads(text)
 
     def run(self, *words) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, "-m", "cutthrough", *words], cwd=ROOT, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-            env=clean_environment(
-                CUTTHROUGH_RECORDING_DIRECTORY=str(self.directory),
-                CUTTHROUGH_RECORDING_URL_FILE=str(self._url_file)))
+        return run_apart(*words, CUTTHROUGH_RECORDING_DIRECTORY=str(self.directory),
+                         CUTTHROUGH_RECORDING_URL_FILE=str(self._url_file))
 
 
 @pytest.fixture

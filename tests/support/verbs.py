@@ -1,4 +1,5 @@
-"""Verbs of the command line in this process: a process takes 0.2 s of CPU to begin."""
+"""Verbs of the command line, in this process or in a fork: a new process takes 0.2 s
+of CPU to begin."""
 
 import contextlib
 import io
@@ -7,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 from cutthrough.cli.main import main
+from tests.support import starter
 from tests.support.proxy import ROOT, clean_environment
 
 
@@ -35,3 +37,10 @@ def run_verb(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
             status = end.code if isinstance(end.code, int) else 1
     printed, errors = (stream.buffer.getvalue().decode() for stream in (out, err))
     return subprocess.CompletedProcess(words, status, printed, errors)
+
+
+def run_apart(*words: object, seconds: float = 60.0, **environ: str
+              ) -> subprocess.CompletedProcess[str]:
+    """As `run_verb`, in a process of its own."""
+    return starter.complete(["-m", "cutthrough", *map(str, words)],
+                            clean_environment(**environ), str(ROOT), seconds)
