@@ -1,8 +1,11 @@
 """A fork of tests.support.starter is what the interpreter makes of a command line."""
 
 import json
+import os
 
 from tests.e2e.conftest import with_policy
+from tests.support.network import own_network
+from tests.support.proxy import Proxy
 from tests.support.sanitized import SANITIZED
 from tests.support.starter import Started
 from tests.support.wait import wait_until
@@ -70,3 +73,10 @@ def test_a_forked_worker_is_as_an_executed_one(directory, loop_name):
     for each in forked:
         assert {name: state for name, state in each.items()
                 if state != executed[name]} == {}
+
+
+def test_a_fork_is_in_the_network_of_who_starts_it(directory, loop_name):
+    with own_network(), Proxy(directory("inside"), loop=loop_name) as proxy:
+        assert isinstance(proxy.process, Started)
+        for pid in (proxy.process.pid, proxy.worker.pid):
+            assert os.stat(f"/proc/{pid}/ns/net") == os.stat("/proc/thread-self/ns/net")

@@ -8,10 +8,11 @@ that fork: by then there is no loop, no thread and no file. All other workers an
 helpers are new processes as ever.
 
 A fork cannot be given what the interpreter or the loader reads at its start: with such
-a variable, in another network, or by another command a start is a new process
-(`can_fork`). So are those outside of tests/e2e. /proc shows the starter's command line
-and environment for a fork, and what a fork shares with the starter is not its private
-memory: tests that look there start with `executed=True` (tests.support.proxy).
+a variable, or by another command, a start is a new process (`can_fork`). So are those
+outside of tests/e2e. A fork enters the network of the thread that starts it. /proc
+shows the starter's command line and environment for a fork, and what a fork shares with
+the starter is not its private memory: tests that look there start with `executed=True`
+(tests.support.proxy).
 """
 
 import atexit
@@ -33,6 +34,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from tests.support.network import CLONE_NEWNET
 from tests.support.sanitized import SANITIZED
 
 #: The modules of command lines whose `main` a fork can run
@@ -92,7 +94,6 @@ class Starter:
     def __init__(self, environ: Mapping[str, str], folder: str) -> None:
         """`folder`: the working directory of all."""
         self._environ = dict(environ)
-        self._network = os.readlink(NETWORK)
         self._lock = threading.Lock()
         self._pids: list[int] = []
         self._ended: dict[int, int] = {}
@@ -108,7 +109,6 @@ class Starter:
         changed = {name for name in {*environ, *self._environ}
                    if environ.get(name) != self._environ.get(name)}
         return (words[0] == "-m" and words[1] in PROGRAMS
-                and os.readlink(NETWORK) == self._network
                 and all(name in ("PYTHONPATH", "PYTEST_CURRENT_TEST")
                         or name.startswith("CUTTHROUGH_") for name in changed))
 
@@ -116,8 +116,9 @@ class Starter:
               out: IO[bytes], err: IO[bytes]) -> Started:
         """`words`: the command line behind the interpreter."""
         order = json.dumps([words, dict(environ)]).encode()
-        with self._lock:
-            socket.send_fds(self._channel, [order], [out.fileno(), err.fileno()])
+        with self._lock, open(NETWORK, "rb") as network:
+            socket.send_fds(self._channel, [order],
+                            [out.fileno(), err.fileno(), network.fileno()])
             while not self._pids:
                 self._take_message()
             return Started(self, self._pids.pop())
@@ -200,7 +201,7 @@ def run(channel: socket.socket) -> int:
             report(channel, pid, os.waitstatus_to_exitcode(status))
         if channel.fileno() not in ready:
             continue
-        order, files, _flags, _sender = socket.recv_fds(channel, MOST_BYTES, 2)
+        order, files, _flags, _sender = socket.recv_fds(channel, MOST_BYTES, 3)
         if not order:
             return 0
         words, environ = json.loads(order)
@@ -241,18 +242,30 @@ def end(status: int) -> None:
 
 def become(words: list[str], environ: dict[str, str], files: list[int]) -> None:
     """Makes this process what the interpreter makes of a command line."""
-    for number, file in enumerate(files, 1):
+    *standard, network = files
+    if os.stat(NETWORK).st_ino != os.fstat(network).st_ino:
+        enter(network)
+    for number, file in enumerate(standard, 1):
         os.dup2(file, number)
+    for file in files:
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    paths = environ.get("PYTHONPATH", "")
-    if paths != os.environ.get("PYTHONPATH", ""):
-        sys.path[1:1] = paths.split(os.pathsep)
-        refuse_shadows(sys.path[1:1 + len(paths.split(os.pathsep))])
+    before, now = ([path for path in source.get("PYTHONPATH", "").split(os.pathsep)
+                    if path] for source in (os.environ, environ))
+    if before != now:
+        sys.path[1:1 + len(before)] = now               # behind the working directory
+        refuse_shadows(now)
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = list(words[1:])
     sys.orig_argv = [sys.executable, *words]
+
+
+def enter(network: int) -> None:
+    """Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(network, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def refuse_shadows(folders: list[str]) -> None:
