@@ -330,6 +330,8 @@ def test_a_reload_begins_and_ends_traces(start_policy, collector, make_origin, d
     proxy = start_policy(RULES, f'capture_file = "{database}"\nredact_query = ["x"]')
     client, origin = dial(proxy), make_origin(answer(OK))
     client.get(origin.url("/before"))
+    # A writer that a reload replaces while it begins writes what comes meanwhile, too
+    wait_rows(database, 1)
     text = proxy.config_file.read_text()
     proxy.config_file.write_text(f'trace_url = "{collector.url}"\n{text}')
     assert "generation" in proxy.hup()
