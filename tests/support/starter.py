@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 17
 NETWORK = "/proc/thread-self/ns/net"
 #: What else forks would import: for `serve`, as a worker (`load_data_plane`), for a
 #: policy (0.1 s), for the admin listener (0.3 s), and for what rules use
-MODULES = ("cutthrough.supervisor.run", "cutthrough.worker.main",
+MODULES = ("cutthrough.supervisor.run", "cutthrough.worker.process",
            "cutthrough.worker.worker", "cutthrough.worker.admin_queries",
            "cutthrough.policy.reader", "cutthrough.policy.smokescreen",
            "cutthrough.admin.server", "cutthrough.recording.play.player",
