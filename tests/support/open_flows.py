@@ -20,5 +20,8 @@ def opened_rows(operator, query=""):
 
 
 def wait_open(operator, n=1):
-    return wait_until(lambda: len(found := opened_rows(operator)) == n and found,
+    # A worker may serve before the writer has made its file: 404 until then
+    wait_until(lambda: get(operator, "/flows/open")[::2] != (
+        404, b"nothing has been captured yet\n"), "the writer's file")
+    return wait_until(lambda: len(rows := opened_rows(operator)) == n and rows,
                       lambda: str(opened_rows(operator)))
