@@ -43,8 +43,8 @@ listen fleet
 
 
 class Balancer:
-    """`connect_s`, `answer_s`: what its clients wait for a connection and an answer,
-    before they try again."""
+    """`connect_s`, `answer_s`: what clients of a dead host wait for a connection and an
+    answer, before they try again."""
 
     name: str
     connect_s, answer_s = 10.0, 60.0

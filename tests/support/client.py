@@ -3,7 +3,7 @@
 import base64
 import socket
 
-from tests.support.stream import TIMEOUT, Message, Stream
+from tests.support.stream import Message, Stream
 
 USER, PASSWORD = "user", "pass:word"
 CREDENTIALS = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -36,10 +36,10 @@ class Client(Stream):
 
     def __init__(
         self, port: int, host: str = "127.0.0.1", receive_buffer: int = 0,
-        source: str = "", connect_s: float = 10.0, answer_s: float = TIMEOUT,
+        source: str = "", connect_s: float = 10.0,
     ) -> None:
         """`source`: the local address to connect from. `host` may be a path.
-        `connect_s`, `answer_s`: the longest waits for a connection and for bytes."""
+        `connect_s`: the longest wait for the connection."""
         family = socket.AF_UNIX if host.startswith("/") else (
             socket.AF_INET6 if ":" in host else socket.AF_INET)
         sock = socket.socket(family)
@@ -53,7 +53,7 @@ class Client(Stream):
         except OSError:
             sock.close()
             raise
-        super().__init__(sock, answer_s)
+        super().__init__(sock)
 
     def ask(self, method: str, url: str, *fields: str, **more: object) -> Message:
         """Sends one request, and returns its whole final response."""
