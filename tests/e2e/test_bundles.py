@@ -106,7 +106,8 @@ def test_a_new_bundle_is_in_force_and_cuts_no_tunnel(
     assert 'cutthrough_bundle_info{revision="second"} 1.0' in operator.get("/metrics")
     assert "bundle second\n" in run(
         "status", "--admin", f"127.0.0.1:{operator.where}").stdout
-    assert len(server.statuses) > server.statuses.count(200)
+    wait_until(lambda: len(server.statuses) > server.statuses.count(200),
+               "a poll that finds nothing new")
 
 
 def test_the_bundles_options_are_below_those_of_the_file(start) -> None:
