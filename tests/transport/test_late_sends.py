@@ -12,8 +12,8 @@ import pytest
 
 from cutthrough.net import sends
 from cutthrough.net.tls import transport as tls
-from cutthrough.net.tls.context import TlsServer
 from cutthrough.net.tls.certificates import Pair
+from cutthrough.net.tls.context import TlsServer
 from tests.doors import net
 from tests.support.certificates import TlsSocket, localhost
 from tests.transport.test_relay import TlsWay
@@ -85,7 +85,7 @@ def test_the_sends_of_a_batch_are_made_when_it_ends(make_way: Make) -> None:
 
 
 def fill(way: TlsWay) -> bytes:
-    """Batches of sends until the kernel takes no more of them. Returns what was sent."""
+    """Sends batches until the kernel takes no more of them; returns what was sent."""
     way.outlet.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
     data = b""
     while way.pump.run(writable=False) != "stuck":
@@ -174,7 +174,8 @@ def test_collected_or_not_the_same_bytes_arrive(make_way: Make, seed: int) -> No
     sent = [bytearray() for _ in ways]
     for _ in range(40):
         number = rng.randrange(3)
-        way, data = ways[number], rng.randbytes(rng.choice((1, 300, 9000, 16384, 30000)))
+        way = ways[number]
+        data = rng.randbytes(rng.choice((1, 300, 9000, 16384, 30000)))
         net.begin(rng.choice((1, 2)))
         sent[number] += data
         way.client.sendall(data)

@@ -49,7 +49,6 @@ cdef enum:
     # lingering_close has no bound but its time
     MOST_DISCARDED = 1048576
 
-
 cdef char[MOST_SOCKS_REPLY] socks_refusal
 
 
