@@ -1,6 +1,6 @@
 """The last send of a pump's turn, made with those of others when their batch of events ends."""
 
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 
 # Copies a push of two pieces, which counts as moved. False: it cannot wait, and must be sent directly.
 cdef bint leave_to_batch(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil

@@ -12,7 +12,7 @@ from libc.stdint cimport int16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, bytes_of, make_room
 from cutthrough.net.linux cimport EAGAIN
-from cutthrough.net.relay cimport (
+from cutthrough.net.pump cimport (
     SENDING_FAILED, SENDING_NONE, SENDING_SEALED, SENDING_UNWATCHED, SENDING_WATCHED, Pump)
 from cutthrough.net.sends cimport Sender, collect, submit_sends, wake_later
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, holds_back, try_send

@@ -30,6 +30,10 @@ from cutthrough.net.deferred cimport leave_sealed, leave_to_batch, settle
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pipes cimport give_pipe, take_pipe
+from cutthrough.net.pump cimport (
+    PUMP_AGAIN, PUMP_DONE, PUMP_DRY, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SENDING,
+    PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, SENDING_FAILED, SENDING_SEALED,
+    SENDING_WATCHED, SENDING_NONE, Pump, Pumped, Tap)
 from cutthrough.net.sends cimport collecting
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, begin_splice, can_peek, can_splice, half_close,

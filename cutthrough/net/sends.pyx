@@ -9,9 +9,9 @@ submission to io_uring makes all sends before anybody else runs. The ring has no
 for nothing, and reports only sends that fell short.
 
 A pump collects, because it has a place for bytes not taken, or its sink's TLS has; so does TLS
-alone, if the batch hook sends, because nothing comes behind that. If there is no ring (kernel before 5.19, seccomp,
-kernel.io_uring_disabled), each send is a system call, as it is outside of a batch. The ring is
-this process's: one event loop drives it, and the GIL is never released here.
+alone, if the batch hook sends, because nothing comes behind that. If there is no ring (kernel
+before 5.19, seccomp, kernel.io_uring_disabled), each send is a system call, as it is outside of a
+batch. The ring is this process's: one event loop drives it, and the GIL is never released here.
 """
 
 from libc.errno cimport ENOSYS

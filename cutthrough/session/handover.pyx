@@ -20,7 +20,8 @@ from cutthrough.net.buffers cimport give_block
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.poller cimport Endpoint, Poller
-from cutthrough.net.relay cimport Pump, start_pump, stop_pump
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport start_pump, stop_pump
 from cutthrough.net.sysio cimport clock_us, set_abortive, sys_close
 from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED

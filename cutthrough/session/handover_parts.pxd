@@ -1,7 +1,7 @@
 """Parts of a tunnel's record: addresses, directions, and an upgrade's method and path."""
 
 from cutthrough.net.address cimport Address
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.client cimport Client
 

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport HEAD_BLOCK, OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.pipes cimport adopt_pipe
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.filtering cimport Shown, shown_of

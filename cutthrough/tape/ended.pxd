@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cutthrough.net cimport linux
-from cutthrough.net.relay cimport Tap
+from cutthrough.net.pump cimport Tap
 from cutthrough.net.transport cimport Agreed, Socket
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.prints cimport Prints

@@ -24,7 +24,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.relay cimport Tap
+from cutthrough.net.pump cimport Tap
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.transport cimport Agreed
 from cutthrough.outcome cimport OK, RECORDING_FULL, RECORDING_TOO_LARGE

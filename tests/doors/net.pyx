@@ -4,7 +4,8 @@
 import select
 
 from libc.stdint cimport INT64_MAX, int64_t
-from cutthrough.net.relay cimport Pump, push, run_pump, start_pump, stop_pump
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport push, run_pump, start_pump, stop_pump
 from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
 from cutthrough.net.sends cimport begin_batch, end_batch, next_woken
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, half_close, note_events

@@ -2,7 +2,7 @@
 """An observer of a worker's requests: the phases, and the bytes that its taps were passed."""
 
 from cpython.ref cimport PyObject
-from cutthrough.net.relay cimport Tap
+from cutthrough.net.pump cimport Tap
 from cutthrough.outcome import TABLE
 from cutthrough.session.model.client cimport Client, Observer
 from cutthrough.session.model.context cimport Context

@@ -3,12 +3,15 @@
 import resource
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from cutthrough.net import buffers, pipes
 from tests.doors.net import OneWay
+from tests.doors.transport import TLS
+from tests.support.certificates import TlsSocket
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -33,6 +36,24 @@ class Way:
         self.pump.stop()
         for one in (self.client, self.inlet, self.outlet, self.origin):
             one.close()
+
+
+class TlsWay(Way):
+    def __init__(self, context: int, left: int = -1, splice: bool = True) -> None:
+        client, self.inlet = tcp_pair()
+        self.outlet, origin = tcp_pair()
+        for sock in (client, origin, self.inlet, self.outlet):
+            # Or a first byte would wait for the handshake's acknowledgement
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.inlet.setblocking(False)
+        self.outlet.setblocking(False)
+        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
+                           transport=TLS, context=context)
+        with ThreadPoolExecutor(2) as pool:
+            ends = [pool.submit(TlsSocket, one) for one in (client, origin)]
+            while not self.pump.shake():
+                pass
+            self.client, self.origin = (end.result() for end in ends)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cutthrough.net.tls.certificates import Pair
 from cutthrough.net.tls.context import TlsServer
 from tests.doors import net
 from tests.support.certificates import TlsSocket, localhost
-from tests.transport.test_relay import TlsWay
+from tests.support.relays import TlsWay
 
 Make = Callable[..., TlsWay]
 RESET = struct.pack("ii", 1, 0)

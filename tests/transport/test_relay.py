@@ -4,9 +4,7 @@ Not those of splice, of urgent bytes and of looking before reading, which are th
 kernel's, nor those that count the bytes of one read or one send of the kernel.
 """
 
-import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +13,6 @@ from cutthrough.net.tls import transport as tls
 from cutthrough.net.tls.certificates import Pair
 from cutthrough.net.tls.context import TlsServer
 from tests.doors.net import OneWay
-from tests.doors.transport import TLS
 from tests.net.test_relay import (  # noqa: F401 - collected here
     test_an_end_waits_for_its_turn_behind_the_allowance,
     test_no_more_is_read_than_the_allowance,
@@ -25,9 +22,9 @@ from tests.net.test_relay import (  # noqa: F401 - collected here
     test_what_was_read_arrives_and_a_direction_at_rest_holds_nothing,
     test_without_splice_bulk_is_copied_and_every_byte_arrives,
 )
-from tests.support.certificates import TlsSocket, localhost
+from tests.support.certificates import localhost
 from tests.support.framing import FramedSocket
-from tests.support.relays import Way, tcp_pair
+from tests.support.relays import TlsWay, Way, tcp_pair
 from tests.support.relays import way as way
 
 
@@ -40,24 +37,6 @@ class FramedWay(Way):
         self.outlet.setblocking(False)
         self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
                            transport=transport)
-
-
-class TlsWay(Way):
-    def __init__(self, context: int, left: int = -1, splice: bool = True) -> None:
-        client, self.inlet = tcp_pair()
-        self.outlet, origin = tcp_pair()
-        for sock in (client, origin, self.inlet, self.outlet):
-            # Or a first byte would wait for the handshake's acknowledgement
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.inlet.setblocking(False)
-        self.outlet.setblocking(False)
-        self.pump = OneWay(self.inlet.fileno(), self.outlet.fileno(), left, splice,
-                           transport=TLS, context=context)
-        with ThreadPoolExecutor(2) as pool:
-            ends = [pool.submit(TlsSocket, one) for one in (client, origin)]
-            while not self.pump.shake():
-                pass
-            self.client, self.origin = (end.result() for end in ends)
 
 
 @pytest.fixture(params=["framed", "tls"])

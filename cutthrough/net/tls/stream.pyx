@@ -20,8 +20,7 @@ from cutthrough.net cimport linux
 from cutthrough.net.gather cimport EOPNOTSUPP, set_gather
 from cutthrough.net.linux cimport (
     EAGAIN, ECONNRESET, ENOMEM, EPIPE, MSG_NOSIGNAL, errno, iovec)
-from cutthrough.net.sends cimport (
-    MOST_COLLECTED, Sender, can_collect, collect, ending, submit_sends)
+from cutthrough.net.sends cimport Sender, can_collect, collect, ending, submit_sends
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT
 from cutthrough.net.tls cimport openssl
 from cutthrough.net.tls.failures cimport errno_of_alert

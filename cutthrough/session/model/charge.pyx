@@ -16,7 +16,8 @@ read meanwhile, so the kernel holds back the sender (R31).
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport bytes_of
-from cutthrough.net.relay cimport Pump, is_holding
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport is_holding
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
     CLIENT_LIMIT, FAULT_RESET, OK, OVERLOADED, QUOTA_EXCEEDED, RATE_LIMITED, USER_LIMIT)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
-from cutthrough.net.relay cimport Filter, Pump
+from cutthrough.net.pump cimport Filter, Pump
 from cutthrough.wire.chunks cimport Chunks
 
 # The scanner of a chunked body, and the bytes behind the body. It is made for the message, and

@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cutthrough.net.buffers cimport OF_REQUESTS, give_block, keep_bytes
-from cutthrough.net.relay cimport Filter, Pump
+from cutthrough.net.pump cimport Filter, Pump
 from cutthrough.wire.chunks cimport scan_chunks, start_chunks
 
 

@@ -1,6 +1,6 @@
 """A body that ends with its connection, in chunks of our own: its client may ask again."""
 
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 
 cdef enum:
     MOST_FRAME = 16             # octets of a chunk's line, with the end of the chunk before

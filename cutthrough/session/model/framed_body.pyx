@@ -13,7 +13,8 @@ medians of six, on a loaded machine). It is rare, and nginx, HAProxy and squid s
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from cutthrough.net.relay cimport Filter, Pump, push
+from cutthrough.net.pump cimport Filter, Pump
+from cutthrough.net.relay cimport push
 from cutthrough.session.model.chunked_body cimport Scan, scan_of, scan_through
 
 cdef const char *FIELD = b"Transfer-Encoding: chunked\r\n"

@@ -23,7 +23,7 @@ from cutthrough.net.buffers cimport (
 from cutthrough.net.multiplex cimport (
     HEARD_ALL, HEARD_NO_ROOM, HEARD_SOME, Bounds, Due, is_stream, multiplexer)
 from cutthrough.net.poller cimport Endpoint
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.session.model.idle_pool cimport make_key
 from cutthrough.session.model.turns cimport make_turn, take_turn

@@ -24,7 +24,7 @@ from cutthrough.net.address cimport (
     Address, Addresses, from_sockaddr, is_same_address, one_address, parse_address)
 from cutthrough.net.buffers cimport COPY_BYTES, give_block, scratch
 from cutthrough.net.linux cimport sockaddr_storage
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.net.shares import ALL_TAKEN
 from cutthrough.net.sysio cimport CAN_READ, read_own_name, try_recv, try_send
 from cutthrough.net.udp cimport DatagramOwner, Datagrams, open_datagrams

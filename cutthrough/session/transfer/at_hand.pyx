@@ -11,7 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
-from cutthrough.net.relay cimport Pump, start_pump
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport REPLAYED
 from cutthrough.policy.acl cimport CACHES
 from cutthrough.session.model.chunked_body cimport scan_of

@@ -21,9 +21,10 @@ at an operator's cut, and after a fault of our own.
 
 from libc.stdint cimport int64_t, uint64_t
 from cutthrough.net cimport linux
-from cutthrough.net.relay cimport (
-    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_SINK_FAILED, PUMP_SOURCE_FAILED,
-    Pump, Pumped, is_holding, lose, run_pump, stop_pump, throw_away)
+from cutthrough.net.pump cimport (
+    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, Pump,
+    Pumped)
+from cutthrough.net.relay cimport is_holding, lose, run_pump, stop_pump, throw_away
 from cutthrough.net.sysio cimport BROKEN, CAN_READ, holds_back, untaken
 from cutthrough.net.tcpinfo cimport has_ended
 from cutthrough.outcome cimport (

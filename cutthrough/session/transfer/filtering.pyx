@@ -14,7 +14,8 @@ pump. An exchange without filters never comes here.
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport COPY_BLOCK, scratch
-from cutthrough.net.relay cimport Pump, Tap, push, start_pump, stop_pump
+from cutthrough.net.pump cimport Pump, Tap
+from cutthrough.net.relay cimport push, start_pump, stop_pump
 from cutthrough.outcome cimport (
     CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, OK, OVERLOADED,
     RECORDING_MISSED, REPLAY_FAILED, status_of)

@@ -8,10 +8,10 @@ announced; any doubt ends both (R6, R18).
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cutthrough.net.buffers cimport Block, bytes_of, give_block, shrink_block
-from cutthrough.net.relay cimport (
-    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED,
-    PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, Tap, feed,
-    is_holding, push, run_pump, start_pump, stop_pump)
+from cutthrough.net.pump cimport (
+    PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SINK_FAILED,
+    PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, Tap)
+from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ
 from cutthrough.outcome cimport (
     BAD_FRAMING, CLIENT_CLOSED, CLIENT_RESET, HEAD_TOO_LARGE, OK, OVERLOADED)

@@ -1,6 +1,6 @@
 """The heads that go on, with the fields that the deciding rule changes (`headers`)."""
 
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.sluice cimport Sluice
 from cutthrough.wire.rewrite cimport Writing

@@ -12,7 +12,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE
 from cutthrough.policy.acl cimport BY_HEADERS
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN

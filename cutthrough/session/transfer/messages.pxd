@@ -1,7 +1,7 @@
 """A WebSocket, if its messages go through filters."""
 
 from libc.stdint cimport int64_t, uint8_t
-from cutthrough.net.relay cimport Pump
+from cutthrough.net.pump cimport Pump
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 from cutthrough.wire.http1 cimport Head

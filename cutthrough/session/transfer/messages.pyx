@@ -11,8 +11,8 @@ Such a tunnel stays in its worker, because its filters do.
 
 from cutthrough.net.buffers cimport COPY_BYTES, scratch
 from cutthrough.net.linux cimport EAGAIN
-from cutthrough.net.relay cimport (
-    PUMP_SINK_FAILED, Pumped, Tap, is_holding, push, run_pump, stop_pump)
+from cutthrough.net.pump cimport PUMP_SINK_FAILED, Pumped, Tap
+from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, half_close, try_recv
 from cutthrough.net.transport cimport UNFINISHED
 from cutthrough.outcome cimport CLIENT_RESET, OK, ORIGIN_RESET, OVERLOADED

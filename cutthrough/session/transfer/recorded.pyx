@@ -22,7 +22,8 @@ origin's do, and the filters have the request then.
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
-from cutthrough.net.relay cimport Pump, start_pump
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport OK, RECORDING_MISSED, REPLAYED
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision

@@ -13,10 +13,10 @@ from cutthrough.net.buffers cimport (
     keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
 from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.relay cimport (
+from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_EOF, PUMP_NO_ROOM, PUMP_REFUSED, PUMP_SINK_FAILED,
-    PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped, feed, is_holding, push,
-    run_pump, start_pump, stop_pump)
+    PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, Pump, Pumped)
+from cutthrough.net.relay cimport feed, is_holding, push, run_pump, start_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, keep_for_fin, try_recv
 from cutthrough.outcome cimport (
     BAD_RESPONSE, BAD_RESPONSE_FRAMING, CLIENT_RESET, DESTINATION_DENIED, FILTER_FAILED, OK,

@@ -1,7 +1,7 @@
 """A body on its way through filters: bytes come out of C here, and others go back."""
 
 from libc.stdint cimport int64_t, uint8_t
-from cutthrough.net.relay cimport Pump, Tap
+from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.chunks cimport Chunks
 

@@ -14,8 +14,8 @@ from libc.string cimport memcpy
 from cutthrough.net.buffers cimport (
     COPY_BYTES, OF_REQUESTS, Block, bytes_of, give_block, keep_bytes, scratch)
 from cutthrough.net.linux cimport EAGAIN, EPIPE
-from cutthrough.net.relay cimport (
-    PUMP_SINK_FAILED, Pumped, Tap, is_holding, push, run_pump, stop_pump)
+from cutthrough.net.pump cimport PUMP_SINK_FAILED, Pumped, Tap
+from cutthrough.net.relay cimport is_holding, push, run_pump, stop_pump
 from cutthrough.net.sysio cimport CAN_READ, try_recv
 from cutthrough.outcome cimport (
     BAD_FRAMING, BAD_RESPONSE_FRAMING, BODY_TOO_LARGE, CLIENT_CLOSED, CLIENT_RESET, OK,

@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.relay cimport Pump, start_pump
+from cutthrough.net.pump cimport Pump
+from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK
 from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
