@@ -21,6 +21,6 @@ def test_its_records_are_read_as_a_workers() -> None:
 
 @needs_compiler
 def test_the_writer_stores_what_is_put_into_its_ring() -> None:
-    figures = run_load(Load("paced", rate=500), 0.2)
-    assert figures["exchanges"] >= 90
+    figures = run_load(Load("some", total=100))
+    assert figures["exchanges"] >= 100
     assert figures["dropped"] == figures["unwritten"] == 0

@@ -20,6 +20,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import select
@@ -176,7 +177,7 @@ def complete(words: list[str], environ: Mapping[str, str], folder: str,
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(
-            words, status, out.read().decode(), err.read().decode())
+            words, status, *(io.TextIOWrapper(file).read() for file in (out, err)))
 
 
 def run(channel: socket.socket) -> int:
