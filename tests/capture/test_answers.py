@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from cutthrough.capture import answers
+from cutthrough.capture import answers, selection
 from cutthrough.capture.importing import import_file
 from cutthrough.capture.query import Query
 from cutthrough.config.database import is_url
@@ -40,7 +40,7 @@ def ask(path, verb="list", **fields):
 
 def test_a_page_ends_in_time_and_the_next_goes_on(path, monkeypatch):
     """A filter that nothing passes would read a whole database for one answer."""
-    monkeypatch.setattr(answers, "PAGE_S", -1.0)
+    monkeypatch.setattr(selection, "PAGE_S", -1.0)
     before, found, pages = 0, [], 0
     while before is not None:
         _, content = ask(path, filter="~c 217", before=before)
