@@ -317,7 +317,7 @@ def seconds(pattern, text, searched):
 
 
 # A square takes 16 times as long for 4 times the text; a step is some 10 ns
-SHORT, TIMES, MOST_RATIO, LEAST_S = 4_000, 4, 9, 0.04
+SHORT, TIMES, MOST_RATIO, LEAST_S = 6_000, 4, 9, 0.04
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_an_expression_on_content_takes_linear_time(name):
             return head + period * (size // len(period)) + "\1"
 
         if seconds(pattern, text(SHORT), searched) < LEAST_S / 8:
-            continue                         # 4 000 characters of a square: 8 ms
+            continue                         # 6 000 characters of a square: 10 ms
         short = min(seconds(pattern, text(SHORT), searched) for _ in range(3))
         long = min(seconds(pattern, text(SHORT * TIMES), searched)
                    for _ in range(3))

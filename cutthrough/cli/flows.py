@@ -6,8 +6,7 @@ from collections.abc import Callable
 from cutthrough.cli.held import add_held
 
 VIEWS = ("auto", "text", "json", "form", "html", "xml", "hex", "grpc", "protobuf",
-         "graphql",
-         "msgpack")
+         "msgpack", "graphql")
 FORMS = ("curl", "fetch", "httpx", "json")           # of a copy
 OPEN = "list flows that have not ended, by the admin listener"
 

@@ -35,7 +35,7 @@ NAMED_ALONE = (
     "open_flows", "statistics", "failures", "reads", "export_har", "metrics",
     "held_messages", "show_held", "decide_held", "arm_breakpoints", "replay_misses",
     "sessions", "proxy_status", "trace_connection", "send_request", "stop_capture",
-    "start_capture")
+    "start_capture", "trust_stores")
 
 
 async def answers_of(client):
