@@ -261,7 +261,7 @@ clean: ## remove all build results; .venv stays
 IMPORTS := import cutthrough.cli.entry, cutthrough.cli.main, cutthrough.tools.inspection, cutthrough.supervisor.run, uvloop, cutthrough.worker.process as worker; worker.load_data_plane()
 build/built.%: .venv/ready.build $(SOURCES)
 	$(MAKE) --no-print-directory -j2 .venv/ready.run compile-$*
-	[ $* != native ] || $(PY) -c '$(IMPORTS)'
+	@[ $* != native ] || $(PY) -c '$(IMPORTS)'
 	rm -f build/built.* && touch $@
 compile-%:
 	CUTTHROUGH_BUILD=$* $(PY) -W 'ignore:Support for' setup.py -q build_ext --inplace
