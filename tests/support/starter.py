@@ -358,8 +358,9 @@ def become_worker(fd: int, environ: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environ)
     del os.environ[files.VARIABLE]                      # read at the import
-    # The loader reads it where there is an interpreter to start
-    if not ctypes.CDLL(None).mallopt(
+    # The loader reads it where there is an interpreter to start. The malloc of the
+    # sanitizers has no such bound
+    if not SANITIZED and not ctypes.CDLL(None).mallopt(
             M_MMAP_THRESHOLD, int(environ["MALLOC_MMAP_THRESHOLD_"])):
         raise OSError("mallopt")
     sys.argv = [main.__file__, str(fd)]
