@@ -115,16 +115,17 @@ class Round(NamedTuple):
 
 
 class Runner:
-    def __init__(self, one: Recorder, origin: Origin, path: str,
+    def __init__(self, recorder: Recorder, origin: Origin, path: str,
                  options: argparse.Namespace) -> None:
-        self.one, self.origin, self.path, self.options = one, origin, path, options
-        self.requests = min(int(options.requests), one.most_requests)
+        self.recorder, self.origin = recorder, origin
+        self.path, self.options = path, options
+        self.requests = min(int(options.requests), recorder.most_requests)
         self.rows: list[Row] = []
-        self.workers = [] if cannot_hold_back() else one.workers()
+        self.workers = [] if cannot_hold_back() else recorder.workers()
 
     def _load(self, requests: int) -> Counted:
         """Ask for the first `requests` URLs. Raises BenchError if one fails."""
-        running = self.one.running
+        running = self.recorder.running
         command = build_load_command(
             "plain", running, self.origin, self.path, "--requests", str(requests),
             "--distinct", str(requests), "--conns", str(self.options.conns))
@@ -140,52 +141,55 @@ class Runner:
         """In a session of its own, if answers are recorded; and tell what is slow."""
         session = f"unmeasured-{scenario}-{len(self.rows)}"
         if scenario not in PLAYED:
-            self.one.switch(mode, session, 0)
+            self.recorder.switch(mode, session, 0)
         counted = self._load(min(self.options.warm_up, self.requests))
         done = counted.requests
         if scenario not in PLAYED and mode in ("record", "cache"):
-            self.one.settle(session, done)   # else the last are in the next session
+            # Else the last are in the next session
+            self.recorder.settle(session, done)
         if not self.rows:
             self.requests = min(
                 self.requests, int(done / counted.seconds * SECONDS))
 
     def run(self, scenario: str, repetition: int) -> None:
         mode, is_new = SCENARIOS[scenario]
-        if mode not in self.one.modes:
+        if mode not in self.recorder.modes:
             return
         if (held := scenario in HELD) and not self.workers:
             return
         kind = "held" if held else "kept" if mode == "cache" else "taken"
         session = f"{kind}{repetition}"
         if not is_new:
-            self.one.switch(mode, session, self.requests)
+            self.recorder.switch(mode, session, self.requests)
         self._warm_up(scenario, mode)
         if is_new:
-            self.one.switch(mode, session, 0)
+            self.recorder.switch(mode, session, 0)
         self.origin.skip_log()
-        rss, rounds = resident_kib(self.one.running.tree()), list[Round]()
+        rss, rounds = resident_kib(self.recorder.running.tree()), list[Round]()
         with held_back(self.workers if held else []):
             rounds.append(self._measure(mode, session))
-        while scenario in PLAYED and sum(one.seconds for one in rounds) < PLAYED_S:
-            self.one.switch(mode, session, self.requests)
+        while scenario in PLAYED and sum(
+                played.seconds for played in rounds) < PLAYED_S:
+            self.recorder.switch(mode, session, self.requests)
             rounds.append(self._measure(mode, session))
         done, took = (sum(column) for column in zip(
-            *((one.done, one.seconds) for one in rounds), strict=True))
+            *((played.done, played.seconds) for played in rounds), strict=True))
         asked, origin = self.requests * len(rounds), self._count(
             0 if scenario in PLAYED else done)
         row: Row = {
-            "proxy": self.one.name, "version": self.one.version, "scenario": scenario,
-            "repetition": repetition, "repetitions": self.options.repetitions,
+            "proxy": self.recorder.name, "version": self.recorder.version,
+            "scenario": scenario, "repetition": repetition,
+            "repetitions": self.options.repetitions,
             "requests": asked, "success": done, "errors": asked - done,
             "rate": done / took, "total_ms": took * 1e3,
-            **{name: statistics.median(one.latencies[name] for one in rounds)
+            **{name: statistics.median(played.latencies[name] for played in rounds)
                for name in rounds[0].latencies},
-            "cpu_us": sum(one.cpu_s for one in rounds) / done * 1e6,
+            "cpu_us": sum(played.cpu_s for played in rounds) / done * 1e6,
             "settled_s": rounds[-1].settled_s,
-            "bytes": sum(one.bytes for one in rounds), "rss_before_kib": rss,
-            "rss_kib": (after := resident_kib(self.one.running.tree())),
+            "bytes": sum(played.bytes for played in rounds), "rss_before_kib": rss,
+            "rss_kib": (after := resident_kib(self.recorder.running.tree())),
             "rss_delta_kib": after - rss,
-            "rss_most_kib": resident_kib(self.one.running.tree(), "VmHWM"),
+            "rss_most_kib": resident_kib(self.recorder.running.tree(), "VmHWM"),
             # Of what may be replayed, the rest of what came is from the origin
             "hits": done - origin, "misses": origin if mode == "cache" else 0,
             "origin": origin,
@@ -194,11 +198,11 @@ class Runner:
         print(format_row("perf_result", row), flush=True)
 
     def _measure(self, mode: str, session: str) -> Round:
-        tree = self.one.running.tree()
+        tree = self.recorder.running.tree()
         cpu, began = cpu_times(tree).total, time.monotonic()
         counted = self._load(self.requests)
         if mode in ("record", "cache"):
-            self.one.settle(session, self.requests)
+            self.recorder.settle(session, self.requests)
         return Round(counted.requests, counted.seconds, counted.bytes,
                      counted.latencies_ms(), cpu_times(tree).total - cpu,
                      time.monotonic() - began)
@@ -213,7 +217,7 @@ class Runner:
     def summary(self, scenario: str) -> Row:
         rates, p95 = self.of(scenario, "rate"), self.of(scenario, "latency_p95_ms")
         return {
-            "proxy": self.one.name, "scenario": scenario, "runs": len(rates),
+            "proxy": self.recorder.name, "scenario": scenario, "runs": len(rates),
             "rate": statistics.median(rates), "rate_least": min(rates),
             "rate_most": max(rates), "rate_cv": variation(rates),
             "p95_ms": statistics.median(p95), "p95_least_ms": min(p95),
@@ -279,15 +283,16 @@ def run_recording(options: argparse.Namespace) -> int:
         path = f"/bytes{options.bytes}"
         (origin.directory / "files" / path[1:]).write_bytes(bytes(options.bytes))
         origin.lengths[path] = options.bytes
-        for one in stack.enter_context(recorders(Target(Site(), origin.authority))):
-            runner = Runner(one, origin, path, options)
+        for recorder in stack.enter_context(
+                recorders(Target(Site(), origin.authority))):
+            runner = Runner(recorder, origin, path, options)
             try:
                 for repetition in range(options.repetitions):
                     for scenario in SCENARIOS:
                         runner.run(scenario, repetition)
             except BenchError as error:
-                print(f"{one.name}: {error}")
-                failed += one.name == Ours.name
+                print(f"{recorder.name}: {error}")
+                failed += recorder.name == Ours.name
             summaries = {
                 scenario: runner.summary(scenario) for scenario in SCENARIOS
                 if runner.of(scenario, "rate")}
@@ -296,11 +301,11 @@ def run_recording(options: argparse.Namespace) -> int:
             for scenario, row in summaries.items():
                 print(format_row("perf_summary", row), flush=True)
                 kept.append({"line": "perf_summary", **row})
-                if before := baseline.get((one.name, scenario)):
+                if before := baseline.get((recorder.name, scenario)):
                     broken += regressions(row, before)
             for text in broken:
-                print(f"{one.name}: {text}")
-                failed += one.name == Ours.name
+                print(f"{recorder.name}: {text}")
+                failed += recorder.name == Ours.name
             if {"plain", "record", "replay"} <= summaries.keys():
                 print(format_row("perf_recording_ratio", ratios(summaries)), flush=True)
     if options.name:

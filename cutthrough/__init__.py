@@ -77,6 +77,7 @@ class Compiled:
         folder, file = os.path.split(first)
         _, dot, suffix = file.partition(".")
         origin = os.path.join(folder, group.rpartition(".")[2] + dot + suffix)
+        # Typed as an instance; a class with these functions is a loader as well
         spec = importlib.machinery.ModuleSpec(
             name, cls, origin=origin, loader_state=group)   # type: ignore[arg-type]
         spec.has_location = True

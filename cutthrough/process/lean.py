@@ -11,6 +11,7 @@ def import_msgspec() -> None:
     name = "typing_extensions"
     if name in sys.modules:
         return
+    # Python's way to say that a module cannot be imported; its type has modules alone
     sys.modules[name] = None                 # type: ignore[assignment]
     try:
         importlib.import_module("msgspec")

@@ -347,7 +347,7 @@ COUNTED = """
             await asyncio.sleep(0.02)
 
         def on_disconnect(self, connection):
-            time.sleep(0.01)
+            time.sleep(0.01)                 # a slow call, whose time is counted
 """
 
 

@@ -99,7 +99,7 @@ class Caller(threading.Thread):
 @pytest.fixture(params=BALANCERS, ids=lambda balancer: balancer.name)
 def balancer(request: pytest.FixtureRequest) -> Balancer:
     if lack := request.param.missing():
-        pytest.skip(lack)
+        pytest.skip(lack)                    # make fleet-ipvs brings both
     return request.param
 
 

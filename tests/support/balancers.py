@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,33 +43,37 @@ listen fleet
 """
 
 
-class Balancer:
+class Balancer(ABC):
     """`connect_s`, `answer_s`: what clients of a dead host wait for a connection and an
     answer, before they try again."""
 
     name: str
     connect_s, answer_s = 10.0, 60.0
 
+    @abstractmethod
     def missing(self) -> str:
         """What this machine lacks for it, or ""."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, host: Host) -> str:
         """Makes the host ready; lines of its configuration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def serve(self, director: Network, hosts: list[Host], directory: Path
               ) -> contextlib.AbstractContextManager[None]:
         """Clients can connect to SHARED meanwhile, and every host serves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wait_checked(self, director: Network, host: Host) -> None:
-        """Waits for a moment at which no check of this host is under way, if one that
-        loses its answer would hold up the balancer."""
+        """Waits for a moment at which no check of this host is under way, if a check
+        without an answer would hold up the balancer."""
 
 
 class HAProxy(Balancer):
     name = "haproxy"
+
+    def wait_checked(self, director: Network, host: Host) -> None:
+        """A check holds nothing up."""
 
     def missing(self) -> str:
         return "" if HAPROXY else "haproxy is not installed"
