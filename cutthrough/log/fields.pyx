@@ -206,8 +206,8 @@ cdef char *put_own(char *p, Step *step, Client c, const Ending *ending,
         return p if r.rule == NOT_ASKED else (
             put_value(p, step, c.snapshot.acl.label(r.rule), last))
     if code == S_HOOK:
-        return p if c.decision is None else (
-            put_value(p, step, c.decision.reason.encode(), last))
+        return p if c.extras.decision is None else (
+            put_value(p, step, c.extras.decision.reason.encode(), last))
     if code == S_KIND:
         return put_text(p, kind_of(c))
     if code == S_TRIED:
@@ -303,8 +303,8 @@ cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
     if code == S_PARENT:
         return put_value(p, step, parent_of(c), last) if r.hop.parent else p
     if code == S_PARENT_STATUS:
-        return put_number(p, c.passage.code) if (
-            r.hop.parent and c.passage is not None and c.passage.code) else p
+        return put_number(p, c.extras.passage.code) if (
+            r.hop.parent and c.extras.passage is not None and c.extras.passage.code) else p
     if code == S_SOURCE_NAME:
         return put_value(p, step, name_of_source(c).encode(), last) if r.hop.source else p
     if code == S_CLIENT_HTTP:
@@ -320,7 +320,7 @@ cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
     if code == S_CLIENT_TLS_MS or code == S_ORIGIN_TLS_MS:
         us = c.stamps.client_tls_us if code == S_CLIENT_TLS_MS else c.stamps.origin_tls_us
         return put_ms(p, us) if us else p
-    if c.filtering is None or filtering_of(c).ending == REPLAYED:
+    if c.extras.filtering is None or filtering_of(c).ending == REPLAYED:
         return p
     if code == S_CHANGED:
         return p if change_of(filtering_of(c)) == NULL else (

@@ -22,7 +22,7 @@ from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
 from cutthrough.session.model.client cimport (
-    Client, carries_tunnel, parent_of, peer_of, tlvs_of, tried_of, user_of, worker_of_id)
+    Client, carries_tunnel, parent_of, peer_of, tried_of, user_of, worker_of_id)
 from cutthrough.session.model.inside cimport is_intercepted, opening_of, prints_of
 from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
@@ -93,8 +93,8 @@ cdef class JsonLine(Line):
             p = put_address(put_text(p, b'","proxied_by":"'), sender_of(c))
         p = put_text(p, b'","user":')
         p = put_string(p, user_of(c))
-        if c.has_tlvs:
-            p = put_tlvs(p, tlvs_of(c), p + MOST_TLVS)
+        if c.extras.tlvs is not None:
+            p = put_tlvs(p, c.extras.tlvs, p + MOST_TLVS)
         if tried_of(c) is not None:
             p = put_string(put_text(p, b',"tried_user":'), tried_of(c))
         p = put_text(put_text(p, b',"kind":"'), kind_of(c))
@@ -107,7 +107,7 @@ cdef class JsonLine(Line):
             MOST_AGREED if c.sock.kind != KERNEL else 0) - (
             MOST_PRINTS if prints_of(c) is not None else 0) - (
             MOST_PEER if agreed_behind(c) != NULL else 0) - (
-            MOST_FILTERING if c.filtering is not None else 0))
+            MOST_FILTERING if c.extras.filtering is not None else 0))
         p = put_number(put_text(p, b'","status":'), r.status)
         p = put_text(put_text(p, b',"reason":"'), label_of(outcome))
         p = put_text(p, b'","peer":')
@@ -123,8 +123,8 @@ cdef class JsonLine(Line):
         if r.hop.parent:
             p = put_string(put_text(p, b',"origin":' if r.for_origin else b',"parent":'),
                            parent_of(c))
-            if c.passage is not None and c.passage.code:
-                p = put_number(put_text(p, b',"parent_status":'), c.passage.code)
+            if c.extras.passage is not None and c.extras.passage.code:
+                p = put_number(put_text(p, b',"parent_status":'), c.extras.passage.code)
         p = put_number(put_text(p, b',"bytes_up":'), c.relay.up.moved)
         p = put_number(put_text(p, b',"bytes_down":'), c.relay.down.moved)
         p = put_phase(put_text(p, b',"head_ms":'), c.stamps.head_us)
@@ -142,7 +142,7 @@ cdef class JsonLine(Line):
             p = put_text(p, b',"origin_http":"2"')
         if agreed_behind(c) != NULL:
             p = put_behind(p, agreed_behind(c))
-        if c.filtering is not None:
+        if c.extras.filtering is not None:
             p = put_filtering(p, filtering_of(c))
         p = put_ms(put_text(p, b',"total_ms":'), total_us)
         p = put_text(p, b',"path":"')
@@ -170,8 +170,8 @@ cdef class JsonLine(Line):
                              p + MOST_CERTIFICATE)
         if prints_of(c) is not None:
             p = put_prints(p, prints_of(c))
-        if c.decision is not None:
-            p = put_word(put_text(p, b',"hook":'), c.decision.reason.encode(), last - 32)
+        if c.extras.decision is not None:
+            p = put_word(put_text(p, b',"hook":'), c.extras.decision.reason.encode(), last - 32)
         if c.stamps.hook_us:
             p = put_ms(put_text(p, b',"hook_ms":'), c.stamps.hook_us)
         p[0] = b"}"
@@ -186,7 +186,7 @@ cdef bint own_address(const Socket *s, Address *out) noexcept nogil:
 cdef bytes tlv_of(Client c, int tlv):
     cdef size_t n = 0
     cdef const char *value = NULL
-    cdef bytes tlvs = tlvs_of(c)
+    cdef bytes tlvs = c.extras.tlvs
     if tlvs is not None:
         value = find_kept(tlvs, len(tlvs), tlv, &n)
     return None if value == NULL else value[:n]

@@ -26,7 +26,8 @@ from cutthrough.session.judge.authenticate cimport authenticate
 from cutthrough.session.judge.named_client cimport take_named_client
 from cutthrough.session.judge.source cimport key_of_pool, leave_by_source, prepare_origin
 from cutthrough.session.model.broken cimport outcome_of_break
-from cutthrough.session.model.client cimport Client, Journal, Observer, leave_place, rest
+from cutthrough.session.model.client cimport (
+    Client, Journal, Observer, extras_of, leave_place, rest)
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_CLIENT_ENDED, E_DEADLINE, E_READ, note
 from cutthrough.session.model.passage cimport Passage
@@ -283,8 +284,8 @@ cdef class Connection(Client):
         cdef int n = build_request_head(&writing, &head, data, &target, 0, &path)
         if n < 0:
             return -n
-        self.passage = Passage.__new__(Passage)
-        self.passage.head = head_scratch()[:n]
+        extras_of(self).passage = Passage.__new__(Passage)
+        self.extras.passage.head = head_scratch()[:n]
         return OK
 
     cdef int take_head(self, const char *data, size_t n, size_t head_len) except -1:
@@ -313,7 +314,7 @@ cdef int leave_bytes(Client c) except -1:
     """The client's bytes wait in the kernel while the proxy decides, resolves and dials."""
     if c.sock.ready & BROKEN:
         return c.abort(outcome_of_break(c), True)
-    if c.turn is None or not ends_wait(c):
+    if c.extras.turn is None or not ends_wait(c):
         return 0
     c.request.dials = False                     # the connection was waited for
     return c.resume(PHASE_WAY)

@@ -34,7 +34,7 @@ from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.model.client cimport (
-    Client, drop_early, leave_parent, link, own_opening, parent_of, set_tlvs, set_user, tlvs_of,
+    Client, drop_early, extras_of, leave_parent, link, own_opening, parent_of, set_tlvs, set_user,
     unlink, worker_of_id)
 from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
@@ -102,7 +102,7 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         worker=worker_of_id(c, worker), request_id=c.request_id,
         client=address_of(&c.address),
         sender=None if sender_of(c) == NULL else address_of(sender_of(c)),
-        tlvs=tlvs_of(c) or b"", tcp=tcp_of(c) or b"",
+        tlvs=c.extras.tlvs or b"", tcp=tcp_of(c) or b"",
         origin=address_of(&c.origin.address), source=name_of_source(c) or "",
         parent=None if r.hop.parent == 0 else (
             parent_of(c).decode(), c.context.parents.identity_of(r.hop.parent)),
@@ -116,8 +116,8 @@ cdef object describe(Client c, int number, int worker, bint same_page):
         user=c.account.name, groups=c.account.groups, expires=c.account.expires,
         pinned=bool(r.pinned), request=request_of(c),
         reported=bool(r.reported), cuts=has_rules and c.snapshot.acl.cuts(r.rule),
-        decision=(None if c.decision is None
-                  else (c.decision.reason, c.decision.limits)),
+        decision=(None if c.extras.decision is None
+                  else (c.extras.decision.reason, c.extras.decision.limits)),
         holding=(c.usage.holding.client_row, c.usage.holding.user_row,
                  bool(c.usage.holding.is_counted), bool(c.usage.holding.has_tunnel),
                  ) if same_page else None,
@@ -311,7 +311,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     if record.decision is not None:
         reason, limits = record.decision
         decision = Decision(True, reason, 0.0, limits)
-        c.decision = decision
+        extras_of(c).decision = decision
     (c.usage.holding.client_row, c.usage.holding.user_row,
      c.usage.holding.is_counted, c.usage.holding.has_tunnel) = lent
     start_pump(&c.relay.up, &c.sock, &c.origin.sock, -1)

@@ -77,8 +77,8 @@ cdef int replay(Client c) except -1:
 
 
 cdef int answer_by_function(Client c) except -1:
-    if c.filtering is not None and (<Filtering>c.filtering).function is not None:
-        return parked(answer_locally(c, (<Filtering>c.filtering).function))
+    if c.extras.filtering is not None and (<Filtering>c.extras.filtering).function is not None:
+        return parked(answer_locally(c, (<Filtering>c.extras.filtering).function))
     if c.context.local_origins is None or (
             c.request.narrowed and c.request.narrowed != CERTIFIED):
         return OK
@@ -94,7 +94,7 @@ cdef int choose_way(Client c) except -1:
 
 
 cdef inline bint goes_by_name(Client c) except -1:
-    return c.passage is not None and is_resolved_there(c)
+    return c.extras.passage is not None and is_resolved_there(c)
 
 
 cdef int reuse(Client c) except -1:
@@ -264,7 +264,7 @@ cdef int dial_all(Client c, answer) except -1:
             return c.refuse(c.request.denied)
         if not choose_parent(c):        # by the rule of this address
             return 0
-        if c.passage is not None and c.passage.parent is not None:
+        if c.extras.passage is not None and c.extras.passage.parent is not None:
             return dial_parent(c, &addresses.items[i],
                                NULL if other < 0 else &addresses.items[other])
     c._set_state(DIAL)
@@ -276,7 +276,7 @@ cdef int dial_all(Client c, answer) except -1:
 
 cdef inline int leave_turn(Client c) except -1:
     """It dials nothing now: those that wait for its connection need not."""
-    return c.turn.close() if c.turn is not None else 0
+    return c.extras.turn.close() if c.extras.turn is not None else 0
 
 
 cdef int follow_address(Client c) except -1:
@@ -302,8 +302,8 @@ cdef int first_choice(Client c, Addresses addresses, int *other) except -2:
                 way = way_of(c)
             elif way is way_of(c):
                 other[0] = i
-    if other[0] >= 0 and family == 6 and c.passage is not None and (
-            c.passage.parent is not None and c.passage.parent.protocol == BY_SOCKS4):
+    if other[0] >= 0 and family == 6 and c.extras.passage is not None and (
+            c.extras.passage.parent is not None and c.extras.passage.parent.protocol == BY_SOCKS4):
         index, other[0] = other[0], index
     if index >= 0:
         may_reach(c, &addresses.items[index])   # not the last one judged: sets its rule
@@ -332,7 +332,7 @@ cdef bint may_dial_directly(Client c, const Address *address) except -1:
     if not may_reach(c, address):
         return False
     if c.snapshot.ways is None or way_of(c) is (
-            None if c.passage is None else c.passage.way):
+            None if c.extras.passage is None else c.extras.passage.way):
         return True
     c.request.denied = DESTINATION_DENIED   # its rule names another way than the first one's
     return False
@@ -373,15 +373,15 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
             return c.refuse(OVERLOADED)     # not the parent's fault
         return lose_parent(c, PARENT_TIMEOUT if error == ETIMEDOUT else PARENT_UNREACHABLE)
     c.origin = stream
-    if c.passage.by_standby:
+    if c.extras.passage.by_standby:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_REUSED, 0, 0)
     else:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0,
-             <int64_t>clock_us() - c.passage.began_us)
+             <int64_t>clock_us() - c.extras.passage.began_us)
         count_dial(c.context.counters, stream.address.family,
-                   clock_us() - c.passage.began_us)
+                   clock_us() - c.extras.passage.began_us)
     if c.request.hop.kind != HOP_ORIGIN:
-        stream.address = c.passage.checked  # of the other end, as far as it is known
+        stream.address = c.extras.passage.checked  # of the other end, as far as it is known
     c._set_state(PARENT)
     return go_through(c, begin_dialogue(c))
 
@@ -400,8 +400,8 @@ cdef int reach_origin(Client c) except -1:
     cdef uint32_t tls_us
     praise_parents(c)
     c.stamps.connect_us = end_brief_phase(&c.stamps)
-    tls_us = min(c.passage.tls_us, c.stamps.connect_us - 1)
-    c.passage.tls_us = 0
+    tls_us = min(c.extras.passage.tls_us, c.stamps.connect_us - 1)
+    c.extras.passage.tls_us = 0
     c.stamps.origin_tls_us += tls_us
     c.stamps.connect_us -= tls_us
     return secure_origin(c) if c.entrance.is_inside else c.resume(PHASE_SEND)

@@ -45,7 +45,7 @@ cdef void fill_in(EndRecord *end, Client c) noexcept:
     end.send_us = stamps.send_us
     end.origin_tls_us = stamps.origin_tls_us
     end.client_tls_us = stamps.client_tls_us
-    if c.filtering is not None:
+    if c.extras.filtering is not None:
         leave_out_holding(end, filtering_of(c))
     end.bytes_up = c.relay.up.moved
     end.bytes_down = c.relay.down.moved
@@ -87,7 +87,7 @@ cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexce
     end.body_up = end.body_down = UINT64_MAX
     if exchange == NULL:
         return
-    if c.filtering is None or not filtering_of(c).hides_body:
+    if c.extras.filtering is None or not filtering_of(c).hides_body:
         end.body_up = exchange.up.seen
     if c.relay.down.tap != NULL:
         end.body_down = exchange.down.seen

@@ -285,14 +285,14 @@ cdef class Capture(Observer):
             texts[T_HEAD] = shown.data
             end.lengths[T_HEAD] = <uint32_t>shown.n
         point(end, texts, T_USER, user_of(client))
-        if client.filtering is not None:
+        if client.extras.filtering is not None:
             point(end, texts, T_ADDED, filtering_of(client).added)
         if not end.flags & NOT_CAPTURED:        # of a recording no more is kept
             rule, parent = client.snapshot.acl.label(client.request.rule), parent_of(client)
             point(end, texts, T_RULE, rule)
             point(end, texts, T_PARENT, parent)
-            detail = None if client.decision is None else (
-                client.decision.reason.encode(errors="replace"))
+            detail = None if client.extras.decision is None else (
+                client.extras.decision.reason.encode(errors="replace"))
             point(end, texts, T_DETAIL, detail)
             texts[T_TRACE] = trace
             end.lengths[T_TRACE] = <uint32_t>put_begun_trace(client, trace)

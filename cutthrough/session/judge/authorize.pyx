@@ -22,7 +22,7 @@ from cutthrough.policy.first_bytes cimport (
 from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
-from cutthrough.session.model.client cimport Client, own_opening, tlvs_of, user_of
+from cutthrough.session.model.client cimport Client, own_opening, user_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.inside cimport Inside, identify, names_server, prints_of
 from cutthrough.session.model.narrowing cimport CERTIFIED
@@ -257,7 +257,6 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
                        unsigned char *mapped, Question *q) except -1:
     """`mapped`: room for the address."""
     cdef const Request *r = &c.request
-    cdef bytes tlvs
     if c.account.subjects is None:
         c.account.subjects = snapshot.acl.subjects_of(c.account.name, c.account.groups)
     q.subjects = c.account.subjects
@@ -265,10 +264,9 @@ cdef int fill_question(Client c, Snapshot snapshot, const Address *address,
     map_address(&c.address, q.client)
     q.tlvs = NULL
     q.tlvs_len = 0
-    if c.has_tlvs:
-        tlvs = tlvs_of(c)               # the context keeps it
-        q.tlvs = tlvs
-        q.tlvs_len = len(tlvs)
+    if c.extras.tlvs is not None:
+        q.tlvs = c.extras.tlvs
+        q.tlvs_len = len(c.extras.tlvs)
     q.ja4 = q.http2 = NULL
     q.http2_len = 0
     if snapshot.acl.compares_prints:

@@ -13,9 +13,9 @@ from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport bytes_of
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, POLICY_UNAVAILABLE
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.decision_cache cimport DecisionCache
+from cutthrough.policy.decision_cache cimport Decision, DecisionCache
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.phase cimport PHASE_FAULTS, parked
 from cutthrough.session.model.stamps cimport end_brief_phase
@@ -27,10 +27,12 @@ cdef bint must_ask(Client c) except -1:
         return False
     cdef DecisionCache verdicts = c.snapshot.verdicts
     cdef int64_t now_ms = c.poller.time_ms()
-    c.decision = verdicts.find(c.account.name, c.key, now_ms, None)
-    if c.decision is None and verdicts.by_fingerprints:
-        c.decision = verdicts.find(c.account.name, c.key, now_ms, fingerprints_of(c))
-    return c.decision is None
+    cdef Decision decision = verdicts.find(c.account.name, c.key, now_ms, None)
+    if decision is None and verdicts.by_fingerprints:
+        decision = verdicts.find(c.account.name, c.key, now_ms, fingerprints_of(c))
+    if decision is not None:
+        extras_of(c).decision = decision
+    return decision is None
 
 
 cdef tuple fingerprints_of(Client c):
@@ -43,7 +45,7 @@ cdef int ask(Client c) except -1:
     if must_ask(c):
         outcome = admit_user(c)         # limits guard the hook
         return outcome if outcome != OK else parked(ask_hook(c))
-    if c.decision is not None and not c.decision.allow:
+    if c.extras.decision is not None and not c.extras.decision.allow:
         return DESTINATION_DENIED
     return OK
 
@@ -94,5 +96,5 @@ cdef int take_decision(Client c, decision) except -1:
         return POLICY_UNAVAILABLE           # it failed: fail closed
     if isinstance(decision, str):
         return OUTCOMES[decision]           # it was not called
-    c.decision = decision
-    return OK if c.decision.allow else DESTINATION_DENIED
+    extras_of(c).decision = decision
+    return OK if c.extras.decision.allow else DESTINATION_DENIED

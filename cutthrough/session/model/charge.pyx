@@ -166,8 +166,8 @@ cdef bytes values_in_head(Client c, bytes name):
 cdef object named_limits(Client c):
     """The limits that the hook named, else those of the rule if it is known already; None:
     the user's own."""
-    if c.decision is not None and c.decision.limits:
-        return c.decision.limits
+    if c.extras.decision is not None and c.extras.decision.limits:
+        return c.extras.decision.limits
     if c.request.address_dependent or c.request.needs_opening or c.snapshot.acl is None:
         return None
     return c.snapshot.acl.limits_of(c.request.rule)

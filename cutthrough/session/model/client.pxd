@@ -6,16 +6,14 @@ from libc.stdlib cimport free
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport Block, give_block
 from cutthrough.net.connector cimport Connector, Stream, StreamOwner
-from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
-from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.policy.limits cimport Terms, Usage
 from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.entrance cimport Entrance
-from cutthrough.session.model.passage cimport Passage
+from cutthrough.session.model.extras cimport NOTHING, Extras
 from cutthrough.session.model.places cimport GUEST, STRANGER
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
@@ -98,7 +96,6 @@ cdef class Client(StreamOwner):
     cdef uint8_t turned_away            # refused at accept
     cdef uint8_t known                  # a request of this connection has authenticated
     cdef uint8_t pac                    # its listener's place in Context.pacs, plus 1; 0: none
-    cdef uint8_t has_tlvs               # of a PROXY header: see tlvs_of
     cdef uint16_t id_worker             # worker of its identifier, plus 1; 0: this worker
     # Bytes that its pumps moved, counted so far: the low 32 bits. Less is moved in a turn
     cdef uint32_t counted_up
@@ -119,7 +116,6 @@ cdef class Client(StreamOwner):
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request
     cdef uint32_t counted_down          # as counted_up: it fills the struct's last word
-    cdef Decision decision              # the hook's
     cdef Account account                # None: not authenticated
     cdef bytes login                    # see user_of, tried_of
     cdef bytes key                      # canonical host and two bytes of port
@@ -129,10 +125,8 @@ cdef class Client(StreamOwner):
 
     # the way to the origin
     cdef Connector connector
-    cdef Endpoint turn                  # to dial, or a wait for it: see turns; None: neither
-    cdef Passage passage                # None: directly, or the origin is connected
     cdef Early early
-    cdef object filtering               # see filtering; None: no filter has the request
+    cdef Extras extras                  # what few requests need; else NOTHING
 
     # A request begins: from here on its end is logged.
     cdef int begin(self) except -1
@@ -197,15 +191,26 @@ cdef inline void set_tried(Client client, bytes name) noexcept:
     client.request.is_tried = True
 
 
-# The TLVs of its PROXY header, see wire.proxy_header; None: none.
-cdef inline bytes tlvs_of(Client client):
-    return client.context.tlvs.get(client) if client.has_tlvs else None
+# The client's own Extras, to set a field.
+cdef inline Extras extras_of(Client client):
+    if client.extras is NOTHING:
+        client.extras = Extras.__new__(Extras)
+    return client.extras
+
+
+# Ends the request's fields; a turn ends with its dial, and filters when they have seen the end.
+cdef inline void drop_extras(Client client) noexcept:
+    cdef Extras extras = client.extras
+    if extras is not NOTHING:
+        extras.decision = None
+        extras.passage = None
+        if extras.turn is None and extras.filtering is None and extras.tlvs is None:
+            client.extras = NOTHING
 
 
 cdef inline int set_tlvs(Client client, bytes tlvs) except -1:
     if tlvs is not None:
-        client.context.tlvs[client] = tlvs
-        client.has_tlvs = True
+        extras_of(client).tlvs = tlvs
     return 0
 
 

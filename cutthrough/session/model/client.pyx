@@ -31,6 +31,7 @@ from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters cimport Counters, count_end, count_reply
+from cutthrough.session.model.extras cimport NOTHING
 from cutthrough.session.model.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.model.request cimport Request
@@ -123,6 +124,7 @@ cdef class Client:
 
     def __cinit__(self):
         self.request.rule = NOT_ASKED       # objects are zeroed, and 0 is the first rule
+        self.extras = NOTHING
 
     cdef int _set_state(self, int state) except -1:
         """Writes every state but CLOSED, and arms the state's deadline (R30)."""
@@ -300,8 +302,8 @@ cdef class Client:
         if self.connector is not None:
             cancel(self.connector)
             self.connector = None
-        if self.turn is not None:
-            self.turn.close()
+        if self.extras.turn is not None:
+            self.extras.turn.close()
         if self.origin is not None:
             if abortive:
                 set_abortive(&self.origin.sock)
@@ -321,8 +323,6 @@ cdef class Client:
         context.limiter.leave(&self.usage, self.poller.now_us)
         give_block(&self.input)
         leave_place(self)
-        if self.has_tlvs:
-            del context.tlvs[self]
         if context.observer is not None:
             context.observer.on_disconnect(self)
         unlink(context, self)
@@ -354,8 +354,8 @@ cdef class Client:
         settle(&self.relay.up)              # what is logged has been sent
         settle(&self.relay.down)
         note_end(self, outcome)
-        if self.filtering is not None:
-            self.filtering.end(TABLE_OF_ENDINGS[outcome].label)
+        if self.extras.filtering is not None:
+            self.extras.filtering.end(TABLE_OF_ENDINGS[outcome].label)
         if context.observer is not None:
             (<Observer>context.observer).on_end(self, outcome)
         self.count_moved()
@@ -374,9 +374,9 @@ cdef class Client:
         return (<Journal>context.journal).write(self, outcome)
 
     cdef int _clear_request(self) except -1:
-        if self.filtering is not None:
-            self.filtering.end("internal_error")    # if it was not recorded
-            self.filtering = None
+        if self.extras.filtering is not None:
+            self.extras.filtering.end("internal_error")     # if it was not recorded
+            self.extras.filtering = None
         if self.request.room:
             self.context.room.leave(self)
         if self.request.queued:
@@ -402,9 +402,9 @@ cdef class Client:
         drop_early(self)
         memset(&self.stamps, 0, sizeof(self.stamps))
         self.account = self.snapshot = self.terms = None
-        self.login = self.decision = None
+        self.login = None
         leave_parent(self)
-        self.passage = None
+        drop_extras(self)
         memset(&self.request, 0, sizeof(self.request))
         self.request.rule = NOT_ASKED
         drop_scan(&self.relay.up)

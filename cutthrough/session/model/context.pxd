@@ -34,7 +34,6 @@ cdef class Context:
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none
     cdef public list pacs               # see pac: the file's two parts, or None; by listener
-    cdef dict tlvs                      # Client -> its PROXY header's; see Client.tlvs_of
     cdef dict associations              # request_id -> Association; see associate
     cdef object association_places      # their Shares
     cdef readonly Registry parents

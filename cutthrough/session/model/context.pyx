@@ -68,7 +68,6 @@ cdef class Context:
         self.places = Places()
         self.recording = -1
         self.associations = {}
-        self.tlvs = {}
         self.association_places = Shares(MOST_ASSOCIATIONS)
         self.parents = Registry()
         self.resolver = resolver

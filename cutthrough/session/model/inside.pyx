@@ -37,7 +37,7 @@ cdef class Inside(Entrance):
 cdef Inside enclose(Client c, bytes offer):
     cdef bytes name = name_in(c)
     cdef bytes host = c.key[:len(c.key) - 2]
-    cdef bint by_parent = c.passage is not None and c.passage.parent is not None
+    cdef bint by_parent = c.extras.passage is not None and c.extras.passage.parent is not None
     cdef Inside inside
     if name is None:
         return None
@@ -68,9 +68,9 @@ cdef Inside enclose(Client c, bytes offer):
     inside.port = c.request.port
     inside.host_kind = c.request.host_kind
     identify(inside, c.request.rule)
-    inside.source = c.passage.source if by_parent else c.request.hop.source
+    inside.source = c.extras.passage.source if by_parent else c.request.hop.source
     inside.route = c.request.route
-    inside.credentials = None if c.passage is None else c.passage.credentials
+    inside.credentials = None if c.extras.passage is None else c.extras.passage.credentials
     return inside
 
 

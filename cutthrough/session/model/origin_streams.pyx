@@ -280,9 +280,9 @@ cdef int share(Client c) except -1:
             table.known.clear()
         if carrier.key not in table.known:
             table.known[carrier.key] = multiplexer().most(&carrier.conn.sock)
-    if c.turn is not None:              # others wait for SETTINGS, too
-        carrier.turn = <Turn>c.turn
-        carrier.turn.client = c.turn = None
+    if c.extras.turn is not None:              # others wait for SETTINGS, too
+        carrier.turn = <Turn>c.extras.turn
+        carrier.turn.client = c.extras.turn = None
     return 0
 
 
@@ -290,7 +290,7 @@ cdef bint takes_turns(Client c) except -1:
     cdef Carriers table = <Carriers>c.context.carriers
     cdef Carrier carrier
     cdef Turn turn
-    if table is None or c.turn is not None or c.passage is not None or (
+    if table is None or c.extras.turn is not None or c.extras.passage is not None or (
             c.request.marks_origin or needs_connection(c) or not table.known):
         return False
     key = make_key(&c.request.hop, c.pool_key())
@@ -311,9 +311,9 @@ cdef bint takes_turns(Client c) except -1:
 
 cdef int note_http1(Client c) except -1:
     cdef Turn turn
-    if c.turn is None:
+    if c.extras.turn is None:
         return 0
-    turn = <Turn>c.turn
+    turn = <Turn>c.extras.turn
     (<Carriers>c.context.carriers).known.pop(turn.key, None)
     return turn.close()
 
@@ -330,7 +330,7 @@ cdef OriginStream take_stream(Client c):
 
 
 cdef bint may_ask_again(Client c) noexcept:
-    return (is_unread(c) and c.filtering is None and not c.up_open
+    return (is_unread(c) and c.extras.filtering is None and not c.up_open
             and c.relay.up.moved <= c.head.end)
 
 
@@ -342,7 +342,7 @@ cdef bint take_back(Client c) noexcept:
     cdef Pump *up = &c.relay.up
     cdef Block *sent = NULL
     cdef uint32_t n, more
-    if is_unread(c) and c.filtering is None and up.sink != NULL and up.pipe == NULL:
+    if is_unread(c) and c.extras.filtering is None and up.sink != NULL and up.pipe == NULL:
         sent = multiplexer().give_sent(&c.origin.sock)
     if sent == NULL:
         return False

@@ -13,6 +13,7 @@ client's deadline ends it.
 """
 
 cimport cython
+from cutthrough.session.model.client cimport extras_of
 from cutthrough.session.model.state cimport DIAL
 
 
@@ -25,7 +26,7 @@ cdef class Turn(Endpoint):
         wait.client = client
         wait.turn = self
         self.waits.append(wait)
-        client.turn = wait
+        extras_of(client).turn = wait
         return 0
 
     cdef int close(self) except -1:
@@ -41,7 +42,7 @@ cdef class Turn(Endpoint):
             wait.client.poller.call_again(wait.client)  # in the order in which they came
         self.waits = []
         if client is not None:
-            client.turn = None
+            client.extras.turn = None
         if table.get(key) is self:      # no later turn
             del table[key]              # perhaps the last reference to this turn
         return 0
@@ -57,14 +58,14 @@ cdef class Wait(Endpoint):
             self.turn = None
         self.client = None
         if client is not None:
-            client.turn = None          # the last reference to this wait
+            client.extras.turn = None          # the last reference to this wait
         return 0
 
 
 cdef Turn take_turn(Client c, dict table, object key):
     cdef Turn turn = make_turn(table, key)
     turn.client = c
-    c.turn = turn
+    extras_of(c).turn = turn
     return turn
 
 
@@ -78,7 +79,7 @@ cdef Turn make_turn(dict table, object key):
 
 
 cdef bint ends_wait(Client c) except -1:
-    if not isinstance(c.turn, Wait) or (<Wait>c.turn).turn is not None:
+    if not isinstance(c.extras.turn, Wait) or (<Wait>c.extras.turn).turn is not None:
         return False
-    c.turn.close()
+    c.extras.turn.close()
     return True

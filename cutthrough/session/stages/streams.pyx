@@ -25,7 +25,7 @@ from cutthrough.outcome cimport (
     BAD_HTTP2, BAD_REQUEST, BAD_STREAM, HEAD_TIMEOUT, HEAD_TOO_LARGE, HTTP2_FLOOD, HTTP2_HEADERS,
     HTTP2_RESETS, KEEPALIVE_TIMEOUT, OK, OVERLOADED, UNSUPPORTED_PROTOCOL)
 from cutthrough.session.judge.admit cimport admit, turn_away
-from cutthrough.session.model.client cimport Client, set_tlvs, leave_place, link, rest, tlvs_of
+from cutthrough.session.model.client cimport Client, set_tlvs, leave_place, link, rest
 from cutthrough.session.model.prints cimport P_HTTP2
 from cutthrough.session.model.state cimport HEAD, STREAMS
 
@@ -141,7 +141,7 @@ cdef int inherit(Client stream, Client carrier) except -1:
     stream.entrance = carrier.entrance
     stream.address = carrier.address
     stream.sender = carrier.sender
-    set_tlvs(stream, tlvs_of(carrier))
+    set_tlvs(stream, carrier.extras.tlvs)
     stream.since_ms = carrier.poller.time_ms()
     if carrier.entrance.is_inside:          # its CONNECT has authenticated
         stream.known = carrier.known

@@ -51,7 +51,7 @@ cdef int end_hold(Client c) except -1:
         return end_queueing(c)
     if c.request.room == AWAITS_ROOM:
         return end_waiting(c)
-    if c.filtering is not None:
+    if c.extras.filtering is not None:
         return end_wait(c)
     c.stamps.hook_us += end_brief_phase(&c.stamps)
     return c.resume(PHASE_FILTER)
@@ -59,7 +59,7 @@ cdef int end_hold(Client c) except -1:
 
 cdef int filter_head(Client c) except -1:
     """Each head of a client's goes through the filters once."""
-    if c.filtering is not None or not c.request.acted or not c.request.acts & (
+    if c.extras.filtering is not None or not c.request.acted or not c.request.acts & (
             <int>BY_CONNECT if c.request.is_tunnel else BY_FILTERS | BY_BREAKPOINT):
         return OK
     return parked(begin_filters(c))

@@ -51,7 +51,7 @@ cdef int send_head_now(Client client, bytes text, const char *body, size_t m) ex
 
 
 cdef inline Filtering filtering_of(Client client):
-    return <Filtering>client.filtering
+    return <Filtering>client.extras.filtering
 
 
 # A request's head for log and captures: without the additions of filters (R82). All zero: there is
@@ -64,7 +64,7 @@ cdef struct Shown:
 
 cdef inline Shown shown_of(Client client) noexcept:
     cdef Shown shown
-    if client.filtering is not None and filtering_of(client).shown is not None:
+    if client.extras.filtering is not None and filtering_of(client).shown is not None:
         shown.data, shown.n = filtering_of(client).shown, len(filtering_of(client).shown)
         shown.path_at = filtering_of(client).shown_path_at
         shown.path_len = filtering_of(client).shown_path_len
@@ -77,18 +77,18 @@ cdef inline Shown shown_of(Client client) noexcept:
 
 # Has the tape the response already, as the origin has sent it?
 cdef inline bint tapes_origin(Client client) noexcept:
-    return client.filtering is not None and filtering_of(client).tapes
+    return client.extras.filtering is not None and filtering_of(client).tapes
 
 
 # Is the response in the filters' hands? Then nothing more is read from the origin.
 cdef inline bint is_held(Client client) noexcept:
-    return client.filtering is not None and filtering_of(client).held is not None
+    return client.extras.filtering is not None and filtering_of(client).held is not None
 
 
 # The open sluices of a client; None: that body does not go through filters.
 cdef inline Sluice up_sluice(Client client):
-    return None if client.filtering is None else filtering_of(client).up
+    return None if client.extras.filtering is None else filtering_of(client).up
 
 
 cdef inline Sluice down_sluice(Client client):
-    return None if client.filtering is None else filtering_of(client).down
+    return None if client.extras.filtering is None else filtering_of(client).down

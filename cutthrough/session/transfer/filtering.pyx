@@ -22,7 +22,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.session.model.awaited cimport NOBODY
-from cutthrough.session.model.client cimport Client, Observer, is_last
+from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
 from cutthrough.session.model.request cimport Request
@@ -99,7 +99,7 @@ cdef class Filtering:
         try:
             c.poller.take_time()
             is_explained = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
-            c.decision = Decision(False, reason=text if not is_explained else (
+            extras_of(c).decision = Decision(False, reason=text if not is_explained else (
                 text.encode("ascii", "replace").decode()[:MOST_REASON]))
             if self.up_side is not None:
                 c.request.ending = outcome      # when both sides have their close
@@ -133,7 +133,7 @@ cdef class Filtering:
         down = &c.relay.down
         if self.down is not None:
             close_sluice(self.down)
-        if self.replay is not None and c.filtering is self.replay:
+        if self.replay is not None and c.extras.filtering is self.replay:
             self.replay.take_over()
         s = self.open_down(False, 0)
         try:
@@ -288,7 +288,7 @@ cdef class Filtering:
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
         cdef int outcome
-        if c is None or (self.up is None or self.up.lost) and c.filtering is self:
+        if c is None or (self.up is None or self.up.lost) and c.extras.filtering is self:
             return
         try:
             c.poller.take_time()
@@ -301,7 +301,7 @@ cdef class Filtering:
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
                 return
-            if c.filtering is self:
+            if c.extras.filtering is self:
                 write_head_up(c, self.up)
             else:
                 self.replay.take_head(is_chunked())

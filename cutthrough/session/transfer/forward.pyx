@@ -50,7 +50,7 @@ cdef int send_request(Client c) except -1:
     cdef int64_t used
     if c.request.resumes:
         return resume(c)
-    if c.filtering is not None and takes_upload(c):
+    if c.extras.filtering is not None and takes_upload(c):
         begin_upload(c)
         return read_response(c)
     head = head_up(c, &head_len)

@@ -37,7 +37,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.acl cimport REPLAYS
 from cutthrough.session.judge.secure cimport put_transport
-from cutthrough.session.model.client cimport Client, is_last, own_opening
+from cutthrough.session.model.client cimport Client, extras_of, is_last, own_opening
 from cutthrough.session.model.flight_recorder cimport E_SECURED, note
 from cutthrough.session.model.inside cimport Inside, enclose
 from cutthrough.session.model.origin_streams cimport (
@@ -212,10 +212,10 @@ cdef int fail_why(Client c, int outcome, str why) except -1:
     cdef bint close = is_last(c)
     cdef bytes reply
     cdef int status = status_of(outcome)
-    c.decision = Decision(False, reason=why[:MOST_REASON])
+    extras_of(c).decision = Decision(False, reason=why[:MOST_REASON])
     if (<Inside>c.entrance).opening == NULL or c.request.method >= M_CONNECT:
         return fail(c, outcome)
-    reply = reply_with_text(status, label_of(outcome).decode(), c.decision.reason,
+    reply = reply_with_text(status, label_of(outcome).decode(), c.extras.decision.reason,
                             close, c.request.method != M_HEAD)
     return c.reply(outcome, status, reply, len(reply), close)
 

@@ -29,4 +29,4 @@ cdef int run_messages(Client client) except -1
 
 
 cdef inline bint has_messages(Client client) noexcept:
-    return client.filtering is not None and filtering_of(client).up_side is not None
+    return client.extras.filtering is not None and filtering_of(client).up_side is not None

@@ -115,7 +115,7 @@ cdef Side open_side(Client c, Pump *pump, bint tapes):
 
 cdef bint takes_messages(Client c, const Head *head, const char *data) except -1:
     cdef Filtering f
-    if c.filtering is None:
+    if c.extras.filtering is None:
         return False
     f = filtering_of(c)
     if not f.run.wants_messages or not has_token(head, data, F_UPGRADE, b"websocket", 9):

@@ -147,7 +147,7 @@ cdef bint push_reply(Client c) noexcept:
 
 cdef bint passes_by_hook(Client c) noexcept:
     """The operator's function has said so. What is replayed has no origin to pass to (R60)."""
-    return c.decision is not None and bool(c.decision.tls) and not (
+    return c.extras.decision is not None and bool(c.extras.decision.tls) and not (
         c.request.stands_in or recording_of(c) == REPLAYS)
 
 

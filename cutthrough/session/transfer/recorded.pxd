@@ -19,7 +19,7 @@ cdef class Replay(Filtering):
 cdef inline bint plays(Client client) noexcept:
     cdef int mode
     if client.context.player is None or client.request.address_dependent or (
-            client.filtering is not None and filtering_of(client).is_played):
+            client.extras.filtering is not None and filtering_of(client).is_played):
         return False
     mode = recording_of(client)
     return mode == REPLAYS or (

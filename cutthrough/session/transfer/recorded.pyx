@@ -29,7 +29,7 @@ from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
-from cutthrough.session.model.client cimport Client, user_of, worker_of_id
+from cutthrough.session.model.client cimport Client, extras_of, user_of, worker_of_id
 from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.request cimport Request
@@ -64,7 +64,7 @@ cdef bint is_played_inside(Client c, int fate) noexcept:
 
 
 cdef int begin_replay(Client c) except -1:
-    cdef Answer answer = known_answer(c) if c.filtering is None else None
+    cdef Answer answer = known_answer(c) if c.extras.filtering is None else None
     if answer is not None:
         return send_known(c, answer)
     return ask_player(c)
@@ -77,9 +77,9 @@ cdef int ask_player(Client c) except -1:
     cdef int n = print_address(&c.address, text)
     cdef Shown shown = shown_of(c)
     f.client, f.ending, f.is_played = c, REPLAYED, True
-    if c.filtering is not None:
+    if c.extras.filtering is not None:
         join(f, filtering_of(c))
-    c.filtering = f
+    extras_of(c).filtering = f
     asker = ((user_of(c) or b"").decode("utf-8", "replace"), text[:n].decode(),
              c.snapshot.acl.rules[r.rule].shared)
     f.run = c.context.player.begin(f, (     # see Arrival and Asker in recording
@@ -131,7 +131,7 @@ cdef class Replay(Filtering):
             filters.up, filters.collected = self.up, self.collected
             filters.behind, filters.is_answered = self.behind, self.is_answered
             filters.function = self.function
-            self.client.filtering = filters
+            extras_of(self.client).filtering = filters
         return 0
 
     def take_over(self):
@@ -276,7 +276,7 @@ cdef class Replay(Filtering):
         self.ending = OUTCOMES[label]
         if self.client is not None:
             self.client.request.ending = self.ending
-            self.client.decision = Decision(
+            extras_of(self.client).decision = Decision(
                 False, reason=text.encode("ascii", "replace").decode()[:MOST_REASON])
 
     def switch(self, function):

@@ -205,7 +205,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(PARENT_AUTH)    # to the client it would look like ours
     if r.hop.kind == HOP_ORIGIN:
         praise_server(c)
-    if c.filtering is not None and takes_response(c, &head, &framing, data, n, used):
+    if c.extras.filtering is not None and takes_response(c, &head, &framing, data, n, used):
         return 0
     chunked = framing.kind == BODY_CHUNKED
     # In chunks of our own, unless the connection ends anyway

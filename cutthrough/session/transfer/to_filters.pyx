@@ -14,9 +14,10 @@ from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK
 from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
-from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.client cimport Client, Observer, extras_of
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.inside cimport prints_of
+from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.recording_mode cimport MUST_FIT, is_recorded
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport HELD, REQUEST
@@ -38,7 +39,7 @@ cdef int begin_filters(Client c) except -1:
     rule = c.snapshot.acl.rules[r.rule]
     f.client = c
     f.ending = FILTER_ANSWERED
-    c.filtering = f
+    extras_of(c).filtering = f
     facts = {
         "user": c.account.name.decode("utf-8", "replace"), "groups": c.account.groups,
         "client": text[:n].decode(), "id": str(c.request_id),
@@ -63,7 +64,8 @@ cdef int begin_filters(Client c) except -1:
 
 cdef bytes connect_head(Client c):
     """b"": the tunnel came without one, by SOCKS or by a transparent listener."""
-    return b"" if c.passage is None or c.passage.head is None else with_via(c, c.passage.head)
+    cdef Passage p = c.extras.passage
+    return b"" if p is None or p.head is None else with_via(c, p.head)
 
 
 cdef bytes with_via(Client c, bytes head):
@@ -73,11 +75,11 @@ cdef bytes with_via(Client c, bytes head):
 
 cdef bytes leave_filters(Client c):
     cdef Filtering f
-    if c.filtering is None:
+    if c.extras.filtering is None:
         return None
     f = filtering_of(c)
     f.end("ok")
-    c.filtering = None
+    c.extras.filtering = None
     return f.established
 
 

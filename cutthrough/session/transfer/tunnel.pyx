@@ -95,7 +95,7 @@ cdef int open_tunnel(Client c) except -1:
         give_block(&ahead)
         if not sent:
             return c.abort(ORIGIN_RESET if c.relay.up.error else OVERLOADED, True)
-    c.passage = None
+    c.extras.passage = None
     shorten_head(c)
     return run_tunnel(c)
 

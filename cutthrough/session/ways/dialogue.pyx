@@ -45,12 +45,12 @@ from cutthrough.wire.socks_client cimport Login
 
 
 cdef int begin_dialogue(Client c) except -2:
-    c.passage.leg = 0
+    c.extras.passage.leg = 0
     return begin_leg(c)
 
 
 cdef int begin_leg(Client c) except -2:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef Parent parent = p.chain[p.leg]
     cdef int outcome
     p.step = first_step(parent.protocol)
@@ -76,7 +76,7 @@ cdef int shake(Client c) except -2:
     if result == HANDSHAKE_MORE:
         return STILL_TALKING
     if result == HANDSHAKE_DONE:
-        c.passage.tls_us += <uint32_t>max(<int64_t>1, clock_us() - c.passage.shaking_us)
+        c.extras.passage.tls_us += <uint32_t>max(<int64_t>1, clock_us() - c.extras.passage.shaking_us)
         agreed.resumed = False
         transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
         note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
@@ -91,13 +91,13 @@ cdef int shake(Client c) except -2:
 
 cdef int open_leg(Client c, Parent parent, int proxy_protocol) except -2:
     cdef int outcome = speak(c, parent, proxy_protocol)
-    if outcome != OK or c.passage.step == SAY_NOTHING:
+    if outcome != OK or c.extras.passage.step == SAY_NOTHING:
         return outcome
     return go_on_talking(c)
 
 
 cdef int go_on_talking(Client c) except -2:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef Parent parent = p.chain[p.leg]
     cdef Socket *sock = &c.origin.sock
     cdef char *data = scratch()
@@ -146,9 +146,9 @@ cdef int speak(Client c, Parent parent, int proxy_protocol) except -2:
     cdef size_t n = 0
     if proxy_protocol:
         before = put_proxy_header(c, out, proxy_protocol)
-    if c.passage.step != SAY_NOTHING:
-        fill(&errand, c.passage, parent)
-        n = say(<Step>c.passage.step, &errand, out + before, MOST_SAID)
+    if c.extras.passage.step != SAY_NOTHING:
+        fill(&errand, c.extras.passage, parent)
+        n = say(<Step>c.extras.passage.step, &errand, out + before, MOST_SAID)
         if n == 0:
             return PARENT_REFUSED       # its protocol has no such destination
     return send_up(c, before + n) if before + n else OK
@@ -169,7 +169,7 @@ cdef int fill(Errand *e, Passage p, Parent parent) except -1:
     else:
         e.target = &(<Parent>p.chain[p.leg + 1]).address
     if parent.passes_credentials and p.credentials is not None:
-        basic = p.credentials           # which client.passage keeps
+        basic = p.credentials           # which client.extras.passage keeps
     e.credentials = Value(NULL, 0) if basic is None else Value(basic, len(basic))
     e.via = Value(NULL, 0) if p.via is None else Value(p.via, len(p.via))
     e.login = Login(parent.user, parent.password, len(parent.user), len(parent.password))

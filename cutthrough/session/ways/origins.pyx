@@ -53,7 +53,7 @@ cdef int blame_server(Client c, int outcome) except -1:
 
 
 cdef bint goes_elsewhere(Client c) except -1:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef uint64_t tried
     if c.request.hop.kind != HOP_ORIGIN or not c.request.can_retry or p is None or p.member < 0:
         return False
@@ -73,7 +73,7 @@ cdef void praise_server(Client c) noexcept:
 
 
 cdef const char *head_for_server(Client c, size_t *n) except? NULL:
-    cdef Parent server = c.passage.parent
+    cdef Parent server = c.extras.passage.parent
     cdef Origin origin = server.origin
     cdef char client[ADDRESS_TEXT]
     cdef OriginHead how

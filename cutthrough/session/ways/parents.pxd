@@ -7,7 +7,7 @@ from cutthrough.wire.http1 cimport Head
 
 # Keeps what a parent may need of the head: the client's credentials, and Via.
 cdef int keep_fields(Client client, const Head *head, const char *data) except -1
-# Sets request.hop by request.route, and client.passage if the way has a parent. False: no member
+# Sets request.hop by request.route, and client.extras.passage if the way has a parent. False: no member
 # is left, and the request has been refused.
 cdef bint choose_parent(Client client) except -1
 # The request has no parent any more; it may get another route.

@@ -28,7 +28,7 @@ from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_ORIGIN, HOP_PARE
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
 from cutthrough.session.judge.authorize cimport asker_of
-from cutthrough.session.model.client cimport Client, leave_parent
+from cutthrough.session.model.client cimport Client, extras_of, leave_parent
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.model.inside cimport Inside, key_of_way
@@ -54,14 +54,14 @@ cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
     cdef Context context = c.context
     cdef const Field *field
     cdef uint32_t i
-    if c.passage is None:
-        c.passage = Passage.__new__(Passage)
-    c.passage.credentials = None
+    if c.extras.passage is None:
+        extras_of(c).passage = Passage.__new__(Passage)
+    c.extras.passage.credentials = None
     if c.snapshot.ways.pass_credentials and head.count[F_PROXY_AUTHORIZATION] == 1:
         field = &head.fields[head.first[F_PROXY_AUTHORIZATION] - 1]
-        c.passage.credentials = data[field.value:field.value + field.value_len]
+        c.extras.passage.credentials = data[field.value:field.value + field.value_len]
     if c.entrance.is_inside:
-        c.passage.credentials = (<Inside>c.entrance).credentials
+        c.extras.passage.credentials = (<Inside>c.entrance).credentials
     earlier = []
     if head.count[F_VIA] and c.request.is_tunnel:
         for i in range(head.n_fields):
@@ -70,13 +70,13 @@ cdef int keep_fields(Client c, const Head *head, const char *data) except -1:
                 earlier.append(data[field.value:field.value + field.value_len])
     if context.pseudonym_len:
         earlier.append(b"1.%d %s" % (head.minor, context.pseudonym[:context.pseudonym_len]))
-    c.passage.via = b", ".join(earlier) if earlier else None
+    c.extras.passage.via = b", ".join(earlier) if earlier else None
     return 0
 
 
 cdef bint choose_parent(Client c) except -1:
     cdef Way way = way_of(c)
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef int64_t wait_ms
     cdef int i
     if c.request.for_origin and way is None:
@@ -88,7 +88,7 @@ cdef bint choose_parent(Client c) except -1:
             p.way = None
         return True
     if p is None:
-        p = c.passage = Passage.__new__(Passage)
+        p = extras_of(c).passage = Passage.__new__(Passage)
     if p.way is not way:
         p.way = way
         p.tried = 0
@@ -162,20 +162,21 @@ cdef bint names_client(Passage p, int kind) except -1:
 cdef int drop_parent(Client c) except -1:
     leave_parent(c)
     c.request.hop.kind = HOP_DIRECT
-    if c.passage is not None:
-        if c.passage.parent is not None and c.request.hop.source == 0:
-            c.request.hop.source = c.passage.source
-        c.passage.member = -1
-        c.passage.parent = None
-        c.passage.chain = None
-        c.passage.seeks_parent = False
+    if c.extras.passage is not None:
+        if c.extras.passage.parent is not None and c.request.hop.source == 0:
+            c.request.hop.source = c.extras.passage.source
+        c.extras.passage.member = -1
+        c.extras.passage.parent = None
+        c.extras.passage.chain = None
+        c.extras.passage.seeks_parent = False
     return 0
 
 
 cdef void set_source_aside(Client c) noexcept:
-    if c.passage is not None and c.passage.parent is not None and c.request.hop.source and (
-            not (<Parent>c.passage.chain[0]).by_source):
-        c.passage.source = c.request.hop.source
+    cdef Passage p = c.extras.passage
+    if p is not None and p.parent is not None and c.request.hop.source and (
+            not (<Parent>p.chain[0]).by_source):
+        p.source = c.request.hop.source
         c.request.hop.source = 0
 
 
@@ -188,17 +189,17 @@ cdef bytes key_for(Client c, Keying keying):
 
 
 cdef bint is_resolved_there(Client c) except -1:
-    return c.passage is not None and c.passage.parent is not None and (
-        c.request.for_origin or (c.passage.parent.resolves and not c.request.narrowed
+    return c.extras.passage is not None and c.extras.passage.parent is not None and (
+        c.request.for_origin or (c.extras.passage.parent.resolves and not c.request.narrowed
                                  and c.request.host_kind == HOST_NAME))
 
 
 cdef bint seeks_parent(Client c) noexcept:
-    return c.passage is not None and c.passage.seeks_parent
+    return c.extras.passage is not None and c.extras.passage.seeks_parent
 
 
 cdef bint may_dial_parent(Client c, const Address *address) except -1:
-    cdef Parent root = c.passage.chain[0]
+    cdef Parent root = c.extras.passage.chain[0]
     cdef int outcome = c.snapshot.judge_loop(address.family, address.bytes, root.address.port)
     if outcome != OK:
         c.request.denied = <unsigned char>outcome
@@ -206,7 +207,7 @@ cdef bint may_dial_parent(Client c, const Address *address) except -1:
 
 
 cdef int dial_parent(Client c, const Address *checked, const Address *other) except -1:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef Stream stream
     set_target(c, p, checked)
     set_source_aside(c)
@@ -229,16 +230,16 @@ cdef int dial_parent(Client c, const Address *checked, const Address *other) exc
 cdef int begin_setup(Client c) except -1:
     cdef Parent parent
     cdef uint64_t user = number_of(asker_of(c))
-    c.passage.began_us = clock_us()
-    c.passage.by_standby = False
-    for parent in c.passage.chain:
+    c.extras.passage.began_us = clock_us()
+    c.extras.passage.by_standby = False
+    for parent in c.extras.passage.chain:
         parent.standing.begin(c.poller.time_ms(), user)
     return 0
 
 
 cdef Standby standby_of(Client c):
     """What is kept ready of connections to the first parent; None: nothing."""
-    cdef Parent parent = c.passage.chain[0]
+    cdef Parent parent = c.extras.passage.chain[0]
     if c.context.standbys is None:
         return None
     return <Standby>c.context.standbys.get(parent.standing.number)
@@ -247,7 +248,7 @@ cdef Standby standby_of(Client c):
 cdef Stream take_standby(Client c):
     """Not for a request in absolute form: it may not be one that can be sent twice."""
     cdef Standby standby = standby_of(c)
-    cdef Parent parent = c.passage.chain[0]
+    cdef Parent parent = c.extras.passage.chain[0]
     cdef Stream stream
     if standby is None or c.request.hop.kind != HOP_PARENT or parent.proxy_protocol:
         return None
@@ -259,7 +260,7 @@ cdef Stream take_standby(Client c):
 
 
 cdef int dial_first(Client c) except -1:
-    cdef Parent parent = c.passage.chain[0]
+    cdef Parent parent = c.extras.passage.chain[0]
     if parent.address.host_kind != HOST_NAME:
         return dial_addresses(c, one_address(
             4 if parent.address.host_kind == HOST_IPV4 else 6, parent.address.address))
@@ -317,7 +318,7 @@ cdef int dial_found(Client c, answer) except -1:
 
 
 cdef int dial_addresses(Client c, Addresses addresses) except -1:
-    cdef Parent root = c.passage.chain[0]
+    cdef Parent root = c.extras.passage.chain[0]
     c._set_state(DIAL)
     connector = dial(c.poller, c, addresses, root.address.port, c.context.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
@@ -326,7 +327,7 @@ cdef int dial_addresses(Client c, Addresses addresses) except -1:
 
 
 cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef bytes basic = p.parent.basic
     cdef Request *r = &c.request
     if p.parent.passes_credentials and p.credentials is not None:
@@ -339,7 +340,7 @@ cdef const char *head_for_parent(Client c, size_t *n) except? NULL:
 
 
 cdef int praise_parents(Client c) except -1:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef Parent parent
     cdef int64_t took_us = clock_us() - p.began_us
     p.seeks_parent = False
@@ -352,7 +353,7 @@ cdef int praise_parents(Client c) except -1:
 
 
 cdef int lose_parent(Client c, int outcome) except -1:
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     cdef Parent parent
     cdef int64_t now_ms = c.poller.time_ms()
     cdef Address other = p.other
@@ -404,7 +405,7 @@ cdef int lose_parent(Client c, int outcome) except -1:
 cdef bint names_destination(Client c, int outcome) noexcept:
     """The parent had been told of the request's destination, or has refused its user's credentials:
     what it did may be the request's fault (R76)."""
-    cdef Passage p = c.passage
+    cdef Passage p = c.extras.passage
     if outcome == PARENT_AUTH:
         return is_by_login(p, p.chain[p.leg])
     return c.state == PARENT and not p.is_shaking and p.leg + 1 == len(p.chain) and (

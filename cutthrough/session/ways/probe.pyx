@@ -31,7 +31,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.standby cimport Standby
@@ -85,13 +85,13 @@ cdef class Probe(Client):
         self.snapshot = context.snapshot
         p.parent = parent
         p.chain = (parent,)
-        self.passage = p
+        extras_of(self).passage = p
         self.began_us = clock_us()
         return p
 
     cdef int set_out(self) except -1:
         cdef Context context = self.context
-        cdef Parent parent = self.passage.chain[0]
+        cdef Parent parent = self.extras.passage.chain[0]
         cdef bytes host
         if parent.address.host_kind != HOST_NAME:
             return self.dial_first(one_address(
@@ -119,7 +119,7 @@ cdef class Probe(Client):
         return self.finish(PARENT_UNREACHABLE)
 
     cdef int dial_first(self, Addresses addresses) except -1:
-        cdef Parent first = self.passage.chain[0]
+        cdef Parent first = self.extras.passage.chain[0]
         connector = dial(self.poller, self, addresses, first.address.port,
                          self.context.timeout_ms[DIAL])
         if connector is not None:       # else on_dialled was called already
