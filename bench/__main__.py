@@ -34,6 +34,7 @@ from bench import (
     slowloris,
     start,
     storm,
+    streams,
     tls,
     users,
 )
@@ -304,10 +305,14 @@ def main() -> int:
     secure.add_argument("--conns", type=int, default=500,
                         help="connections at rest [500]")
 
-    streams = verbs.add_parser("http2", help="HTTP/2 between client and proxy, beside "
+    among = verbs.add_parser("streams", help="HTTP/2, gRPC and WebSockets inside "
+                             "interceptions, beside other proxies")
+    among.set_defaults(act=streams.run_streams)
+    streams.add_options(among)
+    between = verbs.add_parser("http2", help="HTTP/2 between client and proxy, beside "
                                              "haproxy and nghttpx")
-    streams.set_defaults(act=http2.run_http2)
-    http2.add_options(streams)
+    between.set_defaults(act=http2.run_http2)
+    http2.add_options(between)
     shown = verbs.add_parser("fingerprint", help="what fingerprints of clients cost")
     shown.set_defaults(act=http2.run_fingerprint)
     http2.add_options(shown)

@@ -49,6 +49,7 @@ VARIANTS = {
     HTTP2: "",
 }  # fmt: skip
 
+INTERCEPTED = 'tls = "intercept"\n'
 FILTER = '''class Nothing:
     """Sees every head, and changes none."""
 
@@ -60,8 +61,10 @@ FILTER = '''class Nothing:
 '''
 
 
-def start_ours(rule: str, target: Target, trusted: Path, http2: str = "off") -> Running:
-    """Start cutthrough with this line in the rule of the inner requests."""
+def start_ours(rule: str | None, target: Target, trusted: Path, http2: str = "off"
+               ) -> Running:  # fmt: skip
+    """Start cutthrough with this line in the rule of the inner requests; None: tunnels
+    stay closed."""
     running = Running([], target)
     directory = running.make_directory()
     ours = [sys.executable, "-m", "cutthrough"]
@@ -73,8 +76,9 @@ def start_ours(rule: str, target: Target, trusted: Path, http2: str = "off") -> 
     policy = directory / "policy.toml"
     policy.write_text(
         '[filters.nothing]\ncode = "nothing:Nothing"\n'
-        '[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\ntls = "intercept"\n'
-        f'[[rules]]\naction = "allow"\n{rule}\n')
+        '[[rules]]\naction = "allow"\nmethods = ["CONNECT"]\n'
+        f'{"" if rule is None else INTERCEPTED}'
+        f'[[rules]]\naction = "allow"\n{rule or ""}\n')
     config = directory / "proxy.toml"
     config.write_text(
         f'user = "{USER}"\npassword = "{PASSWORD}"\nworkers = 1\naccess_log = "off"\n'

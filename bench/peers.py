@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.children import HERE, BenchError, free_port, wait_for_port
@@ -262,6 +262,13 @@ OF_INTERCEPTION = {
         ("vey.yaml", "vey-leaves.yaml", "vey.sh"),
     ),
 }  # fmt: skip
+# Those of `python -m bench streams`: they open HTTP/2 too.
+OF_STREAMS = {
+    "mitmproxy-streams": replace(
+        OF_INTERCEPTION["mitmproxy-open"], about="mitmdump, HTTP/2 on both sides",
+        files=("mitmproxy-streams.yaml as config.yaml",)),
+    "vey": OF_INTERCEPTION["vey"],
+}  # fmt: skip
 # Those of `python -m bench recording`. None of them checks credentials but mitmproxy.
 OF_RECORDING = {
     "replayproxy": Peer(
@@ -294,7 +301,8 @@ OF_INSPECTION = {
         "--web-port @ADMIN_PORT@", ("mitmproxy-inspect.yaml as config.yaml",),
     ),
 }  # fmt: skip
-ALL = PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_RECORDING | OF_INSPECTION
+ALL = (PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_STREAMS | OF_RECORDING
+       | OF_INSPECTION)
 
 
 def as_proxies() -> dict[str, Proxy]:
