@@ -113,6 +113,8 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
             p.bulk = p.bulk + 1 if n == COPY_BYTES else 0
         used = feed(p, NULL, 0, data, n)
         if used >= 0:
+            if p.left != 0 and <size_t>n < want and ends_here(p.source):
+                p.eof = True
             return n
         if used == -2:
             return -PUMP_REFUSED
@@ -126,6 +128,13 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
         return 0
     p.error = <int16_t>-n
     return -PUMP_SOURCE_FAILED
+
+
+cdef inline bint ends_here(const Socket *source) noexcept nogil:
+    """Whether a read that was not filled has come to the end: the FIN was there before it, and
+    nothing can come between."""
+    return source.kind == KERNEL and (
+        source.ready & (PEER_DONE | BROKEN | URGENT) == PEER_DONE)
 
 
 cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:

@@ -8,7 +8,8 @@ from cutthrough.net.pump cimport Pump
 from cutthrough.net.relay cimport push, run_pump, start_pump, stop_pump
 from cutthrough.net.linux cimport EPOLLIN, EPOLLOUT
 from cutthrough.net.sends cimport begin_batch, end_batch, next_woken
-from cutthrough.net.sysio cimport BROKEN, CAN_READ, CAN_WRITE, half_close, note_events
+from cutthrough.net.sysio cimport (
+    BROKEN, CAN_READ, CAN_WRITE, PEER_DONE, URGENT, half_close, note_events)
 from cutthrough.net.timers cimport Timer, Wheel
 from cutthrough.net.transport cimport (
     HANDSHAKE_DONE, KERNEL, Socket, drop_transport, open_transport, transport_of)
@@ -89,9 +90,11 @@ cdef class OneWay:
         self.pump.allowance = allowance
         start_pump(&self.pump, &self.source, &self.sink, left)
 
-    def run(self, bint readable=True, bint writable=True, bint broken=False):
+    def run(self, bint readable=True, bint writable=True, bint broken=False,
+            bint ended=False, bint urgent=False):
         """Runs one turn with this readiness added. Returns the name of its Pumped."""
-        self.source.ready |= CAN_READ if readable else 0
+        self.source.ready |= (CAN_READ if readable else 0) | (PEER_DONE if ended else 0) | (
+            URGENT if urgent else 0)
         self.sink.ready |= (CAN_WRITE if writable else 0) | (BROKEN if broken else 0)
         return PUMPED[run_pump(&self.pump)]
 

@@ -122,6 +122,31 @@ def test_an_end_comes_after_all_bytes_before_it_also_those_in_the_pipe(way):
     assert got == sent
 
 
+def test_behind_a_fin_a_read_that_is_not_filled_is_the_last(way):
+    way.client.sendall(b"hello")
+    assert way.pump.run(ended=True) == "eof", "it was read for an end that was known"
+    assert way.origin.recv(100) == b"hello"
+
+
+def test_behind_an_urgent_mark_more_is_read_though_the_end_is_there(way):
+    way.client.sendall(b"before")
+    way.client.send(b"!", socket.MSG_OOB)
+    way.client.sendall(b"behind")
+    way.client.shutdown(socket.SHUT_WR)
+    assert way.pump.run(ended=True, urgent=True) == "eof"
+    way.outlet.shutdown(socket.SHUT_WR)
+    got = b""
+    while piece := way.origin.recv(100):
+        got += piece
+    assert got == b"beforebehind"
+
+
+def test_a_message_that_ends_with_its_connection_is_whole(make_way):
+    way = make_way(left=5)
+    way.client.sendall(b"hello")
+    assert way.pump.run(ended=True) == "done"
+
+
 @pytest.mark.parametrize("left", [0, 1, 999, 1000, FULL, 3 * FULL + 7, 2_000_001])
 def test_a_budget_is_kept_to_the_byte_and_what_follows_is_left_unread(make_way, left):
     way = make_way(left=left)
