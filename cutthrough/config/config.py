@@ -7,7 +7,7 @@ file, and the file overrides the default. A field with a Table has rows with key
 their own, `[[listeners]]`, and comes from the file alone.
 
 The lowest package: it knows no socket and no loop. The packages that move bytes never
-read a `Config`; their numbers are copied when the object is made.
+read a `Config`; their numbers are copied when the object is made, and at a reload.
 """
 
 import secrets

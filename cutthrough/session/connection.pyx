@@ -129,7 +129,7 @@ cdef class Connection(Client):
     cdef int resume(self, int phase) except -1:
         return run_phases(self, phase)
 
-    cdef int replay(self, char *data, size_t n) except -1:
+    cdef int resume_response(self, char *data, size_t n) except -1:
         return replay_response(self, data, n)
 
     cdef bytes pool_key(self):

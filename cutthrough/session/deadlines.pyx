@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A missed deadline: the end of a request, or more time.
 
-The table of states has each state's outcome; the table of handlers in `session` says which of
+The table of states has each state's outcome; the table of handlers in `connection` says which of
 these functions a state has. In REQUEST and RELAY either side may stall, and the outcome names
 that side.
 """
@@ -11,7 +11,7 @@ from cutthrough.net.sysio cimport CAN_WRITE
 from cutthrough.net.transport cimport KERNEL
 from cutthrough.outcome cimport (
     BAD_PARENT, LIFETIME, OK, PARENT_TIMEOUT, RESPONSE_TIMEOUT, TLS_TIMEOUT, WRITE_TIMEOUT)
-from cutthrough.policy.hop cimport HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.session.model.awaited cimport NOBODY, SENDER
 from cutthrough.session.model.client cimport Client, is_between_requests
 from cutthrough.session.model.stage cimport STAGE_TLS
@@ -60,6 +60,6 @@ cdef int miss_transfer(Client c) except -1:
     elif c.state == REQUEST and c.origin is not None and (
             c.waits_for_100() or not c.origin.sock.ready & CAN_WRITE):
         outcome = RESPONSE_TIMEOUT      # the origin stalls, not the client
-    if outcome == RESPONSE_TIMEOUT and c.request.hop.kind == HOP_ORIGIN:
+    if outcome == RESPONSE_TIMEOUT and c.request.hop.kind == HOP_NAMED_ORIGIN:
         blame_server(c, BAD_PARENT)
     return c.refuse(outcome)

@@ -27,7 +27,7 @@ from cutthrough.net.transport cimport KERNEL, Socket
 from cutthrough.outcome cimport DESTINATION_DENIED, OK, OVERLOADED
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.decision_cache cimport Decision
-from cutthrough.policy.hop cimport HOP_LOCAL, HOP_ORIGIN, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Standing
 from cutthrough.session.connection cimport Connection
 from cutthrough.session.handover_parts cimport (
@@ -306,7 +306,7 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
         name, identity = record.parent
         standing = c.context.parents.find(name, identity)
         standing.in_hand += 1
-        r.hop.kind = HOP_ORIGIN if record.for_origin else HOP_PARENT
+        r.hop.kind = HOP_NAMED_ORIGIN if record.for_origin else HOP_PARENT
         r.hop.parent = <unsigned short>standing.number
     if record.decision is not None:
         reason, limits = record.decision

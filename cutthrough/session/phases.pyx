@@ -6,9 +6,9 @@
                                      └────────> an Outcome: it is refused
 
 If a phase parks, its row has the phase after the wait, and the cause of it. Events of a state
-come from the table of handlers in `session`. A request comes to a phase again if it gets another
-destination, if its rule is known only by its address, or if a connection to the origin failed; and
-to one that charges, if it has waited for its rate.
+come from the table of handlers in `connection`. A request comes to a phase again if it gets another
+destination, if its rule is known only by its address, or if a connection to the origin failed. A
+phase up to `charge` that finds a rate exceeded has the request wait in HELD, and comes again.
 """
 
 from cutthrough.outcome cimport OK, RATE_LIMITED
@@ -46,7 +46,7 @@ cdef int run_phases(Client c, int first) except -1:
 
 cdef int phase(int number, phase_t function, waits, resumed) except -1:
     """`waits`: the states of a request that is parked; `resumed`: the phase after the wait, and
-    its cause."""
+    its cause. Both are for readers: tests/session/test_state.py compares them with the page."""
     PHASES[number] = function
     return 0
 

@@ -28,7 +28,7 @@ from cutthrough.outcome cimport (
     DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK, OVERLOADED, PARENT_TIMEOUT,
     PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.hop cimport HOP_LOCAL, HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.judge.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.model.charge cimport admit_user
@@ -117,7 +117,7 @@ cdef int reuse(Client c) except -1:
         return OK
     c.origin = stream
     stream.owner = c
-    may = r.hop.kind == HOP_ORIGIN or (not r.narrowed or prove(c, &stream.address, 1)) and (
+    may = r.hop.kind == HOP_NAMED_ORIGIN or (not r.narrowed or prove(c, &stream.address, 1)) and (
         stream.address.family == 0 or may_reach(c, &stream.address))
     set_source_aside(c)
     if not may or r.hop.source != source or r.route != route:
@@ -380,7 +380,7 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
              <int64_t>clock_us() - c.extras.passage.began_us)
         count_dial(c.context.counters, stream.address.family,
                    clock_us() - c.extras.passage.began_us)
-    if c.request.hop.kind != HOP_ORIGIN:
+    if c.request.hop.kind != HOP_NAMED_ORIGIN:
         stream.address = c.extras.passage.checked  # of the other end, as far as it is known
     c._set_state(PARENT)
     return go_through(c, begin_dialogue(c))

@@ -9,7 +9,8 @@ and what it records, whose answers are taken with the times of their pieces.
     on_end        END: everything that the log knows, and the request's head
 
 A request's head is kept by its session to the end of the exchange, and is written once, as it
-went to the origin: no credentials of the proxy are in it (R37). A tunnel is END alone, and its
+was rewritten for the origin: no credentials of the proxy are in it (R37), and nothing that a rule's
+`headers` or filters add. A tunnel is END alone, and its
 bytes are tapped only if it is a WebSocket. If the ring has no room, the record is dropped and
 counted, or waits in memory if it is recorded; nothing else waits (R58). The identifier is the
 log's, so the END of a tunnel that another worker finished finds its HEADS; that worker taps

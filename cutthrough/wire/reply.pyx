@@ -1,9 +1,10 @@
 # cython: language_level=3
 """Replies that the proxy makes itself: constants, built once at import (R13).
 
-No part of a request ever gets into a reply: every byte comes from the table in outcome.pyx
-and from the texts here, so there is nothing to escape and nothing that could leak. Only a
-filter of the operator may give a text of its own.
+No part of a request gets into these: every byte comes from the table in outcome.pyx
+and from the texts here, so there is nothing to escape and nothing that could leak. A request's
+identifier is the proxy's. Texts of others are given to `reply_with_text` and `reply_to_replay`, which
+escape them: of filters, of the operator's pages, of a replay that missed.
 """
 
 import json

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Rewriting heads: hop-by-hop fields out, Host and Via in (R12, R14, R15, R16).
 
-Header fields are dropped here and nowhere else. The head that was read is never changed:
+Header fields of HTTP/1 are dropped here; what a rule or HTTP/2 forbids, in edits and
+http2_head. The head that was read is never changed:
 fields that stay are copied, neighbours in one run, and a dropped field ends a run. The caller
 has accepted the framing (framing.pyx) and read the target (target.pyx) before.
 """

@@ -21,8 +21,8 @@ def call_without_session(str method):
     cdef Client client = Client.__new__(Client)
     if method == "resume":
         client.resume(0)
-    elif method == "replay":
-        client.replay(NULL, 0)
+    elif method == "resume_response":
+        client.resume_response(NULL, 0)
 
 
 cdef class Roll:

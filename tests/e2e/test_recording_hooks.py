@@ -127,6 +127,19 @@ def test_a_replay_whose_hook_fails_is_refused_and_the_next_one_is_served(
     assert client.get(origin.url("/b")).body == b"ok"
 
 
+def test_an_answer_that_would_come_too_late_is_a_failed_replay_and_no_filter_s_fault(
+        start, make_origin, dial):
+    proxy, folder = start(hooks(on_record="return replace(one, delay_us=20_000_000)"),
+                          'response_timeout = "300ms"\n')
+    client, origin = dial(proxy), make_origin(answer(OK))
+    assert client.get(origin.url("/a")).status == 200
+    wait_until(lambda: len(recordings(folder)) == 1, "a recording")
+    replay(proxy, folder)
+    reply = client.get(origin.url("/a"))
+    assert reply.status == 502 and b"no answer within response_timeout" in reply.body
+    assert proxy.wait_log(2)[1]["reason"] == "replay_failed"
+
+
 @pytest.mark.parametrize(("code", "reason"), [
     ("class Other: pass", "AttributeError"), ("class Hooks: pass", "has neither"),
     ("class Hooks:\n    async def on_replay(self, a, b): pass", "no async functions"),

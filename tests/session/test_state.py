@@ -158,7 +158,7 @@ def test_the_documents_have_the_phases_of_a_request() -> None:
         assert set(re.findall("[A-Z]{3,}", resumed)) <= set(names)
 
 
-@pytest.mark.parametrize("method", ["resume", "replay"])
+@pytest.mark.parametrize("method", ["resume", "resume_response"])
 def test_a_client_that_is_no_session_finds_no_way(method: str) -> None:
     """In silence it would wait for its deadline."""
     with pytest.raises(TypeError, match=method):

@@ -199,8 +199,8 @@ class Book:
             with contextlib.suppress(StoreError):
                 self._session.settle()
 
-    def prune(self) -> None:
-        """When nothing is to be written."""
+    def rest(self) -> None:
+        """When nothing is to be written: tries again, settles, and reads bounds anew."""
         now = time.monotonic()
         if self.waiting and now - self._tried >= AGAIN_S:
             self._put([])

@@ -130,7 +130,7 @@ class Recorder:
     def prune(self) -> None:
         """When nothing is to be written."""
         for book in self._books.values():
-            book.prune()
+            book.rest()
         with contextlib.suppress(OSError):
             self._retention.prune()
 

@@ -42,7 +42,7 @@ cdef int judge(Client c) except -1:
     cdef int64_t most = c.context.most_body
     cdef int outcome
     if most and c.up_open and c.relay.up.left > most:
-        return BODY_TOO_LARGE
+        return BODY_TOO_LARGE           # whatever the rules say, and without asking them
     outcome = judge_request(c)
     return outcome if outcome != OK else c.request.final_recipient_outcome
 

@@ -19,7 +19,7 @@ from cutthrough.net.dns.by_function import FunctionResolver
 from cutthrough.net.source_address cimport (
     STICKY_DESTINATION, STICKY_USER, Source, random_draw)
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
-from cutthrough.policy.hop cimport HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.judge.authorize cimport asker_of
 from cutthrough.session.model.client cimport user_of
@@ -44,7 +44,7 @@ cdef uint16_t source_named(Context context, str name) except? 0:
 
 cdef bytes key_of_pool(Client c):
     cdef bytes key
-    if c.request.hop.kind == HOP_ORIGIN:
+    if c.request.hop.kind == HOP_NAMED_ORIGIN:
         return b""                      # its server has them all, whatever Host is
     key = c.key if c.request.hop.source == 0 else key_with_source(c)
     if type(c.context.resolver) is by_function:

@@ -23,36 +23,36 @@ from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening
 
 cdef class Journal:
-    """The log of endings. Implemented by the room above."""
+    """The log of endings. Implemented by `log`."""
     cdef bint wants_fields              # reads fields of heads that are not kept to the end
     cdef int write(self, Client client, int outcome) except -1
     # Before the head of a tunnel to be is dropped; called if `wants_fields`.
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1
 
-# The named phases of each request, for what is built above the session: a capture, a store.
-# Context.observer; without one, each phase costs the test of a pointer.
+# The moments of each request, for what is built above the session: a capture, a store.
+# Context.observer; without one, each moment costs the test of a pointer.
 #
 #     request ─> route ─> response ─> end
 #
-# In any phase an observer may set a Tap on either pump of client.relay, to be passed the bytes
+# At any moment an observer may set a Tap on either pump of client.relay, to be passed the bytes
 # from then on. The taps are removed when the request ends, or its tunnel is handed over. If a
-# request goes to a parent in absolute form, the tap is passed the head that an origin would get,
+# request goes to a parent in absolute form, the tap is passed the head as an origin would get it,
 # without the parent's credentials.
 cdef class Observer:
     # The request was read. `head`, rewritten already, and `data`, the bytes it points into, are
     # valid during the call only. `head` is NULL for a request without one: by SOCKS, and by a
     # transparent listener for all protocols but HTTP. An association of datagrams has port 0,
-    # and only this phase and the end. A request by HTTP is not yet authenticated. A name from a
+    # and only this moment and the end. A request by HTTP is not yet authenticated. A name from a
     # transparent client may prove wrong: then the address takes its place before the route.
     cdef int on_request(self, Client client, const Head *head, const char *data) except -1
     # A connection to the origin is there: dialled, pooled, or a function of this process. A
-    # request that is retried has this phase twice.
+    # request that is retried has this moment twice.
     cdef int on_route(self, Client client) except -1
     # The final head of the response was read, and no byte of it was sent. `head` is NULL for a
     # tunnel whose reply is the proxy's own, if it has one: all but those by an upgrade.
     cdef int on_response(self, Client client, const Head *head, const char *data) except -1
     # The request has ended with this Outcome: once for each request that was begun, before the
-    # log, also if an earlier phase was never reached.
+    # log, also if an earlier moment was never reached.
     cdef int on_end(self, Client client, int outcome) except -1
 
 # The awaited peer owes bytes until a deadline.
@@ -160,14 +160,14 @@ cdef class Client(StreamOwner):
     # The request in hand goes on at this phase; see phases.
     cdef int resume(self, int phase) except -1
     # Goes on with a final response whose head filters have let pass.
-    cdef int replay(self, char *data, size_t n) except -1
+    cdef int resume_response(self, char *data, size_t n) except -1
     # The destination as the idle pool knows it, which may depend on the user.
     cdef bytes pool_key(self)
     cdef int close_origin(self, bint abortive) except -1
     # Adds the bytes that its pumps moved since the last call to the worker's counters; due
     # after each turn, so that a long transfer shows as it goes, and before a pump restarts.
     cdef void count_moved(self) noexcept
-    cdef int _record(self, int outcome) except -1
+    cdef int log_end(self, int outcome) except -1
     cdef int _clear_request(self) except -1
 
 

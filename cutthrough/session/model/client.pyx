@@ -2,11 +2,11 @@
 """A client's connection: the fields and endings that tunnels and plain requests share.
 
 The state and its deadline, the bytes not taken yet, and the endings. The work on a request is in
-other files: `session` decides, `tunnel` and `forward` carry out.
+other files: `phases` has its order, `judge` decides, `tunnel` and `forward` carry out.
 
-    accept -> HEAD -> (AUTH) -> (DECIDE) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
-               ^                          -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
-               +-------------------------------------------------------------------+
+    accept -> HEAD -> (AUTH, DECIDE, HELD) -> (RESOLVE -> DIAL) -> TUNNEL -> CLOSED
+               ^                            -> REQUEST -> RESPONSE -> RELAY -> IDLE -+
+               +---------------------------------------------------------------------+
 """
 
 cimport cython
@@ -212,7 +212,7 @@ cdef class Client:
         if is_holding(&self.relay.down) or try_send(&self.sock, text, n) != <ssize_t>n:
             return self.abort(outcome, False)   # it does not even take an error
         self.relay.down.moved += n
-        self._record(outcome)
+        self.log_end(outcome)
         self.close_origin(False)
         self._clear_request()
         if close:
@@ -228,7 +228,7 @@ cdef class Client:
         # find a closed socket, and the reset would cost the rest of this response
         cdef bint at_once = not self.up_open and not self.request.persistent
         cdef Stream stream
-        self._record(self.request.ending)
+        self.log_end(self.request.ending)
         if self.origin is not None:
             if self.request.origin_persistent:
                 stream = self.origin
@@ -245,7 +245,7 @@ cdef class Client:
         return 0
 
     cdef int abort(self, int outcome, bint abortive) except -1:
-        self._record(outcome)
+        self.log_end(outcome)
         self.close_origin(abortive)
         if abortive:
             set_abortive(&self.sock)
@@ -289,8 +289,8 @@ cdef class Client:
     cdef int resume(self, int phase) except -1:
         return refuse_call("resume")
 
-    cdef int replay(self, char *data, size_t n) except -1:
-        return refuse_call("replay")
+    cdef int resume_response(self, char *data, size_t n) except -1:
+        return refuse_call("resume_response")
 
     cdef bytes pool_key(self):
         return self.key
@@ -346,7 +346,7 @@ cdef class Client:
         self.counted_up += up
         self.counted_down += down
 
-    cdef int _record(self, int outcome) except -1:
+    cdef int log_end(self, int outcome) except -1:
         """One ending: counted once, logged once."""
         cdef Context context = self.context
         if self.stamps.start_us == 0:

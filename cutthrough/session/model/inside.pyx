@@ -43,7 +43,7 @@ cdef Inside enclose(Client c, bytes offer):
         return None
     inside = Inside()
     inside.is_inside = True
-    inside.http2 = True                 # if the handshake agrees on it: see net.leaves
+    inside.http2 = True                 # if the handshake agrees on it: see net.tls.leaves
     inside.transparent = c.entrance.transparent
     inside.needs_user = c.entrance.needs_user
     inside.user = c.entrance.user

@@ -5,7 +5,7 @@ cdef enum:                  # State; unnamed, because Cython indexes by plain in
     IDLE                    # between two requests of a kept-alive connection
     AUTH                    # credentials are being verified
     DECIDE                  # an operator's function is being called
-    HELD                    # a rule's faults or filters have the request
+    HELD                    # by a rule's latency, filters, a player, a rate, or the recorder
     RESOLVE                 # a name is being resolved
     DIAL                    # a connection to the origin, or to a parent, is being made
     PARENT                  # a parent is connected, and connects on to the origin

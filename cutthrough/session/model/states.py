@@ -38,7 +38,8 @@ TABLE = (
                  "IDLE", "LINGER", "CLOSED"), "auth_timeout", "auth_timeout"),
     Row("DECIDE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "IDLE",
                    "LINGER", "CLOSED"), "policy_hook_timeout", "policy_unavailable"),
-    # Its deadline: a latency, which is no end, or that of the filters: see act
+    # Its deadline is that of what has it: a latency, filters, a player, a rate, the
+    # recorder; see end_hold in act
     Row("HELD", ("DECIDE", "HELD", "RESOLVE", "DIAL", "REQUEST", "RESPONSE", "RELAY",
                  "IDLE", "LINGER", "CLOSED"), "", "filter_timeout"),
     Row("RESOLVE", ("DECIDE", "HELD", "RESOLVE", "DIAL", "IDLE", "LINGER", "CLOSED"),

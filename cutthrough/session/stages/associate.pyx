@@ -112,7 +112,7 @@ cdef int watch_association(Client c) except -1:
         return 0
     n = try_recv(&c.sock, scratch(), COPY_BYTES)
     if n == 0:
-        c._record(OK)
+        c.log_end(OK)
         return c.close()
     if n < 0 and n != -linux.EAGAIN:
         return c.abort(CLIENT_RESET, False)

@@ -63,7 +63,7 @@ cdef int send_pac(Client c, const Target *target) except -1:
     if try_send(&c.sock, begin, p - begin) != p - begin:
         return c.abort(CLIENT_CLOSED, False)
     c.relay.down.moved += p - begin
-    c._record(OK)
+    c.log_end(OK)
     c._clear_request()
     return c.linger(False)
 

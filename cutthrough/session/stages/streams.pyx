@@ -175,7 +175,7 @@ cdef int close_idle_streams(Client c) except -1:
     cdef int64_t begun_us = m.awaits_since_us(&c.sock)
     if begun_us and now_ms >= begun_us // 1000 + c.context.timeout_ms[<int>HEAD]:
         c.begin()
-        c._record(HEAD_TIMEOUT)
+        c.log_end(HEAD_TIMEOUT)
         c._clear_request()
         return end_streams(c, m, HEARD_ALL) or 1
     if c.context.draining:
@@ -197,7 +197,7 @@ cdef int end_streams(Client c, const Multiplexer *m, int why) except -1:
         return c.close()
     if outcome != OK:
         c.begin()
-        c._record(outcome)
+        c.log_end(outcome)
         c._clear_request()
     return c.linger(False)                  # or a reset would overtake the reason
 

@@ -17,7 +17,7 @@ cdef char[ALERT_BYTES] record = [0x15, 3, 3, 0, 2, 2, 0]
 
 
 cdef int refuse_opening(Client c, int outcome, int alert) except -1:
-    c._record(outcome)
+    c.log_end(outcome)
     c.close_origin(False)
     record[ALERT_BYTES - 1] = <char>alert
     if alert == NO_ALERT or is_holding(&c.relay.down) or (

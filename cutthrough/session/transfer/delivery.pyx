@@ -75,7 +75,7 @@ cdef bint looks_whole(Client c) noexcept nogil:
 
 cdef int end_short(Client c, int outcome) except -1:
     """FIN. The kernel delivers the bytes that it holds for the client."""
-    c._record(outcome)
+    c.log_end(outcome)
     c.close_origin(True)
     c._clear_request()
     return c.linger(False)

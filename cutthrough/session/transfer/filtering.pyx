@@ -8,7 +8,7 @@
 head comes to them as bytes that our own code has read and rewritten, and a head of theirs is
 read, judged and rewritten as if it had come from a client or an origin (R41). So nothing that
 a filter does can break the framing. A body goes through a sluice, and from there to the same
-pump. An exchange without filters never comes here.
+pump. A player of recordings is in the place of filters: see recorded. No other exchange comes here.
 """
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
@@ -236,7 +236,7 @@ cdef class Filtering:
                 refuse_unfit(c, FILTER_FAILED, "on_response_head", UNFIT)
                 return
             memcpy(scratch(), <const char *>held, n)
-            c.replay(scratch(), n)
+            c.resume_response(scratch(), n)
         except BaseException:
             c.poller.contain(c)
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A plain request: one exchange with the origin, message by message.
 
-The rewritten head goes up, then the body through the up pump; session/response brings the
-answer down. Both connections are used again only if both messages ended as their heads
+The rewritten head goes up, then the body through the up pump; session/transfer/response brings
+the answer down. Both connections are used again only if both messages ended as their heads
 announced; any doubt ends both (R6, R18).
 """
 

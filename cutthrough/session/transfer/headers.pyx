@@ -15,7 +15,7 @@ from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.pump cimport Pump
 from cutthrough.outcome cimport HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE
 from cutthrough.policy.acl cimport BY_HEADERS
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.model.client cimport user_of, worker_of_id
 from cutthrough.session.model.inside cimport prints_of
@@ -41,7 +41,7 @@ cdef const char *head_up(Client c, size_t *n) except? NULL:
     n[0] = c.head.end
     if c.request.hop.kind == HOP_FORWARD:
         head = head_for_parent(c, n)
-    elif c.request.hop.kind == HOP_ORIGIN:
+    elif c.request.hop.kind == HOP_NAMED_ORIGIN:
         head = head_for_server(c, n)
     if head == NULL or not c.request.acts & BY_HEADERS:
         return head

@@ -242,7 +242,7 @@ cdef bint stands_alone(Client c, Endpoint endpoint) except -1:
 
 cdef int enter(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
-    c._record(OK)
+    c.log_end(OK)
     inside.opening = own_opening(c)
     c.early.opening = NULL
     inside.spare = c.origin

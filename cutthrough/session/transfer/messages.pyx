@@ -157,7 +157,7 @@ cdef int run_messages(Client c) except -1:
     if failed:
         return c.abort(failed, True)
     if is_over(up) and is_over(down) and up.ended and down.ended:
-        c._record(c.request.ending)
+        c.log_end(c.request.ending)
         return c.close()
     if (c.relay.up.shut or c.relay.down.shut) and c.state == TUNNEL:
         return c._set_state(HALF_CLOSED)

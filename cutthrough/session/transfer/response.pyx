@@ -23,7 +23,7 @@ from cutthrough.outcome cimport (
     ORIGIN_CLOSED,
     ORIGIN_RESET, OVERLOADED, PARENT_AUTH, PARENT_CLOSED, RECORDING_TOO_LARGE,
     RESPONSE_TRUNCATED, UPGRADE_FAILED)
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile
 from cutthrough.session.model.awaited cimport NOBODY, READER
 from cutthrough.session.model.charge cimport (
@@ -125,7 +125,7 @@ cdef int on_no_response(Client c, int outcome, size_t held) except -1:
             end_phase(&c.stamps)            # the dead connection's time is no look-up's
             r.dials = True
             return c.resume(PHASE_WAY)
-    if r.hop.kind == HOP_ORIGIN and not c.origin.reused:
+    if r.hop.kind == HOP_NAMED_ORIGIN and not c.origin.reused:
         blame_server(c, PARENT_CLOSED)
     return c.refuse(PARENT_CLOSED if r.hop.kind == HOP_FORWARD else outcome)
 
@@ -203,7 +203,7 @@ cdef int on_final_head(Client c, char *data, size_t n, int used) except -1:
         return c.refuse(-out_len)
     if head.status == 407 and r.hop.kind == HOP_FORWARD:
         return c.refuse(PARENT_AUTH)    # to the client it would look like ours
-    if r.hop.kind == HOP_ORIGIN:
+    if r.hop.kind == HOP_NAMED_ORIGIN:
         praise_server(c)
     if c.extras.filtering is not None and takes_response(c, &head, &framing, data, n, used):
         return 0
@@ -356,7 +356,7 @@ cdef int on_upgraded(Client c, char *data, size_t n, int used) except -1:
             &offer, bytes_of(c.head), c.head.end, 0, &limits) <= 0 or (
             not is_offered(&head, data, &offer, bytes_of(c.head))):
         return c.refuse(UPGRADE_FAILED)
-    if c.request.hop.kind == HOP_ORIGIN:
+    if c.request.hop.kind == HOP_NAMED_ORIGIN:
         praise_server(c)
     if is_holding(&c.relay.up):
         return c.refuse(BAD_RESPONSE)       # an answer to a head not yet wholly sent

@@ -11,7 +11,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.relay cimport start_pump
-from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK
+from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK, REPLAYED
 from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, extras_of
@@ -84,6 +84,9 @@ cdef bytes leave_filters(Client c):
 
 
 cdef int end_wait(Client c) except -1:
+    if filtering_of(c).ending == REPLAYED:
+        filtering_of(c).refuse("replay_failed", "no answer within response_timeout")
+        return 0
     return c.refuse(FILTER_TIMEOUT)
 
 

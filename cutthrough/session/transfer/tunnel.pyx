@@ -144,7 +144,7 @@ cdef int run_tunnel(Client c) except -1:
     if again:
         c.poller.call_again(c)
     if how == RELAY_CLOSED:
-        c._record(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
+        c.log_end(c.request.ending if c.relay.up.sink != NULL else ORIGIN_RESET)
         return c.close()
     if how <= RELAY_HALF_CLOSED and not again:
         # A reset that neither pump meets: one is stuck or done, the other has nothing to do.
@@ -157,7 +157,7 @@ cdef int run_tunnel(Client c) except -1:
         if c.origin.sock.ready & BROKEN and c.relay.down.shut and not c.relay.up.shut and (
                 c.request.hop.kind != HOP_LOCAL):
             if untaken(&c.sock) == 0:       # the client has the whole stream and its end
-                c._record(ORIGIN_RESET)
+                c.log_end(ORIGIN_RESET)
                 return c.close()
             if c.relay.up.sink != NULL:
                 lose(&c.relay.up)
@@ -182,6 +182,6 @@ cdef int end_reset(Client c) except -1:
     kernel rejects the origin's last message: a close_notify, a GOAWAY. If the origin has said
     nothing, the client itself gives up."""
     if c.relay.up.shut and 0 < c.request.parting <= MOST_PARTING:
-        c._record(OK)
+        c.log_end(OK)
         return c.close()
     return deliver(c, CLIENT_RESET, TO_ORIGIN)

@@ -32,7 +32,7 @@ from cutthrough.net.transport cimport (
     REFUSES_CERTIFICATE, TLS, WANTS_CERTIFICATE, Agreed, Socket, open_transport, transport_of)
 from cutthrough.outcome cimport (
     OK, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED)
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport NO_TLS, Parent
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_SECURED, E_UP, note
@@ -54,7 +54,7 @@ cdef int begin_leg(Client c) except -2:
     cdef Parent parent = p.chain[p.leg]
     cdef int outcome
     p.step = first_step(parent.protocol)
-    if c.request.hop.kind in (HOP_FORWARD, HOP_ORIGIN) and p.leg + 1 == len(p.chain):
+    if c.request.hop.kind in (HOP_FORWARD, HOP_NAMED_ORIGIN) and p.leg + 1 == len(p.chain):
         p.step = SAY_NOTHING            # the request itself is what is sent to it
     if parent.tls == NO_TLS or c.origin.sock.kind == TLS:       # done, by session.model.standby
         return open_leg(c, parent, parent.proxy_protocol)
@@ -80,7 +80,7 @@ cdef int shake(Client c) except -2:
         agreed.resumed = False
         transport_of(&c.origin.sock).describe(&c.origin.sock, &agreed)
         note(c.context.recorder, <void *>c, c.poller.now_us, E_SECURED, 0, agreed.resumed)
-        if c.context.observer is not None and c.request.hop.kind == HOP_ORIGIN:
+        if c.context.observer is not None and c.request.hop.kind == HOP_NAMED_ORIGIN:
             c.context.observer.on_origin_tls(c)
         return OK
     if result == -HANDSHAKE_DENIED:

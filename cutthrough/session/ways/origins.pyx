@@ -15,7 +15,7 @@ from cutthrough.outcome cimport (
     BAD_PARENT, CONNECT_TIMEOUT, ORIGIN_CERTIFICATE, ORIGIN_CLOSED, ORIGIN_TLS,
     ORIGIN_UNREACHABLE, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_TIMEOUT,
     PARENT_UNREACHABLE, RESPONSE_TIMEOUT)
-from cutthrough.policy.hop cimport HOP_ORIGIN
+from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.origins cimport Origin
 from cutthrough.policy.parents cimport Parent, Standing
 from cutthrough.session.judge.named_client cimport address_of_connection
@@ -55,7 +55,7 @@ cdef int blame_server(Client c, int outcome) except -1:
 cdef bint goes_elsewhere(Client c) except -1:
     cdef Passage p = c.extras.passage
     cdef uint64_t tried
-    if c.request.hop.kind != HOP_ORIGIN or not c.request.can_retry or p is None or p.member < 0:
+    if c.request.hop.kind != HOP_NAMED_ORIGIN or not c.request.can_retry or p is None or p.member < 0:
         return False
     tried = p.tried | <uint64_t>1 << p.member
     if tried == (<uint64_t>-1 >> (64 - p.way.n)):

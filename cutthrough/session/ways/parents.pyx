@@ -24,7 +24,7 @@ from cutthrough.net.sysio cimport clock_us
 from cutthrough.outcome cimport (
     NO_ORIGIN, OK, PARENT_AUTH, PARENT_CERTIFICATE, PARENT_CLOSED, PARENT_HANDSHAKE, PARENT_REFUSED,
     PARENT_UNREACHABLE)
-from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_ORIGIN, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
 from cutthrough.session.judge.authorize cimport asker_of
@@ -129,7 +129,7 @@ cdef int take_member(Client c, Passage p, int i) except -1:
     p.chain = tuple(chain[::-1])
     parent = p.parent
     if parent.origin is not None:
-        r.hop.kind = HOP_ORIGIN
+        r.hop.kind = HOP_NAMED_ORIGIN
     else:
         r.hop.kind = HOP_FORWARD if parent.forwards and not (
             r.is_tunnel or r.has_upgrade or c.entrance.transparent

@@ -29,7 +29,7 @@ from cutthrough.outcome cimport (
     BAD_RESPONSE, INTERNAL_ERROR, OK, OVERLOADED, PARENT_CLOSED, PARENT_TIMEOUT,
     PARENT_UNREACHABLE, TLS_CERTIFICATE, TLS_FAILED)
 from cutthrough.outcome import TABLE as OUTCOMES
-from cutthrough.policy.hop cimport HOP_FORWARD, HOP_ORIGIN, HOP_PARENT
+from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
@@ -187,7 +187,7 @@ cdef class ServerProbe(Probe):
         """Begins at once. `question`: a whole request, after which the server closes; b"": a
         connection is enough. `statuses`: ranges with both ends. `done`: as of Probe."""
         self.make_passage(context, server)
-        self.request.hop.kind = HOP_ORIGIN
+        self.request.hop.kind = HOP_NAMED_ORIGIN
         self.question, self.statuses = question, tuple(statuses)
         self.done = done
         self.set_out()
