@@ -100,6 +100,11 @@ def _git(name: str, package: str) -> None:
     _do(["go", "build", "-mod=vendor", "-o", str(directory / name), inside], source)
 
 
+def _hand(name: str, package: str) -> None:
+    """A program that its user installs; missing() found none in PATH."""
+    raise BenchError(f"put its release into PATH: {package}")
+
+
 def _deb(name: str, package: str) -> None:
     """A package that excludes another peer's: unpacked; what it needs is installed."""
     directory = CACHE / package
@@ -114,7 +119,7 @@ def _deb(name: str, package: str) -> None:
 
 
 _BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven,
-              "cargo": _cargo, "git": _git}
+              "cargo": _cargo, "git": _git, "hand": _hand}
 
 
 def install_peers(names: list[str]) -> None:

@@ -31,11 +31,15 @@ SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`source` is where it comes from: apt, deb, pip, npm, go, maven, cargo or git, and
-    its name; of cargo the address of a repository and the words behind it, with `+`
-    between several installations; of git an address and the Go package in it.
+    """`source` is where it comes from: apt, deb, pip, npm, go, maven, cargo, git or
+    hand, and its name; of cargo the address of a repository and the words behind
+    it, with `+` between several installations; of git an address and the Go package in
+    it; of hand the page of its releases, from
+    which you put the program into PATH yourself.
 
-    `program` is what must exist: a command, or a path below the cache.
+    `program` is what must exist: a command, or a path below the cache. `asks`: does it
+    check credentials? `reuses`: does it keep the origin's connections, as it keeps the
+    client's?
     """
 
     about: str
@@ -50,6 +54,8 @@ class Peer:
     plain: bool = True
     keeps: bool = True
     closes: bool = True
+    asks: bool = True
+    reuses: bool = True
     env: tuple[tuple[str, str], ...] = ()
 
     def find(self) -> str:
@@ -136,6 +142,11 @@ class Peer:
         return running
 
 
+SINGLE_CORE = (("GOMAXPROCS", "1"),)
+VEY = (
+    "cargo:https://github.com/bytedance/g3 g3proxy --no-default-features "
+    "--features rustls-ring + g3fcgen"
+)
 PEERS = {
     "squid": Peer(
         "cache off, log off, one process", "apt:squid", "squid",
@@ -204,7 +215,30 @@ PEERS = {
     "goproxy": Peer(
         "GOMAXPROCS=1", "go:github.com/elazarl/goproxy", "goproxy/goproxy",
         "@PROGRAM@ @LISTEN@:@PORT@ @USER@ @PASSWORD@", (),
-        version="grep goproxy @CACHE@/goproxy/go.mod", env=(("GOMAXPROCS", "1"),),
+        version="grep goproxy @CACHE@/goproxy/go.mod", env=SINGLE_CORE,
+    ),
+    "gost": Peer(
+        "GOMAXPROCS=1; the engine of gost 3.2.6, which keeps two connections to an "
+        "origin", "go:github.com/go-gost/x", "gost/gost", "@PROGRAM@ @DIR@/gost.yaml",
+        ("gost.yaml",), version="grep go-gost/x @CACHE@/gost/go.mod", reuses=False,
+        env=SINGLE_CORE,
+    ),
+    "smokescreen": Peer(
+        "GOMAXPROCS=1; no credentials", "go:github.com/stripe/smokescreen",
+        "smokescreen/smokescreen", "@PROGRAM@", ("smokescreen.args",),
+        version="grep stripe/smokescreen @CACHE@/smokescreen/go.mod", asks=False,
+        env=SINGLE_CORE,
+    ),
+    "forwarder": Peer(
+        "GOMAXPROCS=1", "hand:https://github.com/saucelabs/forwarder/releases",
+        "forwarder", "@PROGRAM@ run", ("forwarder.args",),
+        version="@PROGRAM@ version", env=SINGLE_CORE,
+    ),
+    "3proxy": Peer(
+        "a thread for each connection, which sleeps 10 ms after each plain response",
+        "hand:https://3proxy.org/download",
+        "3proxy", "@PROGRAM@ @DIR@/3proxy.cfg", ("3proxy.cfg",),
+        version="grep -aom1 3proxy-[0-9.]* @PROGRAM@",
     ),
     "littleproxy": Peer(
         "Netty's own number of threads", "maven:io.github.littleproxy:littleproxy",
@@ -256,9 +290,8 @@ OF_INTERCEPTION = {
         ("mitmproxy-open.yaml as config.yaml",),
     ),
     "vey": Peer(
-        "g3proxy, one thread, and g3fcgen for its leaves",
-        "cargo:https://github.com/bytedance/g3 g3proxy --no-default-features "
-        "--features rustls-ring + g3fcgen", "vey/bin/g3proxy", "sh vey.sh",
+        "g3proxy, one thread, and g3fcgen for its leaves", VEY, "vey/bin/g3proxy",
+        "sh vey.sh",
         ("vey.yaml", "vey-leaves.yaml", "vey.sh"),
     ),
 }  # fmt: skip

@@ -19,7 +19,8 @@ noisy neighbour better than a rate.</li>
 <li><b>unstable</b>: the coefficient of variation of the repetitions is over 0.20. Not a
 result.</li>
 <li>Every forward proxy checks Basic credentials on each request or tunnel (LittleProxy
-once a connection), and keeps no log and no cache; the blind ones cannot. Only
+once a connection, smokescreen never), and keeps no log and no cache; the blind ones
+cannot. Only
 cutthrough-full and the variants named so write a log. nginx and HAProxy have one fixed
 origin. Their configuration files are below.</li>
 <li>cutthrough and the relays are compiled for this machine, the others are as their

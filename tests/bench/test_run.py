@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import psutil
 import pytest
 
 from bench import __main__ as command
-from bench import asked, cores, plan, run
+from bench import asked, cores, install, plan, run
 from bench.blocks import Block, Part, check_plan, estimate
 from bench.children import BenchError, Namespaces, Site, end, spawn, wait_for_port
 from bench.clients import build_load_command
@@ -141,6 +142,17 @@ def test_peers_says_version_source_files_and_command_of_each() -> None:
     assert peers.returncode == any(ALL[name].missing() for name in names)
 
 
+def test_who_is_installed_by_hand_is_left_with_the_page_of_its_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = replace(ALL["3proxy"], program="no-such-program")
+    monkeypatch.setattr(install, "ALL", {"absent": absent})
+    monkeypatch.setattr(install, "CACHE", tmp_path / "cache")
+    install.install_peers([])
+    said = capsys.readouterr().err
+    assert said == "bench: absent: put its release into PATH: https://3proxy.org/download\n"
+
+
 @needs_nginx
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_that_is_here_does_its_work(name: str) -> None:
@@ -159,7 +171,7 @@ FORWARD = [name for name, peer in PEERS.items() if not (peer.blind or peer.socks
 
 @needs_nginx
 @pytest.mark.parametrize("name", [*FORWARD, "cutthrough-full"])
-def test_every_forward_proxy_asks_for_credentials(name: str) -> None:
+def test_every_forward_proxy_asks_for_credentials_or_its_row_says_no(name: str) -> None:
     if PROXIES[name].missing:
         pytest.skip(PROXIES[name].missing)
     with Origin() as origin:
@@ -168,7 +180,10 @@ def test_every_forward_proxy_asks_for_credentials(name: str) -> None:
             with socket.create_connection((proxy.ip, proxy.port), 20) as peer:
                 head = f"GET http://{target.authority}/index.html HTTP/1.1\r\n"
                 peer.sendall(f"{head}Host: {target.authority}\r\n\r\n".encode())
-                assert peer.recv(4096).split()[1] == b"407"
+                status = peer.recv(4096).split()[1]
+    asks = name not in PEERS or PEERS[name].asks
+    assert status == (b"407" if asks else b"200")
+    assert asks == ("no credentials" not in PROXIES[name].about)
 
 
 def count_pipes(tree: list[psutil.Process]) -> int:
