@@ -23,9 +23,9 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 FORBIDDEN = "#!/bin/sh\nexit 101\n"  # of any action on any service
 
 
-def _do(command: list[str], cwd: Path | None = None) -> None:
+def _do(command: list[str], cwd: Path | None = None, **more: str) -> None:
     print(f"# {' '.join(command)}", file=sys.stderr, flush=True)
-    env = {**os.environ, "PATH": SEARCH, "DEBIAN_FRONTEND": "noninteractive"}
+    env = {**os.environ, "PATH": SEARCH, "DEBIAN_FRONTEND": "noninteractive", **more}
     done = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise BenchError(f"{command[0]} ended with {done.returncode}")
@@ -80,6 +80,10 @@ def _go(name: str, package: str) -> None:
     _do(["go", "build", "-o", name, "."], directory)
 
 
+def _goinstall(name: str, package: str) -> None:
+    _do(["go", "install", package], GOBIN=str(CACHE / name))
+
+
 def _maven(name: str, package: str) -> None:
     _do(["mvn", "--quiet", "--batch-mode", "package"], _copy(name))
 
@@ -119,7 +123,7 @@ def _deb(name: str, package: str) -> None:
 
 
 _BY_SOURCE = {"deb": _deb, "pip": _pip, "npm": _npm, "go": _go, "maven": _maven,
-              "cargo": _cargo, "git": _git, "hand": _hand}
+              "goinstall": _goinstall, "cargo": _cargo, "git": _git, "hand": _hand}
 
 
 def install_peers(names: list[str]) -> None:

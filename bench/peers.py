@@ -31,10 +31,10 @@ SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/go/bin"
 
 @dataclass(frozen=True)
 class Peer:
-    """`source` is where it comes from: apt, deb, pip, npm, go, maven, cargo, git or
-    hand, and its name; of cargo the address of a repository and the words behind
+    """`source` is where it comes from: apt, deb, pip, npm, go, goinstall, maven, cargo,
+    git or hand, and its name; of cargo the address of a repository and the words behind
     it, with `+` between several installations; of git an address and the Go package in
-    it; of hand the page of its releases, from
+    it; of goinstall a command with its version; of hand the page of its releases, from
     which you put the program into PATH yourself.
 
     `program` is what must exist: a command, or a path below the cache. `asks`: does it
@@ -222,6 +222,15 @@ PEERS = {
         "origin", "go:github.com/go-gost/x", "gost/gost", "@PROGRAM@ @DIR@/gost.yaml",
         ("gost.yaml",), version="grep go-gost/x @CACHE@/gost/go.mod", reuses=False,
         env=SINGLE_CORE,
+    ),
+    "sing-box": Peer(
+        "GOMAXPROCS=1; closes after every plain response",
+        "goinstall:github.com/sagernet/sing-box/cmd/sing-box@v1.14.1",
+        "sing-box/sing-box", "@PROGRAM@ run -c @DIR@/sing-box.json",
+        ("sing-box.json",),
+        # Built without its Makefile it calls its version unknown.
+        version="grep -aom1 mod.github.com/sagernet/sing-box.v[0-9.]* @PROGRAM@",
+        keeps=False, env=SINGLE_CORE,
     ),
     "smokescreen": Peer(
         "GOMAXPROCS=1; no credentials", "go:github.com/stripe/smokescreen",
