@@ -13,6 +13,9 @@ cdef enum Leave:
     IF_PREPARED                     # after StreamOwner.prepare_socket
 
 
+cdef enum:
+    UNPREPARED = 1                  # a socket that its owner could not prepare
+
 @cython.no_gc
 cdef class StreamOwner(Endpoint):
     """Receives a stream's events. Implemented by the layer above."""
@@ -54,6 +57,7 @@ cdef class Connector(StreamOwner):
 
     cdef int next(self) except -1
     cdef bint _try(self, int64_t left_ms) except -1
+    cdef int _begin(self, Stream stream, Leave leave) except? UNPREPARED
     cdef int _end(self, Stream stream, int error) except -1
     cdef int _note(self, int error) except -1
     cdef int _answer(self, Stream stream, int error) except -1

@@ -14,12 +14,12 @@ from libc.stdint cimport int64_t
 from cutthrough.net.address cimport (
     Address, Addresses, from_sockaddr, has_source, is_same_address, to_sockaddr)
 from cutthrough.net.linux cimport (
-    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EMFILE,
+    EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EMFILE,
     ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ETIMEDOUT, sockaddr_storage, socklen_t)
 from cutthrough.net.poller cimport Endpoint, Poller
 from cutthrough.net.sysio cimport (
     BROKEN, CAN_WRITE, begin_connect, open_tcp, read_own_name, sys_close, take_error)
-from cutthrough.net.transport cimport Socket
+from cutthrough.net.transport cimport KERNEL, Socket, open_transport, transport_of
 
 cdef enum:
     STAGGER_MS = 250    # RFC 8305 section 8: Connection Attempt Delay
@@ -125,6 +125,12 @@ cdef bint is_itself(Stream stream) noexcept:
             and is_same_address(&own, &stream.address))
 
 
+cdef int error_of(Socket *s) noexcept nogil:
+    if s.kind == KERNEL:
+        return take_error(s)
+    return <int>max(<ssize_t>0, -transport_of(s).recv(s, NULL, 0))
+
+
 @cython.no_gc
 cdef class Connector:
 
@@ -141,8 +147,6 @@ cdef class Connector:
 
     cdef bint _try(self, int64_t left_ms) except -1:
         """True: under way, or connected and answered. False: not allowed, or failed (`error`)."""
-        cdef sockaddr_storage name
-        cdef socklen_t name_len
         cdef Leave leave
         cdef int failed
         cdef Stream stream = Stream.__new__(Stream)
@@ -155,19 +159,10 @@ cdef class Connector:
         self.tried = stream.address
         if self.attempts is not None and len(self.attempts) == MOST_ATTEMPTS:
             self._end(<Stream>self.attempts[0], ETIMEDOUT)
-        name_len = to_sockaddr(&stream.address, &name)
-        failed = open_tcp(&stream.sock, name.ss_family)
-        if failed == 0:
-            try:
-                if leave == IF_PREPARED and not self.owner.prepare_socket(
-                        &stream.sock, &stream.address):
-                    sys_close(&stream.sock)
-                    return False
-            except BaseException:
-                sys_close(&stream.sock)
-                raise
-            failed = begin_connect(&stream.sock, &name, name_len)
-        if stream.sock.fd < 0:
+        failed = self._begin(stream, leave)
+        if failed == UNPREPARED:
+            return False
+        if failed and failed != -EINPROGRESS:
             return self._note(meant_by(-failed, &stream.address))
         try:
             self.poller.add(stream)
@@ -194,8 +189,29 @@ cdef class Connector:
         stream.set_deadline(left_ms)
         return True
 
+    cdef int _begin(self, Stream stream, Leave leave) except? UNPREPARED:
+        """0: connected; -EINPROGRESS; UNPREPARED, or another -errno, and nothing is open."""
+        cdef sockaddr_storage name
+        cdef socklen_t name_len
+        cdef bint is_prepared = leave != IF_PREPARED
+        cdef int failed
+        if self.poller.dials != KERNEL:
+            failed = open_transport(&stream.sock, self.poller.dials, 0, NULL)
+            return failed if failed or stream.sock.ready & CAN_WRITE else -EINPROGRESS
+        name_len = to_sockaddr(&stream.address, &name)
+        failed = open_tcp(&stream.sock, name.ss_family)
+        if failed:
+            return failed
+        try:
+            is_prepared = is_prepared or self.owner.prepare_socket(
+                &stream.sock, &stream.address)
+        finally:
+            if not is_prepared:             # or preparing it has raised
+                sys_close(&stream.sock)
+        return begin_connect(&stream.sock, &name, name_len) if is_prepared else UNPREPARED
+
     cdef int on_stream(self, Stream stream) except -1:
-        cdef int error = take_error(&stream.sock) if stream.sock.ready & BROKEN else 0
+        cdef int error = error_of(&stream.sock) if stream.sock.ready & BROKEN else 0
         if error == 0 and is_itself(stream):
             error = ECONNREFUSED
         if error == 0 and stream.sock.ready & CAN_WRITE:

@@ -101,9 +101,11 @@ cdef void set_multiplexer(const Multiplexer *row) noexcept nogil
 cdef const Multiplexer *multiplexer() noexcept nogil
 
 
-# A stream has no descriptor.
+# The kind of streams' sockets; KERNEL: there is no multiplexer.
+cdef int stream_kind
+
 cdef inline bint is_stream(const Socket *s) noexcept nogil:
-    return s.fd < 0 and s.kind != KERNEL
+    return s.kind != KERNEL and s.kind == stream_kind
 
 
 # The socket whose descriptor has the connection's addresses: a stream's carrier, or itself.

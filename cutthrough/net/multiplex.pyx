@@ -4,10 +4,13 @@
 cdef Multiplexer the_row
 cdef bint is_set = False
 
+stream_kind = KERNEL
+
 
 cdef void set_multiplexer(const Multiplexer *row) noexcept nogil:
-    global the_row, is_set
+    global the_row, is_set, stream_kind
     the_row = row[0]
+    stream_kind = row.kind
     is_set = True
 
 

@@ -39,6 +39,7 @@ cdef class Poller:
     cdef readonly int epfd
     cdef readonly Py_ssize_t registered     # endpoints in the set
     cdef readonly uint32_t faults           # exceptions caught at an endpoint's border
+    cdef uint8_t dials                      # kind of the sockets that dials open
     cdef Wheel wheel
     cdef int64_t now_us                     # at the start of this batch
     cdef epoll_event events[BATCH]
