@@ -27,7 +27,7 @@ build: build/built.native ## create .venv and build in place for this machine
 # measures (`quiet`) runs alone.
 PARTS := 1 2 3 4 5 6 7 8 9
 CONTENT := tests/exchange tests/capture tests/recording tests/filters tests/admin
-DATA := tests/wire tests/net tests/http2 tests/policy tests/session tests/transport tests/fuzz tests/leaks
+DATA := tests/scripted tests/wire tests/net tests/http2 tests/policy tests/session tests/transport tests/fuzz tests/leaks
 test: .venv/ready.test build/built.native ## everything: build, lint, all tests but those of `make test-slow`
 	rm -rf build/outcomes build/failures
 	$(MAKE) --no-print-directory -j7 -Otarget lint test-rooms test-data test-content test-bench $(PARTS:%=test-uvloop-%)

@@ -7,7 +7,8 @@ the same flags, `start_proxy` makes one of a test's own. All check at their end 
 workers hold no more descriptors than before, after everything that the test itself
 `opened` has been closed.
 
-A run of the whole directory fails at its end if an outcome of the table was in no log.
+A run of the whole directory fails at its end if an outcome of the table was in no log,
+and in none of the last run of tests/scripted.
 `--part 1/2` runs every second file; the parts of one run are judged together, by
 `python -m tests.support.outcomes`. `--loop asyncio` runs the tests of that event loop,
 `--loop uvloop` its own and the tests of neither. The files of CLIENTS run if they are
@@ -34,7 +35,7 @@ from tests.support.certificates import authority
 from tests.support.client import Client
 from tests.support.nginx import PROGRAM, Nginx
 from tests.support.origin import Origin, Script, okay
-from tests.support.outcomes import missing, write_part
+from tests.support.outcomes import missing, scripted, write_part
 from tests.support.programs import Programs
 from tests.support.proxy import ROOT, Proxy, clean_environment, seen_labels
 from tests.support.stream import Stream
@@ -114,7 +115,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if of > 1:
         write_part(part, of, seen_labels)
         return
-    _unreached.extend(missing(seen_labels))
+    _unreached.extend(missing([*seen_labels, *scripted()]))
     if _unreached:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -123,8 +124,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _unreached:
         terminalreporter.section("outcomes that no test reached", red=True, bold=True)
         terminalreporter.line(
-            f"All of tests/e2e passed, and no access log had {', '.join(_unreached)}: "
-            "each row of cutthrough/outcome.pyx needs a test that ends so.")
+            f"All of tests/e2e passed, and no access log had {', '.join(_unreached)}, "
+            "nor had those of tests/scripted: each row of cutthrough/outcome.pyx needs "
+            "a test that ends so.")
 
 
 def is_whole(session: pytest.Session) -> bool:

@@ -1,6 +1,7 @@
 """python -m tests.support.outcomes: was every outcome in an access log of some test?
 
-Each part of tests/e2e writes the outcomes of its logs; this judges the parts together.
+Each part of tests/e2e writes the outcomes of its logs, and so does tests/scripted; this
+judges them together.
 """
 
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from cutthrough.outcome import TABLE
 
 PARTS = Path(__file__).resolve().parents[2] / "build" / "outcomes"
+SCRIPTED = PARTS / "scripted"
 
 
 def missing(seen: Iterable[str]) -> list[str]:
@@ -22,16 +24,29 @@ def write_part(part: int, of: int, seen: Iterable[str]) -> None:
     (PARTS / f"{part}-of-{of}").write_text("\n".join(seen))
 
 
+def write_scripted(seen: Iterable[str]) -> None:
+    PARTS.mkdir(parents=True, exist_ok=True)
+    SCRIPTED.write_text("\n".join(seen))
+
+
+def scripted() -> list[str]:
+    """Outcomes of the last run of tests/scripted; []: there was none."""
+    return SCRIPTED.read_text().split("\n") if SCRIPTED.exists() else []
+
+
 def main() -> int | str:
     parts = sorted(PARTS.glob("*-of-*"))
     of = int(parts[0].name.rpartition("-")[2]) if parts else 1
     if [one.name for one in parts] != [f"{n}-of-{of}" for n in range(1, of + 1)]:
         return f"outcomes: a part of tests/e2e is missing in {PARTS}"
-    unreached = missing(label for one in parts
-                        for label in one.read_text().split("\n"))
+    if not SCRIPTED.exists():
+        return f"outcomes: those of tests/scripted are missing in {PARTS}"
+    unreached = missing([*scripted(), *(label for one in parts
+                                        for label in one.read_text().split("\n"))])
     if unreached:
-        return (f"no access log of tests/e2e had {', '.join(unreached)}: each row of "
-                "cutthrough/outcome.pyx needs a test that ends so")
+        return (f"no access log of tests/e2e or tests/scripted had "
+                f"{', '.join(unreached)}: each row of cutthrough/outcome.pyx needs a "
+                "test that ends so")
     return 0
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from tests.support.client import AUTH
 
-pytestmark = pytest.mark.any_loop
-
 CHUNKED = "Transfer-Encoding: chunked\r\n"
 
 

@@ -4,8 +4,6 @@ import pytest
 
 from tests.support.client import build_request
 
-pytestmark = pytest.mark.any_loop
-
 SECRET = "Cookie: secret=of-this-client"
 
 

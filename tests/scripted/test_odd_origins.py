@@ -4,15 +4,12 @@ They were a 502. A message read leniently goes on as the grammar has it, and is 
 message of its origin's connection (R18).
 """
 
-import threading
-
 import pytest
 
 from tests.support.client import build_request
-from tests.support.origin import keep_open
+from tests.support.scripted import splits_of
+from tests.support.scripted_peers import SLOW, keep_open
 from tests.support.stream import chunked
-
-pytestmark = pytest.mark.any_loop
 
 HEAD = b"HTTP/1.1 200 OK\r\nX: 1\r\nContent-Length: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -54,6 +51,22 @@ def test_a_folded_field_becomes_one_line(proxy, make_origin, dial):
         assert (reply.get("X"), reply.get("Y")) == ("1;  \t2   3", "4")
         assert reply.body == b"ok"
     assert len(origin.connections) == 2
+
+
+def test_a_fold_is_seen_wherever_the_head_is_cut(proxy, network, make_origin, dial):
+    """R18: it was unfolded with the bytes at hand. If the head was not whole, the next
+    reading found a line as the grammar has it, and the connection was kept."""
+    raw = HEAD.replace(b"X: 1", b"X: 1;\r\n\t2\r\n 3\r\nY:\r\n 4") + b"ok"
+    origin, client = make_origin(None), dial()
+    for start, rest in splits_of(raw):
+        client.send(build_request("GET", origin.url()))
+        conn = origin.connections[-1]
+        conn.read_request()
+        conn.send(start)
+        conn.send(rest)
+        reply = client.read_response()
+        assert (reply.get("X"), reply.body) == ("1;  \t2   3", b"ok")
+        assert not conn.sock.peer.is_open, start
 
 
 @pytest.mark.parametrize("coding", ["chunked", "gzip, chunked", "identity"])
@@ -107,18 +120,13 @@ def test_a_slow_reader_gets_a_head_of_64_kib_of_bare_lines_whole(
     lines = b"".join(b"X-%d: %b\n" % (n, b"y" * 50) for n in range(1000))
     head = b"HTTP/1.1 200 OK\nContent-Length: 200000\n" + lines + b"\n"
     body = b"b" * 200_000
-    sent = threading.Event()
-
-    def script(conn):
-        conn.read_request()
-        conn.send(head)
-        sent.set()
-        conn.send(body)
-        conn.stall()
-
-    client = dial(receive_buffer=4096)
-    client.send(build_request("GET", make_origin(script).url()))
-    assert sent.wait(10)
+    origin = make_origin(None)
+    client = dial(**SLOW)
+    client.send(build_request("GET", origin.url()))
+    conn = origin.connections[0]
+    conn.read_request()
+    conn.send(head)
+    conn.send(body)
     reply = client.read_response()
     assert (reply.get("X-999"), reply.body) == ("y" * 50, body)
 
@@ -154,11 +162,11 @@ def test_trailers_that_steer_are_dropped_in_both_directions(proxy, make_origin, 
     seen = bytearray()
 
     def script(conn):
-        conn.read_head()
-        seen.extend(conn.read_until(b"hello\r\n"))
-        seen.extend(conn.read_until(b"\r\n\r\n"))
+        yield conn.read_head
+        seen.extend((yield conn.read_until, b"hello\r\n"))
+        seen.extend((yield conn.read_until, b"\r\n\r\n"))
         conn.send(CHUNKED + body)
-        conn.stall()
+        yield conn.stall
 
     client = dial()
     client.send(build_request(

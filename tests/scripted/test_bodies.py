@@ -1,14 +1,13 @@
 """Message bodies: framed as they came, whole, in order, and never one for another."""
 
-import threading
+import re
 
 import pytest
 
 from tests.support.client import build_request
-from tests.support.origin import OK, answer
+from tests.support.origin import OK
+from tests.support.scripted_peers import answer
 from tests.support.stream import chunked
-
-pytestmark = pytest.mark.any_loop
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -60,7 +59,7 @@ def test_a_response_arrives_as_it_was_framed(
 
     def script(conn):
         for _ in range(2):
-            conn.read_request()
+            yield conn.read_request
             conn.send(
                 *(
                     [raw]
@@ -68,7 +67,7 @@ def test_a_response_arrives_as_it_was_framed(
                     else [raw[i : i + 1] for i in range(len(raw))]
                 )
             )
-        conn.stall()
+        yield conn.stall
 
     origin = make_origin(script)
     client = dial()
@@ -87,7 +86,7 @@ def test_a_close_delimited_response_comes_in_chunks_and_the_connection_is_kept(
     proxy, make_origin, dial, pieces
 ):
     def script(conn):
-        conn.read_request()
+        yield conn.read_request
         conn.send(*pieces)
 
     client, origin = dial(), make_origin(script)
@@ -105,7 +104,7 @@ def test_a_close_delimited_body_of_any_size_is_the_same(
     body = bytes(n % 251 for n in range(size % 9973)) * (size // max(1, size % 9973))
 
     def script(conn):
-        conn.read_request()
+        yield conn.read_request
         conn.send(b"HTTP/1.0 200 OK\r\n\r\n" + body)
 
     client, origin = dial(), make_origin(script)
@@ -119,7 +118,7 @@ def test_a_close_delimited_response_ends_a_connection_that_ends_anyway(
     proxy, make_origin, dial, fields
 ):
     def script(conn):
-        conn.read_request()
+        yield conn.read_request
         conn.send(b"HTTP/1.1 200 OK\r\n\r\n", b"one ", b"two")
 
     origin, client = make_origin(script), dial()
@@ -135,18 +134,16 @@ def test_a_close_delimited_response_that_is_reset_has_no_last_chunk(
     proxy, make_origin, dial
 ):
     """It would look whole: without chunks, the client's reset said so."""
-    def script(conn):
-        conn.read_request()
-        conn.send(b"HTTP/1.0 200 OK\r\n\r\nhalf")
-        sent.wait(30)
-        conn.reset()
-
-    sent = threading.Event()
-    client = dial()
-    client.send(build_request("GET", make_origin(script).url()))
-    head = client.read_until(b"half")
-    assert b"Transfer-Encoding: chunked" in head
-    sent.set()
+    client, origin = dial(), make_origin(None)
+    client.send(build_request("GET", origin.url()))
+    conn = origin.connections[0]
+    conn.read_request()
+    conn.send(b"HTTP/1.0 200 OK\r\n\r\nhalf")
+    assert client.read_head().get("Transfer-Encoding") == "chunked"
+    assert not client.is_silent(0)
+    # In a chunk, or one for each byte; the end of the last one has not come
+    assert re.sub(rb"(^|\r\n)\d\r\n", b"", client.pending) == b"half"
+    conn.reset()
     try:
         rest = client.read_rest()
     except ConnectionResetError:
@@ -200,33 +197,30 @@ def test_a_body_byte_by_byte_is_the_same_body(proxy, make_origin, dial):
 def test_a_body_that_is_cut_is_not_ended_as_if_whole(proxy, make_origin, dial, framing):
     """The origin's connection ends short of the length, or without the last chunk."""
     rest = []
-    ended = threading.Event()
 
     def script(conn):
-        conn.read_head()
+        yield conn.read_head
         try:
-            rest.append(conn.read_rest())
+            rest.append((yield conn.read_rest))
         except ConnectionResetError:
             rest.append(bytes(conn.pending))
-        ended.set()
 
     origin = make_origin(script)
     client = dial()
     client.send(build_request("POST", origin.url(), framing), b"4\r\nhalf\r\n")
     origin.wait_connections(1)
     client.close()
-    assert ended.wait(30)
-    assert b"4\r\nhalf\r\n".startswith(rest[0])
     proxy.wait_reason("client_closed")
+    assert b"4\r\nhalf\r\n".startswith(rest[0])
 
 
 def test_an_early_answer_leaves_no_body_behind(proxy, make_origin, dial):
     """R6: the rest of the client's body is never read as a request."""
 
     def script(conn):
-        conn.read_head()
+        yield conn.read_head
         conn.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-        conn.stall()
+        yield conn.stall
 
     smuggled = make_origin()
     inner = build_request("GET", smuggled.url("/smuggled"))
@@ -253,12 +247,12 @@ def test_an_answer_that_did_not_wait_for_the_body_is_its_connections_last(
     rest as a request, and its answer was the next client's."""
 
     def script(conn):
-        conn.note(conn.read_head())
+        conn.note((yield conn.read_head))
         conn.send(b"HTTP/1.1 408 Late\r\nContent-Length: 2\r\n\r\nn")
         if conn.requests[0].method == "POST":
-            assert conn.read_exact(4) == b"body"
+            assert (yield conn.read_exact, 4) == b"body"
         conn.send(b"o")
-        conn.stall()
+        yield conn.stall
 
     origin = make_origin(script)
     client = dial()
@@ -287,9 +281,11 @@ def test_a_body_that_means_nothing_is_the_last_of_its_connection(
 
 
 def test_pipelined_requests_are_answered_in_order(proxy, make_origin, dial):
-    origin = make_origin(
-        lambda conn: [conn.send(numbered(conn.read_request())) for _ in range(20)]
-    )
+    def script(conn):
+        for _ in range(20):
+            conn.send(numbered((yield conn.read_request)))
+
+    origin = make_origin(script)
     client = dial()
     client.send(b"".join(build_request("GET", origin.url(f"/{n}")) for n in range(20)))
     assert [client.read_response().body for _ in range(20)] == [

@@ -11,8 +11,6 @@ import pytest
 from tests.support.client import AUTH
 from tests.support.stream import chunked
 
-pytestmark = pytest.mark.any_loop
-
 NO_HOST = "without Host"
 
 # label, status, and the request with {a} for the origin's authority.
@@ -180,8 +178,8 @@ def test_a_bad_chunk_ends_both_connections(proxy, make_origin, dial, body):
     ends = []
 
     def script(conn):
-        conn.read_head()
-        ends.append(conn.read_rest())
+        yield conn.read_head
+        ends.append((yield conn.read_rest))
 
     origin = make_origin(script)
     client = dial()
