@@ -104,6 +104,8 @@ cdef bint can_change_answer(const char *buf, size_t n, size_t seen,
     line += 1
     if p == line or (p - 1)[0] == c'\r':
         return True
+    if lenient and (line[0] == c' ' or line[0] == c'\t'):      # of the field before it
+        return find_line_end(p, end, True) != end
     if memchr(line, c':', p - line) == NULL:
         if (p - 1)[0] == c' ' or (p - 1)[0] == c'\t':
             return True
@@ -243,7 +245,7 @@ cdef int parse_version(const char *p, const char *end) noexcept nogil:
 
 
 # Returns the length of the head, 0, or minus the Outcome. `lenient`: of a response. Writes into
-# buf only then.
+# buf only then, and only when the head is whole: else the next call would find no obs-fold.
 cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
                       const HeadLimits *limits, bint lenient) noexcept nogil:
     cdef int bad = BAD_RESPONSE if lenient else BAD_REQUEST
@@ -254,6 +256,7 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
     cdef const char *line
     cdef Field *field
     cdef int name, offset
+    cdef bint folded = False
     head.fields_start = p - buf
     memset(head.first, 0, sizeof(head.first))
     memset(head.count, 0, sizeof(head.count))
@@ -267,14 +270,19 @@ cdef int parse_fields(Head *head, char *buf, const char *p, const char *end,
                 return -bad
             head.n_fields = n
             head.length = p + 2 - buf
+            if folded:
+                unfold(head, buf)
             return head.length
         if lenient and (p[0] == c'\n' or (n and (p[0] == c' ' or p[0] == c'\t'))):
             head.lenient = True
             if p[0] == c'\n':
                 head.n_fields = n
                 head.length = p + 1 - buf
+                if folded:
+                    unfold(head, buf)
                 return head.length
-            offset = unfold(&head.fields[n - 1], buf, p, end)
+            folded = True
+            offset = continue_value(&head.fields[n - 1], buf, p, end)
             if offset <= 0:
                 return -bad if offset else 0
             p = buf + offset
@@ -356,18 +364,29 @@ cdef inline int parse_value(Field *field, const char *buf, const char *value, co
     return field.end
 
 
-# obs-fold: the line at p continues the field before it. That field's line end becomes spaces,
-# because a second reading must see one line. Returns the same as parse_value.
-cdef int unfold(Field *field, char *buf, const char *p, const char *end) noexcept nogil:
+# obs-fold: the line at p continues the field before it. Returns the same as parse_value.
+cdef int continue_value(Field *field, const char *buf, const char *p,
+                        const char *end) noexcept nogil:
     cdef const char *value = buf + field.value
-    buf[field.end - 1] = c' '
-    if buf[field.end - 2] == c'\r':
-        buf[field.end - 2] = c' '
     if field.value_len == 0:
         while p < end and (p[0] == c' ' or p[0] == c'\t'):
             p += 1
         value = p
     return parse_value(field, buf, value, p, end, True)
+
+
+cdef void unfold(const Head *head, char *buf) noexcept nogil:
+    """Line ends within fields become spaces, because a second reading must see one line."""
+    cdef const Field *field
+    cdef uint32_t i, at, last
+    for i in range(head.n_fields):
+        field = &head.fields[i]
+        last = field.end - 1
+        if buf[last - 1] == c'\r':
+            last -= 1
+        for at in range(field.start, last):
+            if buf[at] == c'\n' or buf[at] == c'\r':
+                buf[at] = c' '
 
 
 cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil:
