@@ -16,6 +16,7 @@ cdef enum Leave:
 cdef enum:
     UNPREPARED = 1                  # a socket that its owner could not prepare
 
+
 @cython.no_gc
 cdef class StreamOwner(Endpoint):
     """Receives a stream's events. Implemented by the layer above."""

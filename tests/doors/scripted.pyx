@@ -13,7 +13,7 @@ from libc.errno cimport EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE
 from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport memcpy
 from cutthrough.net cimport clock
-from cutthrough.net.address cimport ADDRESS_TEXT, Address, Addresses, parse_address, print_address
+from cutthrough.net.address cimport ADDRESS_TEXT, Address, parse_address, print_address
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.linux cimport EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP
 from cutthrough.net.poller cimport BATCH, Endpoint, Poller
