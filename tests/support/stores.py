@@ -2,11 +2,17 @@
 
 import contextlib
 import itertools
+import mmap
 import re
 import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
+import psutil
+
+from cutthrough.tape.ring import RING_BYTES, Ring
 from tests.support.admin import Operator
 from tests.support.wait import wait_until
 
@@ -106,6 +112,28 @@ class Site:
             return [one for one in self.proxy.workers()
                     if any(".writer" in word for word in one.cmdline())]
         return wait_until(lambda: (found := find()) and found[0], "a writer")
+
+    def stop_writer(self, suits: Callable[[int], bool]) -> tuple[psutil.Process, int]:
+        """The writer, which stands still from a moment on that suits; and how many
+        exchanges are in its memory alone then, because a store is late: the argument
+        of `suits`."""
+        def try_once() -> tuple[psutil.Process, int] | None:
+            writer = self.writer()
+            writer.suspend()
+            wait_until(lambda: writer.status() == psutil.STATUS_STOPPED, "its stop")
+            if suits(count := self.pending()):
+                return writer, count
+            writer.resume()
+            return None
+
+        return wait_until(try_once, self.proxy.stderr, longest_pause=0.02)
+
+    def pending(self) -> int:
+        for link in Path(f"/proc/{self.proxy.process.pid}/fd").iterdir():
+            if "memfd:cutthrough-rings" in str(link.readlink()):
+                with open(link, "r+b") as rings:
+                    return Ring(mmap.mmap(rings.fileno(), RING_BYTES)).pending
+        raise AssertionError("the supervisor has no rings")
 
     def counted(self):
         text = self.operator.ask("GET", "/metrics")[1]
