@@ -11,6 +11,7 @@ import msgspec
 
 from cutthrough.config.mistake import raise_all
 from cutthrough.config.option import ConfigError, Option, RowPath, defaults_of
+from cutthrough.config.parents import parse_target
 from cutthrough.config.values import (
     ADDRESS,
     COUNT,
@@ -89,6 +90,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     pac_direct: Annotated[tuple[str, ...], Option(
         DESTINATIONS, "destinations that clients are to reach without the proxy, in "
         "that file", "none", swapped=True)] = ()
+    pac_hosts: Annotated[tuple[str, ...], Option(
+        Kind("HOST:PORT", parse_target, many=True), "proxies of a fleet, in that file "
+        "in place of this one: a client gets them in an order by a hash of its "
+        "address, and its browser takes the first that answers: docs/listeners.md",
+        "none: the address under which the browser has reached this one",
+        swapped=True)] = ()
     pac_protocol: Annotated[Literal["http", "socks5"], Option(
         choice("http", "socks5"), "what browsers are to speak with the proxy, in that "
         "file; http is HTTPS if the listener has certificates",
@@ -245,7 +252,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     def _contradictions_of_pac(self) -> Iterator[ConfigError]:
         if not self.pac:
-            for key in ("pac_direct", "pac_protocol"):
+            for key in ("pac_direct", "pac_hosts", "pac_protocol"):
                 if getattr(self, key) != DEFAULTS[key]:
                     yield ConfigError("", key, "has no effect without pac = true")
             return

@@ -5,6 +5,9 @@
     local, and the floor is on           DIRECT: the proxy would refuse it
     anything else                        the proxy
 
+The proxy is the address under which the browser has reached this one, or the proxies of
+`pac_hosts`, in an order of the client's own: the first one that answers.
+
 The proxy decides about everything that reaches it. So a destination that a rule refuses
 goes to the proxy too, which says why; and no answer continues with DIRECT behind the
 proxy, because a proxy that is down must not open a way around it (R44).
@@ -13,9 +16,12 @@ ECMAScript 3, because Windows evaluates it with JScript. Networks are compared w
 literal addresses only: a name would have to be resolved, which blocks browsers.
 """
 
+import hashlib
 import ipaddress
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from cutthrough.config.config import Config
 from cutthrough.config.listeners import Listener
@@ -29,8 +35,8 @@ LOCAL = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
 LOCAL_NAMES = ("*.localhost", "*.local")
 MOST_BYTES = 12288                           # one head's block, less the head
 
-BEFORE, AFTER = """\
-var proxy = "{scheme} """, """\
+BEFORE = 'var proxy = "'
+AFTER = """\
 ";
 var direct = {direct};
 var proxied = {proxied};
@@ -104,11 +110,17 @@ class PacError(ValueError):
     """A file that is too long to be served."""
 
 
-def make_pac(listener: Listener, config: Config, policy: Policy) -> tuple[bytes, bytes]:
-    """Returns the texts before and after the proxy's own `host:port`.
+class Pac(NamedTuple):
+    """The texts before and after the proxy's own `host:port`; or before and after what
+    `order` makes of the client's address."""
 
-    Raises PacError.
-    """
+    before: bytes
+    behind: bytes
+    order: Callable[[bytes], bytes] | None = None
+
+
+def make_pac(listener: Listener, config: Config, policy: Policy) -> Pac:
+    """Raises PacError."""
     direct = [entry for text in listener.pac_direct for entry in entries_of(text)]
     proxied = list(dict.fromkeys(
         entry for text in opened_by(policy) for entry in entries_of(text)))
@@ -119,12 +131,23 @@ def make_pac(listener: Listener, config: Config, policy: Policy) -> tuple[bytes,
         after = after.replace(f"{{{name}}}", json.dumps(entries), 1)
     scheme = ("SOCKS5" if listener.pac_protocol == "socks5"
               else "HTTPS" if listener.certificates else "PROXY")
-    before, behind = BEFORE.replace("{scheme}", scheme).encode(), after.encode()
-    total = len(before) + len(behind)
+    ways = [f"{scheme} {host}" for host in listener.pac_hosts]
+    before = BEFORE if ways else f"{BEFORE}{scheme} "
+    total = len(before) + len(after) + len("; ".join(ways))
     if total > MOST_BYTES:
         raise PacError(f"its PAC file has {total} bytes; at most {MOST_BYTES} can be "
                        "served")
-    return before, behind
+    return Pac(before.encode(), after.encode(),
+               partial(order_for, [way.encode() for way in ways]) if ways else None)
+
+
+def order_for(ways: Sequence[bytes], client: bytes) -> bytes:
+    """`ways` in the order of this client, by rendezvous hash: every host of a fleet
+    gives it the same order, whatever the order of its list. If a way is removed, only
+    its clients get another first one, and they are spread over all that are left."""
+    return b"; ".join(sorted(ways, reverse=True, key=lambda way: hashlib.blake2b(
+        way, digest_size=8, salt=hashlib.blake2b(client, digest_size=16).digest()
+    ).digest()))
 
 
 def opened_by(policy: Policy) -> Iterator[str]:

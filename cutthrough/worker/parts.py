@@ -12,7 +12,7 @@ from cutthrough.exchange.work import Gate
 from cutthrough.generation.generation import Generation
 from cutthrough.generation.hook import Tally
 from cutthrough.generation.operator_code import code_in_force, restore_code
-from cutthrough.generation.pac import make_pac
+from cutthrough.generation.pac import Pac, make_pac
 from cutthrough.generation.snapshots import Facts, make_snapshot
 from cutthrough.generation.sources import SourceNumbers
 from cutthrough.log.hidden import hide_keys
@@ -140,8 +140,8 @@ class Parts:
     def _count_by_rule(self, is_wanted: bool) -> None:
         self.context.tally = self.by_rule if is_wanted else None
 
-    def _make_pacs(self, generation: Generation) -> list[tuple[bytes, bytes] | None]:
-        pacs = [*self.context.pacs]
+    def _make_pacs(self, generation: Generation) -> list[Pac | None]:
+        pacs: list[Pac | None] = [*self.context.pacs]
         listeners = generation.config.all_listeners
         for n, at in find_again(self.listeners, listeners):
             row = listeners[at]
@@ -184,8 +184,7 @@ class Parts:
             retries_unnamed=config.retry_without_sni,
         ))
 
-    def _assign(self, sources: SourceNumbers,
-                pacs: list[tuple[bytes, bytes] | None]) -> None:
+    def _assign(self, sources: SourceNumbers, pacs: list[Pac | None]) -> None:
         self.sources = sources
         self.context.sources = sources.by_number
         self.context.pacs = pacs

@@ -7,6 +7,7 @@ import pytest
 import cutthrough
 from cutthrough.config.settings import from_options
 from cutthrough.generation.generation import Generation
+from cutthrough.generation.pac import order_for
 from cutthrough.policy.source import Policy
 from tests.support.client import PASSWORD, USER, Client
 from tests.support.handovers import RENEW
@@ -23,8 +24,8 @@ FILES = ("/proxy.pac", "/wpad.dat", "/proxy.pac?v=1")
 
 
 def read(port: int, path: str = "/proxy.pac", method: str = "GET",
-         host: str = "Proxy.Example:3128"):
-    with Client(port) as client:
+         host: str = "Proxy.Example:3128", source: str = ""):
+    with Client(port, source=source) as client:
         client.send(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         return client.read_response(method)
 
@@ -44,6 +45,22 @@ def test_the_file_names_the_proxy_as_the_browser_has_reached_it(start):
     for host, shown in (("wpad", b"wpad:80"), ("[::1]:8080", b"[::1]:8080"),
                         ("192.0.2.1", b"192.0.2.1:80")):
         assert b'"PROXY ' + shown + b'";' in read(port, host=host).body
+
+
+def test_proxies_of_a_fleet_come_in_the_clients_order(start):
+    hosts = [f"proxy{number}.example:3128" for number in range(5)]
+    proxy = start(PAC + f"pac_hosts = {hosts}\n")
+    _, port = proxy.ports
+    replies = {source: read(port, source=source)
+               for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")}
+    for source, reply in replies.items():
+        ways = order_for([f"PROXY {host}".encode() for host in hosts], source.encode())
+        assert reply.body.startswith(b'var proxy = "' + ways + b'";\n')
+        assert "private" in reply.get("Cache-Control")
+        assert read(port, source=source, host="other:1").body == reply.body
+        assert len(reply.body) == int(read(port, method="HEAD", source=source).get(
+            "Content-Length"))
+    assert len({reply.body for reply in replies.values()}) > 1
 
 
 def test_a_head_has_its_length_and_no_body(start):

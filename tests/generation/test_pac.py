@@ -1,10 +1,12 @@
 """The file for browsers, evaluated by a browser: which URL goes which way."""
 
+from collections import Counter
+
 import pytest
 
 from cutthrough.config.config import ConfigError
 from cutthrough.config.settings import from_options
-from cutthrough.generation.pac import MOST_BYTES, PacError, make_pac
+from cutthrough.generation.pac import MOST_BYTES, PacError, make_pac, order_for
 from cutthrough.policy.rules import read_policy
 from cutthrough.policy.source import Policy
 from tests.support.browser import PROGRAM, Browser
@@ -28,8 +30,9 @@ def browser(tmp_path_factory):
 def make(policy: str = "", **row) -> str:
     config = from_options(**ME, listeners=[ROW | row])
     read = read_policy(policy, "policy.toml", NO_FILES) if policy else Policy()
-    before, after = make_pac(config.listeners[0], config, read)
-    return before.decode() + "proxy.example:3128" + after.decode()
+    before, after, order = make_pac(config.listeners[0], config, read)
+    way = order(b"192.0.2.77") if order else b"proxy.example:3128"
+    return (before + way + after).decode()
 
 
 def ask(browser: Browser, text: str, host: str) -> str:
@@ -77,7 +80,7 @@ def test_local_destinations_go_direct_unless_a_rule_names_them(browser, host, wa
 
 def test_without_the_floor_everything_goes_to_the_proxy(browser):
     config = from_options(**ME, listeners=[ROW], address_floor="off")
-    before, after = make_pac(config.listeners[0], config, Policy())
+    before, after, _ = make_pac(config.listeners[0], config, Policy())
     text = before.decode() + "proxy.example:3128" + after.decode()
     for host in ("localhost", "10.0.0.1", "intranet", "::1", "example.com"):
         assert ask(browser, text, host) == PROXY
@@ -89,8 +92,40 @@ def test_without_the_floor_everything_goes_to_the_proxy(browser):
      "SOCKS5")])
 def test_the_file_says_what_is_spoken(row, way):
     config = from_options(**ME, listeners=[row])
-    before, _ = make_pac(config.listeners[0], config, Policy())
+    before, *_ = make_pac(config.listeners[0], config, Policy())
     assert before == f'var proxy = "{way} '.encode()
+
+
+FLEET = [f"proxy{number}.example:3128" for number in range(10)]
+
+
+def test_proxies_of_a_fleet_are_in_the_file_and_nothing_goes_around_them(browser):
+    """R44."""
+    text = make(RULES, pac_hosts=FLEET[:3])
+    ways = ask(browser, text, "example.com").split("; ")
+    assert sorted(ways) == [f"PROXY {host}" for host in FLEET[:3]]
+    assert ask(browser, text, "localhost") == DIRECT
+    assert ask(browser, make(**SOCKS, pac_hosts=FLEET[:2]), "example.com").count(
+        "SOCKS5 ") == 2
+
+
+def test_each_client_has_an_order_of_its_own_that_all_hosts_give_it():
+    """The first is where its limits are counted: it stays while it is in the list."""
+    ways = [host.encode() for host in FLEET]
+    clients = [f"192.0.2.{number}".encode() for number in range(250)]
+    orders = [order_for(ways, client).split(b"; ") for client in clients]
+    assert orders == [order_for(ways[::-1], client).split(b"; ") for client in clients]
+    firsts, seconds = (Counter(order[n] for order in orders) for n in (0, 1))
+    assert set(firsts) == set(seconds) == set(ways)
+    assert max(firsts.values()) < 2 * len(clients) / len(ways)
+    gone = ways[4]
+    left = [way for way in ways if way != gone]
+    for client, order in zip(clients, orders, strict=True):
+        order.remove(gone)
+        assert order_for(left, client).split(b"; ") == order
+    heirs = Counter(order[0] for client, order in zip(clients, orders, strict=True)
+                    if order_for(ways, client).startswith(gone))
+    assert len(heirs) > 5, "a dead host's clients go to many others"
 
 
 def test_names_of_a_policy_cannot_leave_their_string(browser):
@@ -100,9 +135,10 @@ def test_names_of_a_policy_cannot_leave_their_string(browser):
         make(pac_direct=['x"];alert(1)//'])
 
 
-def test_a_file_too_long_to_be_served_is_an_error():
+@pytest.mark.parametrize(("key", "port"), [("pac_direct", ""), ("pac_hosts", ":1")])
+def test_a_file_too_long_to_be_served_is_an_error(key, port):
     config = from_options(**ME, listeners=[ROW | {
-        "pac_direct": [f"{'x' * 60}.{n}.example" for n in range(200)]}])
+        key: [f"{'x' * 60}.{n}.example{port}" for n in range(200)]}])
     with pytest.raises(PacError, match=f"at most {MOST_BYTES}"):
         make_pac(config.listeners[0], config, Policy())
 
@@ -112,6 +148,9 @@ def test_a_file_too_long_to_be_served_is_an_error():
     ({"address": "192.0.2.1:1", "pac_direct": "a.b"}, "pac_direct", "has no effect"),
     ({"address": "192.0.2.1:1", "pac_protocol": "socks5"}, "pac_protocol",
      "has no effect"),
+    ({"address": "192.0.2.1:1", "pac_hosts": "a.b:1"}, "pac_hosts", "has no effect"),
+    (ROW | {"pac_hosts": "a.b"}, "pac_hosts", "port"),
+    (ROW | {"pac_hosts": 'a";b:1'}, "pac_hosts", "is not"),
     (ROW | {"protocols": "socks5"}, "pac", "needs http"),
     (SOCKS | {"protocols": "http"}, "pac_protocol", "needs socks5"),
     (SOCKS | {"auth": "required", "auth_none_from": []}, "pac_protocol",

@@ -33,7 +33,7 @@ cdef class Context:
     cdef Counters *counters
     cdef object resolver
     cdef public dict sources            # number -> Source, of all generations; None: none
-    cdef public list pacs               # see pac: the file's two parts, or None; by listener
+    cdef public list pacs               # see pac: a Pac, or None; by listener
     cdef dict associations              # request_id -> Association; see associate
     cdef object association_places      # their Shares
     cdef readonly Registry parents

@@ -52,7 +52,7 @@ class Context:
     sources: dict[int, Source] | None
     standbys: dict[int, Standby] | None
     carriers: Carriers | None
-    pacs: list[tuple[bytes, bytes] | None]
+    pacs: list[Any]
     live: int
     busy: int
     def __init__(

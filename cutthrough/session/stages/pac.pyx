@@ -3,13 +3,15 @@
 
 `generation.pac` makes the file, but for the proxy's own address: that is the Host of the request,
 under which the browser has reached it, also through a load balancer. The canonical host has only
-characters of names and addresses, so that nothing can leave its JavaScript string.
+characters of names and addresses, so that nothing can leave its JavaScript string. If the file names
+the proxies of a fleet, their order is this client's.
 
 Everybody gets the file, because no browser sends credentials for it. The connection ends with the
 answer: it is the browser's last request in origin form here.
 """
 
 from libc.string cimport memchr, memcmp, memcpy
+from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport COPY_BYTES, scratch
 from cutthrough.net.sysio cimport try_send
 from cutthrough.outcome cimport CLIENT_CLOSED, OK
@@ -28,7 +30,7 @@ cdef size_t[2] lengths = [10, 9]
 # draft-ietf-wrec-wpad-01 section 4.5 has the media type
 cdef const char *HEAD_BEFORE = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ns-proxy-autoconfig\r\n"
-    b"Cache-Control: max-age=300\r\nConnection: close\r\nContent-Length: ")
+    b"Cache-Control: private, max-age=300\r\nConnection: close\r\nContent-Length: ")
 assert len(HEAD_BEFORE) + 16 + MAX_HOST + 9 <= ROOM
 
 
@@ -47,18 +49,27 @@ cdef bint asks_for_pac(Client c, const Head *head, const char *data,
 
 
 cdef int send_pac(Client c, const Target *target) except -1:
-    cdef bytes before, behind
+    cdef bytes before, behind, ordered
     cdef char authority[MAX_HOST + 9]
-    cdef size_t n = build_authority(authority, target, 0)
-    cdef char *begin = scratch()
-    cdef char *p = put(begin, HEAD_BEFORE, len(HEAD_BEFORE))
-    before, behind = c.context.pacs[c.pac - 1]
-    if <size_t>len(before) + len(behind) + ROOM > COPY_BYTES:
+    cdef char client[ADDRESS_TEXT]
+    cdef const char *ways = authority
+    cdef size_t n
+    cdef char *begin
+    cdef char *p
+    before, behind, order = c.context.pacs[c.pac - 1]
+    if order is None:
+        n = build_authority(authority, target, 0)
+    else:
+        ordered = order(client[:print_address(&c.address, client)])
+        ways, n = ordered, len(ordered)
+    if <size_t>len(before) + n + len(behind) + ROOM > COPY_BYTES:
         raise ValueError("a file longer than generation.pac makes any")
+    begin = scratch()
+    p = put(begin, HEAD_BEFORE, len(HEAD_BEFORE))
     p += put_number(p, <unsigned int>(len(before) + n + len(behind)))
     p = put(p, b"\r\n\r\n", 4)
     if c.request.method != M_HEAD:
-        p = put(put(put(p, before, len(before)), authority, n), behind, len(behind))
+        p = put(put(put(p, before, len(before)), ways, n), behind, len(behind))
     c.request.status = 200
     if try_send(&c.sock, begin, p - begin) != p - begin:
         return c.abort(CLIENT_CLOSED, False)
