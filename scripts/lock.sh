@@ -33,6 +33,7 @@ listed "['dependency-groups']['site']" >"$work/site.in"
 listed "['dependency-groups']['judges']" >"$work/judges.in"
 listed "['dependency-groups']['tlsfuzzer']" >"$work/tlsfuzzer.in"
 listed "['dependency-groups']['recipes']" >"$work/recipes.in"
+listed "['dependency-groups']['stores']" >"$work/stores.in"
 
 served=(--extra redis --extra postgres --extra codings --extra recording --extra grpc --extra pkcs11
     --extra otlp)
@@ -51,5 +52,6 @@ compile site "$work/site.in"
 compile judges "$work/judges.in"
 compile tlsfuzzer "$work/tlsfuzzer.in"
 compile recipes "$work/recipes.in"
+compile stores "$work/stores.in"
 mkdir -p requirements
 mv "$work"/*.txt requirements/

@@ -1,6 +1,10 @@
-"""A private redis-server: over TCP, TLS and a unix socket, with a password."""
+"""A private redis-server: over TCP, TLS and a unix socket, with a password.
+
+CUTTHROUGH_REDIS names the program of another one, a valkey-server perhaps.
+"""
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -9,15 +13,26 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 import trustme
 
 from tests.support.nginx import free_port
 from tests.support.wait import wait_until
 
-PROGRAMS = {name: shutil.which(name) for name in ("redis-server", "valkey-server")}
-PROGRAM = PROGRAMS["redis-server"] or PROGRAMS["valkey-server"]
+NAMED = os.environ.get("CUTTHROUGH_REDIS")
+PROGRAMS = {name: NAMED if NAMED and Path(NAMED).name == name else shutil.which(name)
+            for name in ("redis-server", "valkey-server")}
+PROGRAM = NAMED or PROGRAMS["redis-server"] or PROGRAMS["valkey-server"]
 PASSWORD = "s3cret-of-redis"
+
+
+@functools.cache
+def knows_tls(program: str) -> bool:
+    """It ends at once for want of a certificate, or of TLS."""
+    ended = subprocess.run([program, "--port", "0", "--tls-port", "1", "--save", ""],
+                           capture_output=True, text=True, timeout=60, check=False)
+    return "tls-cert-file" in ended.stdout + ended.stderr
 
 
 Backup = list[tuple[bytes, int, bytes]]
@@ -29,6 +44,7 @@ class Redis:
     def __init__(self, base: Path, program: str | None = PROGRAM, *flags: str,
                  has_tls: bool = True) -> None:
         assert program, "redis-server is not installed"
+        self.has_tls = has_tls and knows_tls(program)
         self.base, self.program = base, program
         self.ca = base / "ca.pem"
         self.port, self.tls_port = free_port(), free_port()
@@ -39,7 +55,7 @@ class Redis:
         with open(base / "cert.pem", "wb") as file:
             for part in own.cert_chain_pems:
                 file.write(part.bytes())
-        self.flags = flags if not has_tls else (
+        self.flags = flags if not self.has_tls else (
             "--tls-port", str(self.tls_port), "--tls-auth-clients", "no",
             "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", *flags)
         self.process: subprocess.Popen[bytes] | None = None
@@ -51,6 +67,9 @@ class Redis:
 
     @property
     def tls_url(self) -> str:
+        if not self.has_tls:
+            # Debian's has it; another may have been built without
+            pytest.skip("this Redis has no TLS")
         return f"rediss://:{PASSWORD}@localhost:{self.tls_port}/0?ssl_ca_certs={self.ca}"
 
     @property
