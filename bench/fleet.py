@@ -3,6 +3,7 @@
 Redis: synthetic hosts run the script of supervisor/fleet_script.py in turn, and each
 user changes on each host between two steps. The figure is the CPU time of Redis,
 because all hosts share its one core. The CPU time of the hosts is not measured.
+With --supervisors some of the hosts are real: fleet_supervisors.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cutthrough.supervisor.fleet_script import (
     usage_of,
 )
 
-DAY = 20_000
+PREFIX, DAY = "bench", 20_000
 #: Most CPU time of a step by 100 hosts with 50 active users; an interval has 200 ms
 MOST_MS = 60.0
 
@@ -40,11 +41,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--users", type=int, default=50,
                         help="users that are active on all hosts [50]")
     parser.add_argument("--steps", type=int, default=20, help="steps of each host [20]")
+    parser.add_argument("--supervisors", type=int, default=0,
+                        help="so many of the hosts are the real program [0]")
 
 
 def run_fleet(options: argparse.Namespace) -> int:
-    """Prints one line. Returns 0 if the limit held."""
-    row = run_redis(options.hosts, options.users, options.steps)
+    """Prints two lines. Returns 0 if the limits held."""
+    if options.supervisors:
+        from bench.fleet_supervisors import run_supervisors  # needs packages of tests
+
+        row = run_supervisors(options.hosts, options.users, options.steps,
+                              options.supervisors)
+    else:
+        row = run_redis(options.hosts, options.users, options.steps)
     print(format_row("perf_fleet", row))
     print(f"redis {row['redis_ms']:.1f} ms")
     return int(row["failed"] != "nothing")
@@ -53,9 +62,9 @@ def run_fleet(options: argparse.Namespace) -> int:
 class Host:
     """A member of the fleet, without a proxy."""
 
-    def __init__(self, client: redis.Redis, name: str) -> None:
+    def __init__(self, client: redis.Redis, name: str, day: int = DAY) -> None:
         self._script = client.register_script(SCRIPT)
-        self._name, self._session = name, secrets.token_hex(8)
+        self._name, self._session, self._day = name, secrets.token_hex(8), day
         self._number = self._position = 0
 
     def step(self, users: Sequence[str] = (), usage: str = "") -> int:
@@ -72,29 +81,29 @@ class Host:
                 return received
 
     def _exchange(self, usage: dict[str, str]) -> Answer:
-        return parse_answer(self._script([key_of("bench")], arguments(
-            self._name, self._session, self._number, self._position, 60_000, DAY, usage,
-            word=secrets.token_hex(8))))
+        return parse_answer(self._script([key_of(PREFIX)], arguments(
+            self._name, self._session, self._number, self._position, 60_000, self._day,
+            usage, word=secrets.token_hex(8))))
 
 
 def run_redis(hosts: int, users: int, steps: int) -> Row:
-    with _server() as client:
+    with server() as client:
         ids = [secrets.token_hex(16) for _ in range(users)]
         members = [Host(client, f"host {n}") for n in range(hosts)]
         for n in (1, 2):  # after the second step each host knows all users
             for member in members:
                 member.step(ids, usage_of(1, 1, n, 1000 * n))
-        before_ms = _cpu_ms(client)
+        before_ms = cpu_ms(client)
         received = 0
         for n in range(3, 3 + steps):
             for member in members:
                 received += member.step(ids, usage_of(n % 4, n % 3, n, 1000 * n))
-        step_ms = (_cpu_ms(client) - before_ms) / steps
+        step_ms = (cpu_ms(client) - before_ms) / steps
         for member in members:
             member.step()
-        before_ms = _cpu_ms(client)
+        before_ms = cpu_ms(client)
         known = Host(client, "newcomer").step()
-        join_ms = _cpu_ms(client) - before_ms
+        join_ms = cpu_ms(client) - before_ms
         repeated = sum(member.step() for member in members)
     failed = "nothing"
     if known != users or repeated:
@@ -107,7 +116,7 @@ def run_redis(hosts: int, users: int, steps: int) -> Row:
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[redis.Redis]:
+def server() -> Iterator[redis.Redis]:
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         raise BenchError("redis-server is not installed")
@@ -128,6 +137,6 @@ def _server() -> Iterator[redis.Redis]:
             end(server)
 
 
-def _cpu_ms(client: redis.Redis) -> float:
+def cpu_ms(client: redis.Redis) -> float:
     cpu = client.info("cpu")
     return 1000 * float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
