@@ -25,7 +25,7 @@ from tests.support.origin import echo
 from tests.support.proxy import Proxy
 from tests.support.redis import PASSWORD
 from tests.support.stream import Closed
-from tests.support.wait import takes_less, wait_until
+from tests.support.wait import TRIES, takes_less, wait_until
 from tests.support.with_policy import command_with
 
 PIECE = bytes(16384)
@@ -134,25 +134,33 @@ def hammer(member: Member, url: str, over: threading.Event, taken: list[int]) ->
 def test_requests_keep_the_rate_but_for_what_an_interval_lets_through(
     pair, make_origin
 ):
+    """Of a rate that is not used up, every try has too little; if a busy machine keeps
+    the clients from asking, only some have."""
     rate, burst, seconds = 40, 10, 4.0
     a, b = pair(requests_per_second=rate, burst=burst)
     url = make_origin().url()
-    over, taken = threading.Event(), []
-    threads = [threading.Thread(target=hammer, args=(member, url, over, taken))
-               for member in (a, b)]
-    steps = a.steps()
-    begin = time.monotonic()
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: time.monotonic() - begin > seconds, "the end of the time")
-    over.set()
-    for thread in threads:
-        thread.join()
-    passed = time.monotonic() - begin
-    exact = burst + rate * passed
-    late = passed / (a.steps() - steps)       # an interval, as this machine made it
-    # A member that does not know yet gives a bucket, and its new tokens meanwhile
-    assert 0.8 * rate * passed <= len(taken) <= exact + burst + 2 * rate * late
+    parts: list[float] = []
+    for _ in range(TRIES):
+        over, taken = threading.Event(), []
+        threads = [threading.Thread(target=hammer, args=(member, url, over, taken))
+                   for member in (a, b)]
+        steps = a.steps()
+        begin = time.monotonic()
+        for thread in threads:
+            thread.start()
+        wait_until(lambda start=begin: time.monotonic() - start > seconds, "its end")
+        over.set()
+        for thread in threads:
+            thread.join()
+        passed = time.monotonic() - begin
+        exact = burst + rate * passed
+        late = passed / (a.steps() - steps)   # an interval, as this machine made it
+        # A member that does not know yet gives a bucket, and its new tokens meanwhile
+        assert len(taken) <= exact + burst + 2 * rate * late
+        parts.append(len(taken) / (rate * passed))
+        if parts[-1] >= 0.8:
+            return
+    raise AssertionError(f"parts of the rate that were granted: {parts}")
 
 
 # Bytes
