@@ -237,7 +237,8 @@ async def test_a_hundred_hosts_have_a_bundle_within_ten_seconds(
         server.content = bundle(99, FILES, signer="second")
         await until(lambda: all(host.polls["refused"] for host in hosts))
         assert have(1 + len(took))
-    assert min(took) < 10
+    print(f"a bundle was in force at {len(hosts)} hosts within {took[-1]:.1f} s")
+    assert took[-1] < 10
 
 
 def test_without_bundles_there_is_no_state() -> None:

@@ -11,8 +11,9 @@ TRIES = 8
 PATIENCE = 30.0
 
 
-def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> None:
-    """Runs `act` up to TRIES times; raises AssertionError if every try took longer.
+def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> float:
+    """Runs `act` up to TRIES times; returns the seconds of the first try that took
+    less. Raises AssertionError if every try took longer.
 
     If the proxy waits when it should not, every try is late; on a busy machine only
     some are.
@@ -23,7 +24,7 @@ def takes_less(seconds: float, act: Callable[[], object], what: str = "it") -> N
         act()
         took.append(time.monotonic() - began)
         if took[-1] < seconds:
-            return
+            return took[-1]
     raise AssertionError(f"{what} takes {min(took):.3f} s at least, not {seconds:g}")
 
 
