@@ -27,7 +27,8 @@ function showState(text, isBad = false) {
   $("state").className = isBad ? "bad" : "";
 }
 function showCount() {
-  const text = `${total().toLocaleString("en")} ${total() === 1 ? "flow" : "flows"}`
+  const text = `${isTrimmed ? "newest " : ""}${total().toLocaleString("en")} `
+    + (total() === 1 ? "flow" : "flows")
     + (complete_ ? "" : " …");
   if ($("count").textContent !== text) $("count").textContent = text;
 }
@@ -52,6 +53,7 @@ async function reload() {
     while (page.next && total() < MOST_ROWS)
       page = await readPage(mine, {limit: PAGE, before: page.next});
     complete_ = true;
+    if (page.next) isTrimmed = true;
     mark();
   } catch (error) {
     if (mine.signal.aborted) return;

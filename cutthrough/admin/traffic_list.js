@@ -1,11 +1,12 @@
 // The list of flows, newest first: any number of rows, of which those in view have nodes.
 //
 // `newer` grows with what arrives, `older` with the pages read backwards, both at their
-// ends. A flow's sequence number (its place in `newer`, or -1 - its place in `older`)
-// never changes, and neither does the node that shows it while it is in view. `newerShown`
-// and `olderShown` are the numbers of those that have a row: the CONNECT of an opened tunnel
-// has none, because the requests inside have rows, unless all are asked for.
-const MOST_ROWS = 200000, SPARE = 6, ROW = 24, TWO_LINES = 46, NARROW = 480;
+// ends. A flow's sequence number (how many of `newer` came before it, or -1 - its place in
+// `older`) never changes, and neither does the node that shows it while it is in view.
+// `newerShown` and `olderShown` are the numbers of those that have a row: the CONNECT of an
+// opened tunnel has none, because the requests inside have rows, unless all are asked for.
+// The oldest flows beyond MOST_ROWS leave, some at a time: `newerFrom` of `newer` have left.
+const MOST_ROWS = 200000, LEAVE_ROWS = 2000, SPARE = 6, ROW = 24, TWO_LINES = 46, NARROW = 480;
 const COLUMNS = [["time", "time"], ["method", "method"], ["status", "status"], ["url", "URL"],
   ["reason", "reason"], ["type", "type"], ["bytes", "bytes"], ["ms", "ms"], ["user", "user"],
   ["tag", "tag"]];
@@ -15,7 +16,8 @@ const PARTS = {url: ["scheme", "host", "path"], time: ["second", "fraction"]};
 // Columns that are there if a row has something in them
 const OPTIONAL = ["reason", "type", "user", "tag"];
 
-let newer = [], older = [], newerShown = [], olderShown = [], folded = 0, isUnfolded = false;
+let newer = [], newerFrom = 0, older = [], newerShown = [], olderShown = [], folded = 0, isUnfolded = false;
+let isTrimmed = false;           // some flows have left the list, or were not read
 let missing = [...OPTIONAL];     // columns without anything in them so far
 let pool = [], chosen = null, dirty = true, spaceRows = -1, rowHeight = ROW, headHeight = 26;
 const byId = new Map();         // flows shown in the list, folded ones too
@@ -41,7 +43,7 @@ function indexOf(seq) {
   }
   return seq < 0 ? newerShown.length + low : newerShown.length - 1 - low;
 }
-const flowOf = seq => seq < 0 ? older[-1 - seq] : newer[seq];
+const flowOf = seq => seq < 0 ? older[-1 - seq] : newer[seq - newerFrom];
 const CELLS = {
   time: flow => flow.time.slice(11, 23), bytes: flow => bytes(flow.bytes),
   ms: flow => flow.open ? Math.round(openFor(flow) / 1000) + " s" : flow.ms < 100
@@ -61,7 +63,9 @@ const tunnelOf = flow => flow.intercepted && flow.client_port ? `${flow.client} 
 
 function clearList() {
   newer = [];
+  newerFrom = 0;
   older = [];
+  isTrimmed = false;
   newerShown = [];
   olderShown = [];
   folded = 0;
@@ -102,25 +106,42 @@ function addNewer(flows) {
   for (const flow of flows) {
     if (byId.has(flow.id) || (!flow.open && settle(flow))) continue;
     newer.push(flow);
-    index(flow, newer.length - 1);
+    index(flow, newerFrom + newer.length - 1);
   }
   // Who has scrolled away keeps the same rows in view
   if (list.scrollTop >= rowHeight) {
     resize();
     list.scrollTop += (newerShown.length - before) * rowHeight;
   }
-  while (newer.length + older.length > MOST_ROWS && older.length) {
-    byId.delete(older.pop().id);
-    if (olderShown.at(-1) === -1 - older.length) olderShown.pop(); else folded--;
-  }
+  trim();
   dirty = true;
+}
+function forget(flow) {
+  byId.delete(flow.id);
+  if (connects.get(tunnelOf(flow)) === flow.id) connects.delete(tunnelOf(flow));
+  isTrimmed = true;
+}
+function trim() {
+  while (newer.length + older.length > MOST_ROWS && older.length) {
+    forget(older.pop());
+    if (olderShown.at(-1) === -1 - older.length) olderShown.pop();
+  }
+  // All of `newer` moves: not for each flow
+  if (newer.length > MOST_ROWS + LEAVE_ROWS) {
+    for (const flow of newer.splice(0, newer.length - MOST_ROWS)) {
+      forget(flow);
+      newerFrom++;
+    }
+    newerShown = newerShown.filter(seq => seq >= newerFrom);
+  }
+  folded = newer.length + older.length - total();
 }
 // Shows each CONNECT, or folds those that can be; the row at the top stays there
 function foldConnects(unfold) {
   const list = $("list"), top = Math.floor(list.scrollTop / rowHeight);
   const anchor = top && top < total() ? seqAt(top) : null;
   isUnfolded = unfold;
-  newerShown = [...newer.keys()].filter(seq => !isFolded(newer[seq]));
+  newerShown = [...newer.keys()].filter(i => !isFolded(newer[i])).map(i => newerFrom + i);
   olderShown = [...older.keys()].filter(i => !isFolded(older[i])).map(i => -1 - i);
   folded = newer.length + older.length - total();
   for (const node of pool) node.at = null;
@@ -145,7 +166,7 @@ function changeFlow(id, fields) {
 }
 function putFlow(seq, flow) {
   const isMoved = isFolded(flowOf(seq)) !== isFolded(flow);
-  if (seq < 0) older[-1 - seq] = flow; else newer[seq] = flow;
+  if (seq < 0) older[-1 - seq] = flow; else newer[seq - newerFrom] = flow;
   noteColumns(flow);
   if (isMoved) foldConnects(isUnfolded);
   dirty = true;
@@ -219,6 +240,7 @@ function showNode(node, seq) {
       if (field === "time") return showParts(part, [text.slice(0, 8), text.slice(8)]);
       if (part.textContent === text) return;
       part.textContent = text;
+      if (field === "ms") part.classList.toggle("in-seconds", text.endsWith("s"));
       if (field === "reason") part.title = MEANINGS[text] ?? "";
     });
     node.classList.toggle("open", flow.open === true);

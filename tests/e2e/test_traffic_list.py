@@ -93,3 +93,40 @@ def test_the_connect_of_an_opened_tunnel_is_folded_into_its_requests(page):
     page.browser.run("foldConnects(true)")
     assert page.browser.run("flowOf(byId.get(chosen)).url") == middle
     assert page.browser.run("chosenIndex()") == 50 and page.browser.faults == []
+
+
+def test_the_newest_200_000_stay_whenever_they_came(page):
+    """Those that came while the page was open were never let go."""
+    page.fill(*(row(n, url=f"http://a.test/{n}") for n in range(1, 31)))
+    page.enter()
+    page.wait_rows(30)
+    browser = page.browser
+    # As the stream brings them; every third one is the CONNECT of an opened tunnel
+    browser.run("""
+      const come = (from, n) => addNewer(Array.from({length: n}, (_, i) => ({
+        id: from + i, request: `1-${from + i}`, time: "2026-01-01T10:00:00.000",
+        method: i % 3 ? "GET" : "CONNECT", intercepted: 1, kind: "request",
+        client: "127.0.0.1", client_port: 1000 + Math.floor(i / 3), status: 200,
+        reason: "ok", url: `http://b.test/${from + i}`, host: "b.test", bytes: 5,
+        ms: 1})));""")
+    browser.run("come(1000, 210000)")
+    assert browser.run("[newer.length, older.length, byId.size]") == [
+        200_000, 0, 200_000]
+    assert browser.run("total() + folded") == 200_000
+    assert browser.run("connects.size") <= 66_668
+    assert browser.run("flowOf(seqAt(0)).id") == 210_999
+    assert browser.run("flowOf(seqAt(total() - 1)).id") == 11_000
+    wait_until(lambda: page.text("#count").startswith("newest 133,3"),
+               lambda: page.text("#count"))
+    # A row is found, changed and chosen by its number, after others have left
+    browser.run("choose(indexOf(byId.get(11_000)), false)")
+    wait_until(lambda: browser.run("$('flow-11000') !== null"), "the oldest row")
+    browser.run("changeFlow(11_000, {tag: 'here'})")
+    wait_until(lambda: "here" in browser.run("$('flow-11000').textContent"), "the tag")
+    browser.run("come(300000, 3000)")
+    assert browser.run("byId.has(11_000)") is False
+    browser.run("foldConnects(true)")
+    assert browser.run("total()") == browser.run("newer.length") <= 202_000
+    browser.run("foldConnects(false)")
+    assert browser.run("total() + folded") == browser.run("newer.length")
+    assert browser.faults == []
