@@ -86,6 +86,10 @@ class Browser:
             raise
         self._attach()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _connect(self) -> None:
         self.faults: list[str] = []
         self.requested: list[str] = []
