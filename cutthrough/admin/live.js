@@ -130,11 +130,13 @@ showRights();
 watch();
 resume();
 readOverview();
+readLevel();
 readHistory();
 look();
 setInterval(() => { if (!document.hidden) look(); }, LOOK_MS);
 setInterval(() => {
   if (document.hidden) return;
   readHistory();
+  readLevel();
   readOverview();
 }, LOOK_AT_PROGRAM_MS);

@@ -81,18 +81,40 @@ function showRights() {
   const may = isSignedIn() && rights.includes("operate");
   const why = may ? "" : isSignedIn() ? "this token has no right operate"
     : "give the admin token above";
-  for (const id of ["reload", "drain"]) {
+  for (const id of ["reload", "drain", "log-level"]) {
     $(id).setAttribute("aria-disabled", String(!may));
     $(id).title = why;
   }
 }
-async function order(path, note) {
+// The level of the workers' error log
+async function readLevel() {
+  try {
+    const {level, levels} = await (await fetch("log-level")).json();
+    if (!$("log-level").options.length)
+      $("log-level").append(...levels.map(name => new Option(name, name)));
+    if (document.activeElement !== $("log-level")) $("log-level").value = level;
+    inForceLevel = level;
+  } catch { /* the state says that there is no answer */ }
+}
+let inForceLevel = "info";
+$("log-level").addEventListener("change", async () => {
+  const level = $("log-level").value;
+  if (isOff($("log-level"))) return void ($("log-level").value = inForceLevel);
+  await order(`log-level?level=${level}`, "changing …", answer => {
+    const {unanswered} = JSON.parse(answer);
+    return [`the workers log at ${level}`, ...unanswered.map(name => `${name} does not answer`)]
+      .join("; ");
+  });
+  readLevel();
+});
+async function order(path, note, tell = text => text.trim()) {
   $("program-note").className = "";
   $("program-note").textContent = note;
   try {
     const answer = await fetch(path, {method: "POST", headers: sessionFields()});
     if (answer.status === 401) setRights(null);
-    $("program-note").textContent = (await answer.text()).trim();
+    const text = await answer.text();
+    $("program-note").textContent = answer.ok ? tell(text) : text.trim();
     $("program-note").className = answer.ok ? "" : "bad";
   } catch {
     $("program-note").textContent = "no answer";

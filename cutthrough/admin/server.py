@@ -40,6 +40,7 @@ from cutthrough.admin.cross_site import (
 from cutthrough.admin.endings import Endings
 from cutthrough.admin.flows_page import CaptureSwitch, Flows, FlowsPage
 from cutthrough.admin.live_page import LivePage
+from cutthrough.admin.log_level_page import LogLevel, LogLevelPage
 from cutthrough.admin.metrics import Reading, render
 from cutthrough.admin.mode_page import ModePage
 from cutthrough.admin.open_flows import OpenFlows
@@ -111,6 +112,8 @@ class Connections(Protocol):
     def open_flows(self) -> OpenFlows: ...
     @property
     def capture_switch(self) -> CaptureSwitch: ...
+    @property
+    def log_level(self) -> LogLevel: ...
     async def list(
         self, selector: Selector) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def trace(self, name: str) -> dict[str, Any] | None: ...
@@ -239,6 +242,7 @@ class AdminServer:
             *FlowsPage(self._operations.flows, self._operations.read_counters,
                        self._connections.open_flows,
                        self._connections.capture_switch).routes(),
+            *LogLevelPage(self._connections.log_level).routes(),
             *ModePage(self._operations.recording_directory,
                       self._connections.replays).routes(),
             *RecordingsPage(self._operations.recording_directory,

@@ -20,8 +20,11 @@ from typing import Any
 from cutthrough.log.nonblocking import Nonblocking
 
 FORMS = ("text", "logfmt", "json")
+LEVELS = ("error", "warning", "info", "debug")
+USUAL_LEVEL = "info"
 # Lines logged of one message in each interval. journald's own limit is for a whole unit
 MOST_REPEATS = 10
+MOST_DEBUG_REPEATS = 200                     # an operator has asked for them
 EVERY_S = 10.0
 MOST_KEYS = 256                              # messages counted separately
 
@@ -112,7 +115,8 @@ class ErrorLog(logging.Handler):
                 self._counts.clear()
             state = self._counts[key] = [time.monotonic(), 0, 0]
         state[1] += 1
-        if state[1] > MOST_REPEATS:
+        most = MOST_DEBUG_REPEATS if record.levelno == logging.DEBUG else MOST_REPEATS
+        if state[1] > most:
             state[2] += 1
             return False
         return True

@@ -192,6 +192,14 @@ class PauseCapture(msgspec.Struct, frozen=True, tag="pause_capture"):
     paused: bool
 
 
+class SetLogLevel(msgspec.Struct, frozen=True, tag="set_log_level"):
+    """Log messages of this level and above, of errorlog.LEVELS. The answer is Decided,
+    if `query` is not 0."""
+
+    query: int
+    level: str
+
+
 class ListHeld(msgspec.Struct, frozen=True, tag="list_held"):
     """List the held messages, or the one with this number and its body; the answer
     is Listed."""
@@ -268,8 +276,8 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 Message = (Hello | Ready | Drain | Stop | Reopen
            | Prepare | Prepared | Commit | Discard | Swapped
            | List | Trace | Listed | ListOpen | Cut | WasCut | Watch | Arm
-           | PauseCapture | ListHeld | Decide | Decided | ListReplays | Settle | Look
-           | Give | Gave | Take | Took)
+           | PauseCapture | SetLogLevel | ListHeld | Decide | Decided | ListReplays
+           | Settle | Look | Give | Gave | Take | Took)
 
 
 class Unreadable(ValueError):

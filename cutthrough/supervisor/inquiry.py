@@ -32,6 +32,7 @@ from cutthrough.supervisor.breakpoints import Breakpoints
 from cutthrough.supervisor.capture_switch import CaptureSwitch
 from cutthrough.supervisor.capture_writer import CaptureWriter
 from cutthrough.supervisor.children import Child
+from cutthrough.supervisor.log_level import LogLevel
 from cutthrough.supervisor.open_flows import OpenFlows
 from cutthrough.supervisor.replays import Replays
 
@@ -114,6 +115,7 @@ class Inquiry:
         self._watchers: set[asyncio.Queue[bytes]] = set()
         self.breakpoints = Breakpoints(self.ask_workers, processes)
         self.capture_switch = CaptureSwitch(self.ask_workers, processes)
+        self.log_level = LogLevel(self.ask_workers, processes)
         self.replays = Replays(self.ask_workers, processes)
         self.open_flows = OpenFlows(self.ask_workers, processes)
 
@@ -239,9 +241,11 @@ class Inquiry:
 
     def on_ready(self, child: Child) -> None:
         """Has a new worker report its endings, if there is a watcher, heed breakpoints,
-        if they are armed, and capture nothing, if that is paused."""
+        if they are armed, capture nothing, if that is paused, and log at the level
+        that an operator has set."""
         self.breakpoints.on_ready(child)
         self.capture_switch.on_ready(child)
+        self.log_level.on_ready(child)
         if self._pipe is not None and child.ready:
             child.send(Watch(True), (self._pipe[1],))
 

@@ -28,6 +28,7 @@ from cutthrough.process.channel import (
     ListReplays,
     Look,
     PauseCapture,
+    SetLogLevel,
     Settle,
     Trace,
     WasCut,
@@ -38,7 +39,7 @@ from cutthrough.process.selector import Selector
 from cutthrough.session.describe import clients, cut, describe, trace
 from cutthrough.session.model.client import Client
 from cutthrough.tape.open_parts import MOST_OPEN
-from cutthrough.worker.journals import Tee
+from cutthrough.worker.journals import Tee, trace_all
 from cutthrough.worker.worker import Worker
 
 log = logging.getLogger("cutthrough")
@@ -64,7 +65,8 @@ class AdminQueries:
     def carry_out(
             self,
             message: (List | Trace | ListOpen | Cut | Watch | Arm | ListHeld | Decide
-                      | PauseCapture | ListReplays | Settle | Look)) -> None:
+                      | PauseCapture | SetLogLevel | ListReplays | Settle | Look)
+            ) -> None:
         match message:
             case List(query, selector):
                 self._run(self._list(query, selector))
@@ -85,6 +87,11 @@ class AdminQueries:
             case PauseCapture(query, paused):
                 if self._worker.capture is not None:
                     self._worker.capture.pause(paused)
+                if query:
+                    self._channel.send(Decided(query))
+            case SetLogLevel(query, level):
+                log.setLevel(level.upper())
+                trace_all(level == "debug")
                 if query:
                     self._channel.send(Decided(query))
             case ListHeld(query, number):

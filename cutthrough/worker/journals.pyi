@@ -1,5 +1,7 @@
 from cutthrough.session.model.client import Journal
 
+def trace_all(on: bool) -> None: ...
+
 class Tee(Journal):
     def __init__(self, first: Journal, second: Journal) -> None: ...
 

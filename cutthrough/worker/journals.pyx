@@ -26,6 +26,15 @@ for _number, _row in enumerate(TABLE):
         _row.fault in ("origin", "proxy") and _row.label not in ASKED_FOR)
 
 
+cdef bint traces_all = False
+
+
+def trace_all(on):
+    """Whether `Tracer` logs every ending, at the level debug, from now on."""
+    global traces_all
+    traces_all = on
+
+
 cdef class Tee(Journal):
     """Two journals as one: the access log, and the lines for /events."""
     cdef Journal first, second
@@ -62,6 +71,9 @@ cdef class Tracer(Journal):
         self.first.write(client, outcome)
         if is_bad[outcome]:
             self.log_trace(client, TABLE[outcome].label)
+        elif traces_all:
+            log.debug("trace", extra={"fields": {
+                **trace(client, self.worker), "reason": TABLE[outcome].label}})
         return 0
 
     cdef int note_head(self, Client client, const Head *head, const char *data) except -1:

@@ -47,6 +47,7 @@ from cutthrough.process.channel import (
     Prepared,
     Ready,
     Reopen,
+    SetLogLevel,
     Settle,
     Stop,
     Swapped,
@@ -147,8 +148,8 @@ class WorkerProcess:
             case Stop():
                 self.over.set()
             case (List() | Trace() | ListOpen() | Cut() | Watch() | Arm()
-                  | PauseCapture() | ListHeld() | Decide() | ListReplays() | Settle()
-                  | Look()):
+                  | PauseCapture() | SetLogLevel() | ListHeld() | Decide()
+                  | ListReplays() | Settle() | Look()):
                 assert self.admin_queries is not None
                 self.admin_queries.carry_out(message)
             case Give() | Take():

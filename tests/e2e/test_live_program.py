@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cutthrough.cli.main import main
-from tests.support.admin import administered
+from tests.support.admin import AUTHORIZED, administered
 from tests.support.browser import needs_chromium
 from tests.support.client import PASSWORD, USER
 from tests.support.live_page import rows, sign_in
@@ -184,6 +184,28 @@ def test_it_is_reloaded_and_drained_with_the_token(page):
     browser.click("#drain")
     browser.click("#drain-yes")
     assert proxy.process.wait(60) == 0
+
+
+def test_the_log_level_is_changed_with_the_token(page, make_origin, dial):
+    proxy, operator, browser = page
+    choose = ("(to => { $('log-level').value = to; $('log-level').dispatchEvent("
+              "new Event('change')); })")
+    wait_until(lambda: browser.run("$('log-level').value") == "info", "the level")
+    browser.run(f"{choose}('debug')")
+    assert browser.text("#program-note") == "give the admin token above"
+    assert browser.run("$('log-level').value") == "info"
+    sign_in(browser)
+    browser.run(f"{choose}('debug')")
+    wait_until(lambda: browser.text("#program-note") == "the workers log at debug",
+               lambda: browser.text("#program-note"))
+    with dial(proxy) as client:
+        assert client.get(make_origin().url()).status == 200
+    wait_until(lambda: "reason=ok" in proxy.stderr(), proxy.stderr)
+    # As another page, or a command, has set it
+    assert operator.ask("POST", "/log-level?level=info", **AUTHORIZED)[0] == 200
+    browser.run("readLevel()")
+    wait_until(lambda: browser.run("$('log-level').value") == "info", "the level")
+    assert browser.faults == []
 
 
 def test_on_a_phone_a_row_has_its_age_and_its_bytes(page, make_origin, dial):
