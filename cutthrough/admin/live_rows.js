@@ -53,12 +53,13 @@ function stateOf(row) {
   return alive.has(row.key) ? row.one.state : "no answer";
 }
 
+const classOf = field => field === "tunnel_protocol" ? "inside"
+  : NUMBERS.has(field) ? `${field} n` : field;
 function makeRow(key, one) {
   const tr = document.createElement("tr"), button = document.createElement("button");
   const cells = COLUMNS.map(([field]) => {
     const td = tr.insertCell();
-    td.className = field === "tunnel_protocol" ? "inside"
-      : NUMBERS.has(field) ? `${field} n` : field;
+    td.className = classOf(field);
     return td;
   });
   button.type = "button";
@@ -179,8 +180,7 @@ function makeHeads() {
       showHeads();
       showConnections(true);
     });
-    if (NUMBERS.has(field)) th.className = "n";
-    if (field === "tunnel_protocol") th.className = "inside";
+    th.className = classOf(field);
     th.append(button);
     return th;
   }), document.createElement("th"));

@@ -44,7 +44,7 @@ function say(text, isBad = false, id = "note") {
   $(id).textContent = text;
   $(id).className = isBad ? "bad" : "";
 }
-const time = (us, seconds = us / 1e6) => new Date(seconds * 1000).toLocaleString();
+const time = (us, seconds = us / 1e6) => new Date(seconds * 1000).toLocaleString("sv");
 const place = (name, number) => `sessions/${encodeURIComponent(name)}`
   + (number === undefined ? "" : `/${number}`);
 

@@ -168,6 +168,10 @@ $("tools").addEventListener("submit", event => {
 });
 startSession(text => { if (text) showState(text, true); });
 onSession = reload;
+// On a phone, search and the less frequent tools wait behind it
+$("more").addEventListener("click", () => {
+  $("more").setAttribute("aria-expanded", String($("tools").classList.toggle("open")));
+});
 $("summary").addEventListener("click", showSummary);
 $("compose").addEventListener("click", compose);
 $("replay").addEventListener("click", () => replay());

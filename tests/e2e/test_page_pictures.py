@@ -1,12 +1,13 @@
-"""The pictures of docs/traffic.md and docs/admin.md.
+"""The pictures of the pages, which docs/ shows.
 
-LIVE_PAGE_PICTURES=docs/images writes them there: two pages at three widths, in both
-schemes.
+LIVE_PAGE_PICTURES=docs/images writes them there: each page at three widths, in both
+schemes, and the details of a flow on a phone.
 """
 
 import math
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import pytest
 from tests.capture.flows import row
 from tests.support.admin import administered
 from tests.support.browser import Browser, needs_chromium
+from tests.support.certificates import authority
 from tests.support.live_page import sign_in
 from tests.support.origin import answer, echo
+from tests.support.recordings import fill as record
+from tests.support.recordings import made
 from tests.support.traffic import open_page
 from tests.support.wait import wait_until
 
@@ -117,6 +121,36 @@ def test_the_page_traffic(directory, opened, browse, loop_name, tmp_path):
         page.browser.run("$('list').focus({focusVisible: false})")
 
     write(page.browser, "traffic", prepare)
+    for scheme in ("light", "dark"):
+        page.browser.look(390, SIZES[390], scheme)
+        page.browser.run(f"choose(indexOf(byId.get([...newer, ...older][{at}].id)))")
+        wait_until(lambda: page.browser.run("flow !== null"), "the flow")
+        page.browser.run("showTab('timing'); document.activeElement.blur()")
+        page.browser.picture(Path(PICTURES) / f"traffic-detail-390-{scheme}.png", False)
+
+
+def test_the_pages_of_recordings_and_of_the_authority(
+        directory, opened, loop_name, tmp_path):
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    shutil.copy(authority().own.certificate, tmp_path / "ca.pem")
+    _, operator = administered(
+        opened, directory("proxy"), loop_name,
+        f'recording_directory = "{sessions}"\nca_certificate = "{tmp_path}/ca.pem"\n')
+    paths = ("/v1/orders/42", "/v1/orders?page=2", "/v1/customers/7", "/v1/report")
+    record(sessions, *(made(
+        443, scheme="https", host="api.example.com", path=paths[n % 4], status=(200, 200, 404, 503)[n % 4],
+        body=BODY.encode()) for n in range(12)), name="checkout")
+    record(sessions, made(443, scheme="https", host="auth.example.com"), name="login")
+    browser = opened.enter_context(Browser(directory("browser")))
+    browser.open(f"http://127.0.0.1:{operator.where}/recordings")
+    sign_in(browser)
+    wait_until(lambda: browser.run("!$('sessions').hidden"), "the sessions")
+    browser.run("document.querySelector('#sessions tbody button').click()")
+    wait_until(lambda: browser.run("!$('recordings').hidden"), "the recordings")
+    write(browser, "recordings")
+    browser.open(f"http://127.0.0.1:{operator.where}/ca")
+    write(browser, "ca")
 
 
 def test_the_live_page(directory, opened, loop_name, tmp_path, make_origin, dial):
