@@ -25,6 +25,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -199,14 +200,15 @@ def start_origins(directory: Path) -> Path:
     return authority.own.certificate
 
 
-def follow(page: Path, directory: Path) -> None:
-    """Follows the page in namespaces, for a test; skips it if there are none here."""
+def follow(page: Path, directory: Path, module: str = "walk") -> None:
+    """Follows the page in namespaces, for a test; skips it if there are none here.
+    `module` says how: this one, or how_to."""
     if not shutil.which("unshare") or subprocess.run(
             [*UNSHARE, "true"], capture_output=True, check=False).returncode:
         # A container may forbid them, and a page may not reach the real network
         pytest.skip("unshare: no namespaces here")
     done = subprocess.run(
-        [*UNSHARE, sys.executable, "-m", "tests.support.walk", page, directory],
+        [*UNSHARE, sys.executable, "-m", f"tests.support.{module}", page, directory],
         cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
@@ -231,8 +233,10 @@ def main(page: str, directory: Path) -> None:
     with contextlib.closing(contextlib.ExitStack()) as stack:
         stack.callback(walk.stop)
         for kind, text in steps(written):
-            print(kind, shlex.quote(text), flush=True)
+            began = time.monotonic()
             walk.step(kind, text)
+            print(f"{time.monotonic() - began:.2f} s {kind} {shlex.quote(text)}",
+                  flush=True)
 
 
 if __name__ == "__main__":
