@@ -340,8 +340,8 @@ def main() -> int:
                                               "memory, CPU, start, latency; its page")
     shower.set_defaults(act=inspection.run_inspect)
     inspection.add_options(shower)
-    watched = verbs.add_parser("page", help="an hour of traffic: does the memory of the "
-                                            "pages' tabs stay flat?")
+    watched = verbs.add_parser("page", help="an hour of traffic: does the memory "
+                                            "of the pages' tabs stay flat?")
     watched.set_defaults(act=page_memory.run_page)
     page_memory.add_options(watched)
 

@@ -106,7 +106,8 @@ class Sender(threading.Thread):
     def _nobody(self, turn: int) -> bool:
         made = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
         with contextlib.closing(made):
-            made.request("GET", f"http://{next(self._nobodies)}:1/", headers=self._fields)
+            made.request("GET", f"http://{next(self._nobodies)}:1/",
+                         headers=self._fields)
             answer = made.getresponse()
             answer.read()
             return answer.status == 502
@@ -139,7 +140,7 @@ class Tab:
     def look(self, minute: float) -> Row:
         for _ in range(2):                   # what finalizers let go, goes then
             self.browser.send("HeapProfiler.collectGarbage")
-        values = {one["name"]: one["value"] for one in self.browser.send(
+        values = {metric["name"]: metric["value"] for metric in self.browser.send(
             "Performance.getMetrics")["metrics"]}
         if self.browser.faults:
             raise BenchError(f"the page {self.name}: {self.browser.faults[0]}")
@@ -241,8 +242,8 @@ def run_page(options: argparse.Namespace) -> int:
                 looks.setdefault(tab.name, []).append(row)
                 note("perf_page_memory", row)
     missed = 0
-    for found in looks.values():
-        verdict = judge(found)
+    for series in looks.values():
+        verdict = judge(series)
         missed += verdict["missed"] != "nothing"
         note("perf_page_memory_end", verdict)
     note("perf_page_memory_requests", {

@@ -1,4 +1,4 @@
-"""The how-to pages: each of their commands is run, here or by the test that is named."""
+"""The how-to pages: each command is run, here or by the test that is named."""
 
 import runpy
 

@@ -107,14 +107,14 @@ $("log-level").addEventListener("change", async () => {
   });
   readLevel();
 });
-async function order(path, note, tell = text => text.trim()) {
+async function order(path, note, describe = text => text.trim()) {
   $("program-note").className = "";
   $("program-note").textContent = note;
   try {
     const answer = await fetch(path, {method: "POST", headers: sessionFields()});
     if (answer.status === 401) setRights(null);
     const text = await answer.text();
-    $("program-note").textContent = answer.ok ? tell(text) : text.trim();
+    $("program-note").textContent = answer.ok ? describe(text) : text.trim();
     $("program-note").className = answer.ok ? "" : "bad";
   } catch {
     $("program-note").textContent = "no answer";

@@ -139,8 +139,9 @@ def test_the_pages_of_recordings_and_of_the_authority(
         f'recording_directory = "{sessions}"\nca_certificate = "{tmp_path}/ca.pem"\n')
     paths = ("/v1/orders/42", "/v1/orders?page=2", "/v1/customers/7", "/v1/report")
     record(sessions, *(made(
-        443, scheme="https", host="api.example.com", path=paths[n % 4], status=(200, 200, 404, 503)[n % 4],
-        body=BODY.encode()) for n in range(12)), name="checkout")
+        443, scheme="https", host="api.example.com", path=paths[n % 4],
+        status=(200, 200, 404, 503)[n % 4], body=BODY.encode()) for n in range(12)),
+        name="checkout")
     record(sessions, made(443, scheme="https", host="auth.example.com"), name="login")
     browser = opened.enter_context(Browser(directory("browser")))
     browser.open(f"http://127.0.0.1:{operator.where}/recordings")

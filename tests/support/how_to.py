@@ -279,7 +279,8 @@ class HowTo(Walk):
     def command(self, line: str) -> None:
         line = re.split(r"  +#", line)[0].strip().replace(OTHER_ADMIN, ADMIN)
         if line.startswith("cutthrough serve"):
-            return self.serve(line.replace("/etc/cutthrough/", "etc/"))
+            self.serve(line.replace("/etc/cutthrough/", "etc/"))
+            return
         if line.startswith("cutthrough ca init"):
             # The page has several, of which one is used
             self.authorities += 1
