@@ -12,11 +12,12 @@ from typing import Protocol
 from aiohttp import web
 
 from cutthrough.admin.rights import asker
-from cutthrough.log.errorlog import LEVELS
 
 
 class LogLevel(Protocol):
     """The supervisor's part."""
+
+    levels: tuple[str, ...]
 
     @property
     def level(self) -> str: ...
@@ -31,11 +32,13 @@ class LogLevelPage:
         return [web.get("/log-level", self.show), web.post("/log-level", self.change)]
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response({"level": self._log_level.level, "levels": LEVELS})
+        return web.json_response({"level": self._log_level.level,
+                                  "levels": self._log_level.levels})
 
     async def change(self, request: web.Request) -> web.StreamResponse:
         level = request.query.get("level", "")
-        if request.query.keys() != {"level"} or level not in LEVELS:
-            raise ValueError(f"give level=…, one of {', '.join(LEVELS)}")
+        levels = self._log_level.levels
+        if request.query.keys() != {"level"} or level not in levels:
+            raise ValueError(f"give level=…, one of {', '.join(levels)}")
         unanswered = await self._log_level.set(level, asker(request))
         return web.json_response({"level": level, "unanswered": unanswered})

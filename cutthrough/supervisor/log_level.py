@@ -8,7 +8,7 @@ say what operators did, what was reloaded, and which worker has ended.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from cutthrough.log.errorlog import USUAL_LEVEL
+from cutthrough.log.errorlog import LEVELS, USUAL_LEVEL
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import Message, SetLogLevel
 from cutthrough.supervisor.breakpoints import Answers
@@ -26,6 +26,8 @@ class Processes(Protocol):
 
 
 class LogLevel:
+    levels = LEVELS
+
     def __init__(self, ask: Ask, processes: Processes) -> None:
         """`ask`: Inquiry.ask_workers."""
         self._ask = ask

@@ -138,7 +138,8 @@ def routes() -> list[tuple[str, str]]:
                    recording_directory=0, recording_url=0, recording_session=0,
                    recordings=0)
     server = AdminServer(nothing, some(
-        breakpoints=0, replays=0, open_flows=some(), capture_switch=0), "")
+        breakpoints=0, replays=0, open_flows=some(), capture_switch=0,
+        log_level=0), "")
     return [(one.method, one.path) for one in server.routes()]
 
 
