@@ -6,8 +6,8 @@ tunnels, and some to addresses at which nobody listens. First the live page gets
 endings as its bounded tables hold. Once a minute, after a collection of garbage:
 JavaScript's heap, nodes and listeners, and private memory of the page's process.
 
-Prints a line a minute and page, and the last quarter beside the second one: the least of
-each, because what a look meets before its collection is let go at a later one, and a
+Prints a line a minute and page, and the last quarter beside the second one: the least
+of each, because what a look meets before its collection is let go at a later one, and a
 leak is not. Exit status 1 if the live page has more than MOST_GROWTH of anything, or
 /traffic more than MOST_ROW_BYTES of heap for each further row; that list grows, up to
 200 000 flows.

@@ -17,8 +17,8 @@ from cutthrough.admin.rights import asker
 class LogLevel(Protocol):
     """The supervisor's part."""
 
-    levels: tuple[str, ...]
-
+    @property
+    def levels(self) -> tuple[str, ...]: ...
     @property
     def level(self) -> str: ...
     async def set(self, level: str, who: str) -> list[str]: ...
