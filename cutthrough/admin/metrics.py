@@ -221,7 +221,8 @@ def _outcomes(r: Reading) -> Iterator[Metric]:
                     {row.label: every[row.label] for row in OUTCOMES if row.fault})
     denied = {row.label: every[row.label] for row in OUTCOMES
               if row.tag == "TCP_DENIED" and row.status != 407}
-    yield _labelled("denied", "Requests refused, by policy or by a fault of the proxy.", "reason", denied)
+    yield _labelled("denied", "Requests refused, by policy or by a fault of the "
+                    "proxy.", "reason", denied)
     yield _labelled("auth", "Requests by the result of authentication.", "result",
                     {"ok": r.total("identified")}
                     | {row.label: every[row.label] for row in OUTCOMES

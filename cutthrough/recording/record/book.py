@@ -200,7 +200,7 @@ class Book:
                 self._session.settle()
 
     def rest(self) -> None:
-        """When nothing is to be written: tries again, settles, and reads bounds anew."""
+        """When nothing is to be written: tries again, settles, reads bounds anew."""
         now = time.monotonic()
         if self.waiting and now - self._tried >= AGAIN_S:
             self._put([])
