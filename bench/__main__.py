@@ -20,6 +20,7 @@ from bench import (
     handover,
     http2,
     inspection,
+    inspection_picture,
     install,
     intercept,
     intercept_soak,
@@ -344,6 +345,10 @@ def main() -> int:
                                             "of the pages' tabs stay flat?")
     watched.set_defaults(act=page_memory.run_page)
     page_memory.add_options(watched)
+    drawer = verbs.add_parser(
+        "inspect-picture", help="draw a stored result of `inspect`")
+    drawer.set_defaults(act=inspection_picture.run_picture)
+    inspection_picture.add_options(drawer)
 
     lasting = verbs.add_parser("intercept-soak",
                                help="a million captured requests in opened tunnels: "

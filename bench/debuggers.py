@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,6 +29,9 @@ from bench.running import Running, Target
 OURS = "cutthrough"
 #: Three answers of four are small
 PATHS = ("/1k", "/1k", "/1k", "/16k")
+#: What a first start leaves, the authority's file first
+FIRST_FILES = {"mitmproxy": ("mitmproxy-ca-cert.pem", "mitmproxy-*", "flows"),
+               "httptoolkit": ("config/ca.pem", "config")}
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.002                         # between looks at what a start has made
 
@@ -57,7 +60,7 @@ class Debugger:
         """Return when it has answered a request, for which all its processes run."""
         self.running.start(cwd=self.cwd)
         self._await(self._listens)
-        self._request(origin_port)
+        self._await(lambda: self._serves(origin_port))
 
     def start_page(self) -> None:
         """Return when its page answers; it has seen no request."""
@@ -94,7 +97,7 @@ class Debugger:
         if self.has_page:
             self._await(self._shows)
             note("page")
-        self._request(origin_port)
+        self._await(lambda: self._serves(origin_port))
         note("request")
         return row
 
@@ -120,8 +123,9 @@ class Debugger:
             except OSError:
                 return False
 
-    def _request(self, origin_port: int) -> None:
-        """One request in a tunnel. Raises BenchError unless it is opened."""
+    def _serves(self, origin_port: int) -> bool:
+        """One request in a tunnel. False: HTTP Toolkit has not yet got its rules.
+        Raises BenchError unless the tunnel is opened."""
         tunnel = http.client.HTTPSConnection(
             "127.0.0.1", self.running.port, context=ssl._create_unverified_context())
         tunnel.set_tunnel("localhost", origin_port,
@@ -132,8 +136,9 @@ class Debugger:
             status = tunnel.getresponse().status
         if leaf.issuer == x509.Name.from_rfc4514_string("CN=origin.invalid"):
             raise BenchError(f"{self.name} does not open tunnels")
-        if status != 200:
+        if status not in (200, 503):
             raise BenchError(f"{self.name}: status {status}")
+        return status == 200
 
     def send(self, origin_port: int, rate: float, seconds: float, conns: int,
              during: Span) -> Answers:
@@ -184,13 +189,17 @@ def make_ours(target: Target, trusted: Path, env: Mapping[str, str] = {}) -> Deb
 
 
 @contextlib.contextmanager
-def debuggers(target: Target, trusted: Path) -> Iterator[list[Debugger]]:
-    """Ours and those that are installed; none of them runs."""
+def debuggers(target: Target, trusted: Path, names: Sequence[str] = ()
+              ) -> Iterator[list[Debugger]]:
+    """Ours and those that are installed, or `names` of them; none of them runs."""
     with contextlib.ExitStack() as stack:
-        ours = make_ours(target, trusted)
-        stack.callback(ours.running.close)
-        compared = [ours]
+        compared = []
+        if not names or OURS in names:
+            compared.append(make_ours(target, trusted))
+            stack.callback(compared[0].running.close)
         for name, peer in OF_INSPECTION.items():
+            if names and name not in names:
+                continue
             if peer.missing():
                 print(f"{name}: {peer.missing()}")
                 continue
@@ -200,6 +209,6 @@ def debuggers(target: Target, trusted: Path) -> Iterator[list[Debugger]]:
             assert running.directory is not None
             compared.append(Debugger(
                 name, running, peer.read_version(), lambda: tls.WORD,
-                ("mitmproxy-ca-cert.pem", "mitmproxy-*", "flows"), running.directory,
+                FIRST_FILES.get(name, FIRST_FILES["mitmproxy"]), running.directory,
                 name == "mitmweb"))
         yield compared

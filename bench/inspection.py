@@ -1,25 +1,29 @@
 """`cutthrough inspect` beside other debuggers: `python -m bench inspect`.
 
 Each opens every tunnel and keeps all that passes: ours in its database, mitmdump in a
-file, mitmweb in memory. One after the other they are started, with and without the
-files of an earlier start; rest for a tenth of --minutes; have RATE requests a second
-for --minutes, and then each of STEPS for a tenth. CPU time and resident memory are of
-all processes of a debugger, sampled five times a second; pages that its processes share
-count in each, and not in `uss`. Then all run at once, and the latency of one
+file, mitmweb in memory, HTTP Toolkit's server in a page. One after the other they are
+started, with and without the files of an earlier start; rest for a tenth of --minutes;
+have RATE requests a second for --minutes, and then each of STEPS for a tenth. CPU time
+and resident memory are of all processes of a debugger but a browser's, sampled five
+times a second; pages that its processes share count in each, and not in `uss`. Then all run at once, and the latency of one
 request after another through each is compared with that of the origin. The page's
 figures are those of Chromium (page_speed.py).
 
 Prints a line for each phase; exit status 1 if a request failed. `--name NAME` keeps
-the lines in bench/results.
+the lines in bench/results, and `python -m bench inspect-picture NAME` draws them.
+`--through` chooses among the debuggers, and `--add` leaves the stored lines of others
+there: each takes a quarter of an hour.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from bench import intercept, tls
@@ -29,13 +33,14 @@ from bench.debuggers import PATHS, Debugger, debuggers, send
 from bench.origin import Origin
 from bench.paced import Answers, Task
 from bench.page_speed import measure_page
-from bench.result import write_rows
+from bench.result import RESULTS, write_rows
 from bench.rows import Row, format_row
 from bench.running import Target
 
 RATE, STEPS, CONNS = 50, (100, 200, 400), 8
 PARTS = ("start", "load", "latency", "page")
 STARTS = 3                                   # of either kind
+POINTS = 20                                  # of a phase, in its row
 LATENCY_RATE, LATENCY_SECONDS, LATENCY_TURNS = 50, 2.0, 5
 OPENED = "cutthrough-opened"                 # it keeps nothing
 
@@ -65,6 +70,21 @@ def measure_starts(compared: list[Debugger], port: int, note: Note) -> None:
             if key.endswith("_ms") else value for key, value in starts[0].items()})
 
 
+def thin(samples: Sequence[tuple[float, float, int, int]]) -> Row:
+    """Resident memory and CPU time over the phase, in POINTS equal parts."""
+    began, length = samples[0][0], samples[-1][0] - samples[0][0]
+    at = [0]
+    for number in range(1, POINTS):
+        at.append(next(i for i, sample in enumerate(samples)
+                       if sample[0] - began >= length * number / POINTS))
+    at.append(len(samples) - 1)
+    return {"rss_mib": [round(samples[i][2] / 1024, 1) for i in at],
+            "cpu_percent": [
+                round(100 * (samples[j][1] - samples[i][1])
+                      / max(samples[j][0] - samples[i][0], 0.001), 2)
+                for i, j in pairwise(at)]}
+
+
 def measure_load(debugger: Debugger, port: int, minutes: float, note: Note) -> int:
     """At rest, and under each rate. Return the number of failed requests."""
     phases = [("rest", 0, minutes / 10), ("sustained", RATE, minutes)]
@@ -90,6 +110,7 @@ def measure_load(debugger: Debugger, port: int, minutes: float, note: Note) -> i
                         "rss_peak_mib": usage["rss_peak_kib"] / 1024,
                         "uss_mib": private_bytes(debugger.running.tree()) / 2**20}
             if rate:
+                row |= thin(sampler.samples)
                 spent = sampler.samples[-1][1] - sampler.samples[0][1]
                 row |= {**quantiles_ms(answers.seconds),
                         "us": spent / len(answers.seconds) * 1e6,
@@ -132,18 +153,27 @@ def measure_latency(compared: list[Debugger], port: int, trusted: Path, note: No
     return failed
 
 
+def kept_rows(name: str, rows: Sequence[Row]) -> list[Row]:
+    """Those of the stored result that these are not in place of."""
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    measured = {(row["line"], row.get("proxy")) for row in rows}
+    return [row for row in before if (row["line"], row.get("proxy")) not in measured]
+
+
 def run_inspect(options: argparse.Namespace) -> int:
     rows: list[Row] = []
     failed = 0
 
     def note(kind: str, row: Row) -> None:
-        print(format_row(kind, row), flush=True)
+        print(format_row(kind, {key: value for key, value in row.items()
+                                if not isinstance(value, list)}), flush=True)
         rows.append({"line": kind, **row})
 
     with Origin() as origin:
         target = Target(Site(), origin.authority_of("tls"))
         trusted, port = origin.directory / "origin.pem", origin.ports["tls"]
-        with debuggers(target, trusted) as compared:
+        with debuggers(target, trusted, options.through) as compared:
             if "start" in options.only:
                 measure_starts(compared, port, note)
             if "load" in options.only:
@@ -155,7 +185,8 @@ def run_inspect(options: argparse.Namespace) -> int:
             measure_page(target, trusted, options.rows, note)
     note("perf_inspect_end", {"minutes": options.minutes, "failed": failed})
     if options.name:
-        write_rows(options.name, rows)
+        write_rows(options.name, [*kept_rows(options.name, rows), *rows]
+                   if options.add else rows)
     return 1 if failed else 0
 
 
@@ -171,6 +202,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="of sustained requests for each debugger [10]")
     parser.add_argument("--only", type=_parts, default=PARTS, metavar="PART,…",
                         help=f"parts, of {', '.join(PARTS)} [all]")
+    parser.add_argument("--through", type=lambda text: tuple(text.split(",")),
+                        default=(), metavar="NAME,…", help="these debuggers [all]")
     parser.add_argument("--rows", type=int, default=100_000,
                         help="flows in the page's list [100000]")
     parser.add_argument("--name", default="", help="name of the stored result")
+    parser.add_argument("--add", action="store_true",
+                        help="to its lines of other debuggers and parts")

@@ -2,8 +2,10 @@
 
 Times are from the event, which a script sends, until the page has what it asks for and
 is laid out; `drawn` is until the frame after that. Frames are those of
-requestAnimationFrame, of which a browser without a screen has 60 a second at most;
-`work` is the main thread's time for each; at `rest` they are the machine's own.
+requestAnimationFrame, of which a browser without a screen has 60 a second at most; at
+`rest` they are the machine's own. `script`, `style`, `layout` and `task` (all of them)
+are CPU time of the page's main thread for each act or frame: other programs of the
+machine count little in it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.children import BenchError
 from bench.debuggers import make_ours
@@ -26,6 +28,9 @@ from tests.capture.flows import row as flow_row
 from tests.support.browser import PROGRAM, Browser
 
 HOSTS, BODY_BYTES, TIMES, FILTERS = 50, 50_000, 30, 10
+# Of Chromium's metrics, by our names
+WORK = {"ScriptDuration": "script", "RecalcStyleDuration": "style",
+        "LayoutDuration": "layout", "TaskDuration": "task"}
 SCROLL_SECONDS, WHEEL_PIXELS, FRAMES = 5, 37, 60
 WAIT_SECONDS = 120.0
 #: The most milliseconds, by measure
@@ -60,37 +65,44 @@ const timed = async (act, isThere) => {
   return [there, performance.now() - begun];
 };
 """
-SELECTION = """
-const shown = [...document.querySelectorAll("#space .row:not([hidden])")]
-  .sort((a, b) => a.at - b.at).slice(0, 25);
-for (let i = 0; i < TIMES; i++) {
-  const node = shown[i * 7 % shown.length], mark = `#${node.flow.id} `;
-  times.push(await timed(() => node.click(), () => node.classList.contains("chosen")
-    && !$("detail").hidden && $("detail-url").textContent.startsWith(mark)));
-}
-"""
-FILTER = """
-for (let i = 0; i < TIMES; i++) {
-  const host = `h${i % HOSTS}.test`;
-  $("filter").value = `~d ^h${i % HOSTS}\\\\.test`;
-  times.push(await timed(() => $("tools").requestSubmit(), () => {
+
+
+class Act(NamedTuple):
+    """What is timed, what comes before, and what is waited for afterwards. `N` is the
+    number of the time."""
+
+    timed: str
+    before: str
+    after: str = ""
+
+
+SELECTION = Act("""
+  () => node.click(), () => node.classList.contains("chosen") && !$("detail").hidden
+    && $("detail-url").textContent.startsWith(`#${node.flow.id} `)
+""", """
+  const shown = [...document.querySelectorAll("#space .row:not([hidden])")]
+    .sort((a, b) => a.at - b.at).slice(0, 25), node = shown[N * 7 % shown.length];
+""")
+FILTER = Act("""
+  () => $("tools").requestSubmit(), () => {
     const nodes = [...document.querySelectorAll("#space .row:not([hidden])")];
-    return nodes.length > 20 && nodes.every(node => node.flow?.host === host);
-  }));
+    return nodes.length > 20 && nodes.every(node => node.flow?.host === "hN.test");
+  }
+""", """
+  $("filter").value = "~d ^hN\\\\.test";
+""", """
   await seen(() => complete_ && $("count").textContent === "ALL flows");
-}
-"""
-BODY = """
-choose(0);
-await seen(() => $("detail-url").textContent.includes("/large"));
-for (let i = 0; i < TIMES; i++) {
-  $("tab-request").click();
-  times.push(await timed(() => $("tab-response").click(), () => {
+""")
+BODY = Act("""
+  () => $("tab-response").click(), () => {
     const body = document.querySelector("#response-body .shown");
     return body && !body.ariaBusy && body.textContent.length >= BYTES;
-  }));
-}
-"""
+  }
+""", """
+  if (!$("detail-url").textContent.includes("/large")) choose(0);
+  await seen(() => $("detail-url").textContent.includes("/large"));
+  $("tab-request").click();
+""")
 SCROLLING = """
 new Promise(done => {
   const times = [], list = $('list'), begun = performance.now();
@@ -142,32 +154,48 @@ class Page:
     def scroll(self, step: float) -> Row:
         """`step`: of pixels a frame, from the top on."""
         self.go_up()
-        before = self._work()
+        before = self._spent()
         times = sorted(self.browser.run(
             SCROLLING.replace("STEP", str(step))
             .replace("SECONDS", str(SCROLL_SECONDS * 1000))))
-        work = (self._work() - before) / len(times) * 1e3
         return {"frames_per_second": len(times) / sum(times) * 1e3,
                 "p95_ms": times[len(times) * 95 // 100], "max_ms": times[-1],
-                "work_ms": work, "pixels_a_frame": step}
+                **self._work(before, self._spent(), len(times)),
+                "pixels_a_frame": step}
 
-    def _work(self) -> float:
-        """Seconds of the main thread."""
+    def _spent(self) -> list[float]:
+        """Seconds of CPU of the main thread, in the order of WORK."""
         metrics: list[dict[str, Any]] = self.browser.send(
             "Performance.getMetrics")["metrics"]
         values = {metric["name"]: metric["value"] for metric in metrics}
-        return float(values["TaskDuration"])
+        return [float(values[name]) for name in WORK]
 
-    def time(self, script: str, **values: int) -> Row:
-        for name, value in {"TIMES": TIMES, **values}.items():
+    def _work(self, before: list[float], after: list[float], count: int) -> Row:
+        return {f"{name}_ms": (now - then) / count * 1e3 for name, now, then in zip(
+            WORK.values(), after, before, strict=True)}
+
+    def _do(self, script: str, values: dict[str, int]) -> Any:
+        for name, value in values.items():
             script = script.replace(name, f"{value:,}" if name == "ALL" else str(value))
-        times = self.browser.run(
-            f"(async () => {{ const times = []; {TOOLS} {script} return times; }})()")
+        return self.browser.run(f"(async () => {{ {TOOLS} {script} }})()")
+
+    def time(self, act: Act, count: int = TIMES, **values: int) -> Row:
+        times, spent = [], [0.0] * len(WORK)
+        for number in range(count):
+            before = self._spent()
+            times.append(self._do(
+                f"{act.before} return await timed({act.timed});",
+                values | {"N": number}))
+            spent = [sum(parts) for parts in zip(
+                spent, self._spent(), map(float.__neg__, before), strict=True)]
+            if act.after:
+                self._do(act.after, values)
         there, drawn = (sorted(column) for column in zip(*times, strict=True))
         # The least is the page's and the proxy's own, if the machine has other work too
         return {"ms": statistics.median(there), "least_ms": there[0],
                 "max_ms": there[-1],
-                "drawn_ms": statistics.median(drawn), "times": len(times)}
+                "drawn_ms": statistics.median(drawn),
+                **self._work([0.0] * len(WORK), spent, count), "times": count}
 
 
 def measure_page(target: Target, trusted: Path, rows: int,
@@ -186,7 +214,7 @@ def measure_page(target: Target, trusted: Path, rows: int,
         home.mkdir()
         browser = stack.enter_context(Browser(home))
         browser.look(1280, 900, "light")
-        browser.send("Performance.enable")
+        browser.send("Performance.enable", timeDomain="threadTicks")
         began = time.monotonic()
         browser.send("Page.navigate", url=(
             f"http://127.0.0.1:{ours.running.admin_port}/traffic#token={token}"))
@@ -200,11 +228,11 @@ def measure_page(target: Target, trusted: Path, rows: int,
             note("perf_inspect_page", {"measure": f"scroll-{name}",
                                        **page.scroll(step)})
         page.go_up()
-        for name, script, values in (
-                ("selection", SELECTION, {}), ("body", BODY, {"BYTES": BODY_BYTES}),
-                ("filter", FILTER,
-                 {"TIMES": FILTERS, "HOSTS": HOSTS, "ALL": rows // HOSTS})):
-            row = page.time(script, **values)
+        for name, act, count, values in (
+                ("selection", SELECTION, TIMES, {}),
+                ("body", BODY, TIMES, {"BYTES": BODY_BYTES}),
+                ("filter", FILTER, FILTERS, {"ALL": rows // HOSTS})):
+            row = page.time(act, count, **values)
             note("perf_inspect_page", {"measure": name, **row, "most_ms": GOALS[name]})
         if browser.faults:
             raise BenchError(f"the page: {browser.faults[0]}")

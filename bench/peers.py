@@ -342,6 +342,12 @@ OF_INSPECTION = {
         "mitmproxy/bin/mitmweb", "@PROGRAM@ --set confdir=@DIR@ --no-web-open-browser "
         "--web-port @ADMIN_PORT@", ("mitmproxy-inspect.yaml as config.yaml",),
     ),
+    "httptoolkit": Peer(
+        "its server, which sends each exchange to a page", "npm:httptoolkit-server",
+        "httptoolkit/node_modules/httptoolkit-server/package.json",
+        "node @CACHE@/httptoolkit/server.js @DIR@ @PORT@", (),
+        version="grep -m1 version @PROGRAM@",
+    ),
 }  # fmt: skip
 ALL = (PEERS | OF_TLS | OF_HTTP2 | OF_INTERCEPTION | OF_STREAMS | OF_RECORDING
        | OF_INSPECTION)

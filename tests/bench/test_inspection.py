@@ -5,12 +5,14 @@ import contextlib
 import os
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
 from bench.children import Site
 from bench.debuggers import send
-from bench.inspection import OPENED, STEPS, quantiles_ms
+from bench.inspection import OPENED, POINTS, STEPS, quantiles_ms, thin
+from bench.inspection_picture import draw
 from bench.origin import Origin
 from bench.paced import Paced, Task
 from tests.bench.servers import needs_nginx
@@ -47,6 +49,26 @@ def test_an_answer_that_is_no_success_is_a_failure():
 
     results = asyncio.run(run())
     assert (len(results.seconds), results.failed, answers) == (1, 1, [])
+
+
+def test_a_phase_has_memory_and_cpu_in_equal_parts():
+    samples = [(100 + n / 5, n / 50, 1024 * (50 + n // 50), 0) for n in range(501)]
+    row = thin(samples)
+    assert len(row["rss_mib"]) == POINTS + 1 and len(row["cpu_percent"]) == POINTS
+    assert row["rss_mib"][0] == 50 and row["rss_mib"][-1] == 60
+    assert set(row["cpu_percent"]) == {10.0}
+
+
+def test_a_picture_has_a_line_for_each_debugger():
+    rows = [{"proxy": name, "seconds": 600.0, "cpu_avg_percent": 3.0,
+             "rss_peak_mib": 90.0, "cpu_percent": [n, n + 1.0], "rss_mib": [80, 85, 90]}
+            for n, name in enumerate(("cutthrough", "a<b"), 3)]
+    picture = ElementTree.fromstring(draw(rows))
+    texts = [node.text for node in picture.iter() if node.tag.endswith("text")]
+    assert sum("cutthrough" in text for text in texts) == 2 == sum(
+        "a<b" in text for text in texts)
+    assert len([node for node in picture.iter() if node.tag.endswith("path")]) == 4
+    assert "10 min" in texts and "100" in texts
 
 
 @needs_nginx
