@@ -1,7 +1,7 @@
 """The held messages, over HTTP; the page "Traffic" shows it.
 
     GET  /breakpoints           until when they are armed, and the held messages
-    POST /breakpoints/armed     {"seconds": N}; 0: not any more
+    POST /breakpoints/armed     an Arming: {"seconds": N}; 0: not any more
     GET  /breakpoints/ID        one, with its body
     POST /breakpoints/ID        a Decision
 
@@ -16,7 +16,13 @@ from aiohttp import web
 
 from cutthrough.admin.flows_page import decode, read_body
 from cutthrough.admin.rights import asker
-from cutthrough.process.breakpoints import MOST_ARMED, Arming, Decision
+from cutthrough.process.breakpoints import (
+    MOST_ARMED,
+    Arming,
+    Chosen,
+    Decision,
+    read_chosen,
+)
 
 # Bytes of a decision, body in base64
 MOST_DECISION = 12 << 20
@@ -27,7 +33,9 @@ class Breakpoints(Protocol):
 
     @property
     def armed_s(self) -> float: ...
-    async def arm(self, seconds: float, who: str) -> list[str]: ...
+    @property
+    def chosen(self) -> Chosen: ...
+    async def arm(self, seconds: float, chosen: Chosen, who: str) -> list[str]: ...
     async def held(self) -> tuple[list[dict[str, Any]], list[str]]: ...
     async def show(self, name: str) -> dict[str, Any] | None: ...
     async def decide(
@@ -47,16 +55,26 @@ class BreakpointsPage:
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         held, unanswered = await self._breakpoints.held()
-        return web.json_response({"armed_s": round(self._breakpoints.armed_s, 1),
-                                  "held": held, "unanswered": unanswered})
+        return web.json_response({**self._armed(), "held": held,
+                                  "unanswered": unanswered})
 
     async def arm(self, request: web.Request) -> web.StreamResponse:
-        seconds = decode(await read_body(request, MOST_DECISION), Arming).seconds
+        arming = decode(await read_body(request, MOST_DECISION), Arming)
+        seconds = arming.seconds
         if not (math.isfinite(seconds) and 0 <= seconds <= MOST_ARMED):
             raise ValueError(f"seconds: 0 to {MOST_ARMED:g}")
-        unanswered = await self._breakpoints.arm(seconds, asker(request))
-        return web.json_response({"armed_s": round(self._breakpoints.armed_s, 1),
-                                  "unanswered": unanswered})
+        read_chosen(arming)                  # a mistake is the operator's to hear
+        unanswered = await self._breakpoints.arm(seconds, Chosen(
+            arming.hosts, arming.methods, arming.paths), asker(request))
+        return web.json_response({**self._armed(), "unanswered": unanswered})
+
+    def _armed(self) -> dict[str, Any]:
+        """`armed_for`: absent if all requests of rules with a breakpoint are held."""
+        chosen = self._breakpoints.chosen
+        names = {name: list(texts) for name in ("hosts", "methods", "paths")
+                 if (texts := getattr(chosen, name))}
+        return {"armed_s": round(self._breakpoints.armed_s, 1),
+                **({"armed_for": names} if names else {})}
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         message = await self._breakpoints.show(request.match_info["id"])

@@ -1,5 +1,5 @@
 // Breakpoints: what waits for an operator, and the decision about it.
-const HOLDS_MS = 500, ARM_S = 600;
+const HOLDS_MS = 500, ARM_S = 600, CHOSEN = ["methods", "hosts", "paths"];
 let held = null, heldIds = null, heldBody = null, holdsTimer = 0;
 
 function openHolds() {
@@ -16,7 +16,8 @@ async function readHolds() {
     const answer = await (await ask("breakpoints")).json();
     armed = answer.armed_s;
     $("hold-state").textContent = armed
-      ? `armed for ${Math.ceil(armed)} s; ${answer.held.length} held` : "not armed";
+      ? `armed for ${Math.ceil(armed)} s${chosenOf(answer)}; ${answer.held.length} held`
+      : "not armed";
     listHolds(answer.held);
   } catch (error) {
     $("hold-state").textContent = error.message;
@@ -97,9 +98,17 @@ async function decideHeld(makeDecision) {
   } catch (error) { $("hold-note").textContent = error.message; }
   readHolds();
 }
+// Which requests are held: nothing if all are
+function chosenOf({armed_for: chosen = {}}) {
+  const texts = CHOSEN.flatMap(name => chosen[name] ?? []);
+  return texts.length ? ": " + texts.join(" ") : "";
+}
 async function armHolds(seconds) {
+  const chosen = Object.fromEntries(CHOSEN.map(name =>
+    [name, seconds ? $("hold-" + name).value.split(/[\s,]+/).filter(Boolean) : []]));
   try {
-    await ask("breakpoints/armed", {method: "POST", body: JSON.stringify({seconds})});
+    await ask("breakpoints/armed", {method: "POST", body: JSON.stringify({seconds, ...chosen})});
+    $("hold-note").textContent = "";
   } catch (error) { $("hold-note").textContent = error.message; }
   readHolds();
 }

@@ -28,6 +28,11 @@ def add_held(actions: Any,
     sub = add("arm", "have breakpoints of rules hold requests and responses")
     sub.add_argument("seconds", metavar="SECONDS", nargs="?", type=float,
                      default=600.0, help="for so long, 3600 at most [600]")
+    for name, text in (("host", "of this host, or *.HOST for those below"),
+                       ("method", "with this method"),
+                       ("path", "with this path, as /api/**")):
+        sub.add_argument(f"--{name}", metavar=name.upper(), action="append", default=[],
+                         help=f"hold only requests {text}; may be repeated")
     add_fleet(sub)
     add_fleet(add("disarm", "let go what is held, and hold nothing more"))
     add("resume", "let one go on unchanged", has_id=True)

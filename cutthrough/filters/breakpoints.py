@@ -202,12 +202,18 @@ def merge(old: Headers, fields: Sequence[tuple[str, str]], redactor: Redactor
     return headers
 
 
+def all_requests(method: str, host: str, path: str) -> bool:
+    return True
+
+
 class Breakpoints:
     """Those of one worker."""
 
     def __init__(self) -> None:
         self.on_armed: Callable[[bool], None] = lambda armed: None
         self.armed = False
+        # By method, host and path
+        self.chooses: Callable[[str, str, str], bool] = all_requests
         self.redactor = Redactor(Options())
         self.held: dict[int, Held] = {}
         # held: all that were. expired: nobody has decided. skipped: not held, because
@@ -222,8 +228,11 @@ class Breakpoints:
         """From now on operators see its remainder."""
         self.redactor = redactor
 
-    def arm(self, seconds: float) -> None:
-        """For so many seconds; 0: not any more."""
+    def arm(self, seconds: float,
+            chooses: Callable[[str, str, str], bool] = all_requests) -> None:
+        """For so many seconds, and the requests that `chooses` names; 0: not any more.
+        """
+        self.chooses = chooses
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -268,7 +277,9 @@ class Breakpoints:
     async def hold(self, exchange: Exchange, held: Held, holding: Holding) -> None:
         """Waits for a decision, and counts it."""
         seconds, refuses, most = holding
-        if not self.armed:
+        request = held.flow.request
+        if not self.armed or not self.chooses(
+                request.method, request.host, request.path):
             return
         if len(self.held) >= most:
             self.counts["skipped"] += 1

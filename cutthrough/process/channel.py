@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from cutthrough.process.breakpoints import Chosen
 from cutthrough.process.selector import Selector
 
 # Messages are small: large data travels as a memory descriptor with one. The longest is
@@ -182,6 +183,7 @@ class Arm(msgspec.Struct, frozen=True, tag="arm"):
 
     query: int
     seconds: float
+    chosen: Chosen = Chosen()
 
 
 class PauseCapture(msgspec.Struct, frozen=True, tag="pause_capture"):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from cutthrough.log.stderr import say
-from cutthrough.process.breakpoints import Decision
+from cutthrough.process.breakpoints import Chosen, Decision
 from cutthrough.process.channel import (
     Arm,
     Decide,
@@ -52,6 +52,7 @@ class Breakpoints:
         self._ask_workers = ask
         self._processes = processes
         self._until = 0.0
+        self.chosen = Chosen()
 
     @property
     def armed_s(self) -> float:
@@ -60,20 +61,21 @@ class Breakpoints:
             return 0.0
         return max(0.0, self._until - asyncio.get_running_loop().time())
 
-    async def arm(self, seconds: float, who: str) -> list[str]:
+    async def arm(self, seconds: float, chosen: Chosen, who: str) -> list[str]:
         """0: not any more. Waits until the workers heed it; returns the names of those
         that did not answer. `who`: for the log."""
+        self.chosen = chosen if seconds else Chosen()
         self._until = asyncio.get_running_loop().time() + seconds if seconds else 0.0
-        say(f"breakpoints: armed for {seconds:g} s by {who}" if seconds
-            else f"breakpoints: disarmed by {who}")
+        say(f"breakpoints: armed for {seconds:g} s{show_chosen(chosen)} by {who}"
+            if seconds else f"breakpoints: disarmed by {who}")
         query = await self._ask_workers(
-            lambda query: Arm(query, seconds),
+            lambda query: Arm(query, seconds, chosen),
             [child for child in self._processes.children.values() if child.ready], ())
         return query.unanswered
 
     def on_ready(self, child: Child) -> None:
         if child.ready and (left := self.armed_s):
-            child.send(Arm(0, left))
+            child.send(Arm(0, left, self.chosen))
 
     async def held(self) -> tuple[list[dict[str, Any]], list[str]]:
         """All held messages, the oldest first, and the workers without an answer."""
@@ -129,3 +131,9 @@ class Breakpoints:
             return None, 0
         child = self._processes.children.get(int(match[1]))
         return (child if child is not None and child.ready else None), int(match[2])
+
+
+def show_chosen(chosen: Chosen) -> str:
+    """Behind a time: nothing if all requests are held."""
+    texts = (*chosen.methods, *chosen.hosts, *chosen.paths)
+    return f" for {' '.join(texts)}" if texts else ""

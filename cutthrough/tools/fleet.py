@@ -45,7 +45,7 @@ from cutthrough.tools.console import (
     find_token,
     query_of,
 )
-from cutthrough.tools.held import show_armed, table_of
+from cutthrough.tools.held import arming_of, show_armed, table_of
 from cutthrough.tools.top import one_look
 
 COLUMNS = ("proxy", "state", "version", "revision", "renewed", "conns", "req/s", "cpu")
@@ -155,8 +155,7 @@ def action_of(args: argparse.Namespace) -> Action:
                               "--admin")
         return lambda listener: list_held(listener, args.json)
     if args.verb == "flows":
-        return lambda listener: arm(
-            listener, args.seconds if args.action == "arm" else 0.0)
+        return lambda listener: arm(listener, arming_of(args))
     if args.verb == "conns" and args.trace is not None:
         raise ConfigError("command line", "--trace", "is of one proxy: name it with "
                           "--admin")
@@ -177,15 +176,15 @@ def change_mode(listener: Listener, mode: str | None, session: str | None,
             *map(str, said.get("errors", ()))]
 
 
-def arm(listener: Listener, seconds: float) -> list[str]:
-    body = json.dumps({"seconds": seconds}).encode()
+def arm(listener: Listener, arming: dict[str, Any]) -> list[str]:
+    body = json.dumps(arming).encode()
     try:
         said = json.loads(listener.fetch("POST", "/breakpoints/armed", body))
-        left, silent = float(said["armed_s"]), [*map(str, said["unanswered"])]
+        state, silent = show_armed(said), [*map(str, said["unanswered"])]
     except (ValueError, KeyError, TypeError):
         raise Unanswered(f"{listener.where}: answers without armed_s") from None
     listener.silent += silent
-    return [show_armed(left)]
+    return [state]
 
 
 def list_held(listener: Listener, as_json: bool) -> list[str]:
@@ -194,7 +193,7 @@ def list_held(listener: Listener, as_json: bool) -> list[str]:
     if as_json:
         return [json.dumps(answer)]
     held = answer["held"]
-    return [show_armed(answer["armed_s"]), *(table_of(held) if held else ())]
+    return [show_armed(answer), *(table_of(held) if held else ())]
 
 
 # The registry

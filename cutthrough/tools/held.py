@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "held":
             return show_one(listener, args) if args.id else show_all(listener, args)
         if args.action in ("arm", "disarm"):
-            return arm(listener, args.seconds if args.action == "arm" else 0.0)
+            return arm(listener, arming_of(args))
         decision: dict[str, Any] = {"action": _ACTIONS[args.action]}
         if args.action == "edit":
             decision |= read_edit(listener, args)
@@ -49,10 +49,17 @@ def path_of(name: str) -> str:
     return f"/breakpoints/{name}"
 
 
-def arm(listener: Listener, seconds: float) -> int:
-    answer = json.loads(ask(listener, "POST", "/breakpoints/armed",
-                            {"seconds": seconds}))
-    print(show_armed(answer["armed_s"]))
+def arming_of(args: argparse.Namespace) -> dict[str, Any]:
+    """As `POST /breakpoints/armed` takes it."""
+    if args.action == "disarm":
+        return {"seconds": 0.0}
+    return {"seconds": args.seconds, "hosts": args.host, "methods": args.method,
+            "paths": args.path}
+
+
+def arm(listener: Listener, arming: dict[str, Any]) -> int:
+    answer = json.loads(ask(listener, "POST", "/breakpoints/armed", arming))
+    print(show_armed(answer))
     return tell(answer["unanswered"])
 
 
@@ -63,7 +70,7 @@ def show_all(listener: Listener, args: argparse.Namespace) -> int:
         return tell(answer["unanswered"])
     for line in table_of(answer["held"]):
         print(line)
-    print(show_armed(answer["armed_s"]), file=sys.stderr)
+    print(show_armed(answer), file=sys.stderr)
     return tell(answer["unanswered"])
 
 
@@ -78,8 +85,14 @@ def table_of(held: list[dict[str, Any]]) -> list[str]:
                            zip(row, widths, strict=True)).rstrip()) for row in rows]
 
 
-def show_armed(seconds: float) -> str:
-    return f"armed for {seconds:g} s" if seconds else "not armed"
+def show_armed(answer: dict[str, Any]) -> str:
+    """`answer`: of `GET /breakpoints`, or of an arming."""
+    if not answer["armed_s"]:
+        return "not armed"
+    chosen = answer.get("armed_for", {})
+    texts = [text for name in ("methods", "hosts", "paths")
+             for text in chosen.get(name, ())]
+    return safe(" ".join([f"armed for {answer['armed_s']:g} s", *texts]))
 
 
 def show_one(listener: Listener, args: argparse.Namespace) -> int:

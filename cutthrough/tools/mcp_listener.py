@@ -124,10 +124,17 @@ class ListenerTools:
         that have begun are captured to their end."""
         return report(self._ask("POST", "/flows/capture", {"paused": True}))
 
-    def arm_breakpoints(self, seconds: float) -> list[str]:
+    def arm_breakpoints(self, seconds: float, hosts: list[str] | None = None,
+                        methods: list[str] | None = None,
+                        paths: list[str] | None = None) -> list[str]:
         """Holds messages at the breakpoints of rules for so many seconds, 3600 at
-        most; 0: not any more, and lets go what is held."""
-        return report(self._ask("POST", "/breakpoints/armed", {"seconds": seconds}))
+        most; 0: not any more, and lets go what is held. With hosts (example.com,
+        *.example.com), methods or paths (/api/**), those of requests that have one of
+        each. Each call replaces the one before; held_messages has what is in force as
+        armed_for."""
+        return report(self._ask("POST", "/breakpoints/armed", {
+            "seconds": seconds, "hosts": hosts or [], "methods": methods or [],
+            "paths": paths or []}))
 
     def decide_held(self, id: str, action: Literal["pass", "edit", "abort"],
                     method: str | None = None, path: str | None = None,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cutthrough.log.accesslog import AccessLog
-from cutthrough.process.breakpoints import Decision
+from cutthrough.process.breakpoints import Decision, read_chosen
 from cutthrough.process.channel import (
     Arm,
     Channel,
@@ -80,8 +80,8 @@ class AdminQueries:
                 self._watch(self._channel.take_fd())
             case Watch():
                 self._unwatch()
-            case Arm(query, seconds):
-                self.breakpoints.arm(seconds)
+            case Arm(query, seconds, chosen):
+                self.breakpoints.arm(seconds, read_chosen(chosen))
                 if query:
                     self._channel.send(Decided(query))
             case PauseCapture(query, paused):

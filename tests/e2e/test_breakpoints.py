@@ -44,6 +44,35 @@ def test_a_rule_without_the_key_holds_nothing(start, make_origin, dial):
     assert desk.wait_one("request")["path"] == "/held"
 
 
+def test_an_arming_names_the_requests_that_are_held(start, make_origin, dial):
+    """A breakpoint that an operator makes: the rule has one for everything."""
+    proxy, desk = start("request")
+    origin = make_origin()
+    desk.arm(methods=["post"], hosts=["127.0.0.1"], paths=["/v1/**/item"])
+    assert desk.state()["armed_for"] == {
+        "hosts": ["127.0.0.1"], "methods": ["post"], "paths": ["/v1/**/item"]}
+    assert "s for post 127.0.0.1 /v1/**/item by" in proxy.stderr()
+    assert dial(proxy).get(origin.url("/v1/a/item")).status == 200
+    free, client = dial(proxy), dial(proxy)
+    send(free, "POST", origin.url("/v1/item/a"), "Content-Length: 0")
+    assert free.read_response().status == 200
+    send(client, "POST", origin.url("/v1/a/b/item?q"), "Content-Length: 0")
+    assert desk.wait_one("request")["path"] == "/v1/a/b/item?q"
+    desk.arm(methods=["DELETE"])        # in the place of the other one
+    send(free, "POST", origin.url("/v1/item"), "Content-Length: 0")
+    assert free.read_response().status == 200
+    desk.arm()
+    assert "armed_for" not in desk.state()
+
+
+@pytest.mark.parametrize("chosen", [
+    {"hosts": ["a*b"]}, {"paths": ["v1"]}, {"paths": ["/a"] * 33}, {"methods": [1]}])
+def test_an_arming_that_cannot_be_read_arms_nothing(start, chosen):
+    _, desk = start()
+    status, text = desk.ask("POST", "/breakpoints/armed", {"seconds": 60, **chosen})
+    assert (status, desk.state()["armed_s"]) == (400, 0.0), text
+
+
 def test_a_request_is_edited_at_its_head(start, make_origin, dial):
     proxy, desk = start("request")
     origin, client = make_origin(), dial(proxy)

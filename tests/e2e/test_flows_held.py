@@ -70,7 +70,10 @@ def test_a_request_is_edited_and_its_response_aborted(start, flows, make_origin,
 def test_what_is_held_is_resumed(start, flows, make_origin, dial):
     proxy, desk = start("request")
     origin, client = make_origin(), dial(proxy)
-    flows(desk, "arm")
+    assert flows(desk, "arm", "60", "--method", "GET", "--host", "127.0.0.1", "--path",
+                 "/a", "--path", "/b") == (
+        0, "armed for 60 s GET 127.0.0.1 /a /b\n", "")
+    assert dial(proxy).get(origin.url("/c")).status == 200
     send(client, "GET", origin.url("/a"))
     assert flows(desk, "resume", held(flows, desk))[0] == 0
     assert client.read_response().status == 200

@@ -141,7 +141,13 @@ async def look_at_what_is_open(call, client, origin):
 
 
 async def hold_a_message(call, client, origin):
-    assert (await call("arm_breakpoints", seconds=60))["armed_s"] > 50
+    await call("arm_breakpoints", seconds=60, methods=["POST"], paths=["/held"])
+    send(client, "GET", origin.url("/held"))
+    assert (await asyncio.to_thread(client.read_response)).status == 200
+    assert (await call("held_messages"))["armed_for"] == {
+        "methods": ["POST"], "paths": ["/held"]}
+    armed = await call("arm_breakpoints", seconds=60, paths=["/held"])
+    assert armed["armed_s"] > 50 and armed["armed_for"] == {"paths": ["/held"]}
     send(client, "GET", origin.url("/held"), "X-Old: 1")
     held = []
     async with asyncio.timeout(60):

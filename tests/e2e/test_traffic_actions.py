@@ -198,6 +198,18 @@ def test_a_held_exchange_is_edited_on_the_page(page, make_origin, dial):
     browser.click("#hold-disarm")
     wait_until(lambda: page.text("#hold-state") == "not armed", "the state")
     assert dial(page.proxy).get(origin.url("/last")).status == 200
+    browser.type("#hold-methods", "put, POST")
+    browser.type("#hold-paths", "/v1/**")
+    browser.click("#hold-arm")
+    wait_until(lambda: ": put POST /v1/**; 0 held" in page.text("#hold-state"), "armed")
+    assert dial(page.proxy).get(origin.url("/v1/a")).status == 200
+    client = dial(page.proxy)
+    client.send(build_request("POST", origin.url("/v1/b"), "Content-Length: 0"))
+    choose_held(page, "request: POST")
+    decide(page, "#hold-pass")
+    choose_held(page, "response: POST")
+    decide(page, "#hold-pass")
+    assert client.read_response().status == 200
     assert browser.faults == []
 
 

@@ -30,8 +30,9 @@ class Desk:
         finally:
             made.close()
 
-    def arm(self, seconds: float = 60.0) -> None:
-        status, text = self.ask("POST", "/breakpoints/armed", {"seconds": seconds})
+    def arm(self, seconds: float = 60.0, **chosen: list[str]) -> None:
+        status, text = self.ask("POST", "/breakpoints/armed",
+                                {"seconds": seconds, **chosen})
         assert status == 200, text
 
     def state(self) -> dict:
