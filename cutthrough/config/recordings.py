@@ -129,10 +129,14 @@ class RecordingRoute(msgspec.Struct, frozen=True, kw_only=True):
     ignored_form: Annotated[tuple[str, ...], Option(
         _TEXTS._replace(metavar="KEY"), "keys of a form that do not count", "none",
         swapped=True)] = ()
-    after: Annotated[Literal["repeat", "cycle", "miss"], Option(
-        choice("repeat", "cycle", "miss"), "what follows the last of several "
-        "recordings of one request", "repeat: as a server that has settled",
-        swapped=True)] = "repeat"
+    after: Annotated[Literal["repeat", "cycle", "miss", "newest"], Option(
+        choice("repeat", "cycle", "miss", "newest"), "what follows the last of several "
+        "recordings of one request; newest: it alone answers, from the first time on",
+        "repeat: as a server that has settled", swapped=True)] = "repeat"
+    messages: Annotated[Literal["both", "server"], Option(
+        choice("both", "server"), "whose messages of a WebSocket count; server: its "
+        "messages come at their times, whatever the client says", "both: a client that "
+        "says other things is another", swapped=True)] = "both"
     lane: Annotated[str, Option(
         Kind("FIELD", parse_field), "a field of requests; those with other values of "
         "it have sequences of their own", "none: all have one", swapped=True)] = ""

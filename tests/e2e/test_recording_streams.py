@@ -162,6 +162,44 @@ ignored_paths = ["$.id"]
     expect_reason(client, b"message 4 differs from the recording")
 
 
+def test_the_origins_messages_alone_count_if_the_route_says_so(start, folder, dial):
+    """More of the client's messages than were recorded, and other ones, or none."""
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/feed"),
+        response=Response(status=101, messages=(
+            Message(0, True, "text", b"subscribe"),
+            Message(1, False, "text", b"one"), Message(2, True, "ping", b""),
+            Message(3, False, "binary", b"two"), Message(4, True, "text", b"enough"),
+            Message(5, True, "close", b"", code=1000)))))
+    proxy = start(config='[recording_routes.feed]\nmessages = "server"\n')
+    for said in ((), (b"other",), (b"a", b"b", b"c", b"d")):
+        client = dial(proxy)
+        enter(client, "http://127.0.0.1:9/feed")
+        for text in said:
+            client.send(frame(Opcode.TEXT, text))
+        expect(client, Opcode.TEXT, b"one")
+        expect(client, Opcode.BINARY, b"two")
+        client.send(frame(Opcode.PING, b"here"))
+        expect(client, Opcode.PONG, b"here")
+        client.send(frame(Opcode.CLOSE, b"\x03\xe8"))
+        expect(client, Opcode.CLOSE, b"\x03\xe8")
+
+
+def test_the_origins_close_comes_as_recorded(start, folder, dial):
+    fill(folder, Recording(
+        request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,
+                        path="/feed"),
+        response=Response(status=101, messages=(
+            Message(1, False, "text", b"one"),
+            Message(2, False, "close", b"over", code=1001)))))
+    client = dial(start(config='[recording_routes.feed]\nmessages = "server"\n'))
+    enter(client, "http://127.0.0.1:9/feed")
+    client.send(frame(Opcode.TEXT, b"unheard"))
+    expect(client, Opcode.TEXT, b"one")
+    expect(client, Opcode.CLOSE, b"\x03\xe9over")
+
+
 def test_a_client_may_say_its_secret_which_the_recording_has_not(start, folder, dial):
     fill(folder, Recording(
         request=Request(method="GET", scheme="http", host="127.0.0.1", port=9,

@@ -83,7 +83,7 @@ ROUTES = st.builds(
     Route, key=KEYS, hosts=st.sampled_from([(), ("a",), ("*",)]),
     paths=st.sampled_from([(), ("/",), ("/*",)]),
     methods=st.sampled_from([(), ("POST",)]), lane=st.sampled_from(["", "", "accept"]),
-    after=st.sampled_from(["repeat", "cycle", "miss"]))
+    after=st.sampled_from(["repeat", "cycle", "miss", "newest"]))
 STATES = st.dictionaries(st.sampled_from("st"), st.sampled_from("12"), max_size=2)
 
 

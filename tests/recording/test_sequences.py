@@ -138,6 +138,20 @@ def test_a_route_says_what_follows_the_last_recording(after, wanted):
     assert [number_of(matcher.match(request())) for _ in range(5)] == wanted
 
 
+def test_the_newest_answers_if_the_route_says_so():
+    """From the first time on, and one that is recorded meanwhile at once."""
+    matcher = Matcher([Route(after="newest")])
+    for number in (1, 2):
+        matcher.add(recording(number, request()))
+    matches = [matcher.match(request()) for _ in range(2)]
+    assert [match.recording.number for match in matches] == [2, 2]
+    assert all(match.is_last for match in matches)
+    matcher.add(recording(3, request()))
+    assert number_of(matcher.match(request())) == 3
+    matcher.remove(3)
+    assert number_of(matcher.match(request())) == 2
+
+
 def test_a_sequence_that_is_used_up_says_so():
     matcher = Matcher([Route(after="miss")])
     matcher.add(recording(7, request()))

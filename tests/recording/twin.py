@@ -252,7 +252,10 @@ class Twin:
                 if route.after == "miss":
                     continue
                 place = 0 if route.after == "cycle" else len(sequence) - 1
-            places[id(sequence)] = place + 1
+            if route.after == "newest":
+                place = len(sequence) - 1
+            else:
+                places[id(sequence)] = place + 1
             one = sequence[place]
             for name in one.removes:
                 state.pop(name, None)

@@ -46,8 +46,13 @@ from cutthrough.recording.model.xml_documents import (
 Query = Literal["exact", "subset", "ignore"]
 Body = Literal["raw", "json", "partial_json", "jsonpath", "form", "regex", "graphql",
                "xml", "xpath", "grpc", "ignore"]
-# After the last recording of a sequence
-After = Literal["repeat", "cycle", "miss"]
+# After the last recording of a sequence; "newest": there are no sequences
+After = Literal["repeat", "cycle", "miss", "newest"]
+# With which the last recording is the answer for good
+SETTLED = ("repeat", "newest")
+# Whose messages of a WebSocket count: the client's must come as recorded, or
+# are read and left
+Messages = Literal["both", "server"]
 PLAIN = ("method", "scheme", "host", "port", "path")
 # Keys of a query that are an operation's
 OF_GRAPHQL = ("query", "variables", "operationName", "extensions")
@@ -88,6 +93,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     methods: tuple[str, ...] = ()
     key: Key = Key()
     after: After = "repeat"
+    messages: Messages = "both"
     lane: str = ""
     refresh: tuple[str, ...] = ()            # "dates", "cookies"
     refresh_ids: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ from cutthrough.recording.match.index import (
     RouteIndex,
     Serials,
 )
-from cutthrough.recording.match.keys import Base, Parts, Route
+from cutthrough.recording.match.keys import SETTLED, Base, Parts, Route
 from cutthrough.recording.match.lanes import Lane, OwnLanes
 from cutthrough.recording.match.matches import (
     Draw,
@@ -273,7 +273,7 @@ class Matcher:
                 route.after != "miss" and len(groups[0].numbers) == 1):
             # No other process need know of its place
             return Match(_DECODE(self._recordings[groups[0].numbers[0]]), route, 0, 1,
-                         route.after == "repeat")
+                         route.after in SETTLED)
         if self._shared is not None:         # others are added meanwhile
             groups = [group.copy() for group in groups]
         return Draw(lane, groups, route)
@@ -320,7 +320,7 @@ class Matcher:
                   ) -> Iterator[Group]:
         """Those of a cache: of each group the newest recording, unless the route counts
         them. There are several if requests came before an answer was recorded."""
-        owners, most = self.owners, 1 if route.after == "repeat" else None
+        owners, most = self.owners, 1 if route.after in SETTLED else None
         for group in groups:
             numbers = [*islice((
                 number for number in reversed(group.numbers)
@@ -371,7 +371,7 @@ class Matcher:
         line = self._line(request)
         route = line.route
         if (request.body or recording.response.status in statuses.APART
-                or route.after != "repeat" or route.lane or route.key.fields
+                or route.after not in SETTLED or route.lane or route.key.fields
                 or self.masked(request) != request):
             return None
         groups = line.index.find(*line.reader.read(request, recorded=False))
@@ -421,7 +421,7 @@ class Matcher:
         # A serial is of this process alone
         sequence = group.serial if self._shared is None else numbers[0]
         place = lane.places.get(sequence, 0)
-        if place >= len(numbers):
+        if place >= len(numbers) or route.after == "newest":
             if route.after == "miss":
                 return None
             place = 0 if route.after == "cycle" else len(numbers) - 1
@@ -432,7 +432,7 @@ class Matcher:
         lane.state.update(recording.sets)
         return Match(
             recording, route, place, len(numbers), not self._has_state and (
-                route.after == "repeat" and place == len(numbers) - 1),
+                route.after in SETTLED and place == len(numbers) - 1),
             dict(lane.state) if self._has_state else {})
 
     def state(self, lane: str = "") -> Mapping[str, str]:

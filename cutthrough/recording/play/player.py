@@ -82,6 +82,7 @@ def make_route(row: Any) -> Route:
               **dict.fromkeys(row.ignored, False))
     return Route(name=row.name, hosts=row.hosts, paths=row.paths, methods=row.methods,
                  path_regexes=row.path_regexes, key=key, after=row.after, lane=row.lane,
+                 messages=row.messages,
                  refresh=row.refresh, refresh_ids=row.refresh_ids)
 
 

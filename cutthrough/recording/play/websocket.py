@@ -5,8 +5,10 @@
 The session takes the far end for an origin (session.ways.local): it reads our 101, and
 passes bytes. Messages of the client are compared with the recorded ones by the key of
 their route, whole, however they are fragmented; the answer to one that differs is a
-close with 1008 and the reason. Pings are answered, and what was recorded of them is
-left out. Extensions are not agreed upon, so nothing is deflated.
+close with 1008 and the reason. If the route says so, the origin's messages come at
+their times instead, and what the client says is read and left. Pings are answered, and
+what was recorded of them is left out. Extensions are not agreed upon, so nothing is
+deflated.
 """
 
 import asyncio
@@ -51,9 +53,10 @@ async def play_websocket(peer: socket.socket, match: Match, speed: float, most: 
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(build_switch(head.decode("latin-1"), recording))
-        await _Conversation(
-            reader, writer, most, note, Conversing(match.route, recording, setting)
-        ).play(recording.response.messages, speed)
+        conversation = _Conversation(
+            reader, writer, most, note, Conversing(match.route, recording, setting))
+        await (conversation.play_alone if match.route.messages == "server"
+               else conversation.play)(recording.response.messages, speed)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass                                 # the client is gone
     finally:
@@ -110,6 +113,38 @@ class _Conversation:
                 self._send(CLOSE, data[:2])
         except _Ended as end:
             await self._close(end)
+
+    async def play_alone(self, messages: tuple[Message, ...], speed: float) -> None:
+        """The origin's messages at their times, whatever comes from the client."""
+        loop = asyncio.get_running_loop()
+        began, left = loop.time(), asyncio.create_task(self._await_close())
+        try:
+            for message in messages:
+                if message.kind not in PLAYED or message.is_up:
+                    continue
+                due = began + message.at_us / 1e6 / speed if speed else began
+                await asyncio.wait([left], timeout=max(0.0, due - loop.time()))
+                if left.done():
+                    break
+                if message.kind == "close":
+                    self._send(CLOSE, (message.code.to_bytes(2) + message.data
+                                       if message.code else b""))
+                    await asyncio.wait([left], timeout=CLOSE_S)
+                    return
+                self._send(OPCODES[message.kind], message.data)
+                await self._writer.drain()
+            code = await left                # of the client's close
+            self._send(CLOSE, code)
+        except _Ended as end:                # no frame of a WebSocket
+            self._send(CLOSE, end.code.to_bytes(2) + cut(str(end)))
+        finally:
+            left.cancel()
+
+    async def _await_close(self) -> bytes:
+        while True:
+            kind, data = await self._message()
+            if kind == CLOSE:
+                return data[:2]
 
     async def _expect(self, message: Message, number: int) -> None:
         code, data = await self._message()
