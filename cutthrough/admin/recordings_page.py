@@ -6,6 +6,7 @@
     PUT    /sessions/NAME             makes it; PATCH: sets its bounds
     GET    /sessions/NAME/N           one whole; PUT: replaces it; DELETE
     DELETE /sessions/NAME
+    GET    /sessions/NAME/export      POST …/import: session_archives.py
     GET    /replays                   the last misses, with the nearest recordings
 
 All but the page take the admin token, reads included; reads of recordings are in the
@@ -26,6 +27,7 @@ from aiohttp import web
 
 from cutthrough.admin.flows_page import decode, number_of, read_body
 from cutthrough.admin.rights import asker
+from cutthrough.admin.session_archives import MOST_BYTES, read_archive, write_archive
 from cutthrough.admin.traffic_page import make_page
 from cutthrough.config.redaction import parse_field, parse_key, parse_path
 from cutthrough.config.values import COUNT, DAY
@@ -117,6 +119,8 @@ class RecordingsPage:
             web.delete(session, self.delete_session),
             web.get(number, self.show, allow_head=False),
             web.put(number, self.edit), web.delete(number, self.delete),
+            web.get(f"{session}/export", self.export, allow_head=False),
+            web.post(f"{session}/import", self.import_),
             web.get("/replays", self.replays, allow_head=False)]
 
     async def page(self, request: web.Request) -> web.StreamResponse:
@@ -169,7 +173,33 @@ class RecordingsPage:
         self._log(request, f"read recording {number} of")
         return _missing(number) if answer is None else web.json_response(answer)
 
+    async def export(self, request: web.Request) -> web.StreamResponse:
+        folder, name = self._folder(), request.match_info["name"]
+
+        def write(session: AnySession) -> bytes:
+            session.log("export", "tar", len(session))
+            return write_archive(session, folder)
+
+        data = await self._of(request, write)
+        self._log(request, "exported")
+        return web.Response(body=data, content_type="application/x-tar", headers={
+            "Content-Disposition": f'attachment; filename="{name}.tar"'})
+
     # Changes
+
+    async def import_(self, request: web.Request) -> web.StreamResponse:
+        folder, name = self._folder(), request.match_info["name"]
+        if not is_name(name):
+            raise ValueError(f"{name!r:.110} is no name of a session")
+        data = await read_body(request, MOST_BYTES)
+
+        def run() -> dict[str, Any]:
+            with contextlib.closing(open_sessions(folder, self._url())) as sessions:
+                return read_archive(sessions, name, folder, data)
+
+        result = await self._ask(run)
+        self._log(request, f"imported {result['added']} recordings into")
+        return web.json_response(result)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         folder, name = self._folder(), request.match_info["name"]

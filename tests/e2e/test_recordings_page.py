@@ -1,13 +1,16 @@
 """The page "Recordings": sessions, misses, hits; missing answers are recorded."""
 
+import io
 import json
+import tarfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from cutthrough.cli import main as cli
 from cutthrough.recording.sessions.directory import Sessions
-from tests.support.admin import TOKEN, TOLD, Operator
+from tests.support.admin import AUTHORIZED, TOKEN, TOLD, Operator
 from tests.support.browser import needs_chromium
 from tests.support.recordings import RULE, fill, made
 from tests.support.recordings_page import ask, get
@@ -42,6 +45,63 @@ def start(start_policy, folder):
 
 
 # The API
+
+def test_a_session_goes_from_one_proxy_to_another(start, folder, directory, tmp_path):
+    """The archive is what the verb exports, and the verb imports it."""
+    fill(folder, *(made(9, f"/{n}", body=bytes([n]) * n) for n in range(1, 4)))
+    _, operator = start()
+    status, data, fields = fetch(operator, "GET", "/sessions/default/export")
+    assert (status, fields["Content-Type"]) == (200, "application/x-tar")
+    assert fields["Content-Disposition"] == 'attachment; filename="default.tar"'
+    for name in ("copy", "copy"):            # to a new one, and to one that is there
+        status, answer, _ = fetch(operator, "POST", f"/sessions/{name}/import", data)
+        assert (status, json.loads(answer)) == (200, {"added": 3, "other_key": False})
+    assert len(get(operator, "/sessions/copy")["recordings"]) == 6
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(tmp_path / "export", filter="data")
+    other = directory("other")
+    assert cli.main(["recordings", "import", "--directory", str(other), "mine",
+                     str(tmp_path / "export")]) == 0
+    with Sessions(other) as sessions:
+        assert [one.request.path for one in sessions.open("mine").recordings()] == [
+            "/1", "/2", "/3"]
+
+
+@pytest.mark.parametrize(("member", "why"), [
+    ("../outside.json", "is no file of an export"), ("a.yaml", "is no file"),
+    ("link.json", "is no file"), ("a.json", "has no manifest"), ("", "is no tar")])
+def test_an_archive_of_something_else_is_refused(start, folder, member, why):
+    _, operator = start()
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        info = tarfile.TarInfo(member)
+        if member == "link.json":
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(info)
+    data = file.getvalue() if member else b"no archive" * 100
+    status, text, _ = fetch(operator, "POST", "/sessions/new/import", data)
+    assert status == 400 and why.encode() in text
+    assert get(operator, "/sessions")["sessions"] == []
+
+
+def test_without_the_right_nothing_is_imported(start, folder):
+    fill(folder, made(9, "/1"))
+    _, operator = start()
+    for method, path in (("GET", "export"), ("POST", "import")):
+        connection = operator.connection()
+        connection.request(method, f"/sessions/default/{path}")
+        assert connection.getresponse().status == 401
+
+
+def fetch(operator, method, path, content=None):
+    connection = operator.connection()
+    try:
+        connection.request(method, path, content, AUTHORIZED)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
 
 
 def test_sessions_and_their_recordings_are_listed(start, folder):

@@ -38,7 +38,7 @@ Form = Literal["json", "yaml"]
 
 # As clients write it: without white space, and as Python's json does
 _SPACINGS = {"none": (",", ":"), "usual": (", ", ": ")}
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}\.(json|yaml)")
 
 
 def write_folder(folder: Path, manifest: Manifest, recordings: Iterable[Recording],
@@ -166,7 +166,7 @@ def read_names(folder: Path) -> list[str]:
     """Raises NotImported and OSError."""
     names = decode(folder / MANIFEST).get("recordings")
     if not isinstance(names, list) or not all(
-            isinstance(name, str) and _FILE.fullmatch(name) for name in names):
+            isinstance(name, str) and FILE.fullmatch(name) for name in names):
         raise NotImported(f"{MANIFEST} has no list of `recordings`, or a name in it is "
                           "none")
     return names
