@@ -1,6 +1,7 @@
-"""Which stores of this host trust the authority, and the command that adds it.
+"""Which stores of this host trust the authority, the command that adds it, and the one
+that takes it away again.
 
-Nothing is changed. The stores: the system's bundle, the NSS databases of the user
+Nothing is changed here. The stores: the system's bundle, the NSS databases of the user
 (Chromium, Firefox), Java's cacerts, and the files that variables name.
 """
 
@@ -62,6 +63,7 @@ class Store(NamedTuple):
     verdict: Verdict
     said: str = ""
     remedy: str = ""
+    undo: str = ""                           # of the remedy, if that is a store's own
 
 
 class Seeker(NamedTuple):
@@ -99,24 +101,27 @@ class Seeker(NamedTuple):
             yield Store("system", "bundle", "-", "none of the usual paths exists",
                         "install ca-certificates")
         for path in bundles:
-            yield self._in_file("system", path, self._install())
+            remedy, undo = self._install()
+            yield self._in_file("system", path, remedy, undo=undo)
 
-    def _install(self) -> str:
+    def _install(self) -> tuple[str, str]:
         here = [anchor for anchor in ANCHORS if self._at(anchor[0]).is_dir()]
         folder, end, command = (here or ANCHORS[-1:])[0]
         target = f"{folder}/{self.label}{end}"
+        update = f"{_sudo()}{command}"
         return (f"{_sudo()}cp {shlex.quote(self.path)} {shlex.quote(target)} && "
-                f"{_sudo()}{command}")
+                f"{update}", f"{_sudo()}rm {shlex.quote(target)} && {update}")
 
-    def _in_file(self, kind: str, path: str, remedy: str, name: str = "") -> Store:
+    def _in_file(self, kind: str, path: str, remedy: str, name: str = "",
+                 undo: str = "") -> Store:
         name = name or path
         try:
             is_there = self.der in read_roots(path)
         except (OSError, FileError) as error:
             return Store(kind, name, "?", getattr(error, "strerror", None)
-                         or str(error), remedy)
+                         or str(error), remedy, undo)
         return Store(kind, name, "yes" if is_there else "no", "",
-                     "" if is_there else remedy)
+                     "" if is_there else remedy, undo)
 
     def _nss(self) -> Iterator[Store]:
         home = glob.escape(self.environ.get("HOME") or os.path.expanduser("~"))
@@ -124,6 +129,8 @@ class Seeker(NamedTuple):
             folder = os.path.dirname(file)
             add = (f"certutil -A -d {shlex.quote(f'sql:{folder}')} -t C,, "
                    f"-n {shlex.quote(self.label)} -i {shlex.quote(self.path)}")
+            undo = (f"certutil -D -d {shlex.quote(f'sql:{folder}')} "
+                    f"-n {shlex.quote(self.label)}")
             if shutil.which("certutil", path=self.environ.get("PATH")) is None:
                 yield Store("NSS", folder, "?", "certutil is missing (Debian: "
                             "libnss3-tools; Fedora: nss-tools)", add)
@@ -135,7 +142,7 @@ class Seeker(NamedTuple):
                 yield Store("NSS", folder, "?", said.strip().partition("\n")[0], add)
                 continue
             yield Store("NSS", folder, "yes" if is_there else "no", "",
-                        "" if is_there else add)
+                        "" if is_there else add, undo)
 
     def _is_in_nss(self, folder: str) -> bool:
         listed = NICKNAME.findall(self._certutil(folder))
@@ -158,6 +165,8 @@ class Seeker(NamedTuple):
             add = (f"{_sudo()}keytool -importcert -noprompt -alias cutthrough "
                    f"-file {shlex.quote(self.path)} -keystore {shlex.quote(path)} "
                    f"-storepass {JAVA_PASSWORD}")
+            undo = (f"{_sudo()}keytool -delete -alias cutthrough -keystore "
+                    f"{shlex.quote(path)} -storepass {JAVA_PASSWORD}")
             try:
                 is_there = is_in_keystore(Path(path).read_bytes(), self.der)
             except OSError as error:
@@ -168,7 +177,7 @@ class Seeker(NamedTuple):
                             f"{JAVA_PASSWORD}", add)
             else:
                 yield Store("Java", path, "yes" if is_there else "no", "",
-                            "" if is_there else add)
+                            "" if is_there else add, undo)
 
     def _variables(self) -> Iterator[Store]:
         for name, without in VARIABLES.items():

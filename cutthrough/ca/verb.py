@@ -9,6 +9,7 @@ import datetime
 import os
 import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -169,7 +170,8 @@ def export_bundle(directory: str, certificate: x509.Certificate, output: str | N
 
 
 def trust(directory: str, args: argparse.Namespace) -> int:
-    """Prints who trusts the certificate; 1: a store does not, or cannot be read."""
+    """Prints who trusts the certificate; 1: a store does not, or cannot be read. To
+    install is to run the commands of the stores without it, and to look again."""
     certificate = read_certificate(directory)
     where = "" if args.directory is None else f" --dir {shlex.quote(directory)}"
     seeker = Seeker(
@@ -178,6 +180,13 @@ def trust(directory: str, args: argparse.Namespace) -> int:
         os.path.abspath(os.path.join(directory, CERTIFICATE)),
         f'eval "$(cutthrough ca export --format bundle{where})"', os.environ)
     stores = list(seeker.find())
+    if args.install:
+        # Of a file that a variable names, the owner is another program
+        for remedy, undo in {entry.remedy: entry.undo for entry in stores
+                             if entry.verdict == "no" and entry.undo}.items():
+            print(f"{remedy}\n     undone by: {undo}", flush=True)
+            subprocess.run(["/bin/sh", "-c", remedy], check=False)
+        stores = list(seeker.find())
     for entry, after in zip_longest(stores, stores[1:]):
         said = f"  ({entry.said})" if entry.said else ""
         print(f"{entry.verdict:<4} {entry.kind:<9} {entry.name}{said}")
@@ -186,7 +195,8 @@ def trust(directory: str, args: argparse.Namespace) -> int:
     if certificate.not_valid_after_utc <= utc_now():
         print("the certificate has expired: nobody trusts it any more")
         return 1
-    return 1 if any(entry.verdict in ("no", "?") for entry in stores) else 0
+    return 1 if any(entry.verdict in ("no", "?") for entry in stores
+                    if entry.undo or not args.install) else 0
 
 
 def issue(directory: str, args: argparse.Namespace) -> int:

@@ -101,6 +101,8 @@ def make_parser(words: Collection[str] = tuple(VERBS)) -> argparse.ArgumentParse
                               help="an annotated configuration for this use")
             verb.add_argument("--dry-run", action="store_true",
                               help="print the files, and write none")
+            verb.add_argument("--force", action="store_true", help="give files that "
+                              "exist another name, and write new ones")
         elif name == "suggest":
             add_log(verb, required=True)
         elif name == "explain":
@@ -357,8 +359,10 @@ def add_ca(verb: argparse.ArgumentParser) -> None:
     add_force(sub)
     sub = add("trust", "print who trusts the certificate, and the command that adds "
               "it; exit 1 if a store does not")
-    sub.add_argument("--check", action="store_true", required=True,
-                     help="required: nothing is changed")
+    way = sub.add_mutually_exclusive_group(required=True)
+    way.add_argument("--check", action="store_true", help="nothing is changed")
+    way.add_argument("--install", action="store_true", help="run these commands for "
+                     "the system, NSS and Java, and print the ones that undo them")
     sub = add("issue", "make the key and the certificate of a server")
     sub.add_argument("names", nargs="*", metavar="NAME",
                      help="host name, *.NAME or address")

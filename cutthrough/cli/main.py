@@ -209,7 +209,8 @@ def dispatch(argv: Sequence[str] | None) -> int:
     if args.verb == "init":
         from cutthrough.tools.init import run as run_init
 
-        return run_init(args.directory, args.template, args.dry_run)
+        return run_init(args.directory, args.template, args.dry_run,
+                        force=args.force)
     if args.verb == "passwd":
         from cutthrough.tools.passwd import run as run_passwd
 

@@ -11,7 +11,8 @@ Credentials go into files of their own, and into no message (R37).
 
 With `--for` it is a template, without the environment's proxies.
 
-No file is replaced. If the result is not valid, nothing is left of it.
+No file is replaced, unless --force says so; then what was there gets another name. If
+the result is not valid, nothing is left of it.
 """
 
 import ipaddress
@@ -21,6 +22,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -66,17 +68,18 @@ class Bypass(NamedTuple):
 
 
 def run(directory: str, template: str = "", dry_run: bool = False,
-        environ: Mapping[str, str] = os.environ) -> int:
+        environ: Mapping[str, str] = os.environ, *, force: bool = False) -> int:
     """Writes the files, or prints them; returns the exit status. `template`: a name of
-    TEMPLATES."""
+    TEMPLATES. `force`: files that exist are put aside."""
     folder = os.path.abspath(directory)
     try:
         files, report = (fill(folder, template) if template
                          else compose(folder, environ))
         if dry_run:
-            report = list(show(files, report))
+            report = list(show(files, report, force))
         else:
-            write(folder, files)
+            report += [f"{path}: what was there before is now {aside}"
+                       for path, aside in write(folder, files, force)]
             if template:
                 relocate(files[-1], folder, TEMPLATES[template].places)
     except (InitError, Mistake) as error:
@@ -344,22 +347,30 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def show(files: Iterable[File], report: Iterable[str]) -> Iterator[str]:
+def show(files: Iterable[File], report: Iterable[str], force: bool) -> Iterator[str]:
     """Yields what would be written, without secrets, and the report as comments."""
     for file in files:
-        there = ", which exists: nothing would be written" * os.path.lexists(file.path)
+        there = "" if not os.path.lexists(file.path) else (
+            ", which exists: it would be put aside" if force
+            else ", which exists: nothing would be written")
         yield f"# {file.path}{there}"
         yield "# a secret, for its owner alone\n" if file.is_secret else file.text
     for line in report:
         yield f"# {line}"
 
 
-def write(folder: str, files: Iterable[File]) -> None:
-    """Raises ConfigError or OSError; then none of the files is left."""
+def write(folder: str, files: Iterable[File], force: bool) -> list[tuple[str, str]]:
+    """Returns the paths of files that were there, with their new names. Raises
+    ConfigError or OSError; then none of the files is left, and those are back."""
     paths: list[str] = []
+    before: list[tuple[str, str]] = []
     os.makedirs(folder, exist_ok=True)
     try:
         for file in files:
+            if force and os.path.lexists(file.path):
+                aside = free_name(file.path)
+                os.rename(file.path, aside)
+                before.append((file.path, aside))
             fd = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
                          0o600 if file.is_secret else 0o644)
             paths.append(file.path)
@@ -369,4 +380,12 @@ def write(folder: str, files: Iterable[File]) -> None:
     except BaseException:
         for path in paths:
             os.unlink(path)
+        for path, aside in before:
+            os.rename(aside, path)
         raise
+    return before
+
+
+def free_name(path: str) -> str:
+    return next(name for n in count(1)
+                if not os.path.lexists(name := f"{path}.before-{n}"))

@@ -9,6 +9,7 @@ import pytest
 from cutthrough.cli import main as cli
 from cutthrough.config.config import Config
 from cutthrough.config.settings import build, gather
+from cutthrough.tools import init
 from cutthrough.tools.templates import TEMPLATES
 
 SECRET = "s3cret%20word"
@@ -222,6 +223,38 @@ def test_no_file_is_replaced(host, capsys, name):
     assert f"{name}: File exists" in capsys.readouterr().err
     assert [(path.name, path.read_text()) for path in host.folder.iterdir()] == [
         (name, "mine")]
+
+
+def test_with_force_files_that_exist_get_another_name(host, capsys):
+    """A second time too; and they are back if the new ones are not valid."""
+    host.folder.mkdir()
+    path = host.folder / "cutthrough.toml"
+    path.write_text("mine")
+    for n in (1, 2):
+        assert cli.main(["init", str(host.folder), "--force"]) == 0
+        aside = host.folder / f"cutthrough.toml.before-{n}"
+        said = capsys.readouterr().out
+        assert f"{path}: what was there before is now {aside}" in said
+    assert (host.folder / "cutthrough.toml.before-1").read_text() == "mine"
+    assert cli.main(["init", str(host.folder), "--force", "--dry-run"]) == 0
+    assert f"# {path}, which exists: it would be put aside" in capsys.readouterr().out
+    assert not (host.folder / "cutthrough.toml.before-3").exists()
+    assert cli.main(["check", "-c", str(path)]) == 0
+
+
+def test_with_force_a_failure_leaves_what_was_there(host, monkeypatch):
+    host.folder.mkdir()
+    (host.folder / "cutthrough.toml").write_text("mine")
+    monkeypatch.setattr(init, "gather", fail)
+    with pytest.raises(OSError):
+        init.write(str(host.folder), [init.File(
+            str(host.folder / "cutthrough.toml"), "new")], force=True)
+    assert [(file.name, file.read_text()) for file in host.folder.iterdir()] == [
+        ("cutthrough.toml", "mine")]
+
+
+def fail(*_):
+    raise OSError(28, "No space left on device")
 
 
 def test_a_link_is_not_followed(host, tmp_path):
