@@ -5,9 +5,9 @@ file, mitmweb in memory, HTTP Toolkit's server in a page. One after the other th
 started, with and without the files of an earlier start; rest for a tenth of --minutes;
 have RATE requests a second for --minutes, and then each of STEPS for a tenth. CPU time
 and resident memory are of all processes of a debugger but a browser's, sampled five
-times a second; pages that its processes share count in each, and not in `uss`. Then all run at once, and the latency of one
-request after another through each is compared with that of the origin. The page's
-figures are those of Chromium (page_speed.py).
+times a second; pages that its processes share count in each, and not in `uss`. Then all
+run at once, and the latency of one request after another through each is compared with
+that of the origin. The page's figures are those of Chromium (page_speed.py).
 
 Prints a line for each phase; exit status 1 if a request failed. `--name NAME` keeps
 the lines in bench/results, and `python -m bench inspect-picture NAME` draws them.

@@ -4,8 +4,8 @@ Times are from the event, which a script sends, until the page has what it asks 
 is laid out; `drawn` is until the frame after that. Frames are those of
 requestAnimationFrame, of which a browser without a screen has 60 a second at most; at
 `rest` they are the machine's own. `script`, `style`, `layout` and `task` (all of them)
-are CPU time of the page's main thread for each act or frame: other programs of the
-machine count little in it.
+are CPU time of the page's main thread for each act or frame, and `browser` of all
+processes for a frame: other programs of the machine count little in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 from bench.children import BenchError
+from bench.collect import cpu_times
 from bench.debuggers import make_ours
 from bench.micro.capture import make_json
 from bench.rows import Row
@@ -154,14 +157,20 @@ class Page:
     def scroll(self, step: float) -> Row:
         """`step`: of pixels a frame, from the top on."""
         self.go_up()
-        before = self._spent()
+        before, all_before = self._spent(), self._spent_by_all()
         times = sorted(self.browser.run(
             SCROLLING.replace("STEP", str(step))
             .replace("SECONDS", str(SCROLL_SECONDS * 1000))))
         return {"frames_per_second": len(times) / sum(times) * 1e3,
                 "p95_ms": times[len(times) * 95 // 100], "max_ms": times[-1],
                 **self._work(before, self._spent(), len(times)),
+                "browser_ms": (self._spent_by_all() - all_before) / len(times) * 1e3,
                 "pixels_a_frame": step}
+
+    def _spent_by_all(self) -> float:
+        """Seconds of CPU of all processes of the browser, those that draw too."""
+        root = psutil.Process(self.browser.pid)
+        return cpu_times([root, *root.children(recursive=True)]).total
 
     def _spent(self) -> list[float]:
         """Seconds of CPU of the main thread, in the order of WORK."""

@@ -297,12 +297,20 @@ class FlowsPage:
     async def relay(self, request: web.Request, query: Query,
                      content: AsyncIterator[bytes] | None = None
                      ) -> web.StreamResponse:
-        """Passes an answer on; if it is cut short, its connection is too."""
+        """Passes an answer on; if it is cut short, its connection is too. One of a
+        single piece goes as one."""
         async with self._flows.ask(query, content) as (head, pieces):
+            first, more = await anext(pieces, b""), await anext(pieces, None)
+            if more is None:
+                return web.Response(status=head.status, body=first, headers={
+                    **PROTECTED, **fields_of(head)})
             response = web.StreamResponse(status=head.status, headers={
                 **PROTECTED, **fields_of(head)})
             try:
                 await response.prepare(request)
+                for piece in (first, more):
+                    async with asyncio.timeout(STALLED_S):
+                        await response.write(piece)
                 async for piece in pieces:
                     async with asyncio.timeout(STALLED_S):
                         await response.write(piece)

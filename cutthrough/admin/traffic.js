@@ -43,11 +43,15 @@ async function reload() {
   complete_ = isNotCaptured = false;
   $("filter-error").textContent = "";
   $("filter").removeAttribute("aria-invalid");
-  if (!isSignedIn()) return showState("enter the admin token");
+  if (!isSignedIn()) {
+    forgetWhole();
+    return showState("enter the admin token");
+  }
+  const early = showLocally();
   showState("loading");
   showLost(mine);
   try {
-    let page = await readPage(mine, {limit: rowsInView()});
+    let page = await readPage(mine, {limit: rowsInView()}, early);
     if (applied.search) showState("search results; not live");
     else follow(mine, page.newest);
     while (page.next && total() < MOST_ROWS)
@@ -79,11 +83,12 @@ async function showLost(mine) {
   } catch { /* the list says what is wrong */ }
   setTimeout(() => { if (!mine.signal.aborted) showLost(mine); }, LOST_MS);
 }
-async function readPage(mine, fields) {
+async function readPage(mine, fields, early = []) {
   const page = await (await ask("flows?" + query({...applied, ...fields}),
     {signal: mine.signal})).json();
   if (mine.signal.aborted) throw new DOMException("", "AbortError");
   learn(page.flows);
+  if (early.length) confirmRows(early, page.flows);
   addOlder(page.flows);
   return page;
 }
@@ -141,6 +146,7 @@ function askRemoval(what, path, after) {
     $("remove-dialog").close();
     try {
       const {deleted} = await (await ask(path, {method: "DELETE"})).json();
+      forgetWhole();
       after(`${deleted} deleted`);
     } catch (error) { after(error.message); }
   };
@@ -163,6 +169,7 @@ readOverview();
 $("tools").addEventListener("submit", event => {
   event.preventDefault();
   hideHints();
+  keepWhole();
   applied = {filter: $("filter").value.trim(), search: $("search").value.trim()};
   reload();
 });

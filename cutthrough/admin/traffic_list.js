@@ -297,6 +297,9 @@ function choose(i, open = true) {
   if (top < list.scrollTop) list.scrollTop = top;
   else if (top + rowHeight > list.scrollTop + height)
     list.scrollTop = top + rowHeight - height;
+  // At once, and not in the next frame, which may be 16 ms away
+  for (const node of pool)
+    if (node.flow && node.wasChosen !== (node.flow.id === chosen)) showNode(node, node.seq);
   dirty = true;
   if (open) openDetail(chosen);
 }

@@ -15,7 +15,8 @@ from aiohttp import web
 from cutthrough.outcome import TABLE
 
 SCRIPTS = ("session.js", "traffic_list.js", "traffic_open.js",
-           "traffic_filter.js", "traffic_detail.js", "traffic_colours.js",
+           "traffic_filter.js", "traffic_local.js", "traffic_detail.js",
+           "traffic_colours.js",
            "traffic_bodies.js",
            "traffic_messages.js", "traffic_diff.js", "traffic_copy.js",
            "traffic_send.js", "traffic_holds.js", "traffic_keys.js",
