@@ -41,7 +41,9 @@ REST = (
     "tls-setup", "rate-5000", "rate-tunnel-500", "plain-keepalive-c10", "plain-1k",
     "plain-new-wrk", "plain-new-siege",
 )  # fmt: skip
-MOST = ("plain-keepalive-c9800", "plain-keepalive-c10000")
+MOST = (
+    "plain-keepalive-c9800", "plain-keepalive-c10000", "plain-keepalive-c15000",
+)  # fmt: skip
 HOSTILE = (
     "hostile-slow-head", "hostile-slow-read", "hostile-slow-origin", "hostile-churn",
 )  # fmt: skip

@@ -12,11 +12,19 @@ from tests.support.captures import database as database
 from tests.support.captures import wait_rows
 from tests.support.certificates import authority, localhost
 from tests.support.client import PASSWORD, USER, Client, build_request
+from tests.support.dns import NameServer
 from tests.support.handovers import renew
 from tests.support.http2_listener import BOTH, LOGIN
 from tests.support.http2_listener import reach as reach
 from tests.support.inside import ALL, ask, config, enter, okay, over_tls
-from tests.support.origin import Connection, Origin, answer, echo, send_events
+from tests.support.origin import (
+    Connection,
+    Origin,
+    answer,
+    echo,
+    send_events,
+    stall,
+)
 from tests.support.origins import HOST, named, say
 from tests.support.policies import LOCAL
 from tests.support.proxy import ROOT, Proxy
@@ -166,6 +174,18 @@ def test_an_answer_of_the_proxy_s_own_is_a_response(run, dial, policy, status, r
     assert (response["status"], response["reason"]) == (status, None)
     assert (end["status"], end["reason"]) == (status, reason)
     assert events(proxy, "on_origin") == []
+
+
+def test_the_end_says_which_step_to_the_origin_failed(run, make_origin, dial, opened):
+    """The name, the connection, or the answer in time."""
+    names = opened.enter_context(NameServer({}))
+    proxy = run(config=f'response_timeout = "0.3s"\nresolvers = ["{names.address}"]\n')
+    with Origin() as closed:
+        refused = closed.url()
+    for url in ("http://nowhere.test/", refused, make_origin(stall).url()):
+        dial(proxy).get(url)
+    assert [event["reason"] for event in wait_events(proxy, "on_end", 3)] == [
+        "dns_not_found", "connection_refused", "response_timeout"]
 
 
 def test_a_head_that_is_no_request_has_an_end(run, dial):

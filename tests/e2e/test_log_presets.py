@@ -167,6 +167,27 @@ def test_a_line_of_haproxy(log_to, make_origin, dial):
     assert (failed["status"], failed["state"]) == ("502", "SC--")
 
 
+def test_a_program_behind_a_pipe_takes_samples(
+        start_proxy, directory, make_origin, dial):
+    """Of every third line; a FIFO, which the program opens for both, so that it does
+    not end with a writer, as at a reload."""
+    fifo, sampled = directory("log") / "fifo", directory("log") / "sampled"
+    os.mkfifo(fifo)
+    with open(sampled, "w") as out, open(fifo, "r+b", buffering=0) as lines, (
+            subprocess.Popen(["sed", "-un", "1~3s/^200 //p"], stdin=lines, stdout=out)
+            ) as sed:
+        try:
+            proxy = start_proxy("--access-log", str(fifo), "--access-log-format",
+                                "%>Hs %ru")
+            origin, client = make_origin(), dial(proxy)
+            urls = [origin.url(f"/{n}") for n in range(7)]
+            for url in urls:
+                assert client.get(url).status == 200
+            assert read_lines(sampled, 3) == urls[::3]
+        finally:
+            sed.terminate()
+
+
 def test_a_format_has_tabs(start_proxy, make_origin, dial):
     proxy = start_proxy("--access-log-format", r"a:%un\tb:%>Hs")
     assert dial(proxy).get(make_origin().url()).status == 200

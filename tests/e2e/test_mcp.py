@@ -1,8 +1,13 @@
 """`cutthrough mcp` beside a running proxy: the admin token's rights, and no more."""
 
+import asyncio
 import json
+import shlex
+import stat
+import sys
 
 import pytest
+from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.support.admin import TOKEN, administered
 from tests.support.captures import wait_rows
@@ -19,6 +24,8 @@ from tests.support.mcp_tools import (
     served,
 )
 from tests.support.origin import answer
+from tests.support.proxy import ROOT, clean_environment
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.any_loop
 
@@ -126,3 +133,29 @@ async def test_a_result_that_cannot_be_had_is_explained(start, tmp_path):
     async with served(*words, "--token-file", tmp_path / "token") as client:
         assert json.dumps("~x")[1:-1] in await refusal(
             client, "list_flows", filter="~x a")
+
+
+async def test_several_clients_have_it_by_a_socket(start, tmp_path):
+    """As docs/mcp.md says: a process for each of them, with the rights of the file."""
+    _, words = start()
+    command = shlex.join([sys.executable, "-m", "cutthrough", "mcp", *words,
+                          "--token-file", str(tmp_path / "token")])
+    (tmp_path / "run").write_text(f"#!/bin/sh\ncd {ROOT}\nexec {command}\n")
+    (tmp_path / "run").chmod(0o700)
+    path = tmp_path / "mcp.sock"
+    door = await asyncio.create_subprocess_exec(
+        "socat", f"UNIX-LISTEN:{path},mode=600,fork", f"EXEC:{tmp_path}/run",
+        env=clean_environment())
+    try:
+        await asyncio.to_thread(wait_until, path.exists, "the socket")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        bridge = StdioServerParameters(command="socat",
+                                       args=["-", f"UNIX-CONNECT:{path}"])
+        async with Client(stdio_client(bridge)) as first, Client(
+                stdio_client(bridge)) as second:
+            for client in (first, second):
+                (flow,) = (await ask(client, "list_flows"))["flows"]
+                assert flow["method"] == "GET"
+    finally:
+        door.terminate()
+        await door.wait()
