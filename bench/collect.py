@@ -217,7 +217,9 @@ def describe_environment(site: Site) -> dict[str, object]:
         "build": _build_mode(),
         "network": site.name,
         "changed": bool(
-            _output("git", "status", "--porcelain", "--untracked-files=no")
+            # Results are what the code makes, and no part of it
+            _output("git", "status", "--porcelain", "--untracked-files=no", "--",
+                    ".", ":!bench/results")
         ),
         "libraries": {name: _library(name) for name in LIBRARIES},
         "tools": {name: tool_version(name) for name in TOOLS},

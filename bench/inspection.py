@@ -41,6 +41,7 @@ RATE, STEPS, CONNS = 50, (100, 200, 400), 8
 PARTS = ("start", "load", "latency", "page")
 STARTS = 3                                   # of either kind
 POINTS = 20                                  # of a phase, in its row
+STOP_SECONDS = 120.0                         # mitmweb frees what it has kept
 LATENCY_RATE, LATENCY_SECONDS, LATENCY_TURNS = 50, 2.0, 5
 OPENED = "cutthrough-opened"                 # it keeps nothing
 
@@ -61,7 +62,7 @@ def measure_starts(compared: list[Debugger], port: int, note: Note) -> None:
         for debugger in compared[:: -1 if turn % 2 else 1]:
             for is_first in (True, False):
                 with contextlib.ExitStack() as stack:
-                    stack.callback(debugger.running.stop)
+                    stack.callback(debugger.running.stop, STOP_SECONDS)
                     rows.setdefault((debugger.name, is_first), []).append(
                         debugger.time_start(port, is_first))
     for starts in rows.values():
@@ -92,7 +93,7 @@ def measure_load(debugger: Debugger, port: int, minutes: float, note: Note) -> i
     failed = 0
     debugger.start(port)
     with contextlib.ExitStack() as stack:
-        stack.callback(debugger.running.stop)
+        stack.callback(debugger.running.stop, STOP_SECONDS)
         for name, rate, length in phases:
             answers = Answers([], 0)
             sampler = Sampler(debugger.running.tree)
@@ -134,7 +135,7 @@ def measure_latency(compared: list[Debugger], port: int, trusted: Path, note: No
         ways[OPENED] = (opened.port, lambda: tls.WORD)
         for debugger in compared:
             debugger.start(port)
-            stack.callback(debugger.running.stop)
+            stack.callback(debugger.running.stop, STOP_SECONDS)
             ways[debugger.name] = (debugger.running.port, debugger.word)
         for turn in range(LATENCY_TURNS + 1):
             for name in list(ways)[:: -1 if turn % 2 else 1]:
