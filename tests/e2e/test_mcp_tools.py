@@ -165,15 +165,15 @@ async def hold_a_message(call, client, origin):
 
 async def stop_and_start(call, proxy, database, origin, dial):
     """A request that begins between the two is not captured."""
-    wait_rows(database, 3)
+    wait_rows(database, 4)
     assert await call("stop_capture") == {"paused": True, "unanswered": []}
     assert (await call("proxy_status"))["capture"] == {
         "configured": True, "paused": True}
     assert dial(proxy).get(origin.url("/a/paused")).status == 200
     assert await call("start_capture") == {"paused": False, "unanswered": []}
     assert dial(proxy).get(origin.url("/a/again")).status == 200
-    names = [row["url"].rpartition("/")[2] for row in wait_rows(database, 4)]
-    assert names == ["b", "b", "held", "again"]
+    names = [row["url"].rpartition("/")[2] for row in wait_rows(database, 5)]
+    assert names == ["b", "b", "held", "held", "again"]
 
 
 async def send_and_change(call, origin):

@@ -1,5 +1,6 @@
 """The page "Recordings": sessions, misses, hits; missing answers are recorded."""
 
+import contextlib
 import io
 import json
 import tarfile
@@ -58,11 +59,11 @@ def test_a_session_goes_from_one_proxy_to_another(start, folder, directory, tmp_
         assert (status, json.loads(answer)) == (200, {"added": 3, "other_key": False})
     assert len(get(operator, "/sessions/copy")["recordings"]) == 6
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        archive.extractall(tmp_path / "export", filter="data")
+        archive.extractall(tmp_path / "export")     # our own, of a moment ago
     other = directory("other")
     assert cli.main(["recordings", "import", "--directory", str(other), "mine",
                      str(tmp_path / "export")]) == 0
-    with Sessions(other) as sessions:
+    with contextlib.closing(Sessions(other)) as sessions:
         assert [one.request.path for one in sessions.open("mine").recordings()] == [
             "/1", "/2", "/3"]
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.any_loop,
     pytest.mark.dials_out,                   # Chromium checks if IPv6 has a route
 ]
 
-FIELDS = [{"n": n, "host": host, "url": f"http://{host}/{path}", "method": method,
+FIELDS = [{"number": n, "host": host, "url": f"http://{host}/{path}", "method": method,
            "status": status, "user": user, "rule": "here", "reason": reason}
           for n, (host, path, method, status, user, reason) in enumerate([
               ("a.test", "x?b=c", "GET", 200, "ann", "ok"),
@@ -38,16 +38,15 @@ OTHERS = (
 
 def test_it_reads_a_filter_as_the_listener_does(page):
     page.enter()
-    flows = [flow(n, **fields) for n, fields in (
-        (one["n"], {k: v for k, v in one.items() if k != "n"}) for one in FIELDS)]
-    shown = [{name: value for name, value in one.items() if value is not None}
-             for one in FIELDS]
+    flows = [flow(**fields) for fields in FIELDS]
+    shown = [{name: value for name, value in fields.items() if value is not None}
+             for fields in FIELDS]
     for text in FILTERS:
         test = parse_filter(text)
         assert page.browser.run(
-            f"(test => {json.dumps(shown)}.filter(test).map(one => one.n))"
+            f"(test => {json.dumps(shown)}.filter(test).map(flow => flow.number))"
             f"(readLocally({json.dumps(text)}))") == [
-                one.id for one in flows if test(one)], text
+                each.id for each in flows if test(each)], text
     left = page.browser.run(f"{json.dumps(OTHERS)}.filter(text => !readLocally(text))")
     assert left == list(OTHERS)
 
