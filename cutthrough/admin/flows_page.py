@@ -55,9 +55,6 @@ MOST_REQUEST, MOST_MARK, MOST_COMMAND = 12 << 20, 16 << 10, 4 << 20
 MOST_SENDING, MOST_IMPORTING = 2, 1
 # Characters of the name of a file
 MOST_NAME = 200
-# Bytes that a connection's buffers take, so that a client which reads nothing holds up
-# nothing
-MOST_AT_ONCE = 16 << 10
 
 OFF = "neither capture_file nor capture_url is configured"
 
@@ -300,20 +297,12 @@ class FlowsPage:
     async def relay(self, request: web.Request, query: Query,
                      content: AsyncIterator[bytes] | None = None
                      ) -> web.StreamResponse:
-        """Passes an answer on; if it is cut short, its connection is too. A small one
-        goes as one."""
+        """Passes an answer on; if it is cut short, its connection is too."""
         async with self._flows.ask(query, content) as (head, pieces):
-            first, more = await anext(pieces, b""), await anext(pieces, None)
-            if more is None and len(first) <= MOST_AT_ONCE:
-                return web.Response(status=head.status, body=first, headers={
-                    **PROTECTED, **fields_of(head)})
             response = web.StreamResponse(status=head.status, headers={
                 **PROTECTED, **fields_of(head)})
             try:
                 await response.prepare(request)
-                for piece in (first, more or b""):
-                    async with asyncio.timeout(STALLED_S):
-                        await response.write(piece)
                 async for piece in pieces:
                     async with asyncio.timeout(STALLED_S):
                         await response.write(piece)

@@ -19,9 +19,6 @@ from cutthrough.capture.query import MOST_FRAME, MOST_MEMORY, Query
 from cutthrough.storage.store import StoreError
 from cutthrough.storage.stores import close_kept
 
-# Bytes of an answer that wait for more of it
-MOST_TOGETHER = 64 << 10
-
 
 def read_frame(channel: socket.socket) -> bytes | None:
     """The next frame; None: the other side has closed."""
@@ -45,20 +42,16 @@ def read_exactly(channel: socket.socket, size: int) -> bytes | None:
 
 
 def write_answer(channel: socket.socket, result: Result) -> None:
-    """A small one at once: one wake-up of its reader, and not three."""
     head, pieces = result
-    waiting = bytearray(frame_of(msgspec.json.encode(head)))
+    write_frame(channel, msgspec.json.encode(head))
     for piece in pieces:
         if piece:
-            waiting += frame_of(piece)
-        if len(waiting) >= MOST_TOGETHER:
-            channel.sendall(waiting)
-            waiting.clear()
-    channel.sendall(waiting + frame_of(b""))
+            write_frame(channel, piece)
+    write_frame(channel, b"")
 
 
-def frame_of(payload: bytes) -> bytes:
-    return len(payload).to_bytes(4, "little") + payload
+def write_frame(channel: socket.socket, payload: bytes) -> None:
+    channel.sendall(len(payload).to_bytes(4, "little") + payload)
 
 
 def main(fd: int) -> int:
