@@ -221,7 +221,7 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
 	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
 
-wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: OpenSSL and nghttp2 are in it; on Debian or Ubuntu
+wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: OpenSSL and nghttp2 are in it; on Debian or Ubuntu; ARCHITECTURE=arm64 for another
 	scripts/wheel.sh build/tools/bin
 
 wheel-check: ## installs that wheel in a bare Debian root, and forwards a request by each way; root
@@ -235,6 +235,9 @@ sbom: build/tools/ready ## dist/*.cdx.json: the bill of materials of a release, 
 
 sdist: .venv/ready.run ## dist/*.tar.gz: the source archive
 	$(PY) -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")'
+
+sdist-check: ## installs that archive in a Debian root with a compiler, and forwards a request by each way; root
+	deploy/check_sdist.py $(ARGS)
 
 manuals: .venv/ready.run build/tools/ready ## build/share: manual pages, and completion for bash, zsh and fish
 	PYTHONPATH=$$(echo build/tools/lib/python3*/site-packages) $(PY) scripts/manuals.py build/share
@@ -250,10 +253,17 @@ rpm: ## the rpm alone
 packages-check: packages ## both in debootstrap roots with systemd: installed, serving, upgraded, removed, purged; root
 	deploy/check_packages.py
 
+# The bill comes after the wheel: it has the libraries that were put into the wheel
 release: ## dist/: wheel, source archive, deb, rpm, bill of materials and checksums
 	rm -rf dist
-	$(MAKE) --no-print-directory sdist sbom packages wheel
+	$(MAKE) --no-print-directory sdist packages wheel
+	$(MAKE) --no-print-directory sbom
 	cd dist && sha256sum -- * >SHA256SUMS
+release-check: ## checksums, and each file of `make release` installed in a fresh root; root
+	cd dist && sha256sum --check --quiet SHA256SUMS
+	deploy/check_wheel.py
+	deploy/check_sdist.py
+	deploy/check_packages.py
 
 clean: ## remove all build results; .venv stays
 	rm -rf build dist *.egg-info .coverage* htmlcov bench/bin
@@ -285,5 +295,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist manuals packages deb rpm packages-check release clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms

@@ -9,6 +9,9 @@ network of its own with `lo` alone, and deploy/probe_wheel.py runs there. Ends w
 the installation takes more than five seconds of CPU, the first request is answered
 later than ten seconds after the program's start, or a way does not work.
 
+The wheel of another architecture is tried in a root of that architecture, emulated by
+qemu-user (qemu-user-static, with its entry in binfmt_misc). Times are not judged there.
+
 Needs root, debootstrap, util-linux, iproute2 and a Debian mirror. The root stays in
 build/wheel for the next run.
 """
@@ -25,7 +28,8 @@ from pathlib import Path
 from check_image import TREE, Root, host
 
 MOST_INSTALL_S = 5
-# Debian's Pythons, by the tag of a wheel
+# Debian's names, by those of a wheel
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SUITES = {"cp311": "bookworm", "cp313": "trixie", "cp314": "sid"}
 ALONE = """
 set -eu
@@ -51,13 +55,13 @@ def alone(root: Root, *argv: str) -> tuple[float, float]:
         - before.children_user - before.children_system)
 
 
-def make_root(suite: str) -> Root:
-    path = TREE / f"build/wheel/bare-{suite}"
+def make_root(suite: str, architecture: str) -> Root:
+    path = TREE / f"build/wheel/bare-{suite}-{architecture}"
     ready = path / "made"
     if not ready.exists():
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        host("debootstrap", "--variant=minbase",
+        host("debootstrap", "--variant=minbase", f"--arch={architecture}",
              "--include=python3,python3-venv,ca-certificates", suite, path)
         ready.touch()
     for name in ("usr/bin/cc", "usr/bin/gcc", "usr/include/openssl/ssl.h",
@@ -67,8 +71,9 @@ def make_root(suite: str) -> Root:
     return Root(path)
 
 
-def check(wheel: Path, suite: str) -> bool:
-    root = make_root(suite)
+def check(wheel: Path, suite: str, machine: str) -> bool:
+    root = make_root(suite, ARCHITECTURES[machine])
+    emulated = machine != os.uname().machine
     for name in ("opt/cutthrough", "wheel"):
         shutil.rmtree(root.path / name, ignore_errors=True)
     (root.path / "wheel/needed").mkdir(parents=True)
@@ -80,10 +85,12 @@ def check(wheel: Path, suite: str) -> bool:
              "--require-hashes --dest /wheel/needed --requirement /wheel/run.txt")
     wall, cpu = alone(root, pip, "install", "--quiet", "--no-index", "--find-links",
                       "/wheel/needed", f"/wheel/{wheel.name}")
-    print(f"{wheel.name} in Debian {suite}: installed in {wall:.1f} s, "
-          f"{cpu:.1f} s of CPU", flush=True)
-    alone(root, "/opt/cutthrough/bin/python", "/wheel/probe_wheel.py")
-    return cpu <= MOST_INSTALL_S
+    place = f"Debian {suite}" + ", emulated" * emulated
+    print(f"{wheel.name} in {place}: installed in {wall:.1f} s, {cpu:.1f} s of CPU",
+          flush=True)
+    alone(root, "/opt/cutthrough/bin/python", "/wheel/probe_wheel.py",
+          *(["--emulated"] if emulated else []))
+    return emulated or cpu <= MOST_INSTALL_S
 
 
 def main() -> int:
@@ -91,16 +98,18 @@ def main() -> int:
     parser.add_argument("wheel", type=Path, nargs="?", help="[the newest in dist/]")
     parser.add_argument("--suite", help="Debian's; [the one with the wheel's Python]")
     given = parser.parse_args()
-    wheels = sorted(TREE.glob("dist/*manylinux*.whl"),
+    wheels = sorted(TREE.glob(f"dist/*manylinux*_{os.uname().machine}.whl"),
                     key=lambda path: path.stat().st_mtime)
     wheel = given.wheel or (wheels[-1] if wheels else None)
     if wheel is None:
         parser.error("no wheel in dist/: make wheel")
-    tag = re.search(r"-(cp3\d+)-", wheel.name)
-    suite = given.suite or (SUITES.get(tag[1]) if tag else None)
+    tags = re.search(r"-(cp3\d+)-.*manylinux\w*?_(x86_64|aarch64)\.whl$", wheel.name)
+    if tags is None:
+        parser.error(f"{wheel.name}: not a wheel for Linux on x86-64 or arm64")
+    suite = given.suite or SUITES.get(tags[1])
     if suite is None:
         parser.error(f"{wheel.name}: no Debian has its Python; name one by --suite")
-    return 0 if check(wheel, suite) else 1
+    return 0 if check(wheel, suite, tags[2]) else 1
 
 
 if __name__ == "__main__":

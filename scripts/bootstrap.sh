@@ -257,6 +257,10 @@ if [ $wheel = yes ]; then
     need make has make
     need perl has perl
     need debian-archive-keyring test -e /usr/share/keyrings/debian-archive-keyring.gpg
+    case ${ARCHITECTURE:-}:$(uname -m) in # of the wheel, not of this machine
+        arm64:x86_64) need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc ;;
+        amd64:aarch64) need gcc-x86-64-linux-gnu has x86_64-linux-gnu-gcc ;;
+    esac
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 

@@ -10,20 +10,29 @@
 #
 # Needs Debian or Ubuntu, and a mirror of Debian: MIRROR=… names one, SECURITY_MIRROR=… that of its security
 # fixes. What was unpacked and built is used again until SUITE or the sources' versions change.
+#
+# ARCHITECTURE=arm64 (or amd64) makes the wheel of another architecture, by Debian's compiler for it. Only on
+# Debian: what sysconfig says of that architecture is in its package of the same Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 suite=${SUITE:-bullseye} sources=${SOURCES:-trixie}
 tools=${1:?usage: $0 TOOLS}
-work=$PWD/build/wheel
-root=$work/root
 python=$PWD/.venv/bin/python
 
 say() { echo "wheel: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 scripts/bootstrap.sh wheel
-triplet=$(gcc -print-multiarch)
+here=$(dpkg --print-architecture)
+architecture=${ARCHITECTURE:-$here}
+triplet=$(dpkg-architecture "-a$architecture" -qDEB_HOST_MULTIARCH)
+machine=$(dpkg-architecture "-a$architecture" -qDEB_HOST_GNU_CPU)
+work=$PWD/build/wheel gcc=gcc tool=
+if [ "$architecture" != "$here" ]; then
+    work+=-$architecture gcc=$triplet-gcc tool=$triplet-
+fi
+root=$work/root
 
 mirror_of() { # LABEL: the mirror in the system's own lists
     apt-get indextargets --format "\$(REPO_URI)" "Label: $1" 2>/dev/null | sed -n 1p
@@ -40,19 +49,24 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
     echo "deb [signed-by=$keys] $mirror $suite main"
     echo "deb-src [signed-by=$keys] $mirror $sources main"
     [ -z "$security" ] || echo "deb-src [signed-by=$keys] $security $sources-security main"
+    if [ "$architecture" != "$here" ]; then
+        # shellcheck source=/dev/null
+        echo "deb [signed-by=$keys] $mirror $(. /etc/os-release && echo "$VERSION_CODENAME") main"
+    fi
 } >"$work/sources.list"
 apt() {
     "apt-$1" -qq -o Dir::State::Lists="$work/lists" -o Dir::State::status="$work/status" \
         -o Dir::Cache="$work/cache" -o Dir::Etc::SourceList="$work/sources.list" \
         -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-        -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root "${@:2}"
+        -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root \
+        -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" "${@:2}"
 }
 say "the lists of $suite and $sources"
 apt get update || die "no lists of $suite and $sources at the mirror"
 
 # --- the C library, and the headers of Python and of SQLite
 
-packages="libc6 libc6-dev linux-libc-dev libcrypt1 libcrypt-dev libsqlite3-dev"
+packages=(libc6 libc6-dev linux-libc-dev libcrypt1 libcrypt-dev libsqlite3-dev)
 if [ "$(cat "$root/made" 2>/dev/null)" != "$suite" ]; then
     say "the C library of $suite into ${root#"$PWD/"}"
     rm -rf "$root" "$work/source"
@@ -60,8 +74,7 @@ if [ "$(cat "$root/made" 2>/dev/null)" != "$suite" ]; then
     (
         cd "$work/cache"
         rm -f ./*.deb
-        # shellcheck disable=SC2086
-        apt get download $packages
+        apt get download "${packages[@]/%//$suite}"
         for file in ./*.deb; do dpkg-deb --extract "$file" "$root"; done
     )
     # An absolute link would lead to this machine's library
@@ -70,9 +83,26 @@ if [ "$(cat "$root/made" 2>/dev/null)" != "$suite" ]; then
     done
     echo "$suite" >"$root/made"
 fi
-# Debian's Python.h has a part of itself beside the headers of C
+# Debian's Python.h has a part of itself beside the headers of C, and for another architecture it is, as
+# sysconfig's own values, in packages of that architecture
+pythons=/usr settings=()
+if [ "$architecture" != "$here" ]; then
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    pythons=$work/python
+    rm -rf "$pythons"
+    mkdir -p "$pythons/settings"
+    (
+        cd "$pythons"
+        apt get download "libpython$version-dev" "libpython$version-minimal"
+        for file in ./*.deb; do dpkg-deb --extract "$file" .; done
+        cp "usr/lib/python$version/_sysconfigdata__$triplet.py" settings/
+    )
+    settings=("PYTHONPATH=$pythons/settings" "_PYTHON_SYSCONFIGDATA_NAME=_sysconfigdata__$triplet"
+        "_PYTHON_HOST_PLATFORM=linux-$machine")
+    pythons+=/usr
+fi
 mkdir -p "$root/usr/local/include/$triplet"
-for directory in "/usr/include/$triplet"/python3.*; do
+for directory in "$pythons/include/$triplet"/python3.*; do
     [ ! -d "$directory" ] || cp -R "$directory" "$root/usr/local/include/$triplet/"
 done
 
@@ -81,8 +111,15 @@ done
 prefix=$root/usr/local
 # -B, -L: gcc looks in this machine's directories before it looks in the root. -pthread: before
 # glibc 2.34 its functions are in a library of their own.
-CC="gcc --sysroot=$root -B$root/usr/lib/$triplet -L$prefix/lib -L$root/usr/lib/$triplet"
-export CC="$CC -pthread -Wl,--as-needed"
+CC="$gcc --sysroot=$root -B$root/usr/lib/$triplet -L$prefix/lib -L$root/usr/lib/$triplet"
+if [ "$gcc" != gcc ]; then
+    # A compiler for another architecture has a directory of headers outside its --sysroot
+    CC+=" -nostdinc -isystem $("$gcc" -print-file-name=include)"
+    for directory in "$prefix/include" "$root/usr/include/$triplet" "$root/usr/include"; do
+        CC+=" -isystem $directory"
+    done
+fi
+export CC="$CC -pthread -Wl,--as-needed" AR=${tool}ar RANLIB=${tool}ranlib
 harden="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
 
 load() { # PACKAGE -> its directory: the newest version that the mirror has
@@ -111,7 +148,7 @@ is_built() { [ "$(cat "$prefix/$1.built" 2>/dev/null)" = "$2" ]; }
 build_openssl() { # no applications, modules and engines: nothing is loaded from a host's directories
     local variant=$work/variant.conf
     printf "my %%targets = ('cutthrough' => {inherit_from => ['linux-%s'], %s});\n" \
-        "$(uname -m)" "shlib_variant => '-cutthrough'" >"$variant"
+        "$machine" "shlib_variant => '-cutthrough'" >"$variant"
     # shellcheck disable=SC2086
     perl ./Configure --config="$variant" cutthrough shared --prefix=/usr/local --libdir=lib \
         --openssldir=/etc/ssl no-apps no-docs no-dtls no-engine no-legacy no-module no-quic no-tests \
@@ -162,7 +199,8 @@ done
 say "cutthrough, for $("$python" -V)"
 # All of it: what was deleted in the tree would stay in the wheel
 rm -rf "$work/plain" "$work/repaired" build/release
-CUTTHROUGH_BUILD=release "$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir "$work/plain" .
+env "${settings[@]}" CUTTHROUGH_BUILD=release "$python" -m pip wheel --no-deps --no-build-isolation \
+    --wheel-dir "$work/plain" .
 plain=$(echo "$work"/plain/*.whl)
 # auditwheel lists them in RECORD with what it adds itself
 "$python" - "$plain" "$work/licences" <<'LICENCES'
@@ -173,13 +211,16 @@ with zipfile.ZipFile(sys.argv[1], "a") as wheel:
     for file in sorted(Path(sys.argv[2]).iterdir()):
         wheel.write(file, f"{about.removesuffix('METADATA')}licenses/{file.name}")
 LICENCES
-LD_LIBRARY_PATH=$prefix/lib PATH=$PWD/$tools:$PATH "$tools/auditwheel" repair --strip \
+# auditwheel calls `strip`
+mkdir -p "$work/bin"
+ln -sfn "$(command -v "${tool}strip")" "$work/bin/strip"
+LD_LIBRARY_PATH=$prefix/lib PATH=$work/bin:$PWD/$tools:$PATH "$tools/auditwheel" repair --strip \
     --wheel-dir "$work/repaired" "$plain"
 repaired=$(echo "$work"/repaired/*.whl)
 [[ $repaired == *manylinux* ]] || die "$repaired is for this machine alone"
 mkdir -p dist
 tag=${plain##*/}
-rm -f "dist/${tag%-*}-"*.whl
+rm -f "dist/${tag%-*}-"*"_$machine.whl"
 mv "$repaired" dist/
 say "dist/${repaired##*/}: $(stat -c %s "dist/${repaired##*/}") bytes; glibc of $suite; $(cd "$work/licences" &&
     printf '%s ' *.txt | sed 's/\.txt//g')"
