@@ -8,6 +8,7 @@ its key, too. Each generation begins with an empty cache.
 
 import math
 
+cimport cython
 from libc.stdint cimport int64_t
 
 cdef enum:
@@ -15,6 +16,7 @@ cdef enum:
     MOST_TTL = 86400            # s: a wrong decision is gone within a day
 
 
+@cython.auto_pickle(True)                    # it is public: a hook may keep it anywhere
 cdef class Decision:
     """The answer of a hook.
 
