@@ -327,7 +327,7 @@ class Build(build_ext):
             quiet,
             force=self.force,
             build_dir=None if MODE.beside else "build/c",
-            # Nobody pickles these objects, and its code took a quarter of the time of 30
+            # What no process pickles, at a quarter of the time of gcc for 30 modules
             compiler_directives={"language_level": 3, "auto_pickle": False,
                                  **MODE.directives},
             shared_utility_qualified_name=SHARED,

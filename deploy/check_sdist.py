@@ -54,8 +54,8 @@ def check(archive: Path, suite: str) -> bool:
            - before.children_user - before.children_system)
     shown = (root.path / "sdist/terminal").read_text(errors="replace")
     steps = re.findall(r"(translating to|compiling) C: \d+ of \d+", shown)
-    print(f"{archive.name} in Debian {suite}: installed in {wall:.1f} s, {cpu:.1f} s of "
-          f"CPU; the line on the terminal changed {len(steps)} times", flush=True)
+    print(f"{archive.name} in Debian {suite}: installed in {wall:.1f} s, {cpu:.1f} s "
+          f"of CPU; the line on the terminal changed {len(steps)} times", flush=True)
     assert {*steps} == {"translating to", "compiling"}, "nothing says how far it is"
     alone(root, "/opt/cutthrough/bin/python", "/sdist/probe_wheel.py", "--hosts")
     return cpu <= MOST_S
