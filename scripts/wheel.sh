@@ -26,8 +26,9 @@ die() { say "$*"; exit 1; }
 scripts/bootstrap.sh wheel
 here=$(dpkg --print-architecture)
 architecture=${ARCHITECTURE:-$here}
-triplet=$(dpkg-architecture "-a$architecture" -qDEB_HOST_MULTIARCH)
-machine=$(dpkg-architecture "-a$architecture" -qDEB_HOST_GNU_CPU)
+# It warns that this machine's compiler is not for that architecture
+triplet=$(dpkg-architecture "-a$architecture" -qDEB_HOST_MULTIARCH 2>/dev/null)
+machine=${triplet%%-*}
 work=$PWD/build/wheel gcc=gcc tool=
 if [ "$architecture" != "$here" ]; then
     work+=-$architecture gcc=$triplet-gcc tool=$triplet-
