@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import yaml
-
-from cutthrough.exchange.documents import read_file
 from cutthrough.exchange.failures import reason_of
 from cutthrough.exchange.formats.har_values import Notes
 from cutthrough.exchange.formats.imported import Altered, NotImported
@@ -33,7 +30,7 @@ from cutthrough.recording.model.recording import (
     Response,
     find,
 )
-from cutthrough.recording.model.yaml_documents import WithoutAliases, load
+from cutthrough.recording.model.yaml_documents import read_table
 
 INDEXES = ("index.json", "index.yaml")
 VERSIONS = (1, 2)
@@ -120,19 +117,7 @@ def path_of(folder: Path, entry: Any) -> Path:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Raises NotImported and OSError."""
-    with path.open("rb") as file:
-        data = file.read(MOST_FILE + 1)
-    if len(data) > MOST_FILE:
-        raise NotImported(f"{path.name} is longer than {MOST_FILE} bytes")
-    try:
-        table = (read_file(data) if path.suffix == ".json" else
-                 load(_OCTETS.sub(pack, data), WithoutAliases))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise NotImported(f"{path.name}: {error}") from None
-    if not isinstance(table, dict):
-        raise NotImported(f"{path.name} is no table")
-    return table
+    return read_table(path, MOST_FILE, lambda data: _OCTETS.sub(pack, data))
 
 
 def pack(match: re.Match[bytes]) -> bytes:

@@ -6,9 +6,13 @@ of the file; and so is the number of nodes, which take some 500 bytes each.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
+
+from cutthrough.exchange.documents import read_file
+from cutthrough.exchange.formats.imported import NotImported
 
 # The bound of aliases' values: bytes of their texts, and these for each value
 MOST_MADE, MADE_A_BYTE, BYTES_A_NODE = 1 << 20, 4, 16
@@ -77,3 +81,21 @@ def load(data: bytes, loader: type[Loader]) -> Any:
             raise
         raise yaml.YAMLError(f"line {mark.line + 1}, column {mark.column + 1}: "
                              f"{error.problem}") from None
+
+
+def read_table(path: Path, most: int,
+               prepare: Callable[[bytes], bytes] | None = None) -> dict[str, Any]:
+    """The table of a file, JSON if its name says so, else YAML without aliases. `most`:
+    bytes; `prepare`: of YAML. Raises NotImported and OSError."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise NotImported(f"{path.name} is longer than {most} bytes")
+    try:
+        table = read_file(data) if path.suffix == ".json" else (
+            load(prepare(data) if prepare else data, WithoutAliases))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotImported(f"{path.name}: {error}") from None
+    if not isinstance(table, dict):
+        raise NotImported(f"{path.name} is no table")
+    return table

@@ -24,11 +24,10 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from cutthrough.exchange.documents import read_file
 from cutthrough.exchange.formats.imported import NotImported
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.model.templates import check
-from cutthrough.recording.model.yaml_documents import WithoutAliases, load
+from cutthrough.recording.model.yaml_documents import read_table
 from cutthrough.recording.sessions.session import Manifest
 
 MOST_FILE = 64 << 20
@@ -192,18 +191,7 @@ def read_key_check(folder: Path) -> str:
 
 
 def decode(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        data = file.read(MOST_FILE + 1)
-    if len(data) > MOST_FILE:
-        raise NotImported(f"{path.name} is longer than {MOST_FILE} bytes")
-    try:
-        table = (load(data, WithoutAliases) if path.suffix == ".yaml" else
-                 read_file(data))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise NotImported(f"{path.name}: {error}") from None
-    if not isinstance(table, dict):
-        raise NotImported(f"{path.name} is no table")
-    return table
+    return read_table(path, MOST_FILE)
 
 
 def unpack(table: dict[str, Any], name: str) -> Recording:
