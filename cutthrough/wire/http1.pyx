@@ -375,9 +375,10 @@ cdef int continue_value(Field *field, const char *buf, const char *p,
     return parse_value(field, buf, value, p, end, True)
 
 
-cdef void unfold(const Head *head, char *buf) noexcept nogil:
-    """Line ends within fields become spaces, because a second reading must see one line."""
-    cdef const Field *field
+cdef void unfold(Head *head, char *buf) noexcept nogil:
+    """Line ends within fields become spaces, because a second reading must see one line. At the
+    end of a value they are none of it."""
+    cdef Field *field
     cdef uint32_t i, at, last
     for i in range(head.n_fields):
         field = &head.fields[i]
@@ -387,6 +388,9 @@ cdef void unfold(const Head *head, char *buf) noexcept nogil:
         for at in range(field.start, last):
             if buf[at] == c'\n' or buf[at] == c'\r':
                 buf[at] = c' '
+        while field.value_len and (buf[field.value + field.value_len - 1] == c' '
+                                   or buf[field.value + field.value_len - 1] == c'\t'):
+            field.value_len -= 1
 
 
 cdef bint begins_with_head(const char *buf, size_t n) noexcept nogil:

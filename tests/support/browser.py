@@ -73,7 +73,6 @@ class Browser:
                  f"--user-data-dir={directory / 'profile'}",
                  *flags, "about:blank"], env=os.environ | {"HOME": str(home)},
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-        self.pid = self._process.pid
         try:
             port = directory / "profile" / "DevToolsActivePort"
             wait_until(

@@ -96,7 +96,8 @@ ELSEWHERE = {
     "traffic.md": tuple(
         (f"cutthrough flows {verb}", "tests/e2e/test_flows_held.py", f'"{verb}"')
         for verb in ("edit", "resume", "abort")),
-    "mcp.md": (("pip ", "pyproject.toml", "mcp ="),),
+    "mcp.md": (("pip ", "pyproject.toml", "mcp ="),
+               ("socat UNIX-LISTEN", "tests/e2e/test_mcp.py", "UNIX-LISTEN")),
     "recording-in-tests.md": (
         ("cutthrough run", "tests/e2e/test_recording_run.py", "--cassette"),),
     "recording-files.md": (("protoc", "tests/support/protos.py", "protoc"),),

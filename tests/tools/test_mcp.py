@@ -165,10 +165,11 @@ async def test_changes_are_made_with_the_flag(database):
 
 
 def test_a_read_that_does_not_end_is_ended(database, monkeypatch):
+    others = psutil.Process().children()    # of other tests of this process: a browser
     source = ByDatabase(str(database))
     try:
         assert source.list(filter="", words="", before=0, limit=5)["flows"]
-        (reader,) = psutil.Process().children()
+        (reader,) = set(psutil.Process().children()) - {*others}
         reader.suspend()
         with monkeypatch.context() as patched:
             patched.setattr("cutthrough.tools.flow_source.ANSWER_S", 0.5)

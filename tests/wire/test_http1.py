@@ -181,6 +181,13 @@ def test_a_fold_is_no_field_and_comes_after_the_last_one_too() -> None:
     assert got["fields"] == [(b"A", b"b   c   d", 0)]
 
 
+@pytest.mark.parametrize("fold", [b"\r\n \r\n", b"\n\t\n \n", b" \r\n  \r\n"])
+def test_a_fold_without_a_value_adds_nothing_to_the_one_before_it(fold: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked" + fold + b"\r\n"
+    got = parse_every_way(read_response, head, n_fields=1)
+    assert got["fields"][0][1] == b"chunked"
+
+
 def test_a_thousand_folds_are_read_in_the_time_of_one_line() -> None:
     # Each was scanned again from the value's first octet: 20 000 of them took seconds.
     head = b"HTTP/1.1 200 OK\r\nA: b\n" + b" c\n" * 21_000 + b"\n"
