@@ -35,7 +35,7 @@ def test_the_time_of_redis_is_printed() -> None:
 def test_supervisors_among_other_hosts_know_them_all_and_one_that_dies() -> None:
     row = run("--hosts", "5", "--users", "3", "--steps", "5", "--supervisors", "2")
     assert (row["supervisors"], row["failed"]) == ("2", "nothing")
-    # An interval is that of the supervisors, or longer on a busy machine; the first of five
-    # may begin within one of theirs
+    # An interval is that of the supervisors, or longer on a busy machine; the first of
+    # five may begin within one of theirs
     assert float(row["interval_ms"]) >= 160 and float(row["steps_of_a_supervisor"]) > 0
     assert 0 < float(row["death_s"]) <= 3
