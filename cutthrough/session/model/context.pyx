@@ -57,8 +57,8 @@ cdef class Context:
     def __init__(self, *, Poller poller, IdlePool idle_pool, journal, Page page,
                  resolver, origin, via):
         """`origin`: host:port for requests in origin form, or "". `via`: the pseudonym, or none.
-        `resolver`: see net.dns.resolver. `configure` sets the rest, before the first connection, but for
-        `verifier` and `recorder`, which some workers have."""
+        `resolver`: see net.dns.resolver. `configure` sets the rest, before the first connection,
+        but for `verifier` and `recorder`, which some workers have."""
         cdef bytes text
         self.poller = poller
         self.idle_pool = idle_pool

@@ -13,7 +13,7 @@ cdef class Extras:
     cdef Decision decision              # the hook's, or the reason of a refusal
     cdef Passage passage                # None: directly, or the origin is connected
     cdef Endpoint turn                  # to dial, or a wait for it: see turns
-    cdef object filtering               # see filtering; None: neither filters nor a player have the request
+    cdef object filtering               # see filtering; None: neither filters nor a player have it
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
 
 cdef Extras NOTHING
