@@ -125,7 +125,10 @@ def nothing_is_left() -> Iterator[None]:
     previous = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(LONGEST_TEST)
     before = open_fds()
+    memory = resource.getrlimit(resource.RLIMIT_AS)
     yield
+    # A verb that imports bounds its process; Chromium inherits that, and cannot start
+    resource.setrlimit(resource.RLIMIT_AS, memory)
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not open_fds() - before, "a clean table of descriptors", 2)
     if open_fds() - before:
