@@ -2,8 +2,7 @@
 """Records of the ring -> rows of the store: the parts of an exchange are put together.
 
 A worker sends HEADS, pieces of bodies and END; END makes the row. Parts without
-an END yet are kept in memory within bounds, oldest first out. All is redacted here, but for
-recordings: see taped.
+an END yet are kept in memory within bounds, oldest first out. But for recordings all is redacted here.
 
 Whatever goes wrong with an exchange costs that exchange: `failures` counts it (R71).
 """
