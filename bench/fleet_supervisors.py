@@ -106,7 +106,7 @@ class Fleet:
                         raise BenchError("a request was refused")
         now = time.monotonic()
         self._due = max(self._due + INTERVAL_S, now)
-        time.sleep(self._due - now)  # the interval of the supervisors
+        time.sleep(self._due - now)  # a host exchanges as often as a supervisor
 
     def is_exact(self) -> bool:
         """Are the sums the connections and tunnels that there are?"""

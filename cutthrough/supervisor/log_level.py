@@ -1,8 +1,8 @@
 """The level of the workers' error log, changed by an operator: the supervisor's side.
 
-It is the program's: a worker that starts later is told, and a new program after an
-upgrade begins with `info`. Lines of the supervisor have no level that hides them: they
-say what operators did, what was reloaded, and which worker has ended.
+The level is the program's. If a worker starts later, it gets the level; after an
+upgrade the new program begins with `info`. Lines of the supervisor are never hidden:
+operators' acts, reloads, ends of workers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -12,6 +12,7 @@ TREE = Path(__file__).resolve().parents[2]
 
 
 # `make test` installs it: without it, somebody runs this file alone
+# `make test` installs it, and with CI=true a skip for it is a failure
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"),
                                 reason="redis-server is not installed")
 

@@ -30,6 +30,7 @@ def can_mount() -> bool:
         capture_output=True).returncode == 0
 
 
+# The commands write into /etc and /usr: each test has both for itself alone
 needs_mounts = pytest.mark.skipif(
     not can_mount() or not Path("/usr/sbin/update-ca-certificates").exists(),
     reason="needs a mount namespace, and Debian's ca-certificates")

@@ -69,6 +69,7 @@ class Redis:
     def tls_url(self) -> str:
         if not self.has_tls:
             # Debian's has it; another may have been built without
+            # Valkey from PyPI is built without it; Debian's redis-server has it
             pytest.skip("this Redis has no TLS")
         return f"rediss://:{PASSWORD}@localhost:{self.tls_port}/0?ssl_ca_certs={self.ca}"
 

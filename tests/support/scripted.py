@@ -277,6 +277,7 @@ class Stage:
         peer = door.Peer(host, FIRST_PORT + len(self.clients))
         peer.window, peer.queue = window, queue
         client = Client.__new__(Client)
+        # A Wire has what a Stream calls of a socket, and is none
         Stream.__init__(client, Wire(self.network, peer))       # type: ignore[arg-type]
         self.clients.append(client)
         door.accept(self._sink, peer)

@@ -92,6 +92,7 @@ class Connection(Accepted):
     """An origin's, by its script or by the test."""
 
     def __init__(self, wire: Wire, origin: "Origin") -> None:
+        # A Wire has what a handler calls of a socket, and is none
         super().__init__(wire, origin)      # type: ignore[arg-type]
         self._script = origin.script(self) if origin.script else None
         self._wanted: tuple[Any, ...] = ()
