@@ -4,7 +4,9 @@ from cutthrough.net.transport cimport Socket
 
 cdef enum:
     LEAST_EVENTS = 2        # a batch of one has nothing to collect
-    MOST_COLLECTED = 16384  # octets of one send; a longer one is worth a system call of its own
+    # Octets of one send: 16 KiB with a head, or a whole record of TLS. A longer one is worth a system
+    # call of its own
+    MOST_COLLECTED = 20480
 
 cdef bint in_batch          # of several events, until end_batch
 cdef bint collecting        # in a batch, if there is a ring

@@ -34,7 +34,7 @@ from cutthrough.session.handover_parts cimport (
     address_of, read_address, read_request, read_way, request_of, way_of)
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, readmit
 from cutthrough.session.model.client cimport (
-    Client, drop_early, extras_of, leave_parent, link, own_opening, parent_of, set_tlvs, set_user,
+    Client, drop_extras, extras_of, leave_parent, link, own_opening, parent_of, set_tlvs, set_user,
     unlink, worker_of_id)
 from cutthrough.session.model.context cimport Context, places_taken
 from cutthrough.session.model.counters cimport BOUND_CONNECTIONS, N_METHODS
@@ -47,6 +47,7 @@ from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.prints cimport Prints
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.shed cimport shed_one
+from cutthrough.session.model.stamps cimport within_32_bits
 from cutthrough.session.model.state cimport CLOSED, HALF_CLOSED, TUNNEL
 from cutthrough.session.transfer.messages cimport has_messages
 from cutthrough.session.stages.proxied cimport number_of_sender, sender_of
@@ -282,9 +283,9 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
         c.entrance = Entrance()
         c.entrance.prints = Prints.__new__(Prints)
         c.entrance.prints.tcp = record.tcp
-    r.is_tunnel = True                      # so `early` is an opening
+    r.is_tunnel = True
     if record.opening is not None:
-        c.early.opening = opening_of(record.opening)
+        extras_of(c).opening = opening_of(record.opening)
     c.id_worker = record.worker + 1
     c.request_id = record.request_id
     c.key = record.key
@@ -299,9 +300,10 @@ cdef int read_record(Client c, record, lent, list fds) except -1:
     r.method = record.method
     r.minor = record.minor
     r.status = record.status
-    (c.stamps.start_us, c.stamps.mark_us, c.stamps.first_byte_us, c.stamps.head_us,
+    (c.stamps.start_us, mark_us, c.stamps.first_byte_us, c.stamps.head_us,
      c.stamps.auth_us, c.stamps.hook_us, c.stamps.dns_us,
      c.stamps.connect_us) = record.stamps
+    c.stamps.mark_us = within_32_bits(mark_us)      # earlier versions had more
     if record.parent is not None:
         name, identity = record.parent
         standing = c.context.parents.find(name, identity)
@@ -365,7 +367,7 @@ cdef int give_up(Client c, Stream origin, lent) except -1:
     stop_pump(&c.relay.up)
     stop_pump(&c.relay.down)
     give_block(&c.head)
-    drop_early(c)
+    drop_extras(c)
     return 0
 
 

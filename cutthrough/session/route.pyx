@@ -32,7 +32,7 @@ from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.judge.authorize cimport asker_of, is_cut_meanwhile, judge_address
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client, Observer, user_of
+from cutthrough.session.model.client cimport Client, Observer, extras_of, forget_dial, user_of
 from cutthrough.session.model.counters cimport count_dial
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)
@@ -270,7 +270,7 @@ cdef int dial_all(Client c, answer) except -1:
     c._set_state(DIAL)
     connector = dial(c.poller, c, addresses, c.request.port, c.context.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
-        c.connector = connector
+        extras_of(c).connector = connector
     return 0
 
 
@@ -339,14 +339,14 @@ cdef bint may_dial_directly(Client c, const Address *address) except -1:
 
 
 cdef int take_origin(Client c, Connector connector, Stream stream, int error) except -1:
-    c.connector = None
+    forget_dial(c)
     if seeks_parent(c):
         return take_parent(c, stream, error)
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
         if relieve(c.context, error):
             return dial_anew(c)
-        c.connector = connector         # it has the last address tried, for the log
+        extras_of(c).connector = connector  # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
     c.stamps.connect_us = end_brief_phase(&c.stamps)
     c.origin = stream

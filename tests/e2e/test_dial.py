@@ -1,6 +1,7 @@
 """The race of a name's addresses (RFC 8305), some of them dead or slow."""
 
 import time
+from itertools import count
 
 import pytest
 
@@ -43,11 +44,14 @@ def test_a_dead_ipv6_address_costs_the_stagger(
 ):
     origin = make_origin()
     make_silent("::1", origin.port)
-    names.zone["two.test"] = Reply(("::1", "127.0.0.1"))
-    authority = f"two.test:{origin.port}"
-    target = authority if method == "CONNECT" else f"http://{authority}/"
+    attempt = count()
 
     def ask() -> None:
+        # Another name each time: the origin's connection stays in the pool
+        name = f"two-{next(attempt)}.test"
+        names.zone[name] = Reply(("::1", "127.0.0.1"))
+        authority = f"{name}:{origin.port}"
+        target = authority if method == "CONNECT" else f"http://{authority}/"
         racing.mark()
         client = dial(racing)
         begun = time.monotonic()
@@ -81,12 +85,13 @@ def test_a_failure_begins_the_next_attempt_while_others_go_on(
     """silent, 250 ms, refused, at once the third."""
     origin = make_origin()
     make_silent("127.0.0.8", origin.port)
-    names.zone["three.test"] = Reply(("127.0.0.8", "127.0.0.9", "127.0.0.1"))
-    url = f"http://three.test:{origin.port}/"
+    attempt = count()
 
     def ask() -> None:
+        name = f"three-{next(attempt)}.test"    # as above
+        names.zone[name] = Reply(("127.0.0.8", "127.0.0.9", "127.0.0.1"))
         begun = time.monotonic()
-        assert dial(racing).get(url).status == 200
+        assert dial(racing).get(f"http://{name}:{origin.port}/").status == 200
         assert time.monotonic() - begun >= STAGGER
 
     takes_less(2 * STAGGER, ask)

@@ -119,10 +119,10 @@ def test_bytes_pushed_behind_a_collected_send_come_behind_it(way: Way) -> None:
 
 def test_large_sends_are_made_at_once(way: Way) -> None:
     net.begin(2)
-    way.client.sendall(b"l" * 20000)
-    while way.pump.moved < 20000:
+    way.client.sendall(b"l" * 24000)
+    while way.pump.moved < 24000:
         way.pump.run()
-    assert read(way.origin, 20000) == b"l" * 20000
+    assert read(way.origin, 24000) == b"l" * 24000
 
 
 def test_a_message_has_ended_when_the_kernel_has_its_last_byte(make_way: Make) -> None:

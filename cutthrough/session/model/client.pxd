@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport Block, give_block
-from cutthrough.net.connector cimport Connector, Stream, StreamOwner
+from cutthrough.net.connector cimport Stream, StreamOwner
 from cutthrough.net.relay cimport Relay
 from cutthrough.policy.auth cimport Account
 from cutthrough.policy.limits cimport Terms, Usage
@@ -13,7 +13,7 @@ from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.entrance cimport Entrance
-from cutthrough.session.model.extras cimport NOTHING, Extras
+from cutthrough.session.model.extras cimport NOTHING, Extras, is_empty
 from cutthrough.session.model.places cimport GUEST, STRANGER
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
@@ -70,11 +70,6 @@ cdef union Watch:
     Look look               # else
 
 
-cdef union Early:
-    Block *partial          # of a request: part of the response's head
-    Opening *opening        # of a tunnel; NULL: its first bytes were not looked at
-
-
 # Into and out of the list of open clients; both update the counters.
 cdef void link(Context context, Client client) noexcept
 cdef void unlink(Context context, Client client) noexcept
@@ -104,6 +99,7 @@ cdef class Client(StreamOwner):
     cdef Usage usage                    # charges against limits; see charge
     cdef Relay relay
     cdef Stamps stamps
+    cdef uint32_t counted_down          # as counted_up
 
     cdef Entrance entrance              # what its listener serves; None: taken over as a tunnel
     cdef Snapshot snapshot              # the one that this request began with
@@ -115,7 +111,6 @@ cdef class Client(StreamOwner):
 
     # the request in hand; Python objects cannot stand in its struct
     cdef Request request
-    cdef uint32_t counted_down          # as counted_up: it fills the struct's last word
     cdef Account account                # None: not authenticated
     cdef bytes login                    # see user_of, tried_of
     cdef bytes key                      # canonical host and two bytes of port
@@ -123,9 +118,6 @@ cdef class Client(StreamOwner):
     cdef Block *head                    # the rewritten head, kept to the end of the exchange
     cdef Terms terms                    # of this request's user; None: no limits
 
-    # the way to the origin
-    cdef Connector connector
-    cdef Early early
     cdef Extras extras                  # what few requests need; else NOTHING
 
     # A request begins: from here on its end is logged.
@@ -198,14 +190,28 @@ cdef inline Extras extras_of(Client client):
     return client.extras
 
 
-# Ends the request's fields; a turn ends with its dial, and filters when they have seen the end.
+cdef inline void free_empty_extras(Client client) noexcept:
+    if client.extras is not NOTHING and is_empty(client.extras):
+        client.extras = NOTHING
+
+
+# Ends the request's fields; a dial and a turn end by themselves, and filters when they have seen
+# the end.
 cdef inline void drop_extras(Client client) noexcept:
     cdef Extras extras = client.extras
     if extras is not NOTHING:
         extras.decision = None
         extras.passage = None
-        if extras.turn is None and extras.filtering is None and extras.tlvs is None:
-            client.extras = NOTHING
+        give_block(&extras.partial)
+        free(extras.opening)
+        extras.opening = NULL
+        free_empty_extras(client)
+
+
+cdef inline void forget_dial(Client client) noexcept:
+    if client.extras.connector is not None:
+        client.extras.connector = None
+        free_empty_extras(client)
 
 
 cdef inline int set_tlvs(Client client, bytes tlvs) except -1:
@@ -247,21 +253,13 @@ cdef inline int worker_of_id(Client client, int worker) noexcept:
 cdef inline const Address *peer_of(Client client) noexcept:
     if client.origin is not None and client.origin.address.family:
         return &client.origin.address
-    if client.connector is not None and client.connector.tried.family:
-        return &client.connector.tried
+    if client.extras.connector is not None and client.extras.connector.tried.family:
+        return &client.extras.connector.tried
     return NULL
 
 
 cdef inline Opening *own_opening(Client client) noexcept:
-    return client.early.opening if client.request.is_tunnel else NULL
-
-
-cdef inline void drop_early(Client client) noexcept:
-    if client.request.is_tunnel:
-        free(client.early.opening)
-        client.early.opening = NULL
-    else:
-        give_block(&client.early.partial)
+    return client.extras.opening
 
 
 # The name of the parent that the request goes through; None: directly.

@@ -299,9 +299,9 @@ cdef class Client:
         return self.abort(outcome, True)
 
     cdef int close_origin(self, bint abortive) except -1:
-        if self.connector is not None:
-            cancel(self.connector)
-            self.connector = None
+        if self.extras.connector is not None:
+            cancel(self.extras.connector)
+            forget_dial(self)
         if self.extras.turn is not None:
             self.extras.turn.close()
         if self.origin is not None:
@@ -399,7 +399,6 @@ cdef class Client:
         self.counted_up = self.counted_down = 0
         self.relay.up.shut = self.relay.down.shut = self.until_close = False
         give_block(&self.head)
-        drop_early(self)
         memset(&self.stamps, 0, sizeof(self.stamps))
         self.account = self.snapshot = self.terms = None
         self.login = None

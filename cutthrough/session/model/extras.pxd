@@ -1,19 +1,31 @@
 """The fields of a client that few requests need, because thousands of clients are at rest."""
 
 cimport cython
+from cutthrough.net.buffers cimport Block
+from cutthrough.net.connector cimport Connector
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.policy.decision_cache cimport Decision
 from cutthrough.session.model.passage cimport Passage
+from cutthrough.wire.openings cimport Opening
 
 
 @cython.no_gc
 cdef class Extras:
     """A client without any of them has NOTHING, whose fields are always None: read them from
-    client.extras, and set them by client.extras_of."""
+    client.extras, and set them by client.extras_of. Owns the two blocks of memory."""
     cdef Decision decision              # the hook's, or the reason of a refusal
     cdef Passage passage                # None: directly, or the origin is connected
+    cdef Connector connector            # of the dial under way, or of the one that failed
     cdef Endpoint turn                  # to dial, or a wait for it: see turns
     cdef object filtering               # see filtering; None: neither filters nor a player have it
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
+    cdef Block *partial                 # part of a response's head
+    cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
 
 cdef Extras NOTHING
+
+
+cdef inline bint is_empty(Extras extras) noexcept:
+    return (extras.decision is None and extras.passage is None and extras.connector is None
+            and extras.turn is None and extras.filtering is None and extras.tlvs is None
+            and extras.partial == NULL and extras.opening == NULL)

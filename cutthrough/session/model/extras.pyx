@@ -2,11 +2,18 @@
 """The fields of a client that few requests need, because thousands of clients are at rest."""
 
 cimport cython
+from libc.stdlib cimport free
+from cutthrough.net.buffers cimport give_block
 
 
+# Every dial has its own for as long as it takes
+@cython.freelist(64)
 @cython.no_gc
 cdef class Extras:
-    pass
+
+    def __dealloc__(self):
+        give_block(&self.partial)
+        free(self.opening)
 
 
 NOTHING = Extras.__new__(Extras)

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 from cutthrough.net.address cimport parse_address
 from cutthrough.net.connector cimport Stream
 from cutthrough.outcome cimport MISDIRECTED, OK
-from cutthrough.session.model.client cimport Client, own_opening, user_of
+from cutthrough.session.model.client cimport Client, extras_of, own_opening, user_of
 from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED
 from cutthrough.wire.authority cimport HOST_NAME, Target
 from cutthrough.wire.clienthello cimport HOST_NAMED, NO_NAME
@@ -120,7 +120,7 @@ cdef int pin_target(Client c, Target *target) except -1:
 
 cdef int pin_tunnel(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
-    c.early.opening = copy_opening(inside.opening)
+    extras_of(c).opening = copy_opening(inside.opening)
     pin(c, inside)
     return 0
 

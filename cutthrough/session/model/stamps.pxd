@@ -7,11 +7,11 @@ from cutthrough.session.model.state cimport (
 
 # The time that each phase of the request in hand took, in microseconds; 0: it was not begun.
 # A phase takes 1 at least. 32 bits hold 71 minutes, more than the deadlines in use for these
-# phases; a response may take longer to begin.
-cdef struct Stamps:
+# phases; a response may take longer to begin. Packed, to 52 bytes, as Timer is.
+cdef packed struct Stamps:
     int64_t start_us                    # of CLOCK_MONOTONIC; 0: there is no request
-    int64_t mark_us                     # from start_us to the begin of the phase in hand
     int64_t first_byte_us               # from the connection to the response's first byte
+    uint32_t mark_us                    # from start_us to the begin of the phase in hand
     uint32_t head_us                    # from the first byte to the whole head
     uint32_t auth_us                    # until the credentials are known, right or wrong
     uint32_t hook_us                    # the wait for the policy's hook
@@ -22,23 +22,26 @@ cdef struct Stamps:
     uint32_t client_tls_us              # the client's, if the request began with it
 
 
+cdef inline uint32_t within_32_bits(int64_t us) noexcept nogil:
+    return <uint32_t>min(us, <int64_t>UINT32_MAX)
+
+
 # Ends the phase in hand, and returns its microseconds; brief: within 32 bits.
 cdef inline int64_t end_phase(Stamps *stamps) noexcept nogil:
     cdef int64_t now_us = clock_us() - stamps.start_us
     cdef int64_t took_us = now_us - stamps.mark_us
-    stamps.mark_us = now_us
+    stamps.mark_us = within_32_bits(now_us)
     return took_us if took_us > 0 else 1
 
 
 cdef inline uint32_t end_brief_phase(Stamps *stamps) noexcept nogil:
-    cdef int64_t took_us = end_phase(stamps)
-    return <uint32_t>took_us if took_us < <int64_t>UINT32_MAX else UINT32_MAX
+    return within_32_bits(end_phase(stamps))
 
 
 # The request was sent as a whole. Ends no phase.
 cdef inline void note_sent(Stamps *stamps) noexcept nogil:
     cdef int64_t took_us = clock_us() - stamps.start_us - stamps.mark_us
-    stamps.send_us = <uint32_t>min(max(took_us, <int64_t>1), <int64_t>UINT32_MAX)
+    stamps.send_us = within_32_bits(max(took_us, <int64_t>1))
 
 
 # The phase in which the request ended counts too: the log shows whether the request waited in

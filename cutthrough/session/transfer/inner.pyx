@@ -79,7 +79,7 @@ cdef bint begin_tunnel(Client c, Protocol protocol) except -1:
     c.snapshot = c.context.snapshot
     c.stamps.head_us = end_brief_phase(&c.stamps)
     pin_tunnel(c)
-    c.early.opening.inside = protocol
+    c.extras.opening.inside = protocol
     if c.context.observer is not None:
         (<Observer>c.context.observer).on_request(c, NULL, NULL)
     outcome = take_outer_user(c, <Inside>c.entrance)

@@ -244,7 +244,7 @@ cdef int enter(Client c) except -1:
     cdef Inside inside = <Inside>c.entrance
     c.log_end(OK)
     inside.opening = own_opening(c)
-    c.early.opening = NULL
+    c.extras.opening = NULL
     inside.spare = c.origin
     c.origin = None
     c.context.counters.intercepted += 1

@@ -35,7 +35,7 @@ from cutthrough.session.judge.authorize cimport (
     is_cut_meanwhile, judge_opening, judge_server_name)
 from cutthrough.session.model.broken cimport outcome_of_break
 from cutthrough.session.model.charge cimport admit_again
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.model.pinned cimport is_pinned
 from cutthrough.session.model.recording_mode cimport recording_of
@@ -159,7 +159,8 @@ cdef bint begin_tunnel(Client c, Protocol protocol, bint is_handshake) except -1
     cdef int fate = 0
     cdef int outcome
     # If rules judge the tunnel, a later policy may want the JA4 of the remembered bytes
-    c.early.opening = make_opening(protocol, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
+    extras_of(c).opening = make_opening(
+        protocol, &hello, c.context.peeks | (WITH_JA4 if judged else 0))
     c.context.counters.protocols[<int>protocol] += 1
     note(c.context.recorder, <void *>c, c.poller.now_us, E_PEEKED, protocol, 0)
     outcome = judge_opening(c) if judged else OK

@@ -29,7 +29,7 @@ from cutthrough.session.model.awaited cimport NOBODY, READER
 from cutthrough.session.model.charge cimport (
     admit_tunnel, after_turn, before_turn, may_pass, outcome_of_meter)
 from cutthrough.session.model.chunked_body cimport Scan, drop_scan, scan_of, scan_through
-from cutthrough.session.model.client cimport Client, Observer
+from cutthrough.session.model.client cimport Client, Observer, extras_of
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.flight_recorder cimport E_ANSWER, E_DOWN, E_ORIGIN_ENDED, note
 from cutthrough.session.model.framed_body cimport (
@@ -87,13 +87,14 @@ cdef int read_some(Client c) except -1:
     cdef char *data = scratch()
     cdef size_t held = 0
     cdef ssize_t n
-    if c.early.partial != NULL:
-        held = c.early.partial.end
-        memcpy(data, bytes_of(c.early.partial), held)
+    if c.extras.partial != NULL:
+        held = c.extras.partial.end
+        memcpy(data, bytes_of(c.extras.partial), held)
     n = try_recv(&c.origin.sock, data + held, min(<size_t>COPY_BYTES, MOST_READ - held))
     if n == -EAGAIN:
         return 0
-    give_block(&c.early.partial)
+    if held:
+        give_block(&c.extras.partial)
     if n <= 0:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_ORIGIN_ENDED, 0, -n)
         return on_no_response(c, ORIGIN_CLOSED if n == 0 and not was_reset(c) else (
@@ -139,8 +140,8 @@ cdef int on_response(Client c, char *data, size_t n, size_t seen) except -1:
         if used < 0:
             return c.refuse(-used)
         if used == 0:
-            c.early.partial = keep_bytes(data, n, OF_REQUESTS)
-            return 0 if c.early.partial != NULL else c.refuse(OVERLOADED)
+            extras_of(c).partial = keep_bytes(data, n, OF_REQUESTS)
+            return 0 if c.extras.partial != NULL else c.refuse(OVERLOADED)
         if head.status == 101:
             return on_upgraded(c, data, n, used)
         if head.status >= 200:

@@ -322,7 +322,7 @@ cdef int dial_addresses(Client c, Addresses addresses) except -1:
     c._set_state(DIAL)
     connector = dial(c.poller, c, addresses, root.address.port, c.context.timeout_ms[DIAL])
     if connector is not None:           # else take_origin was called already
-        c.connector = connector
+        extras_of(c).connector = connector
     return 0
 
 

@@ -31,7 +31,7 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import TABLE as OUTCOMES
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport Parent
-from cutthrough.session.model.client cimport Client, extras_of
+from cutthrough.session.model.client cimport Client, extras_of, forget_dial
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.session.model.standby cimport Standby
@@ -123,14 +123,14 @@ cdef class Probe(Client):
         connector = dial(self.poller, self, addresses, first.address.port,
                          self.context.timeout_ms[DIAL])
         if connector is not None:       # else on_dialled was called already
-            self.connector = connector
+            extras_of(self).connector = connector
         return 0
 
     cdef Leave may_dial(self, const Address *address) except FAULT:
         return ALLOWED if may_dial_parent(self, address) else FORBIDDEN
 
     cdef int on_dialled(self, Connector connector, Stream stream, int error) except -1:
-        self.connector = None
+        forget_dial(self)
         if stream is None:
             if error and outcome_of_errno(error) == OVERLOADED:
                 return self.finish(OVERLOADED)
