@@ -209,9 +209,8 @@ cdef inline void drop_extras(Client client) noexcept:
 
 
 cdef inline void forget_dial(Client client) noexcept:
-    if client.extras.connector is not None:
-        client.extras.connector = None
-        free_empty_extras(client)
+    client.extras.connector = None
+    free_empty_extras(client)
 
 
 cdef inline int set_tlvs(Client client, bytes tlvs) except -1:

@@ -120,6 +120,7 @@ cdef class Probe(Client):
 
     cdef int dial_first(self, Addresses addresses) except -1:
         cdef Parent first = self.extras.passage.chain[0]
+        extras_of(self)                 # before, because a dial that has begun must be kept
         connector = dial(self.poller, self, addresses, first.address.port,
                          self.context.timeout_ms[DIAL])
         if connector is not None:       # else on_dialled was called already
