@@ -30,8 +30,16 @@ from pathlib import Path
 TREE = Path(__file__).resolve().parent.parent
 DOCKERFILE = TREE / "deploy/Dockerfile"
 MOST_BYTES = 110_000_000
-# Of the extras that `serve` may need
-EXTRAS = "redis, psycopg, brotli, backports.zstd, jsonpath, re2, pkcs11"
+# What each extra that `serve` may need brings; a test compares them with pyproject.toml
+EXTRAS = {
+    "redis": ("redis.asyncio",),
+    "postgres": ("psycopg",),
+    "codings": ("brotli", "backports.zstd"),
+    "recording": ("jinja2", "re2", "lxml.etree"),
+    "grpc": ("google.protobuf.json_format",),
+    "pkcs11": ("pkcs11",),
+    "otlp": ("opentelemetry.exporter.otlp.proto.http.trace_exporter",),
+}
 # Trusted while a step runs: the host may see the world through a proxy of its own.
 CA_BUNDLE = "/run/host-ca.crt"
 # What Debian's slim images leave out of every package
@@ -240,7 +248,8 @@ def check_running(image: Image) -> None:
             knows = "admin =" in enter(program, "cutthrough", "config").stdout
             assert healthy == knows, f"healthcheck: {healthy}, admin option: {knows}"
             print(f"407 without credentials; healthcheck passes: {healthy}")
-            imported = enter(program, "python3", "-c", f"import {EXTRAS}")
+            modules = ", ".join(name for names in EXTRAS.values() for name in names)
+            imported = enter(program, "python3", "-c", f"import {modules}")
             assert imported.returncode == 0, imported.stderr
             os.kill(program, signal.SIGTERM)
             assert process.wait(20) == 0, "a drain ends with 0"

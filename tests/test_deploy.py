@@ -2,11 +2,13 @@
 
 import asyncio
 import configparser
+import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +230,20 @@ def test_the_image_check_knows_every_instruction() -> None:
     user = [rest for name, rest in found[last:] if name == "USER"]
     assert user == [f"{POD['spec']['securityContext']['runAsUser']}:"
                     f"{POD['spec']['securityContext']['runAsGroup']}"]
+
+
+def test_the_image_check_imports_what_each_extra_brings() -> None:
+    """It imported a package that no extra had any more, and none of three that came."""
+    sys.path.insert(0, str(DEPLOY))
+    try:
+        from check_image import EXTRAS
+    finally:
+        sys.path.remove(str(DEPLOY))
+    lists = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert EXTRAS.keys() == lists["optional-dependencies"].keys() - {
+        "mcp", "test", "fuzz"}
+    assert all(importlib.util.find_spec(name) for names in EXTRAS.values()
+               for name in names)
 
 
 @pytest.fixture(params=["host:port", "unix"])
