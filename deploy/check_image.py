@@ -6,7 +6,7 @@
 Each FROM becomes a copy of a base root, each RUN a shell in it (chroot, namespaces of
 its own), each COPY a copy. Then the image is run as its last lines say: the user, the
 environment, process 1, no capability, a root that is read-only. Prints what the image
-has beyond its base, and ends with 1 where that is over 110 MB or the program does not
+has beyond its base, and ends with 1 where that is over 125 MB or the program does not
 serve, drain and leave with 0.
 
 Needs root, debootstrap, util-linux and a Debian mirror.
@@ -29,7 +29,8 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parent.parent
 DOCKERFILE = TREE / "deploy/Dockerfile"
-MOST_BYTES = 110_000_000
+# 101 MB, before exports of spans (9), lxml and Jinja2 (8) and PKCS#11 (2) came in
+MOST_BYTES = 125_000_000
 # What each extra that `serve` may need brings; a test compares them with pyproject.toml
 EXTRAS = {
     "redis": ("redis.asyncio",),
