@@ -6,6 +6,7 @@ one socket for all of them. The caller of `listen` owns and closes its sockets.
 """
 
 import contextlib
+import errno
 import socket
 
 from cutthrough.net.unix_listener import open_unix
@@ -81,10 +82,12 @@ def begin(sock: socket.socket, backlog: int = BACKLOG) -> None:
 def set_transparent(sock: socket.socket, on: bool) -> None:
     """Lets a listening socket take connections to other hosts' addresses, which
     nftables' tproxy brings. Raises OSError if the process has no CAP_NET_ADMIN."""
-    if sock.family == socket.AF_UNIX:
-        return
-    if bool(sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)) != on:
+    if sock.family != socket.AF_UNIX and is_transparent(sock) != on:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT, on)
+
+
+def is_transparent(sock: socket.socket) -> bool:
+    return _is_on(sock, socket.IPPROTO_IP, socket.IP_TRANSPARENT)
 
 
 def set_saved_syn(sock: socket.socket, on: bool) -> None:
@@ -95,8 +98,20 @@ def set_saved_syn(sock: socket.socket, on: bool) -> None:
 
 
 def saves_syn(sock: socket.socket) -> bool:
-    return sock.family != socket.AF_UNIX and bool(
-        sock.getsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN))
+    return _is_on(sock, socket.IPPROTO_TCP, TCP_SAVE_SYN)
+
+
+def _is_on(sock: socket.socket, level: int, number: int) -> bool:
+    """Whether an option of IP is on. It is off if what runs in the kernel's place does
+    not know it: qemu-user has no IP_TRANSPARENT (7.2)."""
+    if sock.family == socket.AF_UNIX:
+        return False
+    try:
+        return bool(sock.getsockopt(level, number))
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+        return False
 
 
 def _bind(address: Address, *, shared: bool) -> socket.socket:

@@ -20,6 +20,7 @@ from cutthrough.net.listener import (
     BACKLOG,
     Address,
     bound_address,
+    is_transparent,
     join,
     listen,
     path_of,
@@ -235,8 +236,7 @@ def restore_access(path: str, before: os.stat_result) -> None:
 def change_transparent(sock: socket.socket, on: bool, undo: contextlib.ExitStack
                        ) -> None:
     """Raises OSError."""
-    if sock.family != socket.AF_UNIX and on != bool(
-            sock.getsockopt(socket.IPPROTO_IP, socket.IP_TRANSPARENT)):
+    if sock.family != socket.AF_UNIX and is_transparent(sock) != on:
         undo.callback(set_transparent, sock, not on)
         set_transparent(sock, on)
 

@@ -1,6 +1,7 @@
 """The values that the kernel gave a listener's options are read back, not believed."""
 
 import contextlib
+import errno
 import json
 import socket
 import subprocess
@@ -8,7 +9,12 @@ import sys
 
 import pytest
 
-from cutthrough.net.listener import BACKLOG, listen
+from cutthrough.net.listener import (
+    BACKLOG,
+    listen,
+    set_saved_syn,
+    set_transparent,
+)
 from cutthrough.net.options import LISTENER, read_bound, read_options
 from tests.support.proxy import ROOT
 
@@ -74,3 +80,14 @@ def test_a_backlog_that_somaxconn_cut_is_seen():
     if done.returncode:
         pytest.skip(f"no network namespace of our own: {done.stderr}")
     assert json.loads(done.stdout) == [["backlog", BACKLOG, [16]], False]
+
+
+def test_an_option_that_nothing_knows_is_off():
+    """A wheel of another architecture did not start under qemu-user, which answers
+    ENOPROTOOPT to IP_TRANSPARENT. So does a socket of netlink to options of IP."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as sock:
+        for change in set_transparent, set_saved_syn:
+            change(sock, False)
+            with pytest.raises(OSError) as refused:
+                change(sock, True)
+            assert refused.value.errno == errno.ENOPROTOOPT
