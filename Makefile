@@ -227,6 +227,12 @@ wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but 
 wheel-check: ## installs that wheel in a bare Debian root, and forwards a request by each way; root
 	deploy/check_wheel.py $(ARGS)
 
+wheel-arm64: ## that wheel for arm64, by Debian's compiler for it; on Debian
+	$(MAKE) --no-print-directory wheel ARCHITECTURE=arm64
+
+wheel-arm64-check: ## installs it in a Debian root of arm64, emulated by qemu-user, and forwards a request by each way; root
+	deploy/check_wheel.py --machine aarch64 $(ARGS)
+
 lock: build/tools/ready ## update requirements/*.txt to the newest versions, with hashes
 	scripts/lock.sh build/tools/bin/uv
 
@@ -295,5 +301,5 @@ build/tools/ready build/site-tools/ready:
 	touch $@
 
 .PRECIOUS: .venv/ready.% build/built.%
-.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
+.PHONY: help serve build test test-slow quick lint docs site types arm64 sid bench bench-guard bench-tls bench-intercept bench-recording slowloris storm attack content-soak chaos newer-stores fleet-failover fleet-ipvs handover browser peers-parents har-judges recipes import-campaign ktls peers-curl peers-tls h2spec image-check unit-check aws-lc openssl test-aws-lc debug trace asan fuzz coverage annotate wheel wheel-check wheel-arm64 wheel-arm64-check lock sbom sdist sdist-check manuals packages deb rpm packages-check release release-check clean
 .PHONY: asan-e2e asan-rooms test-bench test-content test-data test-rooms

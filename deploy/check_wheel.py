@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs the wheel of dist/ in a bare Debian and forwards a request by each way.
 
-    deploy/check_wheel.py [WHEEL] [--suite SUITE]
+    deploy/check_wheel.py [WHEEL] [--suite SUITE] [--machine MACHINE]
 
 The root has Python and Debian's authorities, and neither a compiler nor the headers or
 libraries of nghttp2. What the wheel depends on is loaded first; then pip installs, in a
@@ -55,6 +55,14 @@ def alone(root: Root, *argv: str) -> tuple[float, float]:
         - before.children_user - before.children_system)
 
 
+def require_emulation(machine: str) -> None:
+    """F in the flags: the kernel holds the interpreter open, so the root needs none."""
+    entry = Path("/proc/sys/fs/binfmt_misc", f"qemu-{machine}")
+    if not entry.exists() or not re.search(r"^flags:.*F", entry.read_text(), re.M):
+        raise SystemExit(f"install qemu-user-static, or: update-binfmts --enable "
+                         f"qemu-{machine}")
+
+
 def make_root(suite: str, architecture: str) -> Root:
     path = TREE / f"build/wheel/bare-{suite}-{architecture}"
     ready = path / "made"
@@ -72,8 +80,10 @@ def make_root(suite: str, architecture: str) -> Root:
 
 
 def check(wheel: Path, suite: str, machine: str) -> bool:
-    root = make_root(suite, ARCHITECTURES[machine])
     emulated = machine != os.uname().machine
+    if emulated:
+        require_emulation(machine)
+    root = make_root(suite, ARCHITECTURES[machine])
     for name in ("opt/cutthrough", "wheel"):
         shutil.rmtree(root.path / name, ignore_errors=True)
     (root.path / "wheel/needed").mkdir(parents=True)
@@ -97,8 +107,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="install a wheel in a bare root")
     parser.add_argument("wheel", type=Path, nargs="?", help="[the newest in dist/]")
     parser.add_argument("--suite", help="Debian's; [the one with the wheel's Python]")
+    parser.add_argument("--machine", choices=ARCHITECTURES, default=os.uname().machine,
+                        help="whose newest wheel [%(default)s]")
     given = parser.parse_args()
-    wheels = sorted(TREE.glob(f"dist/*manylinux*_{os.uname().machine}.whl"),
+    wheels = sorted(TREE.glob(f"dist/*manylinux*_{given.machine}.whl"),
                     key=lambda path: path.stat().st_mtime)
     wheel = given.wheel or (wheels[-1] if wheels else None)
     if wheel is None:
