@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.support.proxy import ROOT
+from tests.support.tutorial_times import BEFORE, RESULTS, RESULTS_BEFORE
 from tests.support.walk import FILE, follow, steps
 
 FOLDER = ROOT / "docs" / "tutorials"
@@ -41,3 +42,10 @@ def test_a_tutorial_is_short(page):
     kinds = [kind for kind, _ in steps(page.read_text())]
     assert 5 <= kinds.count("command") <= 25
     assert len(page.read_text().split()) <= 850
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_clock_is_taken_of_each_tutorial_and_of_the_way_before(page):
+    for way, results in (page, RESULTS), (BEFORE / page.name, RESULTS_BEFORE):
+        commands = [text for kind, text in steps(way.read_text()) if kind == "command"]
+        assert any(results[page.stem] in text for text in commands)

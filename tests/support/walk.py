@@ -1,6 +1,6 @@
 """Follows a page of docs/ as a reader does: in an empty directory, from top to bottom.
 
-    python -m tests.support.walk PAGE DIRECTORY
+    python -m tests.support.walk PAGE DIRECTORY [TREE]
 
 A block of TOML, Python or shell whose first line is a comment with a file's name
 becomes that file. Any other block of Python runs as a program, and any other one of
@@ -168,12 +168,12 @@ class Walk:
         self.serving.clear()
 
 
-def link_tree(place: Path) -> None:
+def link_tree(place: Path, tree: Path) -> None:
     """Makes a tree of links, in which results are written beside those of the tree."""
-    for path in ROOT.iterdir():
+    for path in tree.iterdir():
         if path.name != "bench":
             (place / path.name).symlink_to(path)
-    shutil.copytree(ROOT / "bench", place / "bench", copy_function=os.symlink,
+    shutil.copytree(tree / "bench", place / "bench", copy_function=os.symlink,
                     ignore=shutil.ignore_patterns("results", "__pycache__"))
     (place / "bench" / "results").mkdir()
 
@@ -213,7 +213,7 @@ def follow(page: Path, directory: Path, module: str = "walk") -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def main(page: str, directory: Path) -> None:
+def main(page: str, directory: Path, tree: Path = ROOT) -> None:
     raise_loopback()
     home = directory / "home"
     place = directory / "place"
@@ -223,13 +223,13 @@ def main(page: str, directory: Path) -> None:
     (home / ".curlrc").write_text(CURLRC)
     authority = start_origins(directory / "authority")
     walk = Walk(place, {
-        "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT), "HOME": str(home), "TMPDIR": str(directory),
+        "PATH": f"{tree / '.venv' / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8",
+        "PYTHONPATH": str(tree), "HOME": str(home), "TMPDIR": str(directory),
         # Of an installed package it is an entry point
         "PYTEST_PLUGINS": "cutthrough.pytest_plugin", "SSL_CERT_FILE": str(authority)})
     written = Path(page).read_text()
     if "./bench.sh" in written:
-        link_tree(place)
+        link_tree(place, tree)
     with contextlib.closing(contextlib.ExitStack()) as stack:
         stack.callback(walk.stop)
         for kind, text in steps(written):
@@ -240,4 +240,4 @@ def main(page: str, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], *map(Path, sys.argv[2:]))
