@@ -213,6 +213,15 @@ def follow(page: Path, directory: Path, module: str = "walk") -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+def plugins(tree: Path) -> dict[str, str]:
+    """The variable that names the plugin to pytest. Of an installed package it is an
+    entry point, and so it is once a wheel has been built in the tree: pytest refuses
+    the second name of a plugin."""
+    if (tree / "cutthrough.egg-info").exists():
+        return {}
+    return {"PYTEST_PLUGINS": "cutthrough.pytest_plugin"}
+
+
 def main(page: str, directory: Path, tree: Path = ROOT) -> None:
     raise_loopback()
     home = directory / "home"
@@ -225,8 +234,7 @@ def main(page: str, directory: Path, tree: Path = ROOT) -> None:
     walk = Walk(place, {
         "PATH": f"{tree / '.venv' / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8",
         "PYTHONPATH": str(tree), "HOME": str(home), "TMPDIR": str(directory),
-        # Of an installed package it is an entry point
-        "PYTEST_PLUGINS": "cutthrough.pytest_plugin", "SSL_CERT_FILE": str(authority)})
+        "SSL_CERT_FILE": str(authority)} | plugins(tree))
     written = Path(page).read_text()
     if "./bench.sh" in written:
         link_tree(place, tree)
