@@ -30,9 +30,10 @@ from cutthrough.outcome cimport (
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
-from cutthrough.session.judge.authorize cimport asker_of, is_cut_meanwhile, judge_address
+from cutthrough.session.judge.authorize cimport is_cut_meanwhile, judge_address
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client, Observer, extras_of, forget_dial, user_of
+from cutthrough.session.model.client cimport (
+    Client, Observer, asker_of, extras_of, forget_dial, user_of)
 from cutthrough.session.model.counters cimport count_dial
 from cutthrough.session.model.flight_recorder cimport (
     E_DIALLED, E_NOT_DIALLED, E_RESOLVED, E_REUSED, note)

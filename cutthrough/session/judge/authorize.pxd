@@ -15,8 +15,6 @@ cdef int judge_opening(Client c) except -1
 # Called for a tunnel that is to be opened: if its CONNECT names an address and its ClientHello a
 # server, the rules judge this name at that address, too (R77). Returns an Outcome.
 cdef int judge_server_name(Client c) except -1
-# The key of the share that its queries to name servers and to the hook count against.
-cdef bytes asker_of(Client c)
 # The request becomes a tunnel: would a reload have cut it meanwhile?
 cdef bint is_cut_meanwhile(Client c) except -1
 # A tunnel that another process let in now belongs to the newest snapshot. False: that

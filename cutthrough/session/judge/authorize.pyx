@@ -332,14 +332,6 @@ cdef void map_address(const Address *address, unsigned char *out) noexcept nogil
     memcpy(out + 12, address.bytes, 4)
 
 
-cdef bytes asker_of(Client c):
-    """The user; if the client has none, its address, or its network for IPv6."""
-    cdef bytes user = user_of(c)
-    if user is not None:
-        return user
-    return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]
-
-
 # --- tunnels under way -------------------------------------------------------------
 
 def recheck(Context context):

@@ -21,8 +21,7 @@ from cutthrough.net.source_address cimport (
 from cutthrough.outcome cimport SOURCE_MISMATCH, SOURCE_UNAVAILABLE
 from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.siphash cimport keyed_hash
-from cutthrough.session.judge.authorize cimport asker_of
-from cutthrough.session.model.client cimport user_of
+from cutthrough.session.model.client cimport asker_of, user_of
 from cutthrough.session.model.inside cimport Inside, key_of_way
 
 log = logging.getLogger("cutthrough")

@@ -168,6 +168,10 @@ cdef inline bytes user_of(Client client):
     return None if client.request.is_tried else client.login
 
 
+# The key of the share that its queries to name servers and to the hook count against.
+cdef bytes asker_of(Client client)
+
+
 # The name in credentials that are not verified, for logs.
 cdef inline bytes tried_of(Client client):
     return client.login if client.request.is_tried else None

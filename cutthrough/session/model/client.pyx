@@ -447,3 +447,11 @@ cdef void note_end(Client c, int outcome) noexcept:
     if outcome != OK and c.relay.down.error:
         note(recorder, <void *>c, c.poller.now_us, E_DOWN_FAILED, 0, c.relay.down.error)
     note(recorder, <void *>c, c.poller.now_us, E_ENDED, outcome, c.request.status)
+
+
+cdef bytes asker_of(Client c):
+    """The user; if the client has none, its address, or its network for IPv6."""
+    cdef bytes user = user_of(c)
+    if user is not None:
+        return user
+    return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]

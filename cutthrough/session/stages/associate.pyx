@@ -37,9 +37,9 @@ from cutthrough.policy.hop cimport is_plain_direct
 from cutthrough.policy.limits cimport Lane
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.judge.authenticate cimport account_in
-from cutthrough.session.judge.authorize cimport asker_of, judge_address, judge_request
+from cutthrough.session.judge.authorize cimport judge_address, judge_request
 from cutthrough.session.model.charge cimport admit_user
-from cutthrough.session.model.client cimport Client, Journal, leave_place, user_of
+from cutthrough.session.model.client cimport Client, Journal, asker_of, leave_place, user_of
 from cutthrough.session.model.destination cimport set_destination
 from cutthrough.session.model.flight_recorder cimport E_DOWN, E_UP, note
 from cutthrough.session.model.state cimport DATAGRAMS

@@ -27,8 +27,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.hop cimport HOP_DIRECT, HOP_FORWARD, HOP_NAMED_ORIGIN, HOP_PARENT
 from cutthrough.policy.parents cimport (
     KEYED_BY_CLIENT, KEYED_BY_DESTINATION, KEYED_BY_USER, Keying, Parent, Standing, Way)
-from cutthrough.session.judge.authorize cimport asker_of
-from cutthrough.session.model.client cimport Client, extras_of, leave_parent
+from cutthrough.session.model.client cimport Client, asker_of, extras_of, leave_parent
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.flight_recorder cimport E_PARENT, E_PARENT_LOST, note
 from cutthrough.session.model.inside cimport Inside, key_of_way
