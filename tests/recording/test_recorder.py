@@ -11,7 +11,7 @@ from cutthrough.recording.record.recorder import Recorder
 from cutthrough.recording.sessions import turns
 from cutthrough.recording.sessions.directory import Session, Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.recording.sessions.session import Turn
+from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.store import StoreError
 from tests.recording.exchanges import taped
 from tests.recording.settings import SETTINGS

@@ -16,7 +16,8 @@ from cutthrough.recording.record.rows import RowMaker
 from cutthrough.recording.record.taping import NotWhole, make_recording
 from cutthrough.recording.sessions import log_size
 from cutthrough.recording.sessions.directory import VALUES, Session
-from cutthrough.recording.sessions.session import Turn, masked
+from cutthrough.recording.sessions.session import masked
+from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import StoreError
 from cutthrough.tape.batch import Batch

@@ -15,7 +15,7 @@ from cutthrough.recording.model.recording import (
 )
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.session import Manifest
-from tests.recording.answers import request
+from tests.recording.answers import matcher_of, request
 
 JSON = (("Content-Type", "application/json"), ("X-Key", "s3cret"))
 BODY = b'{"token": "s3cret", "pin": "s3cret"}'
@@ -69,7 +69,8 @@ def test_a_session_keeps_the_scopes_and_its_requests_match(tmp_path):
     session.close()
     session = Sessions(tmp_path / "sessions").open("s")
     assert session.manifest.redaction == REDACTION
-    matcher = session.matcher((Route(key=Key(body="json", fields=("x-key",))),))
+    matcher = matcher_of(
+        session, Route(key=Key(body="json", fields=("x-key",))))
     assert isinstance(matcher.match(asked("/chat")), Match)
     other = msgspec.structs.replace(asked("/chat"), body=BODY.replace(b"s3cret", b"x"))
     assert isinstance(matcher.match(other), Miss)

@@ -17,7 +17,8 @@ from cutthrough.recording.record.making import Maker
 from cutthrough.recording.record.rows import RowMaker
 from cutthrough.recording.record.taping import make_recording
 from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
-from cutthrough.recording.sessions.session import Manifest, NoSession, Turn
+from cutthrough.recording.sessions.session import Manifest, NoSession
+from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.store import Refused, StoreError
 from cutthrough.tape.batch import Batch

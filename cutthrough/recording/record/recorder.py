@@ -17,7 +17,8 @@ from cutthrough.recording.sessions.choice import Choice
 from cutthrough.recording.sessions.directory import SUFFIX
 from cutthrough.recording.sessions.modes import read_state
 from cutthrough.recording.sessions.retention import Retention
-from cutthrough.recording.sessions.session import SessionError, Turn
+from cutthrough.recording.sessions.session import SessionError
+from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.settings import Recordings
 from cutthrough.tape.taped import Taped
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cutthrough.exchange.failures import Failures
 from cutthrough.recording.record.recorder import Recorder
-from cutthrough.recording.sessions.session import Turn
+from cutthrough.recording.sessions.turns import Turn
 from cutthrough.storage.outlet import Queue
 from cutthrough.storage.settings import Recordings
 from cutthrough.storage.writer import Writer, serve

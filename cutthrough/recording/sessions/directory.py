@@ -36,14 +36,13 @@ from cutthrough.recording.sessions.session import (
     Read,
     Row,
     SessionError,
-    Turn,
     check_name,
     encode,
     masked,
     read,
     read_manifest,
 )
-from cutthrough.recording.sessions.turns import take
+from cutthrough.recording.sessions.turns import Turn, take
 from cutthrough.storage.sqlite_insert import Inserter
 from cutthrough.storage.sqlite_place import Place
 from cutthrough.storage.sqlite_store import (

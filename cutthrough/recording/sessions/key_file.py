@@ -6,7 +6,6 @@ guess a short secret, so the key is never in an export: it is a file of its own,
 is asked for.
 """
 
-import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,17 +13,12 @@ from pathlib import Path
 import msgspec
 
 from cutthrough.exchange.formats.imported import NotImported
-from cutthrough.recording.model.key import KEY_BYTES, read_key
+from cutthrough.recording.model.key import KEY_BYTES, check_of, read_key
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.sessions.directory import SUFFIX
 
 NAME = "key"
 _MARK = b"[redacted:"
-
-
-def check_of(key: bytes) -> bytes:
-    """Tells two keys apart, and nothing else of them."""
-    return hashlib.blake2b(b"recordings", key=key, digest_size=16).digest()
 
 
 def check_of_directory(directory: str | Path) -> str:

@@ -24,10 +24,9 @@ import msgspec
 import psycopg
 
 import cutthrough
-from cutthrough.recording.model.key import read_key
+from cutthrough.recording.model.key import check_of, read_key
 from cutthrough.recording.model.masking import make_masker
 from cutthrough.recording.model.recording import Recording
-from cutthrough.recording.sessions.key_file import check_of
 from cutthrough.recording.sessions.postgres_tables import (
     ADD,
     BEGIN,

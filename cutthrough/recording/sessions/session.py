@@ -17,8 +17,6 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from cutthrough.recording.match.keys import Route
-from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Recording
 from cutthrough.storage.store import StoreError
@@ -56,15 +54,6 @@ class Row(NamedTuple):
     status: int
     tags: str
     size: int
-
-
-class Turn(NamedTuple):
-    """A writer's share of a ring at once. `end`: in bytes since the ring was
-    made. `is_again`: a writer that was killed had taken the same."""
-
-    ring: int
-    end: int
-    is_again: bool
 
 
 class Read(NamedTuple):
@@ -158,13 +147,6 @@ class AnySession(Protocol):
         while page := self.read_behind(last, PAGE):
             last = page[-1].number
             yield from page
-
-    def matcher(self, routes: Iterable[Route] = ()) -> Matcher:
-        """With all recordings, and the session's redaction. Raises KeyMistake."""
-        matcher = Matcher(routes, self.masker.request)
-        for recording in self.recordings():
-            matcher.add(recording)
-        return matcher
 
 
 class AnySessions(Protocol):

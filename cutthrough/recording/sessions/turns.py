@@ -6,13 +6,21 @@ in smaller turns.
 """
 
 import sqlite3
-
-from cutthrough.recording.sessions.session import Turn
+from typing import NamedTuple
 
 _TABLE = ("CREATE TABLE IF NOT EXISTS turns (ring INTEGER PRIMARY KEY, "
           "upto INTEGER NOT NULL)")
 # Rings that are remembered: each program has one for each worker
 MOST = 256
+
+
+class Turn(NamedTuple):
+    """A writer's share of a ring at once. `end`: in bytes since the ring was
+    made. `is_again`: a writer that was killed had taken the same."""
+
+    ring: int
+    end: int
+    is_again: bool
 
 
 def take(base: sqlite3.Connection, turn: Turn) -> bool:
