@@ -25,6 +25,7 @@ from cutthrough.supervisor.fleet_script import (
     BATCH,
     SCRIPT,
     Answer,
+    Step,
     arguments,
     key_of,
     parse_answer,
@@ -81,9 +82,9 @@ class Host:
                 return received
 
     def _exchange(self, usage: dict[str, str]) -> Answer:
-        return parse_answer(self._script([key_of(PREFIX)], arguments(
-            self._name, self._session, self._number, self._position, 60_000, self._day,
-            usage, word=secrets.token_hex(8))))
+        return parse_answer(self._script([key_of(PREFIX)], arguments(Step(
+            self._name, self._session, self._number, self._position, 60_000, self._day),
+            usage, secrets.token_hex(8))))
 
 
 def run_redis(hosts: int, users: int, steps: int) -> Row:

@@ -43,9 +43,9 @@ class Filters:
         of the rule, if they are armed; `facts`: of Flow."""
         head, host, port, scheme, minor, is_transparent = arrival
         # The CONNECT names the destination (R56), or the kernel (R52)
-        fixed = ("inside an interception" if scheme == "https" else
-                 "at a transparent listener" if is_transparent else "")
-        request = read_request(head, host, port, f"1.{minor}", scheme, fixed)
+        request = read_request(head, host, port, f"1.{minor}", scheme)
+        request.fix("inside an interception" if scheme == "https" else
+                    "at a transparent listener" if is_transparent else "")
         chain = self.chain(names)
         run = Run(chain, exchange, Flow(request, **facts))
         if breakpoint:

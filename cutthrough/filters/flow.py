@@ -120,14 +120,15 @@ class Request:
     )
 
     def __init__(self, method: str, host: str, port: int, path: str,
-                 headers: Headers | None = None, *, lines: str = "",
-                 version: str = "1.1", scheme: str = "http", fixed: str = "") -> None:
-        """`lines`: the fields as they were read, split when they are needed first.
-        `fixed`: a place in which the target cannot change; "": it can."""
+                 headers: Headers | str = "", *, version: str = "1.1",
+                 scheme: str = "http") -> None:
+        """`headers`: as text they are lines as they were read, split when they are
+        needed first."""
         self._method, self._host, self._port, self._path = method, host, port, path
-        self._headers, self._lines = headers, lines
+        self._headers, self._lines = (
+            (None, headers) if isinstance(headers, str) else (headers, ""))
         self._changed = False
-        self._fixed = fixed
+        self._fixed = ""
         self.version = version
         self.scheme = scheme            # "https": inside an interception; "": CONNECT
 
@@ -190,6 +191,10 @@ class Request:
             raise ValueError(f"{path!r} is not a path with its query")
         self._path, self._changed = path, True
 
+    def fix(self, place: str) -> None:
+        """The target cannot change there; "": it can."""
+        self._fixed = place
+
     def _check_may_move(self) -> None:
         if self._fixed:
             raise ValueError(f"the target cannot change {self._fixed}")
@@ -207,9 +212,10 @@ class Request:
 
     def copy(self) -> "Request":
         request = Request(self._method, self._host, self._port, self._path,
-                          None if self._headers is None else self._headers.copy(),
-                          lines=self._lines, version=self.version, scheme=self.scheme,
-                          fixed=self._fixed)
+                          self._lines if self._headers is None else
+                          self._headers.copy(), version=self.version,
+                          scheme=self.scheme)
+        request.fix(self._fixed)
         request._changed = self._changed
         return request
 

@@ -12,23 +12,23 @@ _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
 def read_request(head: bytes, host: str, port: int, version: str,
-                 scheme: str, fixed: str) -> Request:
-    """From the head that would go up: Host first, last our Via or a line for it.
-    `fixed`: of Request."""
+                 scheme: str) -> Request:
+    """From the head that would go up: Host first, last our Via or a line for it."""
     text = head.decode("latin-1")
     end = text.index("\r\n")
     method, path, _ = text[:end].split(" ")
     behind_host = text.index("\r\n", end + 2)
-    return Request(method, host, port, path, lines=_but_last(text, behind_host),
-                   version=version, scheme=scheme, fixed=fixed)
+    return Request(method, host, port, path, _but_last(text, behind_host),
+                   version=version, scheme=scheme)
 
 
 def read_connect(head: bytes, host: str, port: int) -> Request:
     """The same of a CONNECT, which has no path; b"": of a tunnel without a head."""
     text = head.decode("latin-1")
     lines = _but_last(text, text.index("\r\n", text.index("\r\n") + 2)) if head else ""
-    return Request("CONNECT", host, port, "", lines=lines, scheme="",
-                   fixed="of a tunnel")
+    request = Request("CONNECT", host, port, "", lines, scheme="")
+    request.fix("of a tunnel")
+    return request
 
 
 def read_response(head: bytes) -> Response:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -82,6 +83,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     fingerprints: Fingerprints = msgspec.field(default_factory=Fingerprints)
 
 
+class Facts(NamedTuple):
+    """What a hook is told of a request beside its user and its destination."""
+
+    groups: tuple[str, ...]
+    client: str                         # address, without port
+    method: str
+    fingerprints: Pairs = ()
+
+
 # The decision; None if the hook failed; an outcome's label if it was not called
 Answer = Decision | str | None
 Callback = Callable[[Answer], None]
@@ -120,6 +130,8 @@ class _Question:
 class Hook:
     """Calls `function` and caches its decisions, for one worker and one generation."""
 
+    facts = Facts
+
     def __init__(
         self, function: Function, timeout: float, limits: Container[str] = (),
         entries: int = 10_000, tally: Tally | None = None
@@ -136,18 +148,18 @@ class Hook:
         self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, user: bytes, key: bytes, groups: tuple[str, ...], client: str,
-            method: str, callback: Callback, token: object = None,
-            fingerprints: Pairs = ()) -> None:
+    def ask(self, user: bytes, key: bytes, facts: Facts, callback: Callback,
+            token: object = None) -> None:
         """Calls `callback` later, with an Answer.
 
         `key` is the canonical host and two bytes of port, most significant first.
         `token` is unique; a caller that stops waiting passes it to `abandon`.
         """
         request = Request(
-            user=user.decode("utf-8", "replace"), groups=groups, client=client,
-            method=method, host=key[:-2].decode(), port=int.from_bytes(key[-2:], "big"),
-            fingerprints=Fingerprints(fingerprints))
+            user=user.decode("utf-8", "replace"), groups=facts.groups,
+            client=facts.client, method=facts.method, host=key[:-2].decode(),
+            port=int.from_bytes(key[-2:], "big"),
+            fingerprints=Fingerprints(facts.fingerprints))
         question = self._questions.get(request)
         if question is None:
             loop = asyncio.get_running_loop()

@@ -19,7 +19,7 @@ from cutthrough.policy.acl import Acl
 from cutthrough.policy.auth import Authenticator, AuthenticatorByFunction
 from cutthrough.policy.headers import make_edits
 from cutthrough.policy.known import Known
-from cutthrough.policy.parents import Registry, Ways
+from cutthrough.policy.parents import Registry, Routes, Ways
 from cutthrough.policy.snapshot import (
     Bounds,
     HostAddresses,
@@ -111,5 +111,5 @@ def make_ways(config: Config, routes: Sequence[str],
         return None
     return Ways({parent.name: parent for parent in config.all_parents},
                 {group.name: group for group in config.groups},
-                config.route, routes, registry, tls, config.origins,
-                config.origin if config.origins else "")
+                Routes(config.route, routes, config.origin if config.origins else ""),
+                registry, tls, config.origins)

@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutthrough.config.origins import Origin as Row
 from cutthrough.config.parents import Group
@@ -63,6 +63,11 @@ class Registry:
     def find(self, name: str, identity: str) -> Standing: ...
     def shrink(self, count: int) -> None: ...
 
+class Routes(NamedTuple):
+    default: str
+    by_rule: Sequence[str] = ()
+    origin: str = ""
+
 class Ways:
     default: Way | None
     origin: Way | None
@@ -74,10 +79,8 @@ class Ways:
         self,
         parents: Mapping[str, Source],
         groups: Mapping[str, Group],
-        default: str,
-        routes: Iterable[str],
+        routes: Routes,
         registry: Registry,
         tls: Mapping[str, tuple[int, bytes]] | None = None,
         origins: Sequence[Row] = (),
-        origin: str = "",
     ) -> None: ...

@@ -21,6 +21,7 @@ connections are the same, because idle connections are pooled by the number.
 
 import base64
 import hashlib
+from typing import NamedTuple
 
 from libc.math cimport log
 from libc.stdint cimport UINT16_MAX, int64_t, uint64_t
@@ -334,16 +335,22 @@ cdef class Registry:
         return None
 
 
+class Routes(NamedTuple):
+    """Names of ways and origins, as rules choose them. `default`, and `origin`: of a request
+    whose rule names none; "": directly. `by_rule`: in the order of Acl.routes."""
+
+    default: str
+    by_rule: tuple = ()
+    origin: str = ""
+
+
 cdef class Ways:
 
-    def __init__(self, parents, groups, default, routes, Registry registry, tls=None,
-                 origins=(), origin=""):
+    def __init__(self, parents, groups, routes, Registry registry, tls=None, origins=()):
         """`parents` and `groups`: from config.parents, by name, valid; the servers of
-        `origins`, of config.origins, are among the parents. `default`: the name of
-        the route of requests whose rule names none. `routes`: the names in rules, in the order
-        of Acl.routes. `registry`: the worker's. `tls`: of each parent over TLS, by name, the
-        number of its context and a digest of what that was made of; None: of a dry run.
-        `origin`: the name of the origin of requests whose rule names none; "": none."""
+        `origins`, of config.origins, are among the parents. `routes`: Routes. `registry`: the
+        worker's. `tls`: of each parent over TLS, by name, the number of its context and a
+        digest of what that was made of; None: of a dry run."""
         cdef dict instances = {}
         direct = Parent(Direct, None, None)
         for name in parents:
@@ -359,9 +366,9 @@ cdef class Ways:
         for row in origins:
             self.by_name[row.name] = make_origin(row, instances)
         self.has_origins = len(origins) > 0
-        self.origin = self.by_name[origin] if origin else None
-        self.default = self.by_name[default or DIRECT]
-        self.by_route = (self.default, *[self.by_name[name] for name in routes])
+        self.origin = self.by_name[routes.origin] if routes.origin else None
+        self.default = self.by_name[routes.default or DIRECT]
+        self.by_route = (self.default, *[self.by_name[name] for name in routes.by_rule])
         self.pass_credentials = any([settings.pass_credentials for settings in parents.values()])
 
 

@@ -1,6 +1,13 @@
+from typing import NamedTuple
+
 from cutthrough.net.acceptor import Sink
 from cutthrough.session.model.context import Context
 from cutthrough.session.model.entrance import Entrance
+
+class SocketFacts(NamedTuple):
+    path: str = ""
+    proxy_protocol: bool = False
+    keeps_syn: bool = False
 
 class ConnectionSink(Sink):
     transport: int
@@ -9,11 +16,9 @@ class ConnectionSink(Sink):
         context: Context,
         listener: int,
         *,
-        proxy_protocol: bool = False,
-        path: str = "",
+        facts: SocketFacts = ...,
         pac: int = 0,
         plain_too: bool = False,
-        keeps_syn: bool = False,
         entrance: Entrance | None = None,
     ) -> None: ...
     def set_tls(self, tls: int) -> None: ...

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The begin of connections, and the end of all of them together."""
 
+from typing import NamedTuple
 from zlib import crc32
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
@@ -29,31 +30,37 @@ cdef enum:
     MOST_SHED = 64
 
 
+class SocketFacts(NamedTuple):
+    """What a listening socket tells of its clients. `path`: of a unix socket, its address in
+    text. `proxy_protocol`: each connection begins with a header that names its client.
+    `keeps_syn`: it has TCP_SAVE_SYN: each connection has a fingerprint."""
+
+    path: str = ""
+    proxy_protocol: bool = False
+    keeps_syn: bool = False
+
+
 cdef class ConnectionSink(Sink):
     """Makes a Connection of each accepted socket."""
 
-    def __init__(self, Context context, int listener, *, bint proxy_protocol=False,
-                 str path="", int pac=0, bint plain_too=False, bint keeps_syn=False,
-                 Entrance entrance=None):
-        """`listener`: its number in the context's page. `proxy_protocol`: each connection
-        begins with a header that names its client. `path`: of a unix socket, its address in
-        text. `pac`: its place in Context.pacs, plus 1; 0: it serves no such file.
-        `plain_too`: after `set_tls`, a connection's first byte decides if it is TLS.
-        `keeps_syn`: the listener's socket has TCP_SAVE_SYN: each connection has a fingerprint.
-        `entrance`: what is served; None: HTTP, with credentials."""
+    def __init__(self, Context context, int listener, *, facts=SocketFacts(), int pac=0,
+                 bint plain_too=False, Entrance entrance=None):
+        """`listener`: its number in the context's page. `pac`: its place in Context.pacs, plus
+        1; 0: it serves no such file. `plain_too`: after `set_tls`, a connection's first byte
+        decides if it is TLS. `entrance`: what is served; None: HTTP, with credentials."""
         if not 0 <= listener < N_LISTENERS:
             raise ValueError(f"a page has no listener {listener}")
         self.context = context
         self.listener = listener
         self.entrance = entrance or Entrance()
-        self.stages = (STAGE_PROXY if proxy_protocol else 0) | (
+        self.stages = (STAGE_PROXY if facts.proxy_protocol else 0) | (
             STAGE_SOCKS if self.entrance.socks5 or self.entrance.socks4 else 0) | (
             STAGE_TRANSPARENT if self.entrance.transparent else 0)
         self.pac = <uint8_t>pac
-        self.is_unix = bool(path)
-        self.tag = crc32(path.encode())
+        self.is_unix = bool(facts.path)
+        self.tag = crc32(facts.path.encode())
         self.plain_too = plain_too
-        self.keeps_syn = keeps_syn
+        self.keeps_syn = facts.keeps_syn
         self.set_tls(-1)
 
     def set_tls(self, int tls):

@@ -288,14 +288,25 @@ def key_of(prefix: str) -> str:
     return f"{{{prefix}}}:2:sums"
 
 
-def arguments(instance: str, session: str, number: int, position: int, expiry_ms: int,
-              day: int, usage: Mapping[str, str], *, word: str, limit: int = BATCH,
-              is_leaving: bool = False) -> list[str | int]:
-    """The script's arguments. `number`: of the last step that was answered in this
-    session, 0 to begin it; `usage`: as of `usage_of`, by user; `word`: a random one,
+class Step(NamedTuple):
+    """An instance's next step. `number`: of the last one that was answered in this
+    session, 0 to begin it; `position`: in the feed, of what it has received."""
+
+    instance: str
+    session: str
+    number: int
+    position: int
+    expiry_ms: int
+    day: int
+    limit: int = BATCH                   # of uses that it receives
+    is_leaving: bool = False
+
+
+def arguments(step: Step, usage: Mapping[str, str], word: str) -> list[str | int]:
+    """The script's arguments. `usage`: as of `usage_of`, by user; `word`: a random one,
     for a new epoch."""
-    return [instance, session, number, position, expiry_ms, day, limit, int(is_leaving),
-            word, *(part for pair in usage.items() for part in pair)]
+    return [*step[:-1], int(step.is_leaving), word,
+            *(part for pair in usage.items() for part in pair)]
 
 
 def usage_of(connections: int, tunnels: int, spent: int, moved: int) -> str:

@@ -41,6 +41,7 @@ from cutthrough.supervisor.fleet_script import (
     BATCH,
     SCRIPT,
     Answer,
+    Step,
     arguments,
     key_of,
     parse_answer,
@@ -240,10 +241,10 @@ class RedisFleet:
                         is_leaving: bool = False) -> Answer:
         part = CONNECTING if self._client is None else ANSWER
         async with asyncio.timeout(min(PATIENCE_S, part * self._config.fleet_expiry)):
-            values = arguments(
+            values = arguments(Step(
                 self._instance, self._session, self._number, self._position,
-                int(self._config.fleet_expiry * 1000), self._day, usage,
-                word=secrets.token_hex(8), limit=limit, is_leaving=is_leaving)
+                int(self._config.fleet_expiry * 1000), self._day, limit, is_leaving),
+                usage, secrets.token_hex(8))
             try:
                 reply = await self._call(values)
             except exceptions.MovedError as error:

@@ -34,13 +34,13 @@ from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.process.checks_page import ChecksPage
 from cutthrough.process.work_pool import make_pool
-from cutthrough.session.accept import ConnectionSink, close_all, close_idle
+from cutthrough.session.accept import ConnectionSink, SocketFacts, close_all, close_idle
 from cutthrough.session.judge.authorize import recheck
 from cutthrough.session.model.charge import renew_limits
 from cutthrough.session.model.client import Journal
 from cutthrough.session.model.context import Context
 from cutthrough.session.model.counters import Page
-from cutthrough.session.model.entrance import Entrance
+from cutthrough.session.model.entrance import Admission, Entrance
 from cutthrough.session.model.flight_recorder import FlightRecorder
 from cutthrough.session.model.idle_pool import IdlePool
 from cutthrough.session.model.origin_streams import Carriers
@@ -244,17 +244,15 @@ class Worker:
         listener = self.config.all_listeners[number]
         shown = show_address(bound_address(sock))
         entrance = Entrance(
-            listener.protocols, udp=listener.udp,
-            needs_user=listener.auth == "required",
-            anonymous_from=listener.auth_none_from, transparent=listener.transparent,
-            senders=listener.proxy_protocol_from, user=listener.user,
+            listener.protocols, udp=listener.udp, admission=Admission(
+                listener.auth == "required", listener.auth_none_from, listener.user),
+            transparent=listener.transparent, senders=listener.proxy_protocol_from,
             believed=listener.forwarded_from, host_strict=listener.host_strict)
         sink = ConnectionSink(
             self.context, self.page.add_listener(shown), entrance=entrance,
-            proxy_protocol=listener.proxy_protocol,
-            path=shown if listener.is_path else "", pac=number + 1,
-            plain_too="tls" in listener.protocols,
-            keeps_syn=listener.tcp_fingerprint)
+            facts=SocketFacts(shown if listener.is_path else "",
+                              listener.proxy_protocol, listener.tcp_fingerprint),
+            pac=number + 1, plain_too="tls" in listener.protocols)
         if (tls := self.parts.tls.numbers[number]) >= 0:
             sink.set_tls(tls)
         self.parts.sinks.append((number, sink))

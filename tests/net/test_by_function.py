@@ -7,6 +7,7 @@ import pytest
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import ERROR, TIMEOUT
 from cutthrough.net.dns.by_function import FunctionResolver
+from cutthrough.net.dns.resolver import Servers
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 
 HERE = "127.0.0.1"
@@ -33,7 +34,8 @@ class Asked:
 
 
 def make(function, timeout=20.0, **more):
-    return FunctionResolver(function, asyncio.get_running_loop(), timeout=timeout,
+    return FunctionResolver(function, asyncio.get_running_loop(),
+                            Servers(timeout=timeout),
                             overrides=[("fixed.test", HERE)], **more)
 
 

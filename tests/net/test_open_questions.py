@@ -7,7 +7,7 @@ import pytest
 
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import TIMEOUT
-from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN, Resolver
+from cutthrough.net.dns.resolver import MOST_LOST, MOST_OPEN, Resolver, Servers
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN, Shares
 from tests.support.dns import NameServer, Silence
 
@@ -27,7 +27,7 @@ def names():
 
 @pytest.fixture
 async def resolver(names):
-    resolver = Resolver(asyncio.get_running_loop(), [names.address], 20.0)
+    resolver = Resolver(asyncio.get_running_loop(), Servers([names.address], 20.0))
     yield resolver
     await resolver.close()
 
@@ -141,7 +141,7 @@ async def test_the_answer_to_a_lost_question_is_kept(resolver, names):
 
 
 async def test_a_question_that_timed_out_has_its_place_until_c_ares_lets_go(names):
-    resolver = Resolver(asyncio.get_running_loop(), [names.address], 0.3)
+    resolver = Resolver(asyncio.get_running_loop(), Servers([names.address], 0.3))
     try:
         assert await ask(resolver, b"b.test", b"ann") == TIMEOUT
         assert resolver.stats()["open"] == 1
@@ -152,7 +152,8 @@ async def test_a_question_that_timed_out_has_its_place_until_c_ares_lets_go(name
 
 
 async def test_an_answer_beyond_its_time_is_given_rather_than_a_refusal(names):
-    resolver = Resolver(asyncio.get_running_loop(), [names.address], 20.0, most_open=1)
+    resolver = Resolver(asyncio.get_running_loop(), Servers([names.address], 20.0),
+                        most_open=1)
     try:
         resolver.put(b"b.test", Addresses([ONE]), 0.0)
         resolver.resolve(b"c.test", [].append, b"ann")

@@ -11,7 +11,7 @@ import pytest
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns import validated as module
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT, UNVALIDATED
-from cutthrough.net.dns.resolver import Keeping, Resolver
+from cutthrough.net.dns.resolver import Keeping, Resolver, Servers
 from cutthrough.net.dns.validated import (
     build_question,
     read_hosts,
@@ -63,8 +63,8 @@ async def expire(resolver: Resolver, host: str) -> None:
 @contextlib.asynccontextmanager
 async def resolving(*servers: NameServer, timeout: float = 20.0, **more):
     resolver = Resolver(asyncio.get_running_loop(),
-                        [server.address for server in servers], timeout, dnssec=True,
-                        **more)
+                        Servers([server.address for server in servers], timeout,
+                                dnssec=True), **more)
     try:
         yield resolver
     finally:

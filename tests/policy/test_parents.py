@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutthrough.config.parents import Group, Parent
-from cutthrough.policy.parents import Registry, Ways
+from cutthrough.policy.parents import Registry, Routes, Ways
 from tests.doors import parents as door
 
 
@@ -15,7 +15,7 @@ def ways_of(*names: str, registry: Registry | None = None, **more: object) -> Wa
     parents = {name: Parent(name=name, url=f"http://127.0.0.1:{1 + n}")
                for n, name in enumerate(names)}
     group = Group(name="g", parents=tuple(names), **more)
-    return Ways(parents, {"g": group}, "g", (), registry or Registry())
+    return Ways(parents, {"g": group}, Routes("g"), registry or Registry())
 
 
 def standing():
@@ -167,7 +167,7 @@ def test_a_chain_is_passed_over_if_its_first_parent_is():
     registry = Registry()
     parents = {"a": Parent(name="a", url="http://127.0.0.1:1", via="b"),
                "b": Parent(name="b", url="http://127.0.0.1:2")}
-    way = Ways(parents, {}, "a", (), registry).default
+    way = Ways(parents, {}, Routes("a"), registry).default
     assert way.members[0].depth == 1
     for _ in range(3):
         door.fail(way.members[0].via.standing, 0)
@@ -214,7 +214,7 @@ def test_a_parent_keeps_its_number_as_long_as_its_connections_are_the_same():
     assert [way.members[0].standing for way in (again["a"], again["b"])] == [
         way.members[0].standing for way in (first["a"], first["b"])]
     other = Ways({"a": Parent(name="a", url="http://127.0.0.1:1",
-                              resolve="parent")}, {}, "a", (), registry)
+                              resolve="parent")}, {}, Routes("a"), registry)
     assert other.default.members[0].standing.number == 3
 
 
@@ -222,6 +222,7 @@ def test_another_way_to_a_parent_is_another_number():
     registry = Registry()
     parents = {"a": Parent(name="a", url="http://127.0.0.1:1", via="b"),
                "b": Parent(name="b", url="http://127.0.0.1:2")}
-    before = Ways(parents, {}, "a", (), registry).default.members[0].standing
+    before = Ways(parents, {}, Routes("a"), registry).default.members[0].standing
     parents["b"] = Parent(name="b", url="http://127.0.0.1:3")
-    assert Ways(parents, {}, "a", (), registry).default.members[0].standing != before
+    after = Ways(parents, {}, Routes("a"), registry).default.members[0].standing
+    assert after != before

@@ -2,7 +2,8 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import redis
 
@@ -10,6 +11,7 @@ from cutthrough.supervisor.fleet_script import (
     BATCH,
     SCRIPT,
     Answer,
+    Step,
     Use,
     arguments,
     key_of,
@@ -35,10 +37,10 @@ def expire(client: redis.Redis, name: str) -> None:
     client.zadd(key(client, "alive"), {name: 0}, xx=True)
 
 
-def run(client: redis.Redis, *values: object, **named: object) -> Answer:
+def run(client: redis.Redis, step: Step, usage: Mapping[str, str]) -> Answer:
     """One step of the script."""
     return parse_answer(client.register_script(SCRIPT)(
-        [SUMS], arguments(*values, word=secrets.token_hex(8), **named)))
+        [SUMS], arguments(step, usage, secrets.token_hex(8))))
 
 
 class Peer:
@@ -64,10 +66,11 @@ class Peer:
         return {id: (*self.held.get(id, (0, 0)), self.spent[id],
                      self.moved[id, self.day]) for id in users}
 
-    def exchange(self, users: Iterable[str] = (), **named: object) -> Answer:
+    def exchange(self, users: Iterable[str] = (), **named: Any) -> Answer:
         usage = {id: usage_of(*use) for id, use in self.usage(users).items()}
-        answer = run(self.client, self.name, self.session, self.number, self.position
-                     if self.number else 0, 60_000, self.day, usage, **named)
+        answer = run(self.client, Step(
+            self.name, self.session, self.number, self.position if self.number else 0,
+            60_000, self.day, **named), usage)
         if answer.number == 0:
             self.begin()
         self.number = answer.number

@@ -17,12 +17,19 @@ import asyncio
 import inspect
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT, Answer
-from cutthrough.net.dns.resolver import KEEPING, Callback, Keeping, Resolver
+from cutthrough.net.dns.resolver import (
+    KEEPING,
+    SERVERS,
+    Callback,
+    Keeping,
+    Resolver,
+    Servers,
+)
 from cutthrough.net.shares import Shares
 
 log = logging.getLogger("cutthrough")
@@ -48,16 +55,15 @@ class _Call:
 
 
 class FunctionResolver(Resolver):
-    """A Resolver with a function before it. `timeout`, in seconds, bounds the function,
-    and then the name servers; `most_calls` the calls under way."""
+    """A Resolver with a function before it. The timeout of `servers` bounds the
+    function, and then the name servers; `most_calls` the calls under way."""
 
     def __init__(
         self, function: Function, loop: asyncio.AbstractEventLoop,
-        servers: Sequence[str] = (), timeout: float = 5.0, keeping: Keeping = KEEPING,
-        overrides: Iterable[tuple[str, str]] = (), *, dnssec: bool = False,
-        most_calls: int = MOST_CALLS,
+        servers: Servers = SERVERS, keeping: Keeping = KEEPING,
+        overrides: Iterable[tuple[str, str]] = (), *, most_calls: int = MOST_CALLS,
     ) -> None:
-        super().__init__(loop, servers, timeout, keeping, overrides, dnssec=dnssec)
+        super().__init__(loop, servers, keeping, overrides)
         self._function = function
         self._places = Shares(most_calls)
         self._calls: dict[Key, _Call] = {}

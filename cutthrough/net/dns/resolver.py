@@ -108,33 +108,42 @@ class Keeping(NamedTuple):
 KEEPING = Keeping()
 
 
+class Servers(NamedTuple):
+    """Who is asked. `addresses`: in their order; none: those of /etc/resolv.conf.
+    `timeout`: seconds, for the whole answer. `dnssec`: addresses must be validated by
+    the servers."""
+
+    addresses: Sequence[str] = ()
+    timeout: float = 5.0
+    dnssec: bool = False
+
+
+SERVERS = Servers()
+
+
 class Resolver(Cache):
     """Resolves host names for one worker.
 
-    `servers` are addresses of resolvers in their order (none: those of
-    /etc/resolv.conf), `timeout` is in seconds for the whole answer, `overrides` are
-    (name, address): such a name is never queried. `most_open` bounds the open
-    questions. `dnssec`: addresses must be validated by the servers.
+    `overrides` are (name, address): such a name is never queried. `most_open` bounds
+    the open questions.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        servers: Sequence[str] = (),
-        timeout: float = 5.0,
+        servers: Servers = SERVERS,
         keeping: Keeping = KEEPING,
         overrides: Iterable[tuple[str, str]] = (),
         *,
         most_open: int = MOST_OPEN,
-        dnssec: bool = False,
     ) -> None:
         super().__init__(keeping.entries, stale=keeping.stale, recheck=keeping.recheck,
                          prefetch=keeping.prefetch)
         self._loop = loop
-        self._timeout = timeout
+        self._timeout = servers.timeout
         self._most_asked = max(keeping.entries, MOST_ASKED)
-        self._servers = list(servers) or None
-        self._dnssec = dnssec
+        self._servers = list(servers.addresses) or None
+        self._dnssec = servers.dnssec
         # Two, because c-ares' own cache would answer a prefetch with the answer about
         # to expire: the channel that did not give that answer sends the query.
         self._channels: list[_Channel | None] = [None, None]

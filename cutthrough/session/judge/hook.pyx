@@ -71,9 +71,11 @@ cdef int ask_hook(Client c) except -1:
     cdef char text[ADDRESS_TEXT]
     cdef int n = print_address(&c.address, text)
     c._set_state(DECIDE)
-    c.snapshot.hook.ask(c.account.name, c.key, c.account.groups, text[:n].decode(), method_of(c),
-                        partial(on_decided, c, c.request_id), c.request_id,
-                        fingerprints_of(c))
+    c.snapshot.hook.ask(
+        c.account.name, c.key,
+        c.snapshot.hook.facts(
+            c.account.groups, text[:n].decode(), method_of(c), fingerprints_of(c)),
+        partial(on_decided, c, c.request_id), c.request_id)
     return 0
 
 

@@ -1,4 +1,10 @@
 from collections.abc import Collection
+from typing import NamedTuple
+
+class Admission(NamedTuple):
+    needs_user: bool = True
+    anonymous_from: Collection[str] = ()
+    user: str = ""
 
 class Entrance:
     def __init__(
@@ -6,11 +12,9 @@ class Entrance:
         protocols: Collection[str] = ("http",),
         *,
         udp: bool = False,
-        needs_user: bool = True,
-        anonymous_from: Collection[str] = (),
+        admission: Admission = ...,
         transparent: str = "off",
         senders: Collection[str] = (),
-        user: str = "",
         believed: Collection[str] = (),
         host_strict: bool = False,
     ) -> None: ...

@@ -1,34 +1,42 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The protocols of a listener, and its clients that need no credentials."""
 
+from typing import NamedTuple
+
 from cutthrough.net.address cimport UNIX_CALLER, Address
 from cutthrough.net.intercepted import WAYS
 from cutthrough.policy.networks cimport NetworkSets, key_of, key_of_v4
 
 
+class Admission(NamedTuple):
+    """The clients that need no credentials: none if `needs_user`, else those of the networks of
+    `anonymous_from`, as texts; (): all. `user`: whose their requests are; "": nobody's."""
+
+    needs_user: bool = True
+    anonymous_from: tuple = ()
+    user: str = ""
+
+
 cdef class Entrance:
 
-    def __init__(self, protocols=("http",), *, bint udp=False, bint needs_user=True,
-                 anonymous_from=(), transparent="off", senders=(), user="",
-                 believed=(), bint host_strict=False):
+    def __init__(self, protocols=("http",), *, bint udp=False, admission=Admission(),
+                 transparent="off", senders=(), believed=(), bint host_strict=False):
         """`protocols`: of http, http2, socks5, socks4. `udp`: serves ASSOCIATE of SOCKS5.
-        `anonymous_from`: networks as texts; if not `needs_user`, their clients need no
-        credentials, and if it is (), no client does. `transparent`: of net.intercepted.WAYS.
-        `senders`: networks of its load balancers; (): the snapshot's. `user`: the user of
-        requests without credentials; "": nobody. `believed`: networks of proxies whose
-        X-Forwarded-For names clients. `host_strict`: Host must be the server name of TLS."""
+        `transparent`: of net.intercepted.WAYS. `senders`: networks of its load balancers; ():
+        the snapshot's. `believed`: networks of proxies whose X-Forwarded-For names clients.
+        `host_strict`: Host must be the server name of TLS."""
         self.transparent = WAYS[transparent]
         self.http = "http" in protocols
         self.http2 = "http2" in protocols
         self.socks5 = "socks5" in protocols
         self.socks4 = "socks4" in protocols
         self.udp = udp
-        self.needs_user = needs_user
+        self.needs_user = admission.needs_user
         self.host_strict = host_strict
-        self.user = user.encode() or None
-        self.is_for_all = not anonymous_from
+        self.user = admission.user.encode() or None
+        self.is_for_all = not admission.anonymous_from
         self.networks = NetworkSets()
-        self.number = self.networks.number(tuple(anonymous_from))
+        self.number = self.networks.number(tuple(admission.anonymous_from))
         self.has_senders = bool(senders)
         self.senders = self.networks.number(tuple(senders))
         self.believed = self.networks.number(tuple(believed))
