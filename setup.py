@@ -160,7 +160,8 @@ exchange/heads exchange/json_values exchange/scan exchange/search
 tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
 recording/record/rows storage/sqlite_batch
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
-session/transfer/at_hand session/transfer/recorded session/transfer/to_filters
+session/replay/answers session/replay/replay session/transfer/responder
+session/transfer/to_filters
 """.split())
 RARE = set("""
 log/sinks net/intercepted net/tls/failures net/tls/kernel net/tls/sessions net/tls/ulp

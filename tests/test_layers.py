@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 ROOMS = {
     "net": ["", "tls", "dns"],
     "exchange": ["", "formats"],
-    "session": ["model", "judge", "ways", "transfer", "stages", ""],
+    "session": ["model", "judge", "ways", "transfer", "replay", "stages", ""],
     "recording": ["model", "match", "sessions", "formats", "play", "record"],
 }
 

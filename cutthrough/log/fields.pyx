@@ -15,7 +15,7 @@ from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport clock_us
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport Agreed
-from cutthrough.outcome cimport N_OUTCOMES, OK, REPLAYED, label_of, tag_of, token_of
+from cutthrough.outcome cimport N_OUTCOMES, OK, label_of, tag_of, token_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
@@ -320,7 +320,7 @@ cdef char *put_more(char *p, Step *step, Client c, const char *last) noexcept:
     if code == S_CLIENT_TLS_MS or code == S_ORIGIN_TLS_MS:
         us = c.stamps.client_tls_us if code == S_CLIENT_TLS_MS else c.stamps.origin_tls_us
         return put_ms(p, us) if us else p
-    if c.extras.filtering is None or filtering_of(c).ending == REPLAYED:
+    if c.extras.filtering is None:
         return p
     if code == S_CHANGED:
         return p if change_of(filtering_of(c)) == NULL else (

@@ -17,7 +17,7 @@ from cutthrough.net.multiplex cimport is_stream, with_descriptor
 from cutthrough.net.sysio cimport clock_us, read_own_name
 from cutthrough.net.tcpinfo cimport PathInfo, read_path
 from cutthrough.net.transport cimport KERNEL, Agreed, Socket
-from cutthrough.outcome cimport REPLAYED, label_of
+from cutthrough.outcome cimport label_of
 from cutthrough.policy.acl cimport NOT_ASKED
 from cutthrough.session.judge.secure cimport agreed_behind, agreed_by, certified_name
 from cutthrough.session.judge.source cimport name_of_source
@@ -284,9 +284,7 @@ cdef char *put_behind(char *p, const Agreed *agreed) noexcept:
 
 
 cdef char *put_filtering(char *p, Filtering f) noexcept:
-    """Writes what filters and operators have done. A replay is in the hands of neither."""
-    if f.ending == REPLAYED:
-        return p
+    """Writes what filters and operators have done."""
     if change_of(f) != NULL:
         p = put_text(put_text(put_text(p, b',"changed":"'), change_of(f)), b'"')
     if f.marks & WAS_AT_BREAKPOINT:

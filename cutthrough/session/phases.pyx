@@ -23,8 +23,9 @@ from cutthrough.session.model.phase cimport (
     PHASE_JUDGE, PHASE_LOCAL, PHASE_PARENT, PHASE_REPLAY, PHASE_REUSE, PHASE_ROOM, PHASE_SEND,
     PHASE_TURN, PHASE_VERIFY, PHASE_WATCH)
 from cutthrough.session.model.rate_queue cimport waits_for_rate
+from cutthrough.session.replay.replay cimport replay
 from cutthrough.session.route cimport (
-    answer_by_function, choose_way, connect, replay, reuse, send, take_turn_to_dial)
+    answer_by_function, choose_way, connect, reuse, send, take_turn_to_dial)
 from cutthrough.session.transfer.act cimport apply_faults, filter_head
 from cutthrough.session.transfer.recording_room cimport take_room
 

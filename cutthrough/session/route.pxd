@@ -6,7 +6,6 @@ from cutthrough.session.model.client cimport Client
 
 # The phases, for the request in hand; its limits are charged already unless they depend on the
 # address.
-cdef int replay(Client client) except -1
 cdef int answer_by_function(Client client) except -1
 cdef int choose_way(Client client) except -1
 cdef int reuse(Client client) except -1

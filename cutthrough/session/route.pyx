@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The way to the origin: a connection from the idle pool, or a new one.
 
-    replay              a recording answers
     answer_by_function  a function of this process is the origin
     choose_way          directly, or by a parent
     reuse               a connection that is open ──────────────┐
@@ -28,7 +27,7 @@ from cutthrough.outcome cimport (
     DESTINATION_DENIED, DNS_NOT_FOUND, LOOP_DETECTED, OK, OVERLOADED, PARENT_TIMEOUT,
     PARENT_UNREACHABLE)
 from cutthrough.outcome import NAMES as OUTCOMES
-from cutthrough.policy.hop cimport HOP_LOCAL, HOP_NAMED_ORIGIN
+from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.parents cimport Way
 from cutthrough.session.judge.authorize cimport is_cut_meanwhile, judge_address
 from cutthrough.session.model.charge cimport admit_user
@@ -41,23 +40,23 @@ from cutthrough.session.model.inside cimport key_of_way
 from cutthrough.session.model.narrowing cimport CERTIFIED, NARROWED, PROVEN
 from cutthrough.session.model.origin_streams cimport share, take_stream, takes_turns
 from cutthrough.session.model.phase cimport (
-    PARKED, PHASE_FAULTS, PHASE_JUDGE, PHASE_REPLAY, PHASE_ROOM, PHASE_SEND, PHASE_WAY, parked)
+    PARKED, PHASE_FAULTS, PHASE_JUDGE, PHASE_REPLAY, PHASE_ROOM, PHASE_SEND, parked)
+from cutthrough.session.model.recording_mode cimport plays
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport DIAL, PARENT, RESOLVE
+from cutthrough.session.replay.replay cimport Replay, replay_at
 from cutthrough.session.stages.target cimport outcome_of_loop
 from cutthrough.session.stages.transparent cimport destination_alone, forget_name, prove
 from cutthrough.session.transfer.act cimport is_due
-from cutthrough.session.transfer.filtering cimport Filtering
 from cutthrough.session.transfer.forward cimport send_request
 from cutthrough.session.transfer.intercept cimport secure_origin, take_spare
-from cutthrough.session.transfer.recorded cimport begin_replay, judge_replayed, plays
 from cutthrough.session.transfer.recording_room cimport takes_room, wants_room
 from cutthrough.session.transfer.to_filters cimport leave_filters
 from cutthrough.session.transfer.tunnel cimport start_tunnel
-from cutthrough.session.ways.dial_errors cimport outcome_of_errno, relieve
+from cutthrough.session.ways.dial_errors cimport dial_anew, outcome_of_errno, relieve
 from cutthrough.session.ways.dialogue cimport STILL_TALKING, begin_dialogue, go_on_talking
-from cutthrough.session.ways.local cimport open_local
+from cutthrough.session.ways.local cimport answer_by
 from cutthrough.session.ways.parents cimport (
     choose_parent, dial_parent, drop_parent, is_resolved_there, lose_parent, praise_parents,
     seeks_parent, set_source_aside, way_of)
@@ -73,18 +72,14 @@ cdef const char *ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 assert len(ESTABLISHED) == ESTABLISHED_BYTES
 
 
-cdef int replay(Client c) except -1:
-    return parked(play(c, NULL)) if plays(c) else OK
-
-
 cdef int answer_by_function(Client c) except -1:
-    if c.extras.filtering is not None and (<Filtering>c.extras.filtering).function is not None:
-        return parked(answer_locally(c, (<Filtering>c.extras.filtering).function))
+    if c.extras.replay is not None and (<Replay>c.extras.replay).function is not None:
+        return parked(answer_by(c, (<Replay>c.extras.replay).function))
     if c.context.local_origins is None or (
             c.request.narrowed and c.request.narrowed != CERTIFIED):
         return OK
     function = c.context.local_origins.get(key_of_way(c))
-    return OK if function is None else parked(answer_locally(c, function))
+    return OK if function is None else parked(answer_by(c, function))
 
 
 cdef int choose_way(Client c) except -1:
@@ -177,47 +172,6 @@ cdef int connect(Client c) except -1:
     return PARKED
 
 
-cdef int play(Client c, const Address *address) except -1:
-    """The rule replays: no address is asked for, and none dialled (R60)."""
-    cdef int outcome
-    if not c.request.is_tunnel:
-        return begin_replay(c)
-    outcome = judge_replayed(c)
-    if outcome != OK:
-        return c.refuse(outcome)
-    c.request.stands_in = True
-    answer_locally(c, c.context.player.hold)
-    if c.origin is not None and address != NULL:
-        c.origin.address = address[0]   # by which the first bytes are judged
-    return 0
-
-
-cdef int answer_locally(Client c, function) except -1:
-    cdef Request *r = &c.request
-    cdef int error
-    r.hop.kind = HOP_LOCAL
-    r.marks_origin = True               # never pooled
-    if r.address_dependent:
-        return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
-    c._set_state(DIAL)
-    error = open_local(c, function)
-    if c.state != DIAL:
-        return 0                        # the function has ended it
-    if error:
-        note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
-        return dial_anew(c) if relieve(c.context, error) else (
-            c.refuse(outcome_of_errno(error)))
-    c.stamps.connect_us = end_brief_phase(&c.stamps)
-    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
-    return c.resume(PHASE_SEND)
-
-
-cdef int dial_anew(Client c) except -1:
-    """Descriptors are free again: the pool has given them."""
-    c.request.dials = True
-    return c.resume(PHASE_WAY)
-
-
 def on_resolved(Client c, request_id, answer):
     """The resolver's answer: Addresses, or the label of an outcome."""
     if c.state != RESOLVE or c.request_id != request_id:
@@ -258,7 +212,7 @@ cdef int dial_all(Client c, answer) except -1:
     phase = phase_of_rule(c) if i < addresses.n else PHASE_SEND
     if phase != PHASE_SEND:
         leave_turn(c)
-        return play(c, &addresses.items[i]) if phase == PHASE_REPLAY else c.resume(phase)
+        return replay_at(c, &addresses.items[i]) if phase == PHASE_REPLAY else c.resume(phase)
     if c.snapshot.ways is not None:
         i = first_choice(c, addresses, &other)
         if i < 0:

@@ -12,7 +12,7 @@ from cutthrough.policy.answer import Caller
 from cutthrough.policy.snapshot import Snapshot
 from cutthrough.policy.source import RECORDINGS, Code, Policy
 from cutthrough.session.model.context import Context
-from cutthrough.session.transfer.at_hand import Answers
+from cutthrough.session.replay.answers import Answers
 from cutthrough.tape.ring import Ring
 from cutthrough.tape.ring_room import RingRoom
 from cutthrough.worker.prepared import Prepared

@@ -12,12 +12,12 @@ from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Match
 from cutthrough.recording.model.recording import Chunk, Pattern, Request, Response
 from cutthrough.recording.play import player
-from cutthrough.recording.play.at_hand import prepare
+from cutthrough.recording.play.beforehand import prepare
 from cutthrough.recording.play.player import Player, Settings
 from cutthrough.recording.play.shared import Line, Ready
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
-from cutthrough.session.transfer.at_hand import Answers
+from cutthrough.session.replay.answers import Answers
 from tests.recording.answers import recording, request
 
 REQUESTS = st.builds(

@@ -17,7 +17,7 @@ from cutthrough.recording.sessions import directory as sessions
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.recording.sessions.modes import State, write_state
 from cutthrough.recording.sessions.session import Manifest
-from cutthrough.session.transfer.at_hand import Answers
+from cutthrough.session.replay.answers import Answers
 from tests.recording.answers import recording, request
 from tests.support.wait import PATIENCE, wait_until
 

@@ -28,7 +28,7 @@ from cutthrough.recording.match.lanes import Lane
 from cutthrough.recording.match.matcher import Matcher
 from cutthrough.recording.match.matches import Reading
 from cutthrough.recording.model.recording import Request
-from cutthrough.recording.play import at_hand
+from cutthrough.recording.play import beforehand
 from cutthrough.recording.play.alter import OnReplay
 from cutthrough.recording.play.shared import Shared
 from cutthrough.recording.sessions.directory import SUFFIX, Session, Sessions
@@ -151,7 +151,7 @@ class Follower:
         for at in range(0, len(numbers), STEP):
             if self.matcher is not matcher or self._rules is not rules:
                 return
-            if not at_hand.prepare(
+            if not beforehand.prepare(
                     matcher, numbers[at:at + STEP], self.shared.answers):
                 return
             await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from cutthrough.policy.parents cimport Standing
 from cutthrough.policy.snapshot cimport Snapshot
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.entrance cimport Entrance
-from cutthrough.session.model.extras cimport NOTHING, Extras, is_empty
+from cutthrough.session.model.extras cimport NOTHING, Extras, has_responder, is_empty
 from cutthrough.session.model.places cimport GUEST, STRANGER
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
@@ -199,8 +199,8 @@ cdef inline void free_empty_extras(Client client) noexcept:
         client.extras = NOTHING
 
 
-# Ends the request's fields; a dial and a turn end by themselves, and filters when they have seen
-# the end.
+# Ends the request's fields; a dial and a turn end by themselves, filters and player have to see the
+# end.
 cdef inline void drop_extras(Client client) noexcept:
     cdef Extras extras = client.extras
     if extras is not NOTHING:

@@ -31,7 +31,7 @@ from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters cimport Counters, count_end, count_reply
-from cutthrough.session.model.extras cimport NOTHING
+from cutthrough.session.model.extras cimport NOTHING, Extras, has_responder
 from cutthrough.session.model.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.model.request cimport Request
@@ -354,8 +354,8 @@ cdef class Client:
         settle(&self.relay.up)              # what is logged has been sent
         settle(&self.relay.down)
         note_end(self, outcome)
-        if self.extras.filtering is not None:
-            self.extras.filtering.end(TABLE_OF_ENDINGS[outcome].label)
+        if self.extras is not NOTHING and has_responder(self.extras):
+            end_responders(self.extras, TABLE_OF_ENDINGS[outcome].label)
         if context.observer is not None:
             (<Observer>context.observer).on_end(self, outcome)
         self.count_moved()
@@ -374,9 +374,10 @@ cdef class Client:
         return (<Journal>context.journal).write(self, outcome)
 
     cdef int _clear_request(self) except -1:
-        if self.extras.filtering is not None:
-            self.extras.filtering.end("internal_error")     # if it was not recorded
-            self.extras.filtering = None
+        if self.extras is not NOTHING and has_responder(self.extras):
+            end_responders(self.extras, "internal_error")   # if it was not recorded
+            self.extras.filtering = self.extras.replay = None
+            self.extras.up = self.extras.down = None
         if self.request.room:
             self.context.room.leave(self)
         if self.request.queued:
@@ -438,6 +439,14 @@ cdef object refusals_of(Client c):
     """Texts of the operator's own; None: there are none. A request that was refused before its
     user was known has no snapshot yet."""
     return (c.context.snapshot if c.snapshot is None else c.snapshot).refusals
+
+
+cdef int end_responders(Extras extras, str label) except -1:
+    if extras.filtering is not None:
+        extras.filtering.end(label)
+    if extras.replay is not None:
+        extras.replay.end(label)
+    return 0
 
 
 cdef void note_end(Client c, int outcome) noexcept:

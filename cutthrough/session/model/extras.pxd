@@ -17,7 +17,10 @@ cdef class Extras:
     cdef Passage passage                # None: directly, or the origin is connected
     cdef Connector connector            # of the dial under way, or of the one that failed
     cdef Endpoint turn                  # to dial, or a wait for it: see turns
-    cdef object filtering               # see filtering; None: neither filters nor a player have it
+    cdef object filtering               # a Filtering: the rule's filters have it; None: none
+    cdef object replay                  # a Replay: the player has it, or had it; None: its rule has none
+    cdef object up                      # the Sluice of the request's body; None: it goes by itself
+    cdef object down                    # … of the response's
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
     cdef Block *partial                 # part of a response's head
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
@@ -25,7 +28,12 @@ cdef class Extras:
 cdef Extras NOTHING
 
 
+# Has somebody in Python the request, or has had it?
+cdef inline bint has_responder(Extras extras) noexcept:
+    return extras.filtering is not None or extras.replay is not None
+
+
 cdef inline bint is_empty(Extras extras) noexcept:
     return (extras.decision is None and extras.passage is None and extras.connector is None
-            and extras.turn is None and extras.filtering is None and extras.tlvs is None
+            and extras.turn is None and extras.tlvs is None and not has_responder(extras)
             and extras.partial == NULL and extras.opening == NULL)

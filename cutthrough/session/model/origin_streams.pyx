@@ -25,6 +25,7 @@ from cutthrough.net.multiplex cimport (
 from cutthrough.net.poller cimport Endpoint
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.sysio cimport CAN_READ
+from cutthrough.session.model.extras cimport has_responder
 from cutthrough.session.model.idle_pool cimport make_key
 from cutthrough.session.model.turns cimport make_turn, take_turn
 
@@ -330,7 +331,7 @@ cdef OriginStream take_stream(Client c):
 
 
 cdef bint may_ask_again(Client c) noexcept:
-    return (is_unread(c) and c.extras.filtering is None and not c.up_open
+    return (is_unread(c) and not has_responder(c.extras) and not c.up_open
             and c.relay.up.moved <= c.head.end)
 
 
@@ -342,7 +343,7 @@ cdef bint take_back(Client c) noexcept:
     cdef Pump *up = &c.relay.up
     cdef Block *sent = NULL
     cdef uint32_t n, more
-    if is_unread(c) and c.extras.filtering is None and up.sink != NULL and up.pipe == NULL:
+    if is_unread(c) and not has_responder(c.extras) and up.sink != NULL and up.pipe == NULL:
         sent = multiplexer().give_sent(&c.origin.sock)
     if sent == NULL:
         return False

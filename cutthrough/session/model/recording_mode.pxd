@@ -1,7 +1,8 @@
 """The recording mode of the rule for the request in hand: answers are recorded, or replayed."""
 
 from cutthrough.outcome cimport REPLAYED
-from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING
+from cutthrough.policy.acl cimport CACHES, RECORDS, RECORDS_NOTHING, REPLAYS
+from cutthrough.policy.first_bytes cimport ONLY_HTTP_IS_INTERCEPTED, TLS_IS_INTERCEPTED
 from cutthrough.session.model.client cimport Client
 
 # Request.room: whether there is room to record the request in hand; see recording_room.
@@ -28,3 +29,30 @@ cdef inline bint is_recorded(Client client) noexcept:
     cdef int mode = recording_of(client)
     return not client.request.is_tunnel and client.request.room != GOES_UNRECORDED and (
         client.request.ending != REPLAYED and (mode == RECORDS or mode == CACHES))
+
+
+# Does this fate of first bytes open the tunnel's TLS?
+cdef inline bint is_opened(int fate) noexcept:
+    return fate == TLS_IS_INTERCEPTED or fate == ONLY_HTTP_IS_INTERCEPTED
+
+
+# Does the rule have TLS inside the tunnel in hand opened?
+cdef inline bint opens_tls(Client client) noexcept:
+    return not client.entrance.is_inside and is_opened(
+        client.snapshot.acl.tls_of(client.request.rule))
+
+
+# Is the request, or the tunnel, answered by the player, or is it if there is a recording?
+cdef inline bint plays(Client client) noexcept:
+    cdef int mode
+    if client.context.player is None or client.request.address_dependent or (
+            client.extras.replay is not None):
+        return False
+    mode = recording_of(client)
+    return mode == REPLAYS or (
+        mode > REPLAYS and (not client.request.is_tunnel or opens_tls(client)))
+
+
+# Will the requests of a tunnel be replayed if it has this fate of first_bytes?
+cdef inline bint is_played_inside(Client client, int fate) noexcept:
+    return recording_of(client) >= REPLAYS and is_opened(fate)

@@ -62,8 +62,8 @@ cdef extern from *:
 
         # faults, replay, room
         bint acted                          # the rule's acts have begun: see act
-        bint stands_in                      # a tunnel's origin is none: see recorded
-        unsigned room                       # to record it: see recorded
+        bint stands_in                      # a tunnel's origin is none: see Replay
+        unsigned room                       # to record it: see recording_room
         unsigned queued                     # it waits for its rate, and then comes this phase + 1
 
         # the way to the origin

@@ -8,7 +8,7 @@ terms, so that the pumps pace it as they pace limits. If the rule depends on the
 comes once the address is known, before it is dialled.
 """
 
-from cutthrough.outcome cimport FAULT_RESET, FAULT_STATUS, OK
+from cutthrough.outcome cimport FAULT_RESET, FAULT_STATUS, FILTER_TIMEOUT, OK
 from cutthrough.policy.acl cimport BY_BREAKPOINT, BY_CONNECT, BY_FILTERS
 from cutthrough.policy.faults import draw
 from cutthrough.session.model.charge cimport admit_with_faults
@@ -19,7 +19,8 @@ from cutthrough.session.model.recording_mode cimport AWAITS_ROOM
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD
 from cutthrough.session.transfer.recording_room cimport end_waiting
-from cutthrough.session.transfer.to_filters cimport begin_filters, end_wait
+from cutthrough.session.transfer.responder cimport is_with_player
+from cutthrough.session.transfer.to_filters cimport begin_filters
 from cutthrough.wire.names cimport M_CONNECT, M_HEAD
 from cutthrough.wire.reply cimport reply_with_text
 
@@ -51,8 +52,11 @@ cdef int end_hold(Client c) except -1:
         return end_queueing(c)
     if c.request.room == AWAITS_ROOM:
         return end_waiting(c)
+    if is_with_player(c):
+        c.extras.replay.refuse("replay_failed", "no answer within response_timeout")
+        return 0
     if c.extras.filtering is not None:
-        return end_wait(c)
+        return c.refuse(FILTER_TIMEOUT)
     c.stamps.hook_us += end_brief_phase(&c.stamps)
     return c.resume(PHASE_FILTER)
 

@@ -8,53 +8,45 @@
 head comes to them as bytes that our own code has read and rewritten, and a head of theirs is
 read, judged and rewritten as if it had come from a client or an origin (R41). So nothing that
 a filter does can break the framing. A body goes through a sluice, and from there to the same
-pump. A player of recordings is in the place of filters: see recorded. No other exchange comes here.
+pump. Only the requests of rules with filters, or a breakpoint, come here.
 """
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport COPY_BLOCK, scratch
-from cutthrough.net.pump cimport Pump, Tap
-from cutthrough.net.relay cimport push, start_pump, stop_pump
-from cutthrough.outcome cimport (
-    CLIENT_RESET, FILTER_ANSWERED, FILTER_FAILED, FILTER_REFUSED, OK, OVERLOADED,
-    RECORDING_MISSED, REPLAY_FAILED, status_of)
+from cutthrough.net.pump cimport Tap
+from cutthrough.outcome cimport FILTER_FAILED, FILTER_REFUSED, OK, status_of
 from cutthrough.outcome import NAMES as OUTCOMES
 from cutthrough.policy.decision_cache import Decision
 from cutthrough.session.model.awaited cimport NOBODY
-from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
-from cutthrough.session.model.context cimport writing_of
+from cutthrough.session.model.client cimport Client, extras_of, is_last
 from cutthrough.session.model.phase cimport PHASE_CHARGE, PHASE_JUDGE
-from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
 from cutthrough.session.transfer.filtered_head cimport (
     is_chunked, is_same_target, move, rebuild, rewritten)
-from cutthrough.session.transfer.headers cimport change_response, write_head_up
-from cutthrough.session.transfer.sluice cimport (
-    Sluice, close_sluice, fail, give, open_sluice, run_sluice)
+from cutthrough.session.transfer.headers cimport write_head_up
+from cutthrough.session.transfer.responder cimport (
+    UNFIT, Responder, is_with_player, may_reply, refuse_unfit, send_own_head,
+    up_sluice)
+from cutthrough.session.transfer.sluice cimport Sluice, give, run_sluice
 from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (
-    BODY_CHUNKED, BODY_LENGTH, BODY_UNTIL_CLOSE, Framing, read_response_framing)
-from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
-from cutthrough.wire.names cimport F_DATE, M_CONNECT, M_HEAD
-from cutthrough.wire.reply cimport reply_to_replay, reply_with_text
-from cutthrough.wire.rewrite cimport (
-    ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Span, Writing, build_response_head)
+    BODY_CHUNKED, BODY_LENGTH, Framing, read_response_framing)
+from cutthrough.wire.http1 cimport MAX_FIELDS, Head, parse_response
+from cutthrough.wire.names cimport M_HEAD
+from cutthrough.wire.reply cimport reply_with_text
+from cutthrough.wire.rewrite cimport REWRITE_ROOM, Span
 
 cdef enum:
-    MOST_REASON = 64            # of a Decision
     MOST_BEHIND = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM    # see response.MOST_READ
 
 # Of the response's head at hand; used within one call only
 cdef Head head
 cdef Framing framing
 
-cdef str UNFIT = "the head is malformed or too long"
-cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-
-cdef class Filtering:
+cdef class Filtering(Responder):
 
     def go_on(self, bytes text, bytes shown=None):
         """The filters of the request's head are done. `text`: another head; None: the same.
@@ -88,70 +80,37 @@ cdef class Filtering:
         self.go_on(None)
 
     def refuse(self, str label, str text):
-        """Ends it with this outcome; `text` is logged, and sent if a filter refuses or a
-        replay does."""
+        """Ends it with this outcome; `text` is logged, and sent if a filter refuses."""
         cdef Client c = self.client
         cdef int outcome = OUTCOMES[label]
-        cdef bint close, is_explained
+        cdef bint close
         cdef bytes reply
         if c is None:
             return
         try:
             c.poller.take_time()
-            is_explained = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED
-            extras_of(c).decision = Decision(False, reason=text if not is_explained else (
-                text.encode("ascii", "replace").decode()[:MOST_REASON]))
+            extras_of(c).decision = Decision(False, reason=text)
             if self.up_side is not None:
                 c.request.ending = outcome      # when both sides have their close
                 self.run.on_refused(label, text)
                 return
-            if c.request.status or c.request.method > M_CONNECT or not (
-                    is_explained or outcome == FILTER_REFUSED):
+            if outcome != FILTER_REFUSED or not may_reply(c):
                 c.refuse(outcome)
                 return
             close = is_last(c)
-            reply = reply_to_replay(
-                status_of(outcome), label, text, close, c.request.method != M_HEAD,
-                b"" if c.head == NULL else bytes_of(c.head)[:c.head.end]
-            ) if is_explained else reply_with_text(
+            reply = reply_with_text(
                 status_of(outcome), label, text, close, c.request.method != M_HEAD)
             c.reply(outcome, status_of(outcome), reply, len(reply), close)
         except BaseException:
             c.poller.contain(c)
 
     def answer(self, bytes text):
-        """Begins an answer of the filters' own. Returns the Sluice for its body."""
+        """As Responder.answer: in place of the origin's answer, and of the player's."""
         cdef Client c = self.client
-        cdef Pump *down
-        cdef Sluice s
-        if c is None:
-            return Sluice.__new__(Sluice)
-        if c.request.status:                # a head is out
-            report_unfit(c, "respond", "answers too late")
-            self.refuse("filter_failed", "answers too late")
-            return Sluice.__new__(Sluice)
-        down = &c.relay.down
-        if self.down is not None:
-            close_sluice(self.down)
-        if self.replay is not None and c.extras.filtering is self.replay:
-            self.replay.take_over()
-        s = self.open_down(False, 0)
-        try:
-            c.poller.take_time()
-            self.drop_origin()
-            if down.sink == NULL:
-                start_pump(down, NULL, &c.sock, 0)
-            else:                           # it may still hold a 1xx
-                down.source = NULL
-                down.left = 0
-            c.request.ending = self.ending
-            c.request.origin_persistent = False
-            if c.state != RELAY:
-                c._set_state(RELAY)
-            send_head_now(c, text, NULL, 0)
-        except BaseException:
-            c.poller.contain(c)
-        return s
+        self.held = None
+        if c is not None and is_with_player(c) and not c.request.status:
+            c.extras.replay.take_over()
+        return Responder.answer(self, text)
 
     def hold(self, int64_t ms):
         """For so long it waits for an operator, and no deadline of its state ends it."""
@@ -198,23 +157,6 @@ cdef class Filtering:
     def note_added(self, bytes secrets):
         """Looked for in the answer as it is taped (R82)."""
         self.added = secrets
-
-    cdef Sluice open_down(self, bint chunked, int64_t left):
-        cdef Client c = self.client
-        self.down = open_sluice(c, False, chunked, left)
-        if self.tapes:
-            self.down.tap = c.relay.down.tap
-        return self.down
-
-    cdef int drop_origin(self) except -1:
-        cdef Client c = self.client
-        self.held = None
-        c.close_origin(False)
-        if self.up is not None:
-            close_sluice(self.up)
-        stop_pump(&c.relay.up)
-        c.relay.up.sink = NULL
-        return 0
 
     def pass_response(self, bytes text):
         """The filters of the response's head are done. `text`: another head; None: the same."""
@@ -271,7 +213,7 @@ cdef class Filtering:
                 c.refuse(outcome)
         except BaseException:
             c.poller.contain(c)
-        return self.down
+        return s if s is not None else Sluice.__new__(Sluice)
 
     def send_head(self, bytes text):
         """The head before a body that was collected."""
@@ -280,7 +222,7 @@ cdef class Filtering:
             return
         try:
             c.poller.take_time()
-            send_head_now(c, text, NULL, 0)
+            send_own_head(c, text, NULL, 0)
         except BaseException:
             c.poller.contain(c)
 
@@ -288,7 +230,8 @@ cdef class Filtering:
         """The head before a request's body that the filters have."""
         cdef Client c = self.client
         cdef int outcome
-        if c is None or (self.up is None or self.up.lost) and c.extras.filtering is self:
+        if c is None or not is_with_player(c) and (
+                up_sluice(c) is None or up_sluice(c).lost):
             return
         try:
             c.poller.take_time()
@@ -301,103 +244,22 @@ cdef class Filtering:
                 refuse_unfit(c, FILTER_FAILED, "on_request_body",
                              "the target cannot change: the origin is connected")
                 return
-            if c.extras.filtering is self:
-                write_head_up(c, self.up)
+            if is_with_player(c):
+                c.extras.replay.take_head(is_chunked())
             else:
-                self.replay.take_head(is_chunked())
-        except BaseException:
-            c.poller.contain(c)
-
-    def send_continue(self):
-        """100, if the client waits for one."""
-        cdef Client c = self.client
-        if c is None or not c.request.awaits_100 or c.state != REQUEST:
-            return
-        c.request.awaits_100 = False
-        try:
-            c.poller.take_time()
-            push(&c.relay.down, CONTINUE, 25, NULL, 0)
-            c.extend()
+                write_head_up(c, up_sluice(c))
         except BaseException:
             c.poller.contain(c)
 
     def end(self, label):
-        """The exchange has ended. Idempotent."""
         if self.client is None:
             return
-        self.client = None
         self.held = None
-        if self.up is not None:
-            close_sluice(self.up)
-        if self.down is not None:
-            close_sluice(self.down)
         if self.up_side is not None:
             self.up_side.close()
             self.down_side.close()
-        if self.run is not None:
-            self.run.end(label)
-        replay, self.replay = self.replay, None
-        if replay is not None:
-            replay.end(label)
-
-
-# --- faults ------------------------------------------------------------------------
-
-# What the filters with this function have left cannot be sent. A replay has none.
-cdef int report_unfit(Client c, str hook, str reason) except -1:
-    cdef Filtering f = filtering_of(c)
-    if f is not None and f.ending == FILTER_ANSWERED:
-        f.run.on_unfit(hook, reason)
-    return 0
-
-
-cdef int refuse_unfit(Client c, int outcome, str hook, str reason) except -1:
-    if outcome == FILTER_FAILED:
-        report_unfit(c, hook, reason)
-    return c.refuse(outcome)
+        Responder.end(self, label)
 
 
 cdef void take_nothing(Tap *tap, const char *data, size_t n) noexcept nogil:
     pass
-
-
-# --- an answer that no origin gave -------------------------------------------------
-
-cdef int send_head_now(Client c, bytes text, const char *body, size_t m) except -1:
-    cdef Request *r = &c.request
-    cdef char *data = scratch()
-    cdef Writing writing
-    cdef const char *date = NULL
-    cdef Tap *tap
-    cdef bint is_sent, tapes = tapes_origin(c)
-    cdef int n = len(text)
-    if n > MOST_BEHIND:
-        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
-    memcpy(data, <const char *>text, n)
-    if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
-            read_response_framing(&head, data, r.method, &framing) != 0):
-        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
-    c.until_close = framing.kind == BODY_UNTIL_CLOSE
-    r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
-    if not head.count[F_DATE]:
-        date = c.context.date()
-    writing = writing_of(
-        c.context, r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED)
-    n = build_response_head(&writing, &head, data, date)
-    if n > 0:
-        n = change_response(c, &writing, n)
-    if n < 0:
-        return c.refuse(-n)
-    if c.context.observer is not None and not tapes:
-        (<Observer>c.context.observer).on_response(c, &head, data)
-    r.status = head.status
-    tap = c.relay.down.tap
-    if tapes:
-        c.relay.down.tap = NULL
-    is_sent = push(&c.relay.down, writing.out, n, body, m)
-    c.relay.down.tap = tap
-    if is_sent:
-        return 0
-    if down_sluice(c) is None:
-        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
-    return fail(filtering_of(c).down)

@@ -19,11 +19,12 @@ from cutthrough.session.model.awaited cimport NOBODY, SENDER, TAKER
 from cutthrough.session.model.charge cimport after_turn, before_turn, outcome_of_meter
 from cutthrough.session.model.chunked_body cimport scan_of, scan_through
 from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.extras cimport NOTHING
 from cutthrough.session.model.flight_recorder cimport E_UP, note
 from cutthrough.session.model.origin_streams cimport is_unread
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.filtering cimport up_sluice
+from cutthrough.session.transfer.responder cimport up_sluice
 from cutthrough.session.transfer.headers cimport head_up, show_head
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_length, outcome_of_loss
@@ -50,7 +51,7 @@ cdef int send_request(Client c) except -1:
     cdef int64_t used
     if c.request.resumes:
         return resume(c)
-    if c.extras.filtering is not None and takes_upload(c):
+    if c.extras is not NOTHING and takes_upload(c):
         begin_upload(c)
         return read_response(c)
     head = head_up(c, &head_len)

@@ -38,12 +38,11 @@ from cutthrough.session.model.charge cimport admit_again
 from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.flight_recorder cimport E_PEEKED, note
 from cutthrough.session.model.pinned cimport is_pinned
-from cutthrough.session.model.recording_mode cimport recording_of
+from cutthrough.session.model.recording_mode cimport is_played_inside, recording_of
 from cutthrough.session.model.state cimport TUNNEL
 from cutthrough.session.transfer.alerts cimport ACCESS_DENIED, DECODE_ERROR, NO_ALERT, refuse_opening
 from cutthrough.session.transfer.delivery cimport TO_CLIENT, deliver
 from cutthrough.session.transfer.intercept cimport begin_interception
-from cutthrough.session.transfer.recorded cimport is_played_inside
 from cutthrough.session.transfer.tunnel cimport open_tunnel
 from cutthrough.wire.clienthello cimport MOST_HELLO, ClientHello
 from cutthrough.wire.offers cimport offer_of

@@ -41,12 +41,13 @@ from cutthrough.session.model.recording_mode cimport MUST_FIT
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport end_phase
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.filtering cimport down_sluice, is_held, tapes_origin
+from cutthrough.session.transfer.filtering cimport is_held
 from cutthrough.session.transfer.headers cimport change_response
 from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
+from cutthrough.session.transfer.responder cimport down_sluice, tapes_origin
 from cutthrough.session.transfer.sluice cimport run_sluice
 from cutthrough.session.transfer.to_filters cimport takes_response
 from cutthrough.session.transfer.tunnel cimport start_tunnel

@@ -10,9 +10,7 @@ cdef int begin_filters(Client client) except -1
 # The tunnel opens, and leaves its filters. Returns the head of the 200 with their fields; None: it
 # has no field, or there are no filters.
 cdef bytes leave_filters(Client client)
-# The deadline of HELD, while filters have the request.
-cdef int end_wait(Client client) except -1
-# The request goes up: does its body go through filters? Then the head goes with it.
+# The request goes up: have filters or the player its body? Then the head goes with it.
 cdef bint takes_upload(Client client) noexcept
 cdef int begin_upload(Client client) except -1
 # A final head was read, and no byte of it was sent. True: the filters have it now.

@@ -11,7 +11,7 @@ from cutthrough.net.buffers cimport bytes_of
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.pump cimport Pump
 from cutthrough.net.relay cimport start_pump
-from cutthrough.outcome cimport FILTER_ANSWERED, FILTER_TIMEOUT, OK, REPLAYED
+from cutthrough.outcome cimport FILTER_ANSWERED, OK
 from cutthrough.policy.acl cimport BY_BREAKPOINT
 from cutthrough.session.model.chunked_body cimport drop_scan, scan_of
 from cutthrough.session.model.client cimport Client, Observer, extras_of
@@ -24,6 +24,7 @@ from cutthrough.session.model.state cimport HELD, REQUEST
 from cutthrough.session.transfer.filtered_head cimport host_of
 from cutthrough.session.transfer.filtering cimport Filtering, filtering_of
 from cutthrough.session.transfer.recording_room cimport bound_response
+from cutthrough.session.transfer.responder cimport Responder, up_sluice
 from cutthrough.session.transfer.sluice cimport open_sluice, run_sluice
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 from cutthrough.wire.http1 cimport Head
@@ -83,26 +84,23 @@ cdef bytes leave_filters(Client c):
     return f.established
 
 
-cdef int end_wait(Client c) except -1:
-    if filtering_of(c).ending == REPLAYED:
-        filtering_of(c).refuse("replay_failed", "no answer within response_timeout")
-        return 0
-    return c.refuse(FILTER_TIMEOUT)
-
-
 # --- the request's body ------------------------------------------------------------
 
 cdef bint takes_upload(Client c) noexcept:
-    return c.up_open and uploader_of(filtering_of(c)).wants_upload
+    return c.up_open and uploader_of(c) is not None
 
 
-cdef object uploader_of(Filtering f):
-    """The owner of the request's body, on its way up: the player's, if it has read it."""
-    return f.run if f.replay is None or not f.replay.run.wants_upload else f.replay.run
+cdef Responder uploader_of(Client c):
+    """Who has the request's body on its way up: the player, if it has read it; None: nobody."""
+    if c.extras.replay is not None and (<Responder>c.extras.replay).run.wants_upload:
+        return <Responder>c.extras.replay
+    if c.extras.filtering is not None and filtering_of(c).run.wants_upload:
+        return filtering_of(c)
+    return None
 
 
 cdef int begin_upload(Client c) except -1:
-    cdef Filtering f = filtering_of(c)
+    cdef Responder uploader = uploader_of(c)
     cdef Pump *up = &c.relay.up
     cdef bint chunked = scan_of(up) != NULL
     cdef int64_t left = up.left
@@ -111,15 +109,13 @@ cdef int begin_upload(Client c) except -1:
     up.left = -1                            # for the pace of limits: see charge
     start_pump(&c.relay.down, &c.origin.sock, &c.sock, 0)
     c._set_state(REQUEST)
-    if f.collected:
+    if uploader.collected:
         chunked, left = False, 0            # nothing more is read
-    if f.up is None:                        # else it was read in part: see recorded
-        f.up = open_sluice(c, True, chunked, left)
-        if f.replay is not None:
-            f.replay.up = f.up              # it sends the head
-    if not f.is_answered:
-        uploader_of(f).on_upload(f.up if f.behind is None else f.behind)
-    return run_sluice(f.up)
+    if up_sluice(c) is None:                # else it was read in part: see Replay
+        c.extras.up = open_sluice(c, True, chunked, left)
+    if not uploader.is_answered:
+        uploader.run.on_upload(up_sluice(c) if uploader.behind is None else uploader.behind)
+    return run_sluice(up_sluice(c))
 
 
 # --- the response ------------------------------------------------------------------

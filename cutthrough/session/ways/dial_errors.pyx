@@ -9,7 +9,9 @@ from cutthrough.net cimport linux
 from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
     UNREACHABLE)
+from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.shed cimport shed_for_descriptors
 
 cdef enum:
@@ -29,6 +31,11 @@ cdef bint relieve(Context context, int error) except -1:
         log.warning("dial: %s (%d times so far); closed %d idle connections",
                     os.strerror(error), times, shed)
     return shed > 0
+
+
+cdef int dial_anew(Client c) except -1:
+    c.request.dials = True
+    return c.resume(PHASE_WAY)
 
 
 cdef int outcome_of_errno(int error) except -1:

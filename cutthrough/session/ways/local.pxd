@@ -2,6 +2,6 @@
 
 from cutthrough.session.model.client cimport Client
 
-# Makes client.origin, and hands its other end to the function. Returns 0 or an errno. The
-# function may have ended the client.
-cdef int open_local(Client client, function) except -1
+# This function answers the request, or has the tunnel, in place of a server: the state is DIAL, and
+# the next phase SEND.
+cdef int answer_by(Client client, function) except -1

@@ -31,8 +31,16 @@ from collections.abc import Callable
 
 from cutthrough.net.connector cimport Stream
 from cutthrough.net.sysio cimport CAN_WRITE, sys_close
+from cutthrough.outcome cimport DESTINATION_DENIED
+from cutthrough.policy.hop cimport HOP_LOCAL
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.flight_recorder cimport E_DIALLED, E_NOT_DIALLED, note
+from cutthrough.session.model.phase cimport PHASE_SEND
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.stamps cimport end_brief_phase
+from cutthrough.session.model.state cimport DIAL
+from cutthrough.session.ways.dial_errors cimport dial_anew, outcome_of_errno, relieve
 from cutthrough.wire.authority cimport Target, parse_authority
 
 LocalOrigin = Callable[[socket.socket], None]
@@ -56,7 +64,29 @@ cdef bytes key_of(str authority):
     return target.host[:target.host_len] + (<int>target.port).to_bytes(2, "big")
 
 
+cdef int answer_by(Client c, function) except -1:
+    cdef Request *r = &c.request
+    cdef int error
+    r.hop.kind = HOP_LOCAL
+    r.marks_origin = True               # never pooled
+    if r.address_dependent:
+        return c.refuse(DESTINATION_DENIED)     # no address will say that it may pass
+    c._set_state(DIAL)
+    error = open_local(c, function)
+    if c.state != DIAL:
+        return 0                        # the function has ended it
+    if error:
+        note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
+        return dial_anew(c) if relieve(c.context, error) else (
+            c.refuse(outcome_of_errno(error)))
+    c.stamps.connect_us = end_brief_phase(&c.stamps)
+    note(c.context.recorder, <void *>c, c.poller.now_us, E_DIALLED, 0, c.stamps.connect_us)
+    return c.resume(PHASE_SEND)
+
+
 cdef int open_local(Client c, function) except -1:
+    """Makes client.origin, and hands its other end to the function. Returns 0 or an errno. The
+    function may have ended the client."""
     cdef Stream stream = Stream.__new__(Stream)
     try:
         near, remote = socket.socketpair()

@@ -28,6 +28,8 @@ cdef class Answers:
 # The answer to the request in hand; its body is taken then. None: the player has to look.
 cdef Answer known_answer(Client client)
 cdef int send_known(Client client, Answer answer) except -1
+# Sends an answer at once, of which `m` bytes of body are all; the exchange ends as `ending`.
+cdef int send_whole(Client client, int ending, bytes head, const char *body, size_t m) except -1
 # A recording's answer is that of all requests like the one in hand, whose body is `sent`.
 cdef int keep_answer(Client client, bytes sent, Answer answer) except -1
 # `packed`: the recording, as the matcher has it in memory anyhow. A body that came in one piece is

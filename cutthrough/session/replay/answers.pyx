@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Answers at hand: if the player would give the same answer again, it is sent without the player.
+"""Answers in memory: if the player would give the same answer again, it is sent without the player.
 
-It is kept here, by the bytes of the request that count, until recordings change. If the request
+An Answer is kept here, by the bytes of the request that count, until recordings change. If the request
 comes again, and its body, if any, came with its head, the answer is sent at once. Most answers are
-made before a request asks for them: see recording.play.at_hand. A request with filters never comes
+made before a request asks for them: see recording.play.beforehand. A request with filters never comes
 here.
 """
 
@@ -11,8 +11,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 from cutthrough.net.buffers cimport bytes_of, give_block, shrink_block
-from cutthrough.net.pump cimport Pump
-from cutthrough.net.relay cimport start_pump
 from cutthrough.outcome cimport REPLAYED
 from cutthrough.policy.acl cimport CACHES
 from cutthrough.session.model.chunked_body cimport scan_of
@@ -20,7 +18,7 @@ from cutthrough.session.model.client cimport Client, user_of
 from cutthrough.session.model.inside cimport Inside
 from cutthrough.session.model.recording_mode cimport recording_of
 from cutthrough.session.model.state cimport HELD, RELAY
-from cutthrough.session.transfer.filtering cimport send_head_now
+from cutthrough.session.transfer.responder cimport begin_answer, send_own_head
 from cutthrough.session.transfer.response cimport pump_down
 from cutthrough.wire.connect cimport Value
 
@@ -72,7 +70,7 @@ cdef class Answers:
         self.size += size
 
     def prepare(self, line, ready):
-        """Has this answer at hand for requests of HTTP/1.1 with this line and no body, if no
+        """Keeps this answer for requests of HTTP/1.1 with this line and no body, if no
         fields count. `line`, `ready`: as recording.play.shared has them. False: both halves are
         full, and it was not taken."""
         cdef bint is_inside
@@ -222,15 +220,16 @@ cdef bint may_read(Client c, Answer answer):
 
 
 cdef int send_known(Client c, Answer answer) except -1:
-    cdef Pump *down = &c.relay.down
     answer.hits += 1
     c._set_state(HELD)                  # as the player's answers
-    down.may_splice = False
-    start_pump(down, NULL, &c.sock, 0)
-    c.request.ending = REPLAYED
-    c._set_state(RELAY)
-    send_head_now(
-        c, answer.head, PyBytes_AS_STRING(answer.source) + answer.body_at, answer.body_size)
+    return send_whole(
+        c, REPLAYED, answer.head, PyBytes_AS_STRING(answer.source) + answer.body_at,
+        answer.body_size)
+
+
+cdef int send_whole(Client c, int ending, bytes head, const char *body, size_t m) except -1:
+    begin_answer(c, ending)
+    send_own_head(c, head, body, m)
     return pump_down(c) if c.state == RELAY else 0
 
 

@@ -1,7 +1,7 @@
 """Answers made before their first request, while a session comes into force.
 
 Each equals a Play's answer, the first time and later, to any request with this line.
-`session.transfer.recorded` finds it by the bytes of such a request, so the first of
+`session.replay.answers` finds it by the bytes of such a request, so the first of
 these requests costs as little as the next. An answer is left to the Play if it depends
 on more (a body, fields, a sequence, state), takes time or is changed.
 """

@@ -1,0 +1,178 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""An answer that is not the origin's: of filters, or of the player of recordings.
+
+    Filtering   extras.filtering   the rule's filters: they may answer, or change what passes
+    Replay      extras.replay      the player: a recording answers, or the request is passed on
+
+An answer's head comes as bytes, and is read, judged and framed as an origin's is (R41), so
+whatever made it cannot break the framing. Its body goes through a sluice, and from there to the
+pump that an origin's would go to.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from cutthrough.net.buffers cimport COPY_BLOCK, scratch
+from cutthrough.net.pump cimport Pump, Tap
+from cutthrough.net.relay cimport push, start_pump, stop_pump
+from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, OVERLOADED
+from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
+from cutthrough.session.model.context cimport writing_of
+from cutthrough.session.model.request cimport Request
+from cutthrough.session.model.state cimport RELAY, REQUEST
+from cutthrough.session.transfer.headers cimport change_response
+from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, fail, open_sluice
+from cutthrough.wire.framing cimport (
+    BODY_CHUNKED, BODY_UNTIL_CLOSE, Framing, read_response_framing)
+from cutthrough.wire.http1 cimport HTTP_10, MAX_FIELDS, Head, parse_response
+from cutthrough.wire.names cimport F_DATE, M_CONNECT
+from cutthrough.wire.rewrite cimport (
+    ADD_CLOSE, KEEP_CHUNKED, REWRITE_ROOM, Writing, build_response_head)
+
+cdef enum:
+    MOST_HEAD = COPY_BLOCK - MAX_FIELDS - REWRITE_ROOM      # see response.MOST_READ
+
+# Of the response's head at hand; used within one call only
+cdef Head head
+cdef Framing framing
+
+cdef str UNFIT = "the head is malformed or too long"
+cdef const char *CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+cdef class Responder:
+
+    def answer(self, bytes text):
+        """Begins an answer of its own. Returns the Sluice for its body."""
+        cdef Client c = self.client
+        cdef Sluice s
+        if c is None:
+            return Sluice.__new__(Sluice)
+        if c.request.status:                # a head is out
+            report_unfit(c, "respond", "answers too late")
+            self.refuse("filter_failed", "answers too late")
+            return Sluice.__new__(Sluice)
+        if down_sluice(c) is not None:
+            close_sluice(down_sluice(c))
+        s = self.open_down(False, 0)
+        try:
+            c.poller.take_time()
+            self.drop_origin()
+            begin_answer(c, self.ending)
+            send_own_head(c, text, NULL, 0)
+        except BaseException:
+            c.poller.contain(c)
+        return s
+
+    def send_continue(self):
+        """100, if the client waits for one."""
+        cdef Client c = self.client
+        if c is None or not c.request.awaits_100 or c.state != REQUEST:
+            return
+        c.request.awaits_100 = False
+        try:
+            c.poller.take_time()
+            push(&c.relay.down, CONTINUE, 25, NULL, 0)
+            c.extend()
+        except BaseException:
+            c.poller.contain(c)
+
+    cdef Sluice open_down(self, bint chunked, int64_t left):
+        cdef Client c = self.client
+        cdef Sluice down = open_sluice(c, False, chunked, left)
+        extras_of(c).down = down
+        if self.tapes:
+            down.tap = c.relay.down.tap
+        return down
+
+    cdef int drop_origin(self) except -1:
+        cdef Client c = self.client
+        c.close_origin(False)
+        if up_sluice(c) is not None:
+            close_sluice(up_sluice(c))
+        stop_pump(&c.relay.up)
+        c.relay.up.sink = NULL
+        return 0
+
+    def end(self, label):
+        """The exchange has ended. Idempotent."""
+        cdef Client c = self.client
+        if c is None:
+            return
+        self.client = None
+        if up_sluice(c) is not None:
+            close_sluice(up_sluice(c))
+        if down_sluice(c) is not None:
+            close_sluice(down_sluice(c))
+        if self.run is not None:
+            self.run.end(label)
+
+
+cdef int begin_answer(Client c, int ending) except -1:
+    cdef Pump *down = &c.relay.down
+    if down.sink == NULL:
+        down.may_splice = False             # there is no source
+        start_pump(down, NULL, &c.sock, 0)
+    else:                                   # it may still hold a 1xx
+        down.source = NULL
+        down.left = 0
+    c.request.ending = <unsigned char>ending
+    c.request.origin_persistent = False
+    if c.state != RELAY:
+        c._set_state(RELAY)
+    return 0
+
+
+cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except -1:
+    cdef Request *r = &c.request
+    cdef char *data = scratch()
+    cdef Writing writing
+    cdef const char *date = NULL
+    cdef Tap *tap
+    cdef bint is_sent, tapes = tapes_origin(c)
+    cdef int n = len(text)
+    if n > MOST_HEAD:
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
+    memcpy(data, <const char *>text, n)
+    if parse_response(&head, data, n, 0, &c.context.answer_limits) != n or (
+            read_response_framing(&head, data, r.method, &framing) != 0):
+        return refuse_unfit(c, FILTER_FAILED, "respond", UNFIT)
+    c.until_close = framing.kind == BODY_UNTIL_CLOSE
+    r.closing = is_last(c) or c.until_close or r.minor == HTTP_10
+    if not head.count[F_DATE]:
+        date = c.context.date()
+    writing = writing_of(
+        c.context, r.closing * ADD_CLOSE | (framing.kind == BODY_CHUNKED) * KEEP_CHUNKED)
+    n = build_response_head(&writing, &head, data, date)
+    if n > 0:
+        n = change_response(c, &writing, n)
+    if n < 0:
+        return c.refuse(-n)
+    if c.context.observer is not None and not tapes:
+        (<Observer>c.context.observer).on_response(c, &head, data)
+    r.status = head.status
+    tap = c.relay.down.tap
+    if tapes:
+        c.relay.down.tap = NULL
+    is_sent = push(&c.relay.down, writing.out, n, body, m)
+    c.relay.down.tap = tap
+    if is_sent:
+        return 0
+    if down_sluice(c) is None:
+        return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
+    return fail(down_sluice(c))
+
+
+cdef bint may_reply(Client c) noexcept:
+    return not c.request.status and c.request.method <= M_CONNECT
+
+
+cdef int report_unfit(Client c, str hook, str reason) except -1:
+    if c.extras.filtering is not None and not is_with_player(c):
+        (<Responder>c.extras.filtering).run.on_unfit(hook, reason)
+    return 0
+
+
+cdef int refuse_unfit(Client c, int outcome, str hook, str reason) except -1:
+    if outcome == FILTER_FAILED:
+        report_unfit(c, hook, reason)
+    return c.refuse(outcome)
