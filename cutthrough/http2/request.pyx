@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t
 from cutthrough.http2.frames cimport say_request
 from cutthrough.http2.nghttp2 cimport NGHTTP2_NV_FLAG_NONE, nghttp2_nv
 from cutthrough.http2.stream cimport (
-    ANSWER_CHUNKS, ANSWER_DONE, ANSWER_LENGTH, Stream)
+    MESSAGE_CHUNKS, MESSAGE_DONE, MESSAGE_LENGTH, Stream)
 from cutthrough.net.buffers cimport HEAD_ROOM, give_block
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, Framing, read_request_framing
 from cutthrough.wire.http1 cimport MAX_FIELDS, Field, Head, HeadLimits, parse_request
@@ -44,15 +44,15 @@ cdef int take_request(Stream *st, const char *text, size_t n, size_t seen) noexc
         return -1
     st.method = head.method
     if framing.kind == BODY_CHUNKED:
-        st.answer = ANSWER_CHUNKS
+        st.message = MESSAGE_CHUNKS
     elif framing.kind == BODY_LENGTH:
-        st.answer = ANSWER_LENGTH
+        st.message = MESSAGE_LENGTH
         st.left = framing.length
     else:
-        st.answer = ANSWER_DONE
+        st.message = MESSAGE_DONE
         st.keeps = False                # the session still has its head
         give_block(&st.sent)
-    if not say_request(st, fields, collect_fields(text), st.answer == ANSWER_DONE):
+    if not say_request(st, fields, collect_fields(text), st.message == MESSAGE_DONE):
         return -1
     return used
 

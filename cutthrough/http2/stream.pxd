@@ -20,13 +20,13 @@ cdef enum:
 cdef enum:
     JUST_NOW = 1
 
-# How far our message has come, an answer or a request. The session speaks HTTP/1.1; see answer.
-cdef enum Answer:
-    ANSWER_HEAD = 0
-    ANSWER_LENGTH           # `left` octets of a body
-    ANSWER_CHUNKS           # a chunked body; `step` and `left` are the place in it
-    ANSWER_OPEN             # until the end: a tunnel, or a body without a length
-    ANSWER_DONE
+# How far our message has come, an answer or a request. The session speaks HTTP/1.1; see message.
+cdef enum Message:
+    MESSAGE_HEAD = 0
+    MESSAGE_LENGTH           # `left` octets of a body
+    MESSAGE_CHUNKS           # a chunked body; `step` and `left` are the place in it
+    MESSAGE_OPEN             # until the end: a tunnel, or a body without a length
+    MESSAGE_DONE
 
 cdef struct Link:
     Stream *next
@@ -68,10 +68,10 @@ cdef struct Stream:
     uint8_t is_chunked
     uint8_t peer_ended
     uint8_t last_read       # the last chunk and the trailers were put in the way of reads
-    uint8_t answer          # Answer
-    uint8_t step            # of a chunked answer
-    uint8_t provides        # the library reads the answer's data from here
-    uint8_t piece_ends      # the answer ends with the octets at hand
+    uint8_t message         # Message
+    uint8_t step            # of a chunked message
+    uint8_t provides        # the library reads its data from here
+    uint8_t piece_ends      # it ends with the octets at hand
     uint8_t ends            # our end is due when tail and piece are in frames
     uint8_t ended           # our end is in a frame
     uint8_t abortive

@@ -16,7 +16,7 @@ the stream is reset.
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp
-from cutthrough.http2.answer cimport take_answer
+from cutthrough.http2.message cimport take_message
 from cutthrough.http2.demux cimport (
     count_down, demux_of, feed, free_demux, make_demux, state_of)
 from cutthrough.http2.fingerprint cimport MOST_PRINT, write_print
@@ -31,7 +31,7 @@ from cutthrough.http2.nghttp2 cimport (
     nghttp2_session_set_stream_user_data, nghttp2_session_terminate_session,
     nghttp2_submit_goaway, nghttp2_submit_rst_stream, nghttp2_submit_shutdown_notice)
 from cutthrough.http2.stream cimport (
-    ANSWER_DONE, ANSWER_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
+    MESSAGE_DONE, MESSAGE_OPEN, DUE, JUST_NOW, OPEN, Demux, Stream, break_stream, count_streams, delist,
     free_slot, free_stream, make_stream, peek_stream, read_stream, stream_of)
 from cutthrough.net.buffers cimport COPY_BYTES, Block, give_block, scratch
 from cutthrough.net.linux cimport EAGAIN, ECONNRESET, EINVAL
@@ -68,7 +68,7 @@ cdef inline void give_window(Stream *st, size_t n) noexcept nogil:
 
 cdef ssize_t transmit(Socket *s, const void *a, size_t n, const void *b,
                       size_t m) noexcept nogil:
-    return take_answer(stream_of(s), <const char *>a, n, <const char *>b, m)
+    return take_message(stream_of(s), <const char *>a, n, <const char *>b, m)
 
 
 cdef ssize_t look(Socket *s, void *buf, size_t n) noexcept nogil:
@@ -98,10 +98,10 @@ cdef void note_events(Socket *s, unsigned int events) noexcept nogil:
 
 cdef void half_close(Socket *s) noexcept nogil:
     cdef Stream *st = stream_of(s)
-    if st.demux == NULL or st.error or st.abortive or st.ends or st.answer == ANSWER_DONE:
+    if st.demux == NULL or st.error or st.abortive or st.ends or st.message == MESSAGE_DONE:
         return
-    if st.answer == ANSWER_OPEN:
-        st.answer = ANSWER_DONE
+    if st.message == MESSAGE_OPEN:
+        st.message = MESSAGE_DONE
         say_end(st)
         return
     st.abortive = True

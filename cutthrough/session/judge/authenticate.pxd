@@ -24,6 +24,6 @@ cdef int verify(Client c) except -1
 # The request waits in AUTH; `on_verified(request_id, answer)` is called with the result.
 cdef int ask_verifier(Client c, on_verified) except -1
 # `answer`: the verifier's, an Account or the label of an outcome. Returns an Outcome.
-cdef int take_answer(Client c, answer) except -1
+cdef int take_verification(Client c, answer) except -1
 # The account that a client of an earlier snapshot has in this one; None: none any more.
 cdef object account_in(Client c, Snapshot newest)

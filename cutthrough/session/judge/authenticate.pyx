@@ -146,7 +146,7 @@ def on_verified(Client c, request_id, answer, uint32_t retry_s):
         return                          # it has ended meanwhile
     try:
         c.poller.take_time()
-        outcome = take_answer(c, answer)
+        outcome = take_verification(c, answer)
         c.request.retry_s = retry_s
         if outcome != OK:
             c.refuse(outcome)
@@ -171,7 +171,7 @@ cdef int ask_verifier(Client c, on_verified) except -1:
     return 0
 
 
-cdef int take_answer(Client c, answer) except -1:
+cdef int take_verification(Client c, answer) except -1:
     c.stamps.auth_us = end_brief_phase(&c.stamps)
     if not isinstance(answer, Account):
         return OUTCOMES[answer]

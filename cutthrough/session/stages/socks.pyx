@@ -27,7 +27,7 @@ from cutthrough.outcome cimport (
     AUTH_FAILED, AUTH_REQUIRED, BAD_SOCKS, CLIENT_RESET, OK, UNSUPPORTED_COMMAND)
 from cutthrough.session.judge.authenticate cimport (
     MOST_TRIED, ask_verifier, authenticate_nobody, check_credentials, needs_credentials,
-    take_answer)
+    take_verification)
 from cutthrough.session.judge.secure cimport certified_name
 from cutthrough.session.model.client cimport Client, Observer, rest, set_tried
 from cutthrough.session.model.destination cimport set_destination
@@ -151,7 +151,7 @@ def on_verified(Client c, request_id, answer, uint32_t retry_s):
         return                              # it has ended meanwhile
     try:
         c.poller.take_time()
-        outcome = take_answer(c, answer)
+        outcome = take_verification(c, answer)
         if outcome != OK:
             c.refuse(outcome)
             return

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The bytes of an answer or a request, HTTP/1.1 as a session writes it -> frames.
 
-    ANSWER_HEAD ─> ANSWER_LENGTH ─┐
-         │ └─────> ANSWER_CHUNKS ─┼─> ANSWER_DONE
-         └───────> ANSWER_OPEN ───┘
+    MESSAGE_HEAD ─> MESSAGE_LENGTH ─┐
+         │ └─────> MESSAGE_CHUNKS ─┼─> MESSAGE_DONE
+         └───────> MESSAGE_OPEN ───┘
 
 A head is always taken whole, because a short reply of the session's own must never find a full
 stream; and so is the short body that comes with it. Other bytes are taken only if they fit into
@@ -18,7 +18,7 @@ from cutthrough.http2.request cimport take_request
 from cutthrough.http2.nghttp2 cimport (
     NGHTTP2_INTERNAL_ERROR, NGHTTP2_NV_FLAG_NONE, nghttp2_nv)
 from cutthrough.http2.stream cimport (
-    ANSWER_CHUNKS, ANSWER_DONE, ANSWER_HEAD, ANSWER_LENGTH, ANSWER_OPEN, STUCK, Stream, enlist)
+    MESSAGE_CHUNKS, MESSAGE_DONE, MESSAGE_HEAD, MESSAGE_LENGTH, MESSAGE_OPEN, STUCK, Stream, enlist)
 from cutthrough.net.buffers cimport (
     HEAD_ROOM, HEAD_BLOCK, OF_RELAYS, bytes_of, give_block, keep_bytes, make_room)
 from cutthrough.net.linux cimport ECONNRESET, EPIPE
@@ -52,7 +52,7 @@ cdef Head head
 cdef nghttp2_nv fields[MAX_FIELDS + 1]
 
 
-cdef ssize_t take_answer(Stream *st, const char *a, size_t n, const char *b,
+cdef ssize_t take_message(Stream *st, const char *a, size_t n, const char *b,
                          size_t m) noexcept nogil:
     cdef ssize_t taken = take_both(st, a, n, b, m)
     if st.keeps:
@@ -78,7 +78,7 @@ cdef void remember(Stream *st, const char *data, size_t n) noexcept nogil:
 
 cdef ssize_t take_both(Stream *st, const char *a, size_t n, const char *b,
                        size_t m) noexcept nogil:
-    cdef bint replies = st.answer == ANSWER_HEAD
+    cdef bint begins = st.message == MESSAGE_HEAD
     cdef ssize_t taken, more
     if st.demux == NULL or st.error:
         return -ECONNRESET if st.error == 0 else -st.error
@@ -94,8 +94,8 @@ cdef ssize_t take_both(Stream *st, const char *a, size_t n, const char *b,
         reset(st, NGHTTP2_INTERNAL_ERROR)
         write_frames(st.demux)
         return -EPIPE
-    if <size_t>taken < n + m and replies and n + m - taken <= SHORT and (
-            st.answer == ANSWER_LENGTH and st.left == n + m - taken):
+    if <size_t>taken < n + m and begins and n + m - taken <= SHORT and (
+            st.message == MESSAGE_LENGTH and st.left == n + m - taken):
         if <size_t>taken < n:
             return short_of(st, taken, n + m) if not keep_tail(st, a + taken, n - taken) else n
         if keep_tail(st, b + (taken - n), n + m - taken):
@@ -113,11 +113,11 @@ cdef inline ssize_t short_of(Stream *st, ssize_t taken, size_t offered) noexcept
 
 
 cdef bint keep_tail(Stream *st, const char *data, size_t n) noexcept nogil:
-    """The last octets of an answer."""
+    """The last octets of a message."""
     st.tail = keep_bytes(data, n, OF_RELAYS)
     if st.tail == NULL:
         return False
-    st.answer = ANSWER_DONE
+    st.message = MESSAGE_DONE
     st.left = 0
     say_end(st)
     return True
@@ -129,28 +129,28 @@ cdef ssize_t take(Stream *st, const char *data, size_t n) noexcept nogil:
     cdef size_t step
     cdef ssize_t taken
     while done < n:
-        if st.answer == ANSWER_HEAD:
+        if st.message == MESSAGE_HEAD:
             taken = take_head(st, data + done, n - done)
             if taken < 0:
                 return -1
             done += taken
-        elif st.answer == ANSWER_LENGTH:
+        elif st.message == MESSAGE_LENGTH:
             step = min(n - done, <size_t>st.left)
             taken = say(st, data + done, step, step == st.left)
             st.left -= taken
             done += taken
             if st.left == 0:
-                st.answer = ANSWER_DONE
+                st.message = MESSAGE_DONE
             if <size_t>taken < step:
                 break
-        elif st.answer == ANSWER_CHUNKS:
+        elif st.message == MESSAGE_CHUNKS:
             taken = take_chunks(st, data + done, n - done)
             if taken < 0:
                 return -1
             done += taken
-            if st.answer == ANSWER_CHUNKS:
+            if st.message == MESSAGE_CHUNKS:
                 break
-        elif st.answer == ANSWER_OPEN:
+        elif st.message == MESSAGE_OPEN:
             return done + say(st, data + done, n - done, False)
         else:
             return -1                       # behind the end
@@ -199,17 +199,17 @@ cdef bint pass_head(Stream *st, const char *text) noexcept nogil:
         return False
     if not interim:
         if st.is_tunnel and head.status < 300:
-            st.answer = ANSWER_OPEN
+            st.message = MESSAGE_OPEN
         elif read_response_framing(&head, text, st.method, &framing) < 0:
             return False
         elif framing.kind == BODY_NONE:
-            st.answer = ANSWER_DONE
+            st.message = MESSAGE_DONE
             ends = True
         elif framing.kind == BODY_LENGTH:
-            st.answer = ANSWER_LENGTH
+            st.message = MESSAGE_LENGTH
             st.left = framing.length
         else:
-            st.answer = ANSWER_CHUNKS if framing.kind == BODY_CHUNKED else ANSWER_OPEN
+            st.message = MESSAGE_CHUNKS if framing.kind == BODY_CHUNKED else MESSAGE_OPEN
             st.left = 0
     status[0] = <char>(c'0' + head.status // 100)
     status[1] = <char>(c'0' + head.status // 10 % 10)
@@ -271,7 +271,7 @@ cdef ssize_t take_chunks(Stream *st, const char *data, size_t n) noexcept nogil:
             if taken < step:
                 return at
             if ends:
-                st.answer = ANSWER_DONE
+                st.message = MESSAGE_DONE
                 return at + 7
             if st.left == 0:
                 st.step = DATA_END
@@ -293,7 +293,7 @@ cdef ssize_t take_chunks(Stream *st, const char *data, size_t n) noexcept nogil:
                 st.step = SIZE
         elif not keep_trailer(st, c):
             return -1
-        elif st.answer == ANSWER_DONE:
+        elif st.message == MESSAGE_DONE:
             return at
     return at
 
@@ -312,6 +312,6 @@ cdef bint keep_trailer(Stream *st, char c) noexcept nogil:
         return True
     if n == 2:
         give_block(&st.part)
-    st.answer = ANSWER_DONE
+    st.message = MESSAGE_DONE
     say_end(st)
     return True

@@ -1,7 +1,0 @@
-"""The answer's bytes, HTTP/1.1 as a session writes it -> frames."""
-
-from cutthrough.http2.stream cimport Stream
-
-# As try_send2: octets taken, 0 if the stream is full, or -errno.
-cdef ssize_t take_answer(Stream *st, const char *a, size_t n, const char *b,
-                         size_t m) noexcept nogil
