@@ -11,8 +11,9 @@ import pytest
 from cutthrough.exchange.messages import Piece
 from cutthrough.recording.model.masking import Masker, Redaction
 from cutthrough.recording.model.recording import Recording
+from cutthrough.recording.record.making import Maker
 from cutthrough.recording.record.recorder import Recorder
-from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.record.rows import FAILED, RowMaker
 from cutthrough.recording.record.taping import NotWhole, make_recording
 from cutthrough.recording.sessions import log_size
 from cutthrough.recording.sessions.directory import VALUES, Session
@@ -29,6 +30,7 @@ SECRETS = GET.replace("Host: a", "Host: a\r\nCookie: c=s3cret\r\nX-Key: s3cret")
 CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CODED = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 PACKED = gzip.compress(b"it was s3cret")
+ECHO = "the answer repeats a secret"
 PLAIN = "HTTP/1.1 200 OK\r\nSet-Cookie: a=s3cret; Path=/\r\n\r\n"
 
 
@@ -44,7 +46,7 @@ def decoded(row):
 
 def row_of(one, masker=MASKER):
     batch = Batch(len(VALUES))
-    return next(iter(batch), None) if RowMaker(masker, batch).add(one) else None
+    return next(iter(batch), None) if RowMaker(masker, batch).add(one) is None else None
 
 
 def asks(line, **more):
@@ -94,18 +96,42 @@ def test_what_cannot_be_a_recording_makes_no_row(one):
         make_recording(one)
 
 
-@pytest.mark.parametrize("one", [
-    asks("GET /\xfc HTTP/1.1"), taped(begun_us=0), taped(host="\xfc"),
-    taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True),
-    taped(up_head=SECRETS, down=(b"s3c", b"ret")),
-    taped("HTTP/1.1 200 OK\r\nX-Got: s3cret\r\n\r\n", up_head=SECRETS),
-    taped(CODED, (PACKED[:9], PACKED[9:]), up_head=SECRETS),
-    taped("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
-          down_bytes=4),
+@pytest.mark.parametrize(("one", "reason"), [
+    (asks("GET /\xfc HTTP/1.1"), "an odd first line, or no ASCII"),
+    (taped(host="\xfc"), "an odd first line, or no ASCII"),
+    (taped(begun_us=0), "its begin is unknown"),
+    (taped(CHUNKED, (b"0\r\nT: u\r\n\r\n",), down_chunked=True), "trailers"),
+    (taped(up_head=SECRETS, down=(b"s3c", b"ret")), ECHO),
+    (taped("HTTP/1.1 200 OK\r\nX-Got: s3cret\r\n\r\n", up_head=SECRETS), ECHO),
+    (taped(CODED, (PACKED[:9], PACKED[9:]), up_head=SECRETS), ECHO),
+    (taped("HTTP/1.1 101 X\r\n\r\n", (), pieces=[Piece(False, 500, b"\x81\x02hi")],
+           down_bytes=4), "a WebSocket"),
 ], ids=repr)
-def test_what_is_rare_makes_no_row_but_a_recording(one):
-    assert row_of(one) is None
+def test_what_is_rare_takes_the_detour_by_a_recording(one, reason):
+    batch = Batch(len(VALUES))
+    assert RowMaker(MASKER, batch).add(one) == reason and not len(batch)
     assert "s3cret" not in repr(long_way(one))
+
+
+def test_detours_are_counted_by_their_reasons(recorder):
+    assert recorder.write([*numbered(0, 9)]) == 0
+    assert recorder.detours == {"trailers": 3, "a part is missing": 1}
+
+
+def test_a_fault_of_rows_is_logged_if_a_recording_can_be_made(recorder, caplog):
+    """It was taken for an exchange that cannot be a recording, and nobody was told."""
+    class Faulty(Masker):
+        def echoes(self, fields):
+            raise LookupError
+
+    batch = Batch(len(VALUES))
+    rows, maker = RowMaker(Faulty(Redaction(), b"k" * 32), batch), Maker("", "streams")
+    assert rows.add(taped()) is FAILED and not len(batch)
+    for _ in range(3):
+        assert maker.detour(taped(), {}, FAILED, rows.error) is not None
+    assert maker.detours == {FAILED: 3}
+    assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
+        "a recording's row was made the long way: LookupError"] * 2
 
 
 @pytest.mark.parametrize("redaction", [
@@ -126,7 +152,7 @@ def test_exchanges_of_a_batch_do_not_change_each_other():
             source.choice(heads), down, wait_us=source.randrange(1 << 20),
             up_head=source.choice((GET, SECRETS)).replace("y=1", f"y={number}"),
             port=source.choice((80, 443, 8080)), begun_us=number + 1)
-        assert maker.add(one)
+        assert maker.add(one) is None
         assert decoded([*batch][-1]) == long_way(one)
 
 

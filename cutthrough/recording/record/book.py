@@ -14,7 +14,7 @@ from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.masking import Redaction, Scope
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.making import Maker
-from cutthrough.recording.record.rows import RowMaker
+from cutthrough.recording.record.rows import FAILED, RowMaker
 from cutthrough.recording.record.taping import make_recording
 from cutthrough.recording.sessions.directory import SUFFIX, VALUES, Session, Sessions
 from cutthrough.recording.sessions.session import Manifest, NoSession
@@ -63,29 +63,25 @@ class Book:
         if not (self._maker.has_hook or self.waiting or self._failed):
             return self._write_rows(taped, turn)
         known: Known = {}
-        recordings = [recording for exchange in taped
-                      if (recording := self._maker.make(exchange, known))]
+        recordings = self._maker.recordings(taped, known)
         return self._put(recordings, turn) if recordings or self.waiting else 0
 
     def _write_rows(self, taped: list[Taped], turn: Turn | None) -> int:
-        """As `write`: only rare and waiting exchanges become Recordings."""
+        """As `write`: only those become Recordings that take the detour or wait."""
         known: Known = {}
         try:
             session = self.open()
         except NotMade as error:
             return self._lose(len(taped), error)
         except (OSError, ValueError, StoreError) as error:
-            return self._wait([
-                recording for exchange in taped
-                if (recording := self._maker.make(exchange, known))], error)
+            return self._wait(self._maker.recordings(taped, known), error)
         entries, remaining = list[Taped | Recording](), iter(taped)
         try:
             session.put_rows(self._make_rows(session, remaining, known, entries), turn)
         except Exception as error:
             waiting = [entry if isinstance(entry, Recording) else
                        make_recording(entry, known) for entry in entries]
-            waiting += [recording for exchange in remaining
-                        if (recording := self._maker.make(exchange, known))]
+            waiting += self._maker.recordings(remaining, known)
             if is_of_file(error):
                 return self._wait(waiting, error)
             return self._put_alone(session, waiting)
@@ -104,10 +100,13 @@ class Book:
         while part := list(itertools.islice(taped, most)):
             rows.clear()
             for exchange in part:
-                if maker.add(exchange):
+                reason = maker.add(exchange)
+                if reason is None:
                     entries.append(exchange)
-                elif (recording := self._maker.make(exchange, known)) and (
-                        row := self._row(session, recording)):
+                    continue
+                recording = self._maker.detour(
+                    exchange, known, reason, maker.error if reason is FAILED else None)
+                if recording and (row := self._row(session, recording)):
                     rows.append(row)
                     entries.append(recording)
             if len(rows):

@@ -2,10 +2,11 @@
 
 import importlib
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from cutthrough.exchange.failures import Failures
+from cutthrough.exchange.failures import Failures, reason_of
 from cutthrough.recording.model.heads import Known
 from cutthrough.recording.model.recording import Recording
 from cutthrough.recording.record.taping import NotWhole, make_recording
@@ -24,11 +25,30 @@ class Maker:
         self.failures = failures or Failures("recorded")
         self._on_record = find_hook(hooks)
         self._cuts = cuts
-        self._partial = 0
+        self._partial = self._faults = 0
+        self.detours: Counter[str] = Counter()           # by reason, as rows has them
 
     @property
     def has_hook(self) -> bool:
         return self._on_record is not None
+
+    def recordings(self, exchanges: Iterable[Taped], known: Known) -> list[Recording]:
+        """Of those that are recorded."""
+        return [recording for exchange in exchanges
+                if (recording := self.make(exchange, known)) is not None]
+
+    def detour(self, exchange: Taped, known: Known, reason: str,
+               error: Exception | None = None) -> Recording | None:
+        """For an exchange of which no row could be made at once. `error`: if that
+        failed. None: it is not recorded."""
+        self.detours[reason] += 1
+        recording = self.make(exchange, known)
+        if recording is not None and error is not None:
+            self._faults += 1
+            if self._faults & (self._faults - 1) == 0:
+                log.warning("a recording's row was made the long way: %s (%d so far)",
+                            reason_of(error), self._faults)
+        return recording
 
     def make(self, exchange: Taped, known: Known) -> Recording | None:
         """None: it is not recorded."""

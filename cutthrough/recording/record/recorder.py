@@ -8,6 +8,7 @@ The session in force is read from the mode's file for each batch.
 import contextlib
 import logging
 import time
+from collections import Counter
 from pathlib import Path
 
 from cutthrough.exchange.failures import Failures
@@ -140,9 +141,17 @@ class Recorder:
         """How many wait until they can be written."""
         return sum(len(book.waiting) for book in self._books.values())
 
+    @property
+    def detours(self) -> Counter[str]:
+        """How many exchanges became Recordings before they became rows, by reason."""
+        return self._maker.detours
+
     def close(self) -> int:
         """Returns how many are lost; it has been logged."""
         until = time.monotonic() + END_S
+        if detours := self.detours:
+            log.debug("recordings with a detour: %s", ", ".join(
+                f"{reason} ({count})" for reason, count in detours.most_common()))
         return self.take_lost() + sum(
             book.finish(until) for book in self._books.values())
 

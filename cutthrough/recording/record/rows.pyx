@@ -1,9 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Exchanges out of the ring -> rows of a session: what `make_recording`, `Masker.recording` and
-the encoder make of most exchanges, in a tenth of the time.
+"""Exchanges out of the ring -> rows of a session: as `make_recording`, `Masker.recording` and the
+encoder make them, for most exchanges.
+
+    an exchange ─> RowMaker.add ─────────────────────────────────────────> a row
+                       └ a detour ─> make_recording ─> Session.row ──────> the same, in ten times as long
+                                            └ NotWhole: nothing is recorded
 
 A row's data is a Recording in MessagePack. Of a batch, equal heads are read, redacted and encoded
-once. What is rare, or must be looked at as a whole, makes no row, and goes the long way.
+once. What is rare, or must be looked at as a whole, takes the detour by a Recording: below are the
+reasons, by which Maker counts. tests/recording/test_rows.py holds both ways to equal rows.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -31,6 +36,22 @@ cdef enum:
 
 cdef object encode = Encoder().encode
 
+# Why an exchange takes the detour
+cdef str BODIES = "bodies are redacted"
+cdef str MESSAGES = "a WebSocket"
+cdef str CALL = "a call whose sides talk in turn"
+cdef str ADDED = "filters have added secrets"
+cdef str ECHO = "the answer repeats a secret"
+cdef str TRAILERS = "trailers"
+cdef str UNDATED = "its begin is unknown"
+cdef str LINE = "an odd first line, or no ASCII"
+cdef str CHUNKS = "chunks of the request that do not end"
+# Most of these are no recordings at all
+cdef str PART = "a part is missing"
+cdef str ENDED = "it did not end well"
+cdef str CONDITION = "a condition of its client"
+# The exchange is malformed; or this module has a fault, if a Recording can be made of it
+FAILED = "no row could be made"
 
 cdef struct _Line:
     # A request's first line; the exchange has the memory
@@ -55,6 +76,7 @@ cdef class RowMaker:
     cdef object _masker
     cdef Batch _batch
     cdef _Heads _requests, _responses
+    cdef readonly object error              # of the last FAILED
     cdef Text *_pieces                      # of an answer, each behind its time
     cdef size_t _n_pieces, _most_pieces
 
@@ -66,16 +88,17 @@ cdef class RowMaker:
         free(self._pieces)
 
     def add(self, Taped exchange not None):
-        """Adds the same row as Session.row. False: it needs a Recording, or cannot be
-        one."""
+        """Adds the same row as Session.row, and returns None. If not, the reason: it takes the
+        detour by a Recording."""
         cdef size_t n_cells = self._batch.n_cells
         try:
             return self._add(exchange)
-        except Exception:                   # make_recording says why
+        except Exception as error:          # make_recording fails, too, and says why
             self._batch.drop_from(n_cells)
-            return False
+            self.error = error
+            return FAILED
 
-    cdef bint _add(self, Taped exchange) except -1:
+    cdef str _add(self, Taped exchange):
         cdef const char *head = exchange.up_text.data
         cdef const char *target
         cdef const char *protocol
@@ -85,34 +108,44 @@ cdef class RowMaker:
         cdef bytes up = exchange.up
         cdef list unframed = None               # keeps the pieces
         cdef _Known request, response
-        if self._masker.reads_bodies or exchange.pieces or exchange.was_cut or (
-                exchange.begun_us <= 0 or exchange.asked is not None or exchange.added_text.n) or (
-                not exchange.up_text.n or not exchange.down_text.n or exchange.reason != "ok"):
-            return False
-        if <uint64_t>PyBytes_GET_SIZE(up) != exchange.up_bytes or (
+        if self._masker.reads_bodies:
+            return BODIES
+        if exchange.pieces:
+            return MESSAGES
+        if exchange.asked is not None:
+            return CALL
+        if exchange.added_text.n:
+            return ADDED
+        if exchange.reason != "ok":
+            return ENDED
+        if exchange.begun_us <= 0:
+            return UNDATED
+        if exchange.was_cut or (
+                not exchange.up_text.n or not exchange.down_text.n) or (
+                <uint64_t>PyBytes_GET_SIZE(up) != exchange.up_bytes) or (
                 self._take(exchange) != exchange.down_bytes):
-            return False
+            return PART
         response = self._response(exchange.down_text)
         if response.status in CONDITIONAL:
-            return False
+            return CONDITION
         protocol = <const char *>memchr(head, b"\r", exchange.up_text.n)
         if protocol == NULL or protocol + 1 == head + exchange.up_text.n or protocol[1] != b"\n":
-            return False
+            return LINE
         n = protocol - head
         target = <const char *>memchr(head, b" ", n)
         if target == NULL:
-            return False
+            return LINE
         target += 1
         protocol = <const char *>memchr(target, b" ", head + n - target)
         if protocol == NULL or memchr(protocol + 1, b" ", head + n - protocol - 1) != NULL:
-            return False
+            return LINE
         n_target = protocol - target
         protocol += 1
         line.method = Text(head, target - 1 - head)
         line.protocol = Text(protocol, head + n - protocol)
         if not (is_ascii(head, n) and is_ascii(exchange.host_text.data, exchange.host_text.n)
                 and is_ascii(exchange.user_text.data, exchange.user_text.n)):
-            return False
+            return LINE
         request = self._request(exchange.up_text, n)
         query = <const char *>memchr(target, b"?", n_target)
         line.path, line.query = Text(target, n_target), Text(NULL, 0)
@@ -124,15 +157,15 @@ cdef class RowMaker:
         if up and (exchange.up_chunked or request.is_chunked):
             up, ended = join_chunks(up)
             if not ended:
-                return False
+                return CHUNKS
         if exchange.down_chunked:
             unframed = contents(exchange)
             if unframed is None:
-                return False
+                return TRAILERS
             self._take_list(unframed)
         if request.echoes is not None and repeats(
                 request.echoes, response.entries, response.coding, self._joined()):
-            return False
+            return ECHO
         self._batch.number(exchange.begun_us)
         self._batch.number(0)
         self._batch.text(line.method.data, line.method.n)
@@ -140,7 +173,7 @@ cdef class RowMaker:
         self._batch.number(response.status)
         self._batch.text(b"", 0)
         put_data_of(self, exchange, request, response, &line, up)
-        return True
+        return None
 
     cdef uint64_t _take(self, Taped exchange) except? 0:
         """Its pieces. Returns how many bytes they have without their times."""
