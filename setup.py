@@ -119,7 +119,7 @@ OPENSSL_3 = """
 """
 # Modules that need libnghttp2; without its headers they are left out.
 OF_NGHTTP2 = {
-    "cutthrough/http2/answer.pyx",
+    "cutthrough/http2/message.pyx",
     "cutthrough/http2/demux.pyx",
     "cutthrough/http2/frames.pyx",
     "cutthrough/http2/request.pyx",
@@ -151,17 +151,16 @@ HOT = set("""
 net/address net/buffers net/connector net/poller net/relay net/timers
 net/tls/records net/tls/stream net/tls/transport net/tls/wire
 wire/authority wire/chunks wire/framing wire/hops wire/http1 wire/http2_fields
-wire/http2_head wire/rewrite wire/target
-http2/answer http2/demux http2/frames http2/meter http2/stream http2/transport
+wire/http2_head wire/rewrite wire/target http2/demux http2/frames http2/message
+http2/meter http2/stream http2/transport
 session/connection session/route session/model/charge session/model/client
 session/model/idle_pool session/transfer/response session/transfer/tunnel
 policy/acl policy/auth policy/siphash log/fields log/jsonline log/text
 exchange/heads exchange/json_values exchange/scan exchange/search
 tape/batch tape/ended tape/observer tape/plain tape/records tape/ring tape/taped
-recording/record/rows storage/sqlite_batch
+recording/record/rows session/replay/answers session/replay/replay
 session/transfer/delivery session/transfer/filtered_head session/transfer/filtering
-session/replay/answers session/replay/replay session/transfer/responder
-session/transfer/to_filters
+session/transfer/responder session/transfer/to_filters storage/sqlite_batch
 """.split())
 RARE = set("""
 log/sinks net/intercepted net/tls/failures net/tls/kernel net/tls/sessions net/tls/ulp

@@ -1,13 +1,7 @@
 """The client that a trusted proxy names in X-Forwarded-For."""
 
-from cutthrough.net.address cimport Address
 from cutthrough.session.model.client cimport Client
 from cutthrough.wire.http1 cimport Head
 
 # Sets client.address for this request. Called only if the listener believes some proxies.
 cdef int take_named_client(Client client, const Head *head, const char *data) except -1
-
-
-# The address that the connection comes from, or that its PROXY header names.
-cdef inline const Address *address_of_connection(Client client) noexcept:
-    return &client.entrance.peer if client.entrance.has_peer else &client.address

@@ -168,8 +168,17 @@ cdef inline bytes user_of(Client client):
     return None if client.request.is_tried else client.login
 
 
-# The key of the share that its queries to name servers and to the hook count against.
-cdef bytes asker_of(Client client)
+# The address that the connection comes from, or that its PROXY header names.
+cdef inline const Address *address_of_connection(Client client) noexcept:
+    return &client.entrance.peer if client.entrance.has_peer else &client.address
+
+
+# The key of the share that its queries to name servers and to the hook count against: the user; if
+# the client has none, its address, or its network for IPv6.
+cdef inline bytes asker_of(Client client):
+    if user_of(client) is not None:
+        return user_of(client)
+    return (<char *>client.address.bytes)[:4 if client.address.family == 4 else 8]
 
 
 # The name in credentials that are not verified, for logs.

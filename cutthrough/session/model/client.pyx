@@ -31,7 +31,7 @@ from cutthrough.session.model.awaited cimport NOBODY
 from cutthrough.session.model.chunked_body cimport drop_scan
 from cutthrough.session.model.context cimport Context
 from cutthrough.session.model.counters cimport Counters, count_end, count_reply
-from cutthrough.session.model.extras cimport NOTHING, Extras, has_responder
+from cutthrough.session.model.extras cimport NOTHING, end_responders, forget_responders, has_responder
 from cutthrough.session.model.flight_recorder cimport (
     E_DOWN_FAILED, E_ENDED, E_STATE, E_UP_FAILED, FlightRecorder, note)
 from cutthrough.session.model.request cimport Request
@@ -376,8 +376,7 @@ cdef class Client:
     cdef int _clear_request(self) except -1:
         if self.extras is not NOTHING and has_responder(self.extras):
             end_responders(self.extras, "internal_error")   # if it was not recorded
-            self.extras.filtering = self.extras.replay = None
-            self.extras.up = self.extras.down = None
+            forget_responders(self.extras)
         if self.request.room:
             self.context.room.leave(self)
         if self.request.queued:
@@ -441,14 +440,6 @@ cdef object refusals_of(Client c):
     return (c.context.snapshot if c.snapshot is None else c.snapshot).refusals
 
 
-cdef int end_responders(Extras extras, str label) except -1:
-    if extras.filtering is not None:
-        extras.filtering.end(label)
-    if extras.replay is not None:
-        extras.replay.end(label)
-    return 0
-
-
 cdef void note_end(Client c, int outcome) noexcept:
     cdef FlightRecorder recorder = c.context.recorder
     if outcome != OK and c.relay.up.error:
@@ -456,11 +447,3 @@ cdef void note_end(Client c, int outcome) noexcept:
     if outcome != OK and c.relay.down.error:
         note(recorder, <void *>c, c.poller.now_us, E_DOWN_FAILED, 0, c.relay.down.error)
     note(recorder, <void *>c, c.poller.now_us, E_ENDED, outcome, c.request.status)
-
-
-cdef bytes asker_of(Client c):
-    """The user; if the client has none, its address, or its network for IPv6."""
-    cdef bytes user = user_of(c)
-    if user is not None:
-        return user
-    return (<char *>c.address.bytes)[:4 if c.address.family == 4 else 8]

@@ -28,6 +28,12 @@ cdef class Extras:
 cdef Extras NOTHING
 
 
+# The exchange of filters and player has ended, with the outcome of this label.
+cdef int end_responders(Extras extras, str label) except -1
+# The next request of the client is not theirs.
+cdef int forget_responders(Extras extras) except -1
+
+
 # Has somebody in Python the request, or has had it?
 cdef inline bint has_responder(Extras extras) noexcept:
     return extras.filtering is not None or extras.replay is not None

@@ -17,3 +17,17 @@ cdef class Extras:
 
 
 NOTHING = Extras.__new__(Extras)
+
+
+cdef int end_responders(Extras extras, str label) except -1:
+    if extras.filtering is not None:
+        extras.filtering.end(label)
+    if extras.replay is not None:
+        extras.replay.end(label)
+    return 0
+
+
+cdef int forget_responders(Extras extras) except -1:
+    extras.filtering = extras.replay = None
+    extras.up = extras.down = None
+    return 0

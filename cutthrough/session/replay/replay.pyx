@@ -39,9 +39,8 @@ from cutthrough.session.replay.answers cimport (
     Answer, keep_answer, known_answer, make_answer, send_known, send_whole)
 from cutthrough.session.transfer.filtered_head cimport host_of
 from cutthrough.session.transfer.filtering cimport Shown, filtering_of, shown_of
-from cutthrough.session.transfer.headers cimport write_head_up
 from cutthrough.session.transfer.responder cimport (
-    Responder, begin_answer, may_reply, send_own_head, up_sluice)
+    Responder, begin_answer, may_reply, send_own_head, up_sluice, write_head_up)
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, open_sluice, run_sluice
 from cutthrough.session.ways.local cimport answer_by
 from cutthrough.wire.names cimport M_HEAD

@@ -25,10 +25,9 @@ from cutthrough.session.model.stamps cimport end_brief_phase
 from cutthrough.session.model.state cimport HELD, RELAY, REQUEST
 from cutthrough.session.transfer.filtered_head cimport (
     is_chunked, is_same_target, move, rebuild, rewritten)
-from cutthrough.session.transfer.headers cimport write_head_up
 from cutthrough.session.transfer.responder cimport (
     UNFIT, Responder, is_with_player, may_reply, refuse_unfit, send_own_head,
-    up_sluice)
+    up_sluice, write_head_up)
 from cutthrough.session.transfer.sluice cimport Sluice, give, run_sluice
 from cutthrough.session.ways.parents cimport drop_parent
 from cutthrough.wire.framing cimport (

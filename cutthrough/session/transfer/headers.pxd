@@ -2,15 +2,11 @@
 
 from cutthrough.net.pump cimport Pump
 from cutthrough.session.model.client cimport Client
-from cutthrough.session.transfer.sluice cimport Sluice
 from cutthrough.wire.rewrite cimport Writing
 
 # The request's head as it goes up: in the form for a parent if there is one, and with the
 # rule's changes. Valid until the next head is written. NULL: too large.
 cdef const char *head_up(Client client, size_t *n) except? NULL
-# Writes it before a body that comes by this sluice. False: it is too large, and the request is
-# refused.
-cdef bint write_head_up(Client client, Sluice up) except -1
 # For a head that is sent with more than the tap may have: the tap gets it without.
 cdef void show_head(Client client, Pump *up) noexcept
 # The traceparent that the deciding rule gives to a request without a valid one: its bytes at

@@ -13,14 +13,13 @@ from libc.string cimport memcpy
 from cutthrough.net.address cimport ADDRESS_TEXT, print_address
 from cutthrough.net.buffers cimport HEAD_ROOM, bytes_of, head_scratch
 from cutthrough.net.pump cimport Pump
-from cutthrough.outcome cimport HEAD_TOO_LARGE, RESPONSE_HEAD_TOO_LARGE
+from cutthrough.outcome cimport RESPONSE_HEAD_TOO_LARGE
 from cutthrough.policy.acl cimport BY_HEADERS
 from cutthrough.policy.hop cimport HOP_FORWARD, HOP_NAMED_ORIGIN
 from cutthrough.policy.siphash cimport keyed_hash
 from cutthrough.session.model.client cimport user_of, worker_of_id
 from cutthrough.session.model.inside cimport prints_of
 from cutthrough.session.model.prints cimport Prints
-from cutthrough.session.transfer.sluice cimport Sluice
 from cutthrough.session.ways.origins cimport head_for_server
 from cutthrough.session.ways.parents cimport head_for_parent
 from cutthrough.wire.connect cimport Value
@@ -52,19 +51,6 @@ cdef const char *head_up(Client c, size_t *n) except? NULL:
         memcpy(head_scratch(), head, n[0])
     n[0] = apply(c, edits, head_scratch(), n[0], HEAD_ROOM, True)
     return head_scratch() if n[0] else NULL
-
-
-cdef bint write_head_up(Client c, Sluice up) except -1:
-    cdef size_t n
-    cdef const char *head = head_up(c, &n)
-    cdef bint is_shown = head == bytes_of(c.head)
-    if head == NULL:
-        c.refuse(HEAD_TOO_LARGE)
-        return False
-    if not is_shown:
-        show_head(c, up.pump)
-    up.put(head, n, is_shown)
-    return True
 
 
 cdef void show_head(Client c, Pump *up) noexcept:

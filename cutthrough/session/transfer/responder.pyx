@@ -11,15 +11,15 @@ pump that an origin's would go to.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from cutthrough.net.buffers cimport COPY_BLOCK, scratch
+from cutthrough.net.buffers cimport COPY_BLOCK, bytes_of, scratch
 from cutthrough.net.pump cimport Pump, Tap
 from cutthrough.net.relay cimport push, start_pump, stop_pump
-from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, OVERLOADED
+from cutthrough.outcome cimport CLIENT_RESET, FILTER_FAILED, HEAD_TOO_LARGE, OVERLOADED
 from cutthrough.session.model.client cimport Client, Observer, extras_of, is_last
 from cutthrough.session.model.context cimport writing_of
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.state cimport RELAY, REQUEST
-from cutthrough.session.transfer.headers cimport change_response
+from cutthrough.session.transfer.headers cimport change_response, head_up, show_head
 from cutthrough.session.transfer.sluice cimport Sluice, close_sluice, fail, open_sluice
 from cutthrough.wire.framing cimport (
     BODY_CHUNKED, BODY_UNTIL_CLOSE, Framing, read_response_framing)
@@ -160,6 +160,19 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     if down_sluice(c) is None:
         return c.abort(CLIENT_RESET if c.relay.down.error else OVERLOADED, True)
     return fail(down_sluice(c))
+
+
+cdef bint write_head_up(Client c, Sluice up) except -1:
+    cdef size_t n
+    cdef const char *text = head_up(c, &n)
+    cdef bint is_shown = text == bytes_of(c.head)
+    if text == NULL:
+        c.refuse(HEAD_TOO_LARGE)
+        return False
+    if not is_shown:
+        show_head(c, up.pump)
+    up.put(text, n, is_shown)
+    return True
 
 
 cdef bint may_reply(Client c) noexcept:

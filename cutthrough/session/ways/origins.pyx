@@ -18,7 +18,7 @@ from cutthrough.outcome cimport (
 from cutthrough.policy.hop cimport HOP_NAMED_ORIGIN
 from cutthrough.policy.origins cimport Origin
 from cutthrough.policy.parents cimport Parent, Standing
-from cutthrough.session.judge.named_client cimport address_of_connection
+from cutthrough.session.model.client cimport address_of_connection
 from cutthrough.session.model.flight_recorder cimport E_PARENT_LOST, note
 from cutthrough.session.model.passage cimport Passage
 from cutthrough.wire.connect cimport Value
