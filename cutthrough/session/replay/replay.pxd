@@ -7,14 +7,14 @@ from cutthrough.session.transfer.responder cimport Responder
 
 cdef class Replay(Responder):
     """One request in the hands of the player."""
-    cdef object function        # a function that answers as the origin, see local; None: none does
+    cdef object function        # it answers as an origin, see local; None: no function does
     cdef bint chunked           # the collected body
 
     cdef int leave(self) except -1
 
 
-# The phase: an answer in memory, or the player looks for one; in HELD.
+# The phase: sends an answer in memory, or the player looks for a recording, in HELD.
 cdef int replay(Client client) except -1
-# The same once an address, which has told the rule, is known; NULL: it is not. Of a tunnel it is the
-# one by which its first bytes are judged.
+# The same for a rule that depends on the address. The first bytes of a tunnel are judged by this
+# address; NULL: it is not known.
 cdef int replay_at(Client client, const Address *address) except -1

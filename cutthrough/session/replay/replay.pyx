@@ -6,15 +6,16 @@
                        ├> REQUEST (its body) ─> HELD ─> …             the body counts: it is read first
                        └> the next phase                              none does: on to the origin, or
                                                                       refused
-The player is Python (recording.play), and takes some 12 us. What it decides, a Replay carries out, in
-extras.replay. If it would give the same answer again, that is kept in memory, and it is not asked.
+The player is Python (recording.play), and takes some 12 us. A Replay, in extras.replay, carries out
+its decisions. If it would give the same answer again, that answer is kept in memory, and the player
+is not needed.
 
 Nothing is resolved or dialled before (R60). If a tunnel's TLS is to be opened, the tunnel gets a
 socket in place of an origin; its other end is silent. It lasts until the client's first bytes. If
 these are not TLS, the tunnel ends, because there is nothing to relay them to.
 
 If the rule has filters, too, those of the request's head have run before, and those of its body
-run while it is collected. The player sees the request without what they have added (R82). It
+run while it is collected. The player sees the request without their additions (R82). It
 answers as an origin in Python would (see local), so its answers go through the filters as an
 origin's do.
 """
@@ -113,7 +114,7 @@ cdef class Replay(Responder):
         return self.client is not None and self.client.extras.filtering is not None
 
     def refuse(self, str label, str text):
-        """Ends it with this outcome; `text` is logged, and sent with the reason of a miss."""
+        """Ends it with this outcome; `text` is logged, and sent if no recording answers."""
         cdef Client c = self.client
         cdef int outcome = OUTCOMES[label]
         cdef bint close, is_explained = outcome == RECORDING_MISSED or outcome == REPLAY_FAILED

@@ -1,4 +1,4 @@
-"""Who may answer a request in place of its origin: the filters of its rule, and the player."""
+"""Answers in place of an origin's: from the filters of a rule, or from the player."""
 
 from libc.stdint cimport int64_t, uint8_t
 from cutthrough.session.model.client cimport Client
@@ -6,14 +6,14 @@ from cutthrough.session.transfer.sluice cimport Sluice
 
 
 cdef class Responder:
-    """Carries out what Python decides about one exchange, until its end: a Filtering, in
+    """Carries out decisions of Python about one exchange, until its end: a Filtering, in
     extras.filtering, or a Replay, in extras.replay. An exchange may have both."""
     cdef Client client          # None: the exchange has ended
     cdef object run             # in Python: of filters.run, or a Play
     cdef uint8_t ending         # the Outcome of an answer of its own
     cdef uint8_t tapes          # filters: the response is taped as its origin sends it
     # The player
-    cdef uint8_t has_request    # nobody else has it: it is not answered yet, nor passed on
+    cdef uint8_t has_request    # it is neither answered nor passed on yet
     cdef uint8_t collected      # the request's body was read whole
     cdef uint8_t is_answered    # as an origin in Python answers: it takes the request's body alone
     cdef object behind          # the request's body behind filters; None: as it comes
@@ -22,24 +22,24 @@ cdef class Responder:
     cdef Sluice open_down(self, bint chunked, int64_t left)
 
 
-# Begins an answer that no origin gives, and that ends so. The state is RELAY.
+# Begins an answer of our own, and its Outcome. The state is RELAY.
 cdef int begin_answer(Client client, int ending) except -1
 # Sends its head, and `m` bytes of body, framed as it says; 0: the body comes later, or never.
 cdef int send_own_head(Client client, bytes text, const char *body, size_t m) except -1
-# Sends the request's head up, before a body that comes by this sluice. False: it is too large, and the
-# request is refused.
+# Sends the request's head up, before the body from this sluice. False: the head is too large, and
+# the request is refused.
 cdef bint write_head_up(Client client, Sluice up) except -1
 # May a reply of our own still be sent, and read?
 cdef bint may_reply(Client client) noexcept
 
-cdef str UNFIT                  # why it cannot be sent
-
-# What the filters with this function have left cannot be sent. A replay has no such function.
+# The reason of most heads that cannot be sent
+cdef str UNFIT
+# The message cannot be sent as this function of filters has left it. A replay has no functions.
 cdef int report_unfit(Client client, str hook, str reason) except -1
 cdef int refuse_unfit(Client client, int outcome, str hook, str reason) except -1
 
 
-# Does the player decide what becomes of the request?
+# Does the player decide about the request?
 cdef inline bint is_with_player(Client client) noexcept:
     return client.extras.replay is not None and (<Responder>client.extras.replay).has_request
 

@@ -4,9 +4,8 @@
     Filtering   extras.filtering   the rule's filters: they may answer, or change what passes
     Replay      extras.replay      the player: a recording answers, or the request is passed on
 
-An answer's head comes as bytes, and is read, judged and framed as an origin's is (R41), so
-whatever made it cannot break the framing. Its body goes through a sluice, and from there to the
-pump that an origin's would go to.
+An answer's head comes as bytes, and is read, judged and framed as an origin's is (R41), so it
+cannot break the framing. Its body goes through a sluice, and from there to the usual pump.
 """
 
 from libc.stdint cimport int64_t

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The ways of an exchange into the hands of its filters: its head, its bodies, its response.
+A body goes up to the player in the same way.
 
 If the rule records, the response is taped here, as the origin sends it: the filters' version goes
 to this client alone, and a replayed answer goes through them again.
@@ -91,7 +92,8 @@ cdef bint takes_upload(Client c) noexcept:
 
 
 cdef Responder uploader_of(Client c):
-    """Who has the request's body on its way up: the player, if it has read it; None: nobody."""
+    """The owner of the request's body on its way up: the player, if it has read it; None: there is
+    no owner."""
     if c.extras.replay is not None and (<Responder>c.extras.replay).run.wants_upload:
         return <Responder>c.extras.replay
     if c.extras.filtering is not None and filtering_of(c).run.wants_upload:
