@@ -14,7 +14,8 @@ from cutthrough.recording.play.alter import OnReplay
 
 
 class Exchange(Protocol):
-    """The session's services; none after the exchange's end."""
+    """The session's services: a Replay (session.replay.replay), perhaps by way of
+    BehindFilters; none after the exchange's end."""
 
     @property
     def id(self) -> str: ...                 # as the access log has it

@@ -1,5 +1,9 @@
 """The file of one session, in the process for writing recordings.
 
+    exchanges ─┬─> RowMaker.add ───────────────────────> a row ──┬─> Session.put_rows
+               │        └ a detour ─> Maker ─> a Recording ─>────┤       └ they wait
+               └─ a hook, or others wait ─> Maker ─> Recordings ─┘         as Recordings
+
 If the file cannot be written, some recordings wait for it; more are lost and counted.
 """
 

@@ -3,7 +3,7 @@
 encoder make them, for most exchanges.
 
     an exchange ─> RowMaker.add ─────────────────────────────────────────> a row
-                       └ a detour ─> make_recording ─> Session.row ──────> the same, in ten times as long
+                       └ a detour ─> make_recording ─> Session.row ──────> the same, later
                                             └ NotWhole: nothing is recorded
 
 A row's data is a Recording in MessagePack. Of a batch, equal heads are read, redacted and encoded

@@ -18,7 +18,7 @@ cdef class Extras:
     cdef Connector connector            # of the dial under way, or of the one that failed
     cdef Endpoint turn                  # to dial, or a wait for it: see turns
     cdef object filtering               # a Filtering: the rule's filters have it; None: none
-    cdef object replay                  # a Replay: the player has it, or had it; None: its rule has none
+    cdef object replay                  # a Replay: the player has it, or had it; None: no player
     cdef object up                      # the Sluice of the request's body; None: it goes by itself
     cdef object down                    # … of the response's
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
