@@ -83,7 +83,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     fingerprints: Fingerprints = msgspec.field(default_factory=Fingerprints)
 
 
-class Facts(NamedTuple):
+class Details(NamedTuple):
     """What a hook is told of a request beside its user and its destination."""
 
     groups: tuple[str, ...]
@@ -130,7 +130,7 @@ class _Question:
 class Hook:
     """Calls `function` and caches its decisions, for one worker and one generation."""
 
-    facts = Facts
+    details = Details                   # for the session, which imports nothing of here
 
     def __init__(
         self, function: Function, timeout: float, limits: Container[str] = (),
@@ -148,7 +148,7 @@ class Hook:
         self._tokens: dict[object, _Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ask(self, user: bytes, key: bytes, facts: Facts, callback: Callback,
+    def ask(self, user: bytes, key: bytes, details: Details, callback: Callback,
             token: object = None) -> None:
         """Calls `callback` later, with an Answer.
 
@@ -156,10 +156,10 @@ class Hook:
         `token` is unique; a caller that stops waiting passes it to `abandon`.
         """
         request = Request(
-            user=user.decode("utf-8", "replace"), groups=facts.groups,
-            client=facts.client, method=facts.method, host=key[:-2].decode(),
+            user=user.decode("utf-8", "replace"), groups=details.groups,
+            client=details.client, method=details.method, host=key[:-2].decode(),
             port=int.from_bytes(key[-2:], "big"),
-            fingerprints=Fingerprints(facts.fingerprints))
+            fingerprints=Fingerprints(details.fingerprints))
         question = self._questions.get(request)
         if question is None:
             loop = asyncio.get_running_loop()

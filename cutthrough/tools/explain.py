@@ -17,7 +17,7 @@ from cutthrough.config.config import Config, ConfigError
 from cutthrough.config.parents import DIRECT
 from cutthrough.config.values import split_address
 from cutthrough.generation.hook import Answer as HookAnswer
-from cutthrough.generation.hook import Facts, Hook
+from cutthrough.generation.hook import Details, Hook
 from cutthrough.generation.resolver import make_resolver
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns.answer import Answer
@@ -286,7 +286,7 @@ async def _ask_hook(hook: Hook, request: Request) -> Decision | None:
     caller, method, host, port, _ = request
     answer: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
     hook.ask(caller.user.encode(), host.encode() + port.to_bytes(2, "big"),
-             Facts(caller.groups, caller.client, method), answer.set_result)
+             Details(caller.groups, caller.client, method), answer.set_result)
     try:
         decision = await answer
         return None if isinstance(decision, str) else decision

@@ -7,14 +7,14 @@ import pytest
 
 from cutthrough import Decision, Request
 from cutthrough.cli.main import main
-from cutthrough.generation.hook import MOST_QUESTIONS, Facts, Hook
+from cutthrough.generation.hook import MOST_QUESTIONS, Details, Hook
 from cutthrough.generation.operator_code import find_function
 from cutthrough.generation.policy_files import load_code
 from cutthrough.net.shares import ALL_TAKEN, SHARE_TAKEN
 from cutthrough.policy.source import PolicyError
 
 KEY = b"example.com\x01\xbb"
-FACTS = Facts((), "127.0.0.1", "CONNECT")
+DETAILS = Details((), "127.0.0.1", "CONNECT")
 QUESTION = Request(user="alice", groups=(), client="127.0.0.1", method="CONNECT",
                    host="example.com", port=443)
 
@@ -23,7 +23,7 @@ async def ask(hook: Hook, times: int = 1, user: bytes = b"alice") -> list:
     loop = asyncio.get_running_loop()
     answers = [loop.create_future() for _ in range(times)]
     for answer in answers:
-        hook.ask(user, KEY, FACTS, answer.set_result)
+        hook.ask(user, KEY, DETAILS, answer.set_result)
     return await asyncio.wait_for(asyncio.gather(*answers), 10)
 
 
@@ -72,10 +72,10 @@ async def test_a_question_is_its_own_where_the_client_or_the_method_is_another()
     hook = Hook(decide, 1)
     loop = asyncio.get_running_loop()
     answers = [loop.create_future() for _ in range(4)]
-    facts = [Facts((), client, method) for client in ("127.0.0.1", "127.0.0.2")
+    details = [Details((), client, method) for client in ("127.0.0.1", "127.0.0.2")
              for method in ("CONNECT", "POST")]
-    for fact, answer in zip(facts, answers, strict=True):
-        hook.ask(b"alice", KEY, fact, answer.set_result)
+    for detail, answer in zip(details, answers, strict=True):
+        hook.ask(b"alice", KEY, detail, answer.set_result)
     decided = await asyncio.wait_for(asyncio.gather(*answers), 10)
     assert [one.allow for one in decided] == [True, False, False, False]
     assert hook.tally.asked == 4
@@ -110,7 +110,7 @@ async def test_failures_do_not_flood_the_log(caplog):
 async def test_questions_under_way_are_bounded():
     hook = Hook(takes_too_long, 60)
     for number in range(MOST_QUESTIONS):
-        hook.ask(b"%d" % number, KEY, FACTS, lambda answer: None)
+        hook.ask(b"%d" % number, KEY, DETAILS, lambda answer: None)
     assert await ask(hook) == [ALL_TAKEN]
     await hook.close()
     assert hook.tally.stats()["open"] == 0
@@ -131,12 +131,12 @@ async def test_one_user_has_a_share_of_the_questions():
     hook = Hook(takes_too_long, 60)
     heard: list[object] = []
     for number in range(MOST_QUESTIONS):
-        hook.ask(b"alice", key_of(number), FACTS, heard.append)
+        hook.ask(b"alice", key_of(number), DETAILS, heard.append)
     await asyncio.sleep(0)
     assert heard == [SHARE_TAKEN] * (MOST_QUESTIONS // 2)
     assert hook.tally.stats()["open"] == MOST_QUESTIONS // 2
     others: list[object] = []
-    hook.ask(b"bob", KEY, FACTS, others.append)
+    hook.ask(b"bob", KEY, DETAILS, others.append)
     await asyncio.sleep(0)
     assert others == [] and hook.tally.asked == MOST_QUESTIONS // 2 + 1
     await hook.close()
@@ -155,7 +155,7 @@ async def test_a_question_that_nobody_waits_for_is_cancelled():
 
     hook = Hook(decide, 60)
     for token in range(3):
-        hook.ask(b"alice", key_of(token // 2), FACTS, pytest.fail, token)
+        hook.ask(b"alice", key_of(token // 2), DETAILS, pytest.fail, token)
     await asyncio.sleep(0)
     await asyncio.sleep(0)                  # into the function
     hook.abandon(0)
@@ -163,7 +163,7 @@ async def test_a_question_that_nobody_waits_for_is_cancelled():
     assert hook.tally.stats()["dropped"] == 0, "one more waits for it"
     hook.abandon(1)
     hook.abandon(2)
-    hook.ask(b"alice", key_of(9), FACTS, pytest.fail, 3)
+    hook.ask(b"alice", key_of(9), DETAILS, pytest.fail, 3)
     hook.abandon(3)                         # before its first step
     await ended(hook)
     assert cancelled == ["n0.test", "n1.test"]
@@ -180,12 +180,12 @@ async def test_who_asks_behind_a_dropped_question_asks_anew():
         return await asyncio.shield(answers[len(asked) - 1])
 
     hook = Hook(decide, 60)
-    hook.ask(b"alice", KEY, FACTS, pytest.fail, 1)
+    hook.ask(b"alice", KEY, DETAILS, pytest.fail, 1)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     hook.abandon(1)
     second = asyncio.get_running_loop().create_future()
-    hook.ask(b"alice", KEY, FACTS, second.set_result, 2)
+    hook.ask(b"alice", KEY, DETAILS, second.set_result, 2)
     answers[1].set_result(Decision(True))
     assert (await asyncio.wait_for(second, 10)).allow
     assert len(asked) == 2
@@ -203,7 +203,7 @@ async def test_a_function_that_goes_on_has_its_place_until_its_end():
                 continue
 
     hook = Hook(decide, 60)
-    hook.ask(b"alice", KEY, FACTS, pytest.fail, 1)
+    hook.ask(b"alice", KEY, DETAILS, pytest.fail, 1)
     for _ in range(3):
         await asyncio.sleep(0)
     hook.abandon(1)
@@ -217,7 +217,7 @@ async def test_a_function_that_goes_on_has_its_place_until_its_end():
 async def test_nobody_is_called_after_the_end():
     called = []
     hook = Hook(takes_too_long, 60)
-    hook.ask(b"alice", KEY, FACTS, called.append)
+    hook.ask(b"alice", KEY, DETAILS, called.append)
     await asyncio.sleep(0)
     await hook.close()
     assert called == []
@@ -317,7 +317,7 @@ def test_what_has_no_source_has_no_code(name):
 
 async def ask_as(hook: Hook, *pairs: tuple[str, str]) -> bool:
     answer = asyncio.get_running_loop().create_future()
-    hook.ask(b"alice", KEY, FACTS, answer.set_result, None, pairs)
+    hook.ask(b"alice", KEY, DETAILS, answer.set_result, None, pairs)
     return (await asyncio.wait_for(answer, 10)).allow
 
 

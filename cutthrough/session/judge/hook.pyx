@@ -73,7 +73,7 @@ cdef int ask_hook(Client c) except -1:
     c._set_state(DECIDE)
     c.snapshot.hook.ask(
         c.account.name, c.key,
-        c.snapshot.hook.facts(
+        c.snapshot.hook.details(
             c.account.groups, text[:n].decode(), method_of(c), fingerprints_of(c)),
         partial(on_decided, c, c.request_id), c.request_id)
     return 0
