@@ -320,6 +320,48 @@ def test_no_file_is_over_450_lines() -> None:
     assert not long
 
 
+# With eight parameters or more: interfaces of users and of nghttp2, and TlsServer
+WIDE = {"testing.py play", "testing.py play_async", "pytest_plugin.py respond",
+        "tools/mcp_listener.py decide_held", "policy/acl.pyx ask",
+        "http2/demux.pyx on_header", "http2/demux.pyx on_invalid_header",
+        "net/tls/context.pyx __init__"}
+FUNCTION = re.compile(r"^ *(?:cdef|cpdef|def|async def)\b[^\n=(]*?(\w+)\(", re.M)
+STRINGS = re.compile(r'""".*?"""|"[^"\n]*"|#[^\n]*', re.S)
+
+
+def parameters(path: Path) -> Iterator[tuple[str, int]]:
+    """Functions, and how many parameters each has beside self, keywords included."""
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = node.args
+                names = [arg.arg for arg in (
+                    *given.posonlyargs, *given.args, *given.kwonlyargs,
+                    *filter(None, (given.vararg, given.kwarg)))]
+                yield node.name, len(set(names) - {"self", "cls"})
+        return
+    text = STRINGS.sub("", path.read_text())
+    for match in FUNCTION.finditer(text):
+        depth, count, begun = 1, 0, match.end()
+        for at in range(begun, len(text)):
+            depth += (text[at] in "([{") - (text[at] in ")]}")
+            if depth == 0 or (depth == 1 and text[at] == ","):
+                name = text[begun:at].partition("=")[0].split()
+                count += bool(name) and name[-1] not in ("self", "cls", "*", "/")
+                begun = at + 1
+            if depth == 0:
+                break
+        yield match[1], count
+
+
+def test_few_functions_have_eight_parameters() -> None:
+    """More of them want to be a struct, whose fields have names where it is made."""
+    wide = {f"{path.relative_to(PACKAGE)} {name}" for path in sources()
+            if path.suffix != ".pxd" and PACKAGE in path.parents
+            for name, count in parameters(path) if count >= 8}
+    assert wide == WIDE
+
+
 def test_no_part_of_the_package_is_for_tests() -> None:
     """Classes and functions of seven modules were: tests/doors has such things."""
     found = [path.relative_to(TREE) for path in sources() if re.search(
