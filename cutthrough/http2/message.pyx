@@ -53,7 +53,7 @@ cdef nghttp2_nv fields[MAX_FIELDS + 1]
 
 
 cdef ssize_t take_message(Stream *st, const char *a, size_t n, const char *b,
-                         size_t m) noexcept nogil:
+                          size_t m) noexcept nogil:
     cdef ssize_t taken = take_both(st, a, n, b, m)
     if st.keeps:
         if taken <= <ssize_t>n:
