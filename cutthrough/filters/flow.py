@@ -125,8 +125,8 @@ class Request:
         """`headers`: as text they are lines as they were read, split when they are
         needed first."""
         self._method, self._host, self._port, self._path = method, host, port, path
-        self._headers, self._lines = (
-            (None, headers) if isinstance(headers, str) else (headers, ""))
+        self._headers: Headers | None = None if isinstance(headers, str) else headers
+        self._lines = headers if isinstance(headers, str) else ""
         self._changed = False
         self._fixed = ""
         self.version = version
