@@ -317,7 +317,8 @@ def test_what_has_no_source_has_no_code(name):
 
 async def ask_as(hook: Hook, *pairs: tuple[str, str]) -> bool:
     answer = asyncio.get_running_loop().create_future()
-    hook.ask(b"alice", KEY, DETAILS, answer.set_result, None, pairs)
+    hook.ask(b"alice", KEY, DETAILS._replace(fingerprints=pairs),
+                 answer.set_result)
     return (await asyncio.wait_for(answer, 10)).allow
 
 
