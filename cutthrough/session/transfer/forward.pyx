@@ -24,12 +24,11 @@ from cutthrough.session.model.flight_recorder cimport E_UP, note
 from cutthrough.session.model.origin_streams cimport is_unread
 from cutthrough.session.model.stamps cimport note_sent
 from cutthrough.session.model.state cimport RELAY, REQUEST, RESPONSE
-from cutthrough.session.transfer.responder cimport up_sluice
 from cutthrough.session.transfer.headers cimport head_up, show_head
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.recording_room cimport outcome_of_length, outcome_of_loss
 from cutthrough.session.transfer.response cimport pump_down, read_response
-from cutthrough.session.transfer.sluice cimport run_sluice
+from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
 from cutthrough.session.transfer.to_filters cimport begin_upload, takes_upload
 from cutthrough.wire.framing cimport BODY_CHUNKED, BODY_LENGTH, BODY_NONE, Framing
 
@@ -144,8 +143,8 @@ cdef int pump_up(Client c) except -1:
     cdef int whom = SENDER
     cdef int outcome
     cdef Pumped how
-    if up_sluice(c) is not None:
-        return run_sluice(up_sluice(c))
+    if c.extras.up is not None:
+        return run_sluice(<Sluice>c.extras.up)
     if up.sink == NULL:
         return 0                            # the origin takes no more: see on_sink_failed
     if c.usage.meter != NULL and not before_turn(c):

@@ -47,8 +47,8 @@ from cutthrough.session.transfer.messages cimport give_messages, takes_messages
 from cutthrough.session.transfer.min_rate cimport wait_for
 from cutthrough.session.transfer.origin_alerts cimport outcome_of_alert
 from cutthrough.session.transfer.recording_room cimport bound_response, outcome_of_loss
-from cutthrough.session.transfer.responder cimport down_sluice, tapes_origin
-from cutthrough.session.transfer.sluice cimport run_sluice
+from cutthrough.session.transfer.responder cimport tapes_origin
+from cutthrough.session.transfer.sluice cimport Sluice, run_sluice
 from cutthrough.session.transfer.to_filters cimport takes_response
 from cutthrough.session.transfer.tunnel cimport start_tunnel
 from cutthrough.session.ways.origins cimport blame_server, goes_elsewhere, praise_server
@@ -301,8 +301,8 @@ cdef int pump_down(Client c) except -1:
     cdef size_t n
     cdef Pumped how
     cdef int outcome
-    if down_sluice(c) is not None:
-        return run_sluice(down_sluice(c))
+    if c.extras.down is not None:
+        return run_sluice(<Sluice>c.extras.down)
     if c.usage.meter != NULL and not before_turn(c):
         return c.refuse(outcome_of_meter(c))
     how = run_pump(down)
