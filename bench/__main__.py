@@ -45,6 +45,7 @@ from bench.children import BenchError, Namespaces
 from bench.micro import capture
 from bench.micro import policy as shapes
 from bench.proxies import PROXIES
+from bench.result import warn_of_changes
 from bench.run import RESULTS, interrupt, run_all
 from bench.scenarios import GROUPS, SCENARIOS, most_files
 
@@ -160,7 +161,7 @@ def _tls(options: argparse.Namespace) -> int:
 
 def _intercept(options: argparse.Namespace) -> int:
     need_wrk()
-    return intercept.run_intercept(options.seconds, options.repetitions)
+    return intercept.run_intercept(options)
 
 
 def _intercept_soak(options: argparse.Namespace) -> int:
@@ -332,10 +333,7 @@ def main() -> int:
                               help="requests inside opened tunnels, beside squid's "
                               "ssl_bump and mitmproxy")
     opened.set_defaults(act=_intercept)
-    opened.add_argument("--seconds", type=float, default=1,
-                        help="length of a run; of wrk at least 1 [1]")
-    opened.add_argument("--repetitions", type=int, default=5,
-                        help="runs of each proxy [5]")
+    intercept.add_options(opened)
 
     shower = verbs.add_parser("inspect", help="`cutthrough inspect` beside mitmproxy: "
                                               "memory, CPU, start, latency; its page")
@@ -435,6 +433,8 @@ def main() -> int:
         print_tables()
         return 0
     signal.signal(signal.SIGTERM, interrupt)
+    if name := getattr(options, "name", ""):
+        warn_of_changes(name)
     try:
         return int(options.act(options))
     except BenchError as error:

@@ -7,6 +7,7 @@ of ended children, is in ticks of 10 ms.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import resource
@@ -195,14 +196,31 @@ def _library(name: str) -> str:
     return ""
 
 
+def _tls_library() -> str:
+    """Return name and version of the libssl of this build; empty without one."""
+    code = "from cutthrough.net.tls.certificates import version; print(version())"
+    return _output(sys.executable, "-c", code)
+
+
 def _build_mode() -> str:
     """Return the mode whose stamp lies in build/: native, debug, …"""
     stamps = sorted((HERE.parent / "build").glob("built.*"))
     return stamps[0].suffix[1:] if stamps else ""
 
 
+@functools.cache
+def read_tree() -> tuple[str, bool]:
+    """Return the commit, and whether the code differs from it. A run asks at its start,
+    and later calls have that answer: a change during the run is none of its code."""
+    changes = _output("git", "status", "--porcelain", "--untracked-files=no", "--",
+                      # Results are what the code makes, and no part of it
+                      ".", ":!bench/results")
+    return _output("git", "rev-parse", "HEAD"), bool(changes)
+
+
 def describe_environment(site: Site) -> dict[str, object]:
     """Return what a reader needs to judge or to reproduce the numbers."""
+    commit, changed = read_tree()
     sysctls = {name: Path("/proc/sys", name) for name in SYSCTLS}
     return {
         "cpu": _cpu_model(),
@@ -213,14 +231,11 @@ def describe_environment(site: Site) -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "cutthrough": _output(sys.executable, "-m", "cutthrough", "version"),
-        "commit": _output("git", "rev-parse", "HEAD"),
+        "tls": _tls_library(),
+        "commit": commit,
         "build": _build_mode(),
         "network": site.name,
-        "changed": bool(
-            # Results are what the code makes, and no part of it
-            _output("git", "status", "--porcelain", "--untracked-files=no", "--",
-                    ".", ":!bench/results")
-        ),
+        "changed": changed,
         "libraries": {name: _library(name) for name in LIBRARIES},
         "tools": {name: tool_version(name) for name in TOOLS},
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[0],

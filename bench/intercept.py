@@ -11,10 +11,12 @@ A proxy that hands on the origin's own certificate opens nothing: an error.
 run at once, and each measurement goes round them several times, in alternating order.
 
 Prints a line for each proxy and a line of ratios; exit status 1 if a request failed.
+`--name NAME` keeps the lines in bench/results, with the least and most of each figure.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.client
 import os
@@ -33,6 +35,7 @@ from bench.collect import cpu_times
 from bench.origin import Origin, build_tool
 from bench.peers import OF_INTERCEPTION
 from bench.proxies import listening
+from bench.result import write_rows
 from bench.rows import Row, format_row
 from bench.running import PASSWORD, USER, Running, Target
 
@@ -139,6 +142,18 @@ class Opener:
         medians = {name: statistics.median(v) for name, v in self.figures.items()}
         return {"proxy": self.name, "version": self.version, **medians}
 
+    def kept_row(self) -> Row:
+        """The row of a stored result."""
+        return {"line": "perf_intercept", **self.row(), "requests": self.done,
+                "failed": self.failed, "runs": len(self.figures["us_kept"]),
+                **spread(self.figures)}
+
+
+def spread(figures: dict[str, list[float]]) -> Row:
+    """Least and most of each."""
+    return {f"{name}_{end}": pick(values) for name, values in figures.items()
+            for end, pick in (("least", min), ("most", max))}
+
 
 @contextlib.contextmanager
 def openers(target: Target, trusted: Path) -> Iterator[list[Opener]]:
@@ -165,7 +180,15 @@ def openers(target: Target, trusted: Path) -> Iterator[list[Opener]]:
         yield started
 
 
-def run_intercept(seconds: float, repetitions: int) -> int:
+def add_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--seconds", type=float, default=1,
+                      help="length of a run; of wrk at least 1 [1]")
+    verb.add_argument("--repetitions", type=int, default=5,
+                      help="runs of each proxy [5]")
+    verb.add_argument("--name", default="", help="name of the stored result")
+
+
+def run_intercept(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         origin = stack.enter_context(Origin())
         target = Target(Site(), origin.authority_of("tls"))
@@ -179,19 +202,26 @@ def run_intercept(seconds: float, repetitions: int) -> int:
             one.check_opens()
             for kind in one.kinds:
                 one.request(kind, WARM_SECONDS, warm=True)
-        for turn in range(repetitions):
-            listener.request("/1k", CONNS["kept"], max(1, seconds))
+        for turn in range(options.repetitions):
+            listener.request("/1k", CONNS["kept"], max(1, options.seconds))
             for kind in CONNS:
                 for one in all_of_them[:: -1 if turn % 2 else 1]:
                     if kind in one.kinds:
-                        one.request(kind, seconds)
+                        one.request(kind, options.seconds)
     failed = listener.failed + sum(one.failed for one in all_of_them)
     kept = statistics.median(listener.figures["us_kept"])
-    print(format_row("perf_intercept", {"proxy": LISTENER, "us_kept": kept}))
+    through_listener: Row = {"proxy": LISTENER, "us_kept": kept}
+    ratio: Row = {**ratios(all_of_them, kept), "failed": failed}
+    print(format_row("perf_intercept", through_listener))
     for one in all_of_them:
         print(format_row("perf_intercept", one.row()))
-    print(format_row("perf_intercept_ratio", {**ratios(all_of_them, kept),
-                                              "failed": failed}))
+    print(format_row("perf_intercept_ratio", ratio))
+    if options.name:
+        write_rows(options.name, [
+            {"line": "perf_intercept", **through_listener,
+             **spread({"us_kept": listener.figures["us_kept"]})},
+            *(one.kept_row() for one in all_of_them),
+            {"line": "perf_intercept_ratio", **ratio}])
     return 1 if failed else 0
 
 

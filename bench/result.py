@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
+import sys
+import time
 from pathlib import Path
+
+import psutil
 
 from bench.blocks import Skipped
 from bench.children import HERE, Site
-from bench.collect import describe_environment
+from bench.collect import describe_environment, read_tree
 from bench.peers import FILES, PEERS
 from bench.rows import Row
 
@@ -65,10 +70,21 @@ def write_result(
 
 
 def write_rows(name: str, rows: list[Row]) -> None:
-    """Write bench/results/NAME.json: the environment, and the rows of a bench that has
-    no scenarios."""
-    head = json.dumps(describe_environment(Site()))
+    """Write bench/results/NAME.json: the environment with the command of this process,
+    and the rows of a bench that has no scenarios."""
+    head = json.dumps(describe_environment(Site()) | {
+        "command": "python -m bench " + shlex.join(sys.argv[1:]),
+        "took_seconds": round(time.time() - psutil.Process().create_time())})
     lines = ",\n".join(json.dumps(row) for row in rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(
         f'{{\n"environment": {head},\n"rows": [\n{lines}\n]\n}}\n')
+
+
+def warn_of_changes(name: str) -> None:
+    """Say so before the minutes of a run whose result no page may quote: the result of
+    a changed tree is marked, and tests/bench/test_results.py refuses it."""
+    commit, changed = read_tree()
+    if changed:
+        print(f"bench: {name}.json will be marked: this tree differs from "
+              f"{commit[:8]}", file=sys.stderr, flush=True)
