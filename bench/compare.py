@@ -4,7 +4,8 @@ Two results come from two runs, at two times, perhaps on two machines. So no rat
 compared, but their ratios to the yardstick of the same run. If the yardstick needs more
 CPU than in the base, the user CPU of a copy may be as much higher; if less, it must be
 lower. Memory is compared directly. Each finding names scenario, proxy and figure; if
-there is a finding, the exit status is 1.
+there is a finding, the exit status is 1. Results of `bench recording` have bounds of
+their own (recording.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import recording
 from bench.children import BenchError
 from bench.proxies import UNUSED
 from bench.summary import number
@@ -259,6 +261,8 @@ def compare(
 
 
 def main(base_file: Path, new_file: Path) -> int:
+    if recording.is_result(base_file):
+        return recording.compare_stored(base_file, new_file)
     (base, old_cpu), (new, cpu) = read_summaries(base_file), read_summaries(new_file)
     if cpu != old_cpu:  # the one figure that is a time and no ratio
         print("perf_skipped figure=copies reason=measured_on_another_CPU")

@@ -20,7 +20,7 @@ does not hold: no error; in replay and warm the origin counts nothing, in the ot
 each request; warm is faster than cold and replay faster than record; a scenario adds at
 most MOST_RSS_KIB; replay and warm vary by at most --most-cv. With --baseline, a result
 that --name has kept: no scenario has more than LESS_RATE less requests a second, or
-more than MORE_P95 more p95.
+more than MORE_P95 more p95. `python -m bench compare` says so of two stored ones.
 
 A proxy that is slow gets fewer requests: as many as it does in SECONDS. One that
 replays them all in less than PLAYED_S is asked for all of them again, and the row has
@@ -217,7 +217,9 @@ class Runner:
     def summary(self, scenario: str) -> Row:
         rates, p95 = self.of(scenario, "rate"), self.of(scenario, "latency_p95_ms")
         return {
-            "proxy": self.recorder.name, "scenario": scenario, "runs": len(rates),
+            "proxy": self.recorder.name, "version": self.recorder.version,
+            "scenario": scenario, "runs": len(rates),
+            "requests": statistics.median(self.of(scenario, "requests")),
             "rate": statistics.median(rates), "rate_least": min(rates),
             "rate_most": max(rates), "rate_cv": variation(rates),
             "p95_ms": statistics.median(p95), "p95_least_ms": min(p95),
@@ -256,11 +258,35 @@ def broken_guardrails(rows: list[Row], summaries: dict[str, Row],
     return broken
 
 
-def read_baseline(name: str) -> dict[tuple[str, str], Row]:
+def is_result(file: Path) -> bool:
+    """Is this a result of this bench?"""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        rows = json.loads(file.read_text()).get("rows", [])
+        return any(row.get("line") == "perf_summary" for row in rows)
+    return False
+
+
+def read_baseline(file: Path) -> dict[tuple[str, str], Row]:
     """The summaries of a stored result, by proxy and scenario."""
-    rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    rows = json.loads(file.read_text())["rows"]
     return {(row["proxy"], row["scenario"]): row for row in rows
             if row["line"] == "perf_summary"}
+
+
+def compare_stored(base: Path, new: Path) -> int:
+    """Print what each proxy has lost from one stored result to another; 1 if ours
+    has, or lacks a scenario."""
+    before, now = read_baseline(base), read_baseline(new)
+    failed = 0
+    for (proxy, scenario), row in before.items():
+        summary = now.get((proxy, scenario))
+        for text in (regressions(summary, row) if summary
+                     else [f"{scenario}: is not in {new}"]):
+            print(f"{proxy}: {text}")
+            failed += proxy == Ours.name
+    if not failed:
+        print(f"perf_compared rows={len(before)}: {Ours.name} has become no worse")
+    return 1 if failed else 0
 
 
 def regressions(summary: Row, before: Row) -> list[str]:
@@ -276,7 +302,8 @@ def regressions(summary: Row, before: Row) -> list[str]:
 
 def run_recording(options: argparse.Namespace) -> int:
     failed = 0
-    baseline = read_baseline(options.baseline) if options.baseline else {}
+    baseline = (read_baseline(RESULTS / f"{options.baseline}.json")
+                if options.baseline else {})
     kept: list[Row] = []
     with contextlib.ExitStack() as stack:
         origin = stack.enter_context(Origin())
@@ -293,6 +320,8 @@ def run_recording(options: argparse.Namespace) -> int:
             except BenchError as error:
                 print(f"{recorder.name}: {error}")
                 failed += recorder.name == Ours.name
+                kept.append({"line": "perf_void", "proxy": recorder.name,
+                             "reason": str(error)})
             summaries = {
                 scenario: runner.summary(scenario) for scenario in SCENARIOS
                 if runner.of(scenario, "rate")}

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bench import recording
+from bench import compare
+from bench.children import BenchError
 from bench.cores import cannot_hold_back
 from bench.recording import (
     MOST_RSS_KIB,
@@ -15,7 +16,7 @@ from bench.recording import (
     regressions,
     variation,
 )
-from bench.result import write_rows
+from bench.result import RESULTS, write_rows
 from tests.bench.servers import needs_nginx
 from tests.support.proxy import ROOT
 
@@ -48,21 +49,52 @@ def test_what_does_not_hold_is_said(rows, summaries, said):
     assert broken_guardrails(rows, GOOD | summaries, 0.2) == [said]
 
 
+BEFORE = {"proxy": "cutthrough", "scenario": "replay", "rate": 100.0, "p95_ms": 1.0}
+
+
+def store(monkeypatch, folder, name, *rows):
+    monkeypatch.setattr("bench.result.RESULTS", folder)
+    write_rows(name, [{"line": "perf_summary", **row} for row in rows])
+    return folder / f"{name}.json"
+
+
 @pytest.mark.parametrize(("figures", "said"), [
     ({}, []), ({"rate": 86.0, "p95_ms": 1.19}, []),
     ({"rate": 84.0}, ["replay: rate is 84, and was 100: -16%"]),
     ({"p95_ms": 1.21}, ["replay: p95_ms is 1.21, and was 1: +21%"]),
     ({"rate": 200.0, "p95_ms": 0.1}, [])])
 def test_what_has_become_worse_than_a_stored_result_is_said(
-        tmp_path, monkeypatch, figures, said):
+        tmp_path, monkeypatch, capsys, figures, said):
     """Before, no run was compared with another."""
-    for module in (recording, "bench.result"):
-        monkeypatch.setattr(f"{getattr(module, '__name__', module)}.RESULTS", tmp_path)
-    before = {"proxy": "cutthrough", "scenario": "replay", "rate": 100.0, "p95_ms": 1.0}
-    write_rows("stored", [{"line": "perf_summary", **before}])
-    found = read_baseline("stored")
-    assert found == {("cutthrough", "replay"): {"line": "perf_summary", **before}}
-    assert regressions(before | figures, before) == said
+    base = store(monkeypatch, tmp_path, "base", BEFORE)
+    new = store(monkeypatch, tmp_path, "new", BEFORE | figures)
+    assert read_baseline(base) == {
+        ("cutthrough", "replay"): {"line": "perf_summary", **BEFORE}}
+    assert regressions(BEFORE | figures, BEFORE) == said
+    assert compare.main(base, new) == bool(said)
+    assert capsys.readouterr().out.splitlines() == (
+        [f"cutthrough: {text}" for text in said] or
+        ["perf_compared rows=1: cutthrough has become no worse"])
+
+
+def test_a_peer_that_has_become_worse_fails_nothing(tmp_path, monkeypatch, capsys):
+    peer = BEFORE | {"proxy": "hoverfly"}
+    base = store(monkeypatch, tmp_path, "base", BEFORE, peer)
+    new = store(monkeypatch, tmp_path, "new", BEFORE, peer | {"rate": 1.0})
+    assert compare.main(base, new) == 0
+    assert "hoverfly: replay: rate is 1, and was 100" in capsys.readouterr().out
+
+
+def test_a_scenario_that_has_gone_fails(tmp_path, monkeypatch):
+    base = store(monkeypatch, tmp_path, "base", BEFORE)
+    new = store(monkeypatch, tmp_path, "new", BEFORE | {"scenario": "record"})
+    assert compare.main(base, new) == 1
+
+
+def test_what_is_no_result_at_all_is_refused(tmp_path):
+    (tmp_path / "none.json").write_text("[")
+    with pytest.raises(BenchError, match="not a result"):
+        compare.main(tmp_path / "none.json", RESULTS / "baseline.json")
 
 
 def test_one_value_does_not_vary():
