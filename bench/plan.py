@@ -27,6 +27,8 @@ NEAR = ("direct", "lean", "relay", FULL, "haproxy-http", "nginx", "cutthrough")
 TUNNELS = ("direct", "lean", "relay", FULL, "haproxy-tcp", "cutthrough")
 BULK = (*TUNNELS, "haproxy-splice", "relay-splice")
 SOCKS = ("relay-socks", "cutthrough-socks", "microsocks", "dante")
+#: A page and its resources, as LittleProxy's own document has them beside it.
+BROWSED = ("littleproxy", "squid", "apache", "nginx", "haproxy-http")
 #: The columns of the table of the field: through every peer.
 COLUMNS = (
     "plain-keepalive", "plain-16k", "plain-new", "connect-setup", "ping-c100", "bulk",
@@ -120,7 +122,8 @@ def field() -> list[Part]:
             seconds=1, repetitions=1,
         ),
         Part(("socks-setup",), SOCKS),
-        Part(("rate-500", "page"), (*CLOSE, "squid", "haproxy-http"), seconds=1),
+        Part(("rate-500",), (*CLOSE, "squid", "haproxy-http"), seconds=1),
+        Part(("page",), (*CLOSE, *BROWSED), seconds=1),
         Part(("lifecycle",), ("relay", "cutthrough", "squid", "haproxy-http")),
         Part(HOSTILE, ("relay", "cutthrough", "squid"), seconds=1),
         Part(("steps", "soak"), ("relay", "cutthrough"), seconds=2, repetitions=1),

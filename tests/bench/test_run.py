@@ -53,6 +53,13 @@ def test_the_field_has_every_group_and_every_peer_in_under_45_minutes() -> None:
     assert estimate(todo) < 34 * 60
 
 
+def test_a_page_is_fetched_through_those_of_littleproxys_document() -> None:
+    """LittleProxy, Apache and nginx were not in it."""
+    pages = [part for part in plan.field() if "page" in part.scenarios]
+    assert {name for part in pages for name in part.proxies} >= {
+        "littleproxy", "squid", "apache", "nginx", "cutthrough", "direct"}
+
+
 def test_what_is_asked_comes_first_in_three_interleaved_repetitions() -> None:
     todo, _ = check_plan(plan.field(), 3, 1.5)
     first = [block.scenario for block in todo[: len(check_plan(plan.asked())[0])]]
