@@ -10,7 +10,9 @@ Prints a line for each server and load, and one of ratios to the best of the oth
 exit status 1 if a request failed. `--name NAME` keeps the lines in bench/results.
 
 `python -m bench fingerprint` compares two of ours, without and with `fingerprints`, by
-requests of HTTP/1.1 and HTTP/2 and by full handshakes.
+requests of HTTP/1.1 and HTTP/2 and by full handshakes. Before, it has the microseconds
+that each fingerprint of a connection takes, in loops over recorded first bytes
+(bench/micro/prints.py); exit status 1 if one takes more than is asked there.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import re
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bench import tls
 from bench.children import BenchError, Site
 from bench.collect import cpu_times
+from bench.micro import measure_micro, prints
 from bench.origin import Origin
 from bench.peers import OF_HTTP2, Peer
 from bench.result import write_rows
@@ -157,7 +160,9 @@ def run_http2(options: argparse.Namespace) -> int:
     return report("perf_http2", compared, ratios(compared), options.name)
 
 
-def report(word: str, compared: list[Server], ratio: Row, name: str) -> int:
+def report(word: str, compared: list[Server], ratio: Row, name: str,
+           before: Sequence[Row] = ()) -> int:
+    """`before`: further rows of the stored result."""
     rows = [row for server in compared for row in server.rows()]
     failed = sum(server.failed for server in compared)
     for row in rows:
@@ -165,7 +170,8 @@ def report(word: str, compared: list[Server], ratio: Row, name: str) -> int:
     ratio = {**ratio, "failed": failed}
     print(format_row(f"{word}_ratio", ratio))
     if name:
-        write_rows(name, [*rows, ratio])
+        write_rows(name, [*before, *({"line": word, **row} for row in rows),
+                          {"line": f"{word}_ratio", **ratio}])
     return 1 if failed else 0
 
 
@@ -182,7 +188,27 @@ def ratios(compared: list[Server]) -> Row:
     return out
 
 
+def measure_prints(repetitions: int) -> Iterator[Row]:
+    """What each fingerprint takes of a connection, the least of the repetitions, for
+    what disturbs a loop only ever makes it slower."""
+    for bench in prints.BENCHES:
+        row = measure_micro(bench, repetitions)
+        ns, median = (float(str(row[key])) for key in ("ns", "ns_median"))
+        out: Row = {"name": bench.name, "what": bench.question, "us": ns / 1e3,
+                    "us_median": median / 1e3}
+        if bench.name in prints.MOST_US:
+            out["most_us"] = prints.MOST_US[bench.name]
+        print(format_row("perf_fingerprint_each", out), flush=True)
+        yield {"line": "perf_fingerprint_each", **out}
+
+
+def is_dear(row: Row) -> bool:
+    """Does this fingerprint take more than is asked?"""
+    return "most_us" in row and float(str(row["us"])) > float(str(row["most_us"]))
+
+
 def run_fingerprint(options: argparse.Namespace) -> int:
+    each = list(measure_prints(options.repetitions))
     with Origin() as origin, servers(origin, (NAMED, PRINTS), {}) as both:
         shakers = [tls.Server(server.name, server.running, origin.authority)
                    for server in both]
@@ -199,7 +225,8 @@ def run_fingerprint(options: argparse.Namespace) -> int:
     without, with_them = (server.figures for server in both)
     ratio: Row = {name: _median_ratio(with_them[name]["us"], without[name]["us"])
                   for name in without}
-    return report("perf_fingerprint", both, ratio, options.name)
+    status = report("perf_fingerprint", both, ratio, options.name, each)
+    return 1 if any(map(is_dear, each)) else status
 
 
 def _median_ratio(these: list[float], those: list[float]) -> float:

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from bench.children import Site
-from bench.http2 import LOADS, NAMED, OURS, PRINTS, Server, ratios
+from bench.http2 import LOADS, NAMED, OURS, PRINTS, Server, is_dear, ratios
+from bench.micro import prints
 from bench.running import Running, Target
 from tests.bench.servers import needs_nginx
 from tests.support.proxy import ROOT
@@ -20,6 +21,18 @@ def test_ours_is_compared_with_the_best_of_the_others():
         server.figures = {load: {"us": costs} for load in LOADS}
         rows.append(server)
     assert ratios(rows) == dict.fromkeys(LOADS, 1.2)
+
+
+@pytest.mark.parametrize(("row", "dear"), [
+    ({"us": 2.9, "most_us": 3.0}, False), ({"us": 3.1, "most_us": 3.0}, True),
+    ({"us": 9.0}, False)])
+def test_a_fingerprint_that_takes_more_than_is_asked_fails(
+        row: dict[str, object], dear: bool) -> None:
+    assert is_dear(row) == dear
+
+
+def test_what_is_asked_of_fingerprints_is_of_loops_that_there_are() -> None:
+    assert {bench.name for bench in prints.BENCHES} >= prints.MOST_US.keys()
 
 
 def run(verb: str) -> list[dict[str, str]]:
