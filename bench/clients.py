@@ -166,6 +166,8 @@ def run_load(
         options += ["--processes", str(PROCESSES)]
     if scenario.rate:
         options += ["--rate", f"{scenario.rate:g}"]
+    if scenario.mode == "page" and not proxy.closes:
+        options += ["--hang-up"]
     command = build_load_command(
         scenario.mode, proxy, origin, scenario.path, *options,
         endpoint=scenario.endpoint,

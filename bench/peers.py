@@ -95,6 +95,7 @@ class Peer:
         its directory; `words`: the end of its command."""
         running = Running([], target, port=free_port(), blind=self.blind)
         running.admin_port = free_port()
+        running.closes = self.closes
         directory = running.make_directory()
         for name, data in more.items():
             (directory / name).write_bytes(data)

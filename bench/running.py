@@ -42,6 +42,7 @@ class Running:
         self.directory: Path | None = None
         self.behind: Running | None = None
         self.admin_port = 0
+        self.closes = True  # whenever a request asks for it
 
     def tree(self) -> list[psutil.Process]:
         """The proxy's processes; none for the direct baseline."""

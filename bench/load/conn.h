@@ -37,7 +37,7 @@ struct options {
     long port, conns, requests_max, processes, distinct;
     int64_t length;
     double seconds, rate;
-    bool blind, tunnel, keep, absolute, hold, tls, post, socks;
+    bool blind, tunnel, keep, absolute, hold, tls, post, socks, hang_up;
 };
 
 extern struct options opt;

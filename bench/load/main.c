@@ -2,7 +2,7 @@
  *
  *     load MODE --port N [--host IP] [--target HOST:PORT] [--user NAME:PASSWORD] [--path /P] [--length N] [--blind]
  *          [--conns N] [--seconds S | --requests N] [--rate N] [--pages FILE] [--processes N]
- *          [--distinct N]
+ *          [--distinct N] [--hang-up]
  *
  *     plain           absolute-form requests on long connections
  *     plain-new       a connection, one absolute-form request with Connection: close, EOF; and again
@@ -26,6 +26,7 @@
  * and those in flight are awaited: what is counted here is what the origin must have counted.
  * Connection: close must be obeyed: were the client the first to close, its ports would stay in TIME_WAIT, and the
  * search for a free one would be measured (seen: 14 100 connections a second at most, a port each, half of the range).
+ * --hang-up: of page alone, for a proxy that does not obey: the client is the first to close, at the end of a page.
  * The one line printed is key=value; bytes are those of response bodies; latency runs from connect (one request a
  * connection), from the moment a request was due (rate), from the first connect (page) or from the request, to the
  * last byte of the response. */
@@ -185,7 +186,7 @@ static void read_options(int argc, char **argv) {
         {"port", 1, 0, 'p'},  {"host", 1, 0, 'h'},   {"target", 1, 0, 't'},  {"user", 1, 0, 'u'},
         {"path", 1, 0, 'P'},  {"length", 1, 0, 'l'}, {"blind", 0, 0, 'b'},   {"conns", 1, 0, 'c'},
         {"seconds", 1, 0, 's'}, {"requests", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pages", 1, 0, 'g'},
-        {"processes", 1, 0, 'n'}, {"distinct", 1, 0, 'd'}, {0},
+        {"processes", 1, 0, 'n'}, {"distinct", 1, 0, 'd'}, {"hang-up", 0, 0, 'a'}, {0},
     };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -203,6 +204,7 @@ static void read_options(int argc, char **argv) {
         case 'g': opt.pages = optarg; break;
         case 'n': opt.processes = atol(optarg); break;
         case 'd': opt.distinct = atol(optarg); break;
+        case 'a': opt.hang_up = true; break;
         default: exit(2);
         }
     }

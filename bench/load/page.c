@@ -40,6 +40,17 @@ static void open_page(struct browser *b) {
     conn_open(&b->conns[0]);
 }
 
+static bool is_open(struct browser *b) {
+    for (int i = 0; i < PER_BROWSER; i++)
+        if (b->conns[i].fd >= 0) return true;
+    return false;
+}
+
+static void on_closed(struct conn *c) {
+    struct browser *b = c->owner;
+    if (!b->left && !is_open(b)) open_page(b);
+}
+
 static void on_response(struct conn *c) {
     struct browser *b = c->owner;
     if (--b->left == n_resources - 1)
@@ -52,17 +63,10 @@ static void on_response(struct conn *c) {
         sum_squared_ms += (double)took / 1e6 * ((double)took / 1e6);
     }
     if (c->phase == READY) ask(c);
-}
-
-static bool is_open(struct browser *b) {
-    for (int i = 0; i < PER_BROWSER; i++)
-        if (b->conns[i].fd >= 0) return true;
-    return false;
-}
-
-static void on_closed(struct conn *c) {
-    struct browser *b = c->owner;
-    if (!b->left && !is_open(b)) open_page(b);
+    else if (opt.hang_up) {      /* CLOSING, which its server leaves to us */
+        conn_close(c);
+        on_closed(c);
+    }
 }
 
 /* A page with a broken connection is given up; its other connections end, and the next page begins. */

@@ -166,6 +166,27 @@ def test_a_page_is_one_document_and_forty_resources(origin: Origin) -> None:
     assert 0 < fastest <= mean <= slowest
 
 
+def test_a_connection_that_a_page_leaves_open_is_closed_by_the_client(
+    tmp_path: Path,
+) -> None:
+    """Through a proxy that leaves some open no page could be measured."""
+    pages = tmp_path / "pages"
+    pages.write_text("".join(f"/{n} 10\n" for n in range(9)))
+
+    def leave_open(peer: socket.socket) -> None:
+        while peer.recv(4096):
+            peer.sendall(HEAD + BODY)
+
+    with serving(leave_open) as port:
+        status, said = load(
+            port, "page", "--blind", "--seconds=0.2", "--pages", str(pages),
+            "--hang-up",
+        )  # fmt: skip
+    pages_fetched = int(said["pages"])
+    assert (status, said["errors"]) == (0, "0") and pages_fetched >= 2
+    assert int(said["requests"]) == 9 * pages_fetched
+
+
 def test_a_page_with_a_lost_resource_is_a_failed_page(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     pages.write_text("".join(f"/{n} 10\n" for n in range(9)))
