@@ -219,7 +219,7 @@ class Runner:
         return {
             "proxy": self.recorder.name, "version": self.recorder.version,
             "scenario": scenario, "runs": len(rates),
-            "requests": statistics.median(self.of(scenario, "requests")),
+            "urls": self.requests,
             "rate": statistics.median(rates), "rate_least": min(rates),
             "rate_most": max(rates), "rate_cv": variation(rates),
             "p95_ms": statistics.median(p95), "p95_least_ms": min(p95),

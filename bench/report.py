@@ -20,6 +20,7 @@ from bench.charts import Bar, bar_chart, read_style, shown, step_chart, table
 from bench.children import BenchError
 from bench.figures import Figure, figures_of
 from bench.report_method import METHOD
+from bench.report_others import build_others
 from bench.scenarios import GROUPS, SCENARIOS, STEPS
 from bench.summary import is_unstable, median_name, number
 
@@ -294,8 +295,9 @@ def _verdict(result: Row, file: Path, lines: str) -> str:
 #: Of what a chapter asks. The others have the names of their groups.
 CHAPTERS = {
     "asked": "What is asked", "costs": "The field", "short": "In short",
-    "micro": "Micro benches", "method": "Method", "environment": "Environment",
-    "skipped": "Skipped", "peers": "Peers and their configuration",
+    "micro": "Micro benches", "others": "Other benches", "method": "Method",
+    "environment": "Environment", "skipped": "Skipped",
+    "peers": "Peers and their configuration",
 }  # fmt: skip
 
 
@@ -398,6 +400,8 @@ def build_report(file: Path, lines: str = "lines.html") -> str:
     out.append(f'<h2 id="short">{CHAPTERS["short"]}</h2>{_in_short(summaries)}')
     if micro:
         out.append(f'<h2 id="micro">{CHAPTERS["micro"]}</h2>{_micro(micro)}')
+    if others := build_others(file.parent):
+        out.append(f'<h2 id="others">{CHAPTERS["others"]}</h2>{others}')
     out.append(_method(result))
     out.append(f'<h2 id="peers">{CHAPTERS["peers"]}</h2>{_peers(result)}')
     body = "".join(out)

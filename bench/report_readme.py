@@ -1,25 +1,25 @@
-"""README's table, from a committed result: `python -m bench readme`.
+"""Tables of pages, from committed results: `python -m bench readme`.
 
 The block between two marks has the machine, the versions and the figures of the file
-that the first mark names. A test compares it with that file.
+that the first mark names. A test compares each with its file. README's first table is
+made here, the others in page_tables.py.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import page_tables
 from bench.asked import FULL, Runs, group_runs
 from bench.charts import shown
 from bench.children import HERE, BenchError
+from bench.page_tables import Result, cells, machine, short_version
 from bench.summary import number, paired
 
-README = HERE.parent / "README.md"
-RESULT = "bench/results/asked.json"
-BEGIN = f"<!-- {RESULT}, by python -m bench readme -->"
 END = "<!-- end of it -->"
 HEAD = (
     "", "lean relay", "relay", "cutthrough", "full", "full to the lean relay",
@@ -78,66 +78,103 @@ def _row(line: Line, runs: Runs) -> str:
     full = runs.get((line.scenario, FULL), [])
     ratios = paired(full, runs.get((line.scenario, line.against), []), line.key)
     if not ratios:
-        raise BenchError(f"{RESULT}: no {line.scenario} of {FULL} and {line.against}")
+        raise BenchError(f"no {line.scenario} of {FULL} and {line.against}")
     ratio = (
         f"{statistics.median(ratios):.2f}×{line.remark} "
         f"({min(ratios):.2f} to {max(ratios):.2f})"
     )
     blind = BLIND if line.haproxy in ("haproxy-tcp", "haproxy-splice") else ""
-    return _cells(
+    return cells(
         line.name, cost("lean"), cost(line.relay), cost("cutthrough"), cost(FULL),
         ratio, cost(line.haproxy, blind), cost(line.nginx, ""),
     )  # fmt: skip
 
 
-def _cells(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
-
-
-def build_block(result: dict[str, Any]) -> str:
-    """Return the block with its marks."""
-    environment, rows = result["environment"], result["results"]
+def build_asked(result: Result) -> list[str]:
+    """Return the lines of README's first block."""
+    rows = result["results"]
     runs = group_runs(rows)
     void = sum("failed" in row for row in rows)
-    versions = ", ".join(
-        f"{name} {re.split('[-+]', str(result['peers'][peer]['version']))[0]}"
+    versions = [
+        f"{name} {short_version(result['peers'][peer]['version'])}"
         for name, peer in (("HAProxy", "haproxy-http"), ("nginx", "nginx"))
         if peer in result["peers"]
-    )  # fmt: skip
-    machine = (
-        f"{environment['cpu']}, {environment['usable_cores']} cores, Linux "
-        f"{environment['kernel'].partition('-')[0]}, Python {environment['python']}, "
-        f"{environment['cutthrough']} ({environment['commit'][:8]}), {versions}. "
-        f"{len(rows)} runs, {void or 'none'} void:"
-    )
+    ]  # fmt: skip
     idle = _median(runs, "idle-10000", f"{FULL}-2", "uss_bytes_per_tunnel")
     last = ("private memory of a tunnel at rest, 10 000 of them", "", "", "",
             f"{idle} B", "", "", "")  # fmt: skip
-    table = [
-        _cells(*HEAD), f"|{'---|' * len(HEAD)}",
-        *(_row(line, runs) for line in LINES), _cells(*last),
+    return [
+        f"{machine(result['environment'], versions)}. {len(rows)} runs,"
+        f" {void or 'none'} void:", "",
+        cells(*HEAD), f"|{'---|' * len(HEAD)}",
+        *(_row(line, runs) for line in LINES), cells(*last),
     ]  # fmt: skip
-    return "\n".join([BEGIN, machine, "", *table, END])
 
 
-def render(readme: str, result: dict[str, Any]) -> str:
-    """Return README's text with the block made again. Raises BenchError."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise BenchError(f"README.md has no {BEGIN!r} and {END!r}")
-    return f"{before}{build_block(result)}{after}"
+class Block(NamedTuple):
+    """A page, the result whose figures it has, and who makes the lines."""
+
+    page: str
+    result: str
+    build: Callable[[Result], list[str]]
+
+    @property
+    def file(self) -> str:
+        return f"bench/results/{self.result}.json"
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- {self.file}, by python -m bench readme -->"
+
+    def render(self, text: str, result: Result) -> str:
+        """Return the page's text with the block made again. Raises BenchError."""
+        before, begin, rest = text.partition(self.begin)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise BenchError(f"{self.page} has no {self.begin!r} and {END!r}")
+        try:
+            lines = self.build(result)
+        except (BenchError, KeyError) as error:
+            raise BenchError(f"{self.file}: {error}") from None
+        return f"{before}{chr(10).join([self.begin, *lines, END])}{after}"
+
+
+METHOD = "docs/benchmarking.md"
+BLOCKS = (
+    Block("README.md", "asked", build_asked),
+    Block("README.md", "intercept", page_tables.intercept_short),
+    Block("README.md", "recording", page_tables.recording_short),
+    Block(METHOD, "http2", page_tables.http2_table),
+    Block(METHOD, "intercept", page_tables.intercept_long),
+    Block(METHOD, "recording", page_tables.recording_long),
+    Block("docs/fingerprints.md", "fingerprint", page_tables.fingerprint_table),
+)  # fmt: skip
+
+
+def render_pages(root: Path) -> dict[Path, str]:
+    """Return the text of each page of this tree, with all its blocks made again."""
+    pages: dict[Path, str] = {}
+    for block in BLOCKS:
+        page, file = root / block.page, root / block.file
+        try:
+            result: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise BenchError(f"{block.file}: {error}") from None
+        pages[page] = block.render(pages.get(page) or page.read_text(), result)
+    return pages
 
 
 def main() -> int:
-    """Write the block; returns the exit status."""
-    result = json.loads((HERE.parent / RESULT).read_text())
-    README.write_text(render(README.read_text(), result))
-    print(f"written to {README}, from {RESULT}")
+    """Write the blocks; returns the exit status."""
+    for page, text in render_pages(HERE.parent).items():
+        page.write_text(text)
+    for block in BLOCKS:
+        print(f"written to {block.page}, from {block.file}")
     return 0
 
 
-def is_current(root: Path) -> bool:
-    """Does the README of this tree have the figures of the result that it names?"""
-    text = (root / "README.md").read_text()
-    return render(text, json.loads((root / RESULT).read_text())) == text
+def stale_pages(root: Path) -> list[str]:
+    """Return the pages of this tree that have other figures than the results that they
+    name."""
+    return [str(page.relative_to(root)) for page, text in render_pages(root).items()
+            if page.read_text() != text]

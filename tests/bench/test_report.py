@@ -10,8 +10,9 @@ import pytest
 
 from bench.blocks import Skipped
 from bench.children import BenchError
+from bench.page_tables import OTHERS
 from bench.report import build_lines, build_report
-from bench.report_readme import is_current
+from bench.report_readme import BLOCKS, END, Block, render_pages, stale_pages
 from bench.result import write_result
 from bench.scenarios import SCENARIOS, STEPS
 from bench.summary import summarise
@@ -183,12 +184,56 @@ def test_a_loop_of_which_nothing_is_left_does_not_flatten_the_others(
     assert "are cut" not in chart and "leaves nothing" in chart
 
 
+def test_results_beside_it_have_their_tables(result: Path) -> None:
+    """Only the scenarios were in it."""
+    assert "Other benches" not in build_report(result)
+    for name, _, _ in OTHERS:
+        file = TREE / f"bench/results/{name}.json"
+        (result.parent / file.name).write_text(file.read_text())
+    text = build_report(result)
+    Page().feed(text)
+    part = text.split('<h2 id="others">')[1].partition("<h2")[0]
+    for name, title, _ in OTHERS:
+        assert f'<h3 id="{name}">{title}</h3>' in part
+    assert part.count("<table") == len(OTHERS) + 1        # fingerprints have two
+    balance = json.loads((result.parent / "balance.json").read_text())["rows"]
+    assert all(f"<td>{row['choose']}</td>" in part for row in balance)
+
+
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[")
     with pytest.raises(BenchError, match="not a result"):
         build_report(tmp_path / "x.json")
 
 
-def test_the_readme_has_the_figures_of_the_committed_result() -> None:
-    """It was written by hand, and did not name the machine."""
-    assert is_current(Path(__file__).parents[2])
+TREE = Path(__file__).parents[2]
+
+
+def test_the_pages_have_the_figures_of_the_committed_results() -> None:
+    """README's tables were written by hand, and did not name the machine."""
+    assert stale_pages(TREE) == []
+    assert {block.page for block in BLOCKS} >= {
+        "README.md", "docs/benchmarking.md", "docs/fingerprints.md"}
+
+
+def test_a_page_with_other_figures_is_named(tmp_path: Path) -> None:
+    for block in BLOCKS:
+        for name in (block.page, block.file):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text((TREE / name).read_text())
+    assert stale_pages(tmp_path) == []
+    page = tmp_path / "docs/fingerprints.md"
+    before, mark, block_text = page.read_text().partition("<!-- bench/results/")
+    page.write_text(before + mark + block_text.replace("| ", "| 1", 1))
+    assert stale_pages(tmp_path) == ["docs/fingerprints.md"]
+    (tmp_path / "bench/results/http2.json").unlink()
+    with pytest.raises(BenchError, match=r"^bench/results/http2\.json: "):
+        render_pages(tmp_path)
+
+
+def test_a_block_needs_its_marks_and_its_rows() -> None:
+    block = Block("page.md", "none", BLOCKS[1].build)
+    with pytest.raises(BenchError, match=r"^page\.md has no "):
+        block.render("text", {})
+    with pytest.raises(BenchError, match=r"none\.json: the result has no "):
+        block.render(f"{block.begin}\n{END}", {"environment": {}, "rows": []})
