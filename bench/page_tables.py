@@ -153,9 +153,10 @@ def recording_long(result: Result) -> list[str]:
             continue
         version, urls = (next(iter(own.values())).get(column, "")
                          for column in ("version", "urls"))
-        title = (f"{name}{'' if key == 'cutthrough' else f' {short_version(version)}'}"
-                 f", {shown(float(urls))} URLs"
-                 f"{' (a run was lost)' if key in void else ''}")
+        if key != "cutthrough" and version:
+            name = f"{name} {short_version(version)}"
+        lost = " (a run was lost)" if key in void else ""
+        title = f"{name}{lost}, {shown(float(urls))} URLs"
         table.append((title, *(
             f"{figure(own[scenario], 'rate')} ({figure(own[scenario], 'cpu_us')})"
             if scenario in own else "" for scenario in SCENARIOS)))

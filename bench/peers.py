@@ -318,6 +318,8 @@ OF_RECORDING = {
         "its sessions are SQLite files",
         "cargo:https://github.com/chhoumann/replayproxy", "replayproxy/bin/replayproxy",
         "@PROGRAM@ serve --config @DIR@/replayproxy.toml", ("replayproxy.toml",),
+        # It prints none: cargo has noted it
+        version="grep -o replayproxy.[0-9.]* @CACHE@/replayproxy/.crates.toml",
     ),
     "hoverfly": Peer(
         "its simulation is in memory",

@@ -334,6 +334,8 @@ def run_recording(options: argparse.Namespace) -> int:
                     broken += regressions(row, before)
             for text in broken:
                 print(f"{recorder.name}: {text}")
+                kept.append({"line": "perf_broken", "proxy": recorder.name,
+                             "what": text})
                 failed += recorder.name == Ours.name
             if {"plain", "record", "replay"} <= summaries.keys():
                 print(format_row("perf_recording_ratio", ratios(summaries)), flush=True)

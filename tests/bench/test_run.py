@@ -49,8 +49,10 @@ def test_the_field_has_every_group_and_every_peer_in_under_45_minutes() -> None:
     named = {name for part in parts for name in part.scenarios}
     assert {SCENARIOS[name].group for name in named} == GROUPS.keys()
     assert {name for part in parts for name in part.proxies} >= PEERS.keys()
-    todo, _ = check_plan(parts, 3, 1.5)
-    assert estimate(todo) < 34 * 60
+    todo, skipped = check_plan(parts, 3, 1.5)
+    # Those that Debian has; ten more are installed into the cache or by hand
+    most = 34 if skipped.proxies else 45
+    assert estimate(todo) < most * 60
 
 
 def test_a_page_is_fetched_through_those_of_littleproxys_document() -> None:
