@@ -10,7 +10,7 @@ import pytest
 
 from bench.blocks import Skipped
 from bench.children import BenchError
-from bench.page_tables import OTHERS
+from bench.page_tables import OTHERS, recording_long
 from bench.report import build_lines, build_report
 from bench.report_readme import BLOCKS, END, Block, render_pages, stale_pages
 from bench.result import write_result
@@ -229,6 +229,22 @@ def test_a_page_with_other_figures_is_named(tmp_path: Path) -> None:
     (tmp_path / "bench/results/http2.json").unlink()
     with pytest.raises(BenchError, match=r"^bench/results/http2\.json: "):
         render_pages(tmp_path)
+
+
+def test_a_proxy_without_a_version_has_its_name_alone() -> None:
+    """replayproxy prints none."""
+    row = {"line": "perf_summary", "scenario": "record", "urls": 3000, "rate": 9.0,
+           "cpu_us": 2.0}
+    environment = {"cpu": "A", "usable_cores": 2, "kernel": "6.1-x", "python": "3.11",
+                   "cutthrough": "cutthrough 1", "commit": "c" * 40, "changed": True}
+    lines = recording_long({"environment": environment, "rows": [
+        row | {"proxy": "replayproxy", "version": ""},
+        row | {"proxy": "cutthrough", "version": "this tree"},
+        {"line": "perf_void", "proxy": "replayproxy", "reason": "lost"}]})
+    assert lines[0].endswith("3.11, cutthrough 1 (cccccccc, changed):")
+    assert [line.replace("\u202f", " ") for line in lines[-2:]] == [
+        "| replayproxy (a run was lost), 3 000 URLs | | 9 (2) | | | |",
+        "| cutthrough, 3 000 URLs | | 9 (2) | | | |"]
 
 
 def test_a_block_needs_its_marks_and_its_rows() -> None:
