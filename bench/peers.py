@@ -250,6 +250,10 @@ PEERS = {
         "3proxy", "@PROGRAM@ @DIR@/3proxy.cfg", ("3proxy.cfg",),
         version="grep -aom1 3proxy-[0-9.]* @PROGRAM@",
     ),
+    "g3proxy": Peer(
+        "of VEY, one thread", VEY, "vey/bin/g3proxy",
+        "@PROGRAM@ -c @DIR@/vey-forward.yaml", ("vey-forward.yaml",),
+    ),
     "littleproxy": Peer(
         "Netty's own number of threads", "maven:io.github.littleproxy:littleproxy",
         "littleproxy/target/classes/Main.class",
