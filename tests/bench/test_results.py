@@ -31,7 +31,7 @@ def environments(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("file", committed(), ids=lambda file: file.stem)
 def test_a_committed_result_is_of_a_committed_tree(file: Path) -> None:
-    """One was of a tree that nobody can have any more."""
+    """One was of a tree that is in no history."""
     of = environments(json.loads(file.read_text()))
     assert of and all(len(environment["commit"]) == 40 for environment in of)
     if file.stem not in MARKED:
