@@ -14,7 +14,7 @@ from cutthrough.doctor.rebinding_dns import NameServer as Unprivileged
 from cutthrough.net.address import Addresses
 from cutthrough.net.dns import resolver as module
 from cutthrough.net.dns.answer import ERROR, NOT_FOUND, TIMEOUT
-from cutthrough.net.dns.resolver import Keeping, Resolver
+from cutthrough.net.dns.resolver import Keeping, Resolver, Servers
 from tests.support.dns import (
     AAAA,
     NXDOMAIN,
@@ -56,7 +56,7 @@ class Asking(Resolver):
 
     def __init__(self, *servers: str, timeout: float = 2.0,
                  overrides: Iterable[tuple[str, str]] = (), **keeping: Any) -> None:
-        super().__init__(asyncio.get_running_loop(), servers, timeout,
+        super().__init__(asyncio.get_running_loop(), Servers(servers, timeout),
                          Keeping(**keeping), overrides)
 
     async def __aenter__(self) -> "Asking":
