@@ -13,7 +13,7 @@ from tests.support.client import build_request
 from tests.support.flows import database as database
 from tests.support.flows import get, listed, reads
 from tests.support.flows import start as start
-from tests.support.open_flows import opened_rows, upgrade_at, wait_open
+from tests.support.open_flows import opened_rows, upgrade_at, wait_file, wait_open
 from tests.support.origin import send_events, stall
 from tests.support.wait import wait_until
 from tests.support.websockets import frame, parrot, talk
@@ -266,6 +266,7 @@ def test_the_live_stream_has_what_opens_changes_and_ends(
 def test_without_the_parameter_the_live_stream_has_ended_ones_alone(
         start, make_origin, dial, watch):
     proxy, operator = start()
+    wait_file(operator)
     live = watch(operator, "/flows/live")
     client = dial(proxy)
     upgrade_at(client, make_origin(parrot), "/a/chat")

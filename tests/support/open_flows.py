@@ -19,9 +19,13 @@ def opened_rows(operator, query=""):
     return json.loads(content)
 
 
-def wait_open(operator, n=1):
-    # A worker may serve before the writer has made its file: 404 until then
+def wait_file(operator):
+    """A worker may serve before the writer has made its file: 404 until then."""
     wait_until(lambda: get(operator, "/flows/open")[::2] != (
         404, b"nothing has been captured yet\n"), "the writer's file")
+
+
+def wait_open(operator, n=1):
+    wait_file(operator)
     return wait_until(lambda: len(rows := opened_rows(operator)) == n and rows,
                       lambda: str(opened_rows(operator)))
