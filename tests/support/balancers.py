@@ -28,7 +28,8 @@ from tests.support.wait import wait_until
 KEEPALIVED = shutil.which(
     "keepalived", path=os.environ.get("PATH", "") + ":/usr/sbin")
 KEEPALIVED_CONFIG = ROOT / "deploy/keepalived/keepalived.conf"
-TIME_WAIT = "06"                             # in /proc/net/tcp
+# In /proc/net/tcp
+LISTEN, TIME_WAIT = "0A", "06"
 FLEET = """
 listen fleet
     bind {shared}:{port}
@@ -138,14 +139,25 @@ class Ipvs(Balancer):
         takes milliseconds, but on an emulated machine a great part of the time."""
         far = f"{address_word(host.address)}:{ADMIN_PORT:04X}"
 
-        def is_checked() -> bool:
-            with director.within():
-                rows = Path("/proc/thread-self/net/tcp").read_text().splitlines()[1:]
-            return any(row.split()[2] == far and row.split()[3] != TIME_WAIT
-                       for row in rows)
+        def checks() -> dict[str, bool]:
+            """By the director's port: is the check's connection open? A check may come
+            and go between two looks, but leaves TIME_WAIT on one side."""
+            opened: dict[str, bool] = {}
+            for side in (director, host):
+                with side.within():
+                    table = Path("/proc/thread-self/net/tcp").read_text()
+                for row in table.splitlines()[1:]:
+                    _, local, remote, state, *_ = row.split()
+                    if far in (local, remote) and state != LISTEN:
+                        port = remote if local == far else local
+                        opened[port] = opened.get(port, False) or state != TIME_WAIT
+            return opened
 
-        wait_until(is_checked, "a check", longest_pause=0.002)
-        wait_until(lambda: not is_checked(), "its end", longest_pause=0.002)
+        before = checks().keys()
+        begun = wait_until(lambda: checks().keys() - before, "a check",
+                           longest_pause=0.002)
+        wait_until(lambda: not any(map(checks().get, begun)), "its end",
+                   longest_pause=0.002)
 
 
 BALANCERS: list[Balancer] = [HAProxy(), Ipvs()]
