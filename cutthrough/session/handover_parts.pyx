@@ -34,7 +34,7 @@ cdef bytes request_of(Client c):
     """Method and path, as tunnel's shorten_head has left them, and the log may have them."""
     cdef Shown shown = shown_of(c)
     return b"" if c.head == NULL else (
-        bytes_of(c.head)[:c.request.path_at] + shown.data[shown.path_at:][:shown.path_len])
+        bytes_of(c.head)[:c.request.path_at] + shown.data[shown.path_at:shown.path_at + shown.path_len])
 
 
 cdef int read_request(Client c, bytes request) except -1:
