@@ -106,7 +106,9 @@ class Fleet:
                         raise BenchError("a request was refused")
         now = time.monotonic()
         self._due = max(self._due + INTERVAL_S, now)
-        time.sleep(self._due - now)  # a host exchanges as often as a supervisor
+        # Not to wait for an event: synthetic hosts exchange at a supervisor's rate, and
+        # quicker ones would be a load that no fleet has
+        time.sleep(self._due - now)
 
     def is_exact(self) -> bool:
         """Are the sums the connections and tunnels that there are?"""

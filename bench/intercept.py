@@ -71,10 +71,10 @@ def start_ours(rule: str | None, target: Target, trusted: Path, http2: str = "of
     running = Running([], target)
     directory = running.make_directory()
     ours = [sys.executable, "-m", "cutthrough"]
-    made = subprocess.run([*ours, "ca", "init", "--dir", str(directory / "ca")],
+    command = subprocess.run([*ours, "ca", "init", "--dir", str(directory / "ca")],
                           cwd=HERE.parent, capture_output=True, text=True)
-    if made.returncode:
-        raise BenchError(f"ca init: {made.stderr.strip()}")
+    if command.returncode:
+        raise BenchError(f"ca init: {command.stderr.strip()}")
     (directory / "nothing.py").write_text(FILTER)
     policy = directory / "policy.toml"
     policy.write_text(
@@ -104,7 +104,7 @@ class Opener:
         self.failed = self.done = 0
         self.figures: dict[str, list[float]] = {}
         # A peer would have to look new names up, and finds none
-        self.kinds = [one for one in CONNS if one != "fresh" or name in VARIANTS]
+        self.kinds = [kind for kind in CONNS if kind != "fresh" or name in VARIANTS]
 
     def check_opens(self) -> None:
         """Raise BenchError if a tunnel ends at the origin: it would cost less."""
@@ -126,17 +126,17 @@ class Opener:
                    str(seconds), str(CONNS[kind]), kind, self.origin if kind != "fresh"
                    else f"{FRESH}:{self.origin.rpartition(':')[2]}", "/1k", tls.WORD]
         done = subprocess.run(command, capture_output=True, text=True)
-        found = dict(pair.split("=") for pair in done.stdout.split())
-        n = int(found.get("requests", 0))
+        figures = dict(pair.split("=") for pair in done.stdout.split())
+        n = int(figures.get("requests", 0))
         if n == 0:
             raise BenchError(f"{self.name}, {kind}: {done.stdout} {done.stderr}")
-        self.failed += int(found["failed"])
+        self.failed += int(figures["failed"])
         self.done += n
         if not warm:
             spent = cpu_times(self.running.tree()).total - before
             self.figures.setdefault(f"us_{kind}", []).append(spent / n * 1e6)
             self.figures.setdefault(f"rate_{kind}", []).append(
-                n / float(found["seconds"]))
+                n / float(figures["seconds"]))
 
     def row(self) -> Row:
         medians = {name: statistics.median(v) for name, v in self.figures.items()}
@@ -192,42 +192,42 @@ def run_intercept(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         origin = stack.enter_context(Origin())
         target = Target(Site(), origin.authority_of("tls"))
-        all_of_them = stack.enter_context(
+        compared = stack.enter_context(
             openers(target, origin.directory / "origin.pem"))
         pem = tls.make_certificate(origin.directory)
         running = tls.start_ours(pem, Target(Site(), origin.authority))
         stack.callback(running.close)
         listener = tls.Server(LISTENER, running, origin.authority)
-        for one in all_of_them:
-            one.check_opens()
-            for kind in one.kinds:
-                one.request(kind, WARM_SECONDS, warm=True)
+        for opener in compared:
+            opener.check_opens()
+            for kind in opener.kinds:
+                opener.request(kind, WARM_SECONDS, warm=True)
         for turn in range(options.repetitions):
             listener.request("/1k", CONNS["kept"], max(1, options.seconds))
             for kind in CONNS:
-                for one in all_of_them[:: -1 if turn % 2 else 1]:
-                    if kind in one.kinds:
-                        one.request(kind, options.seconds)
-    failed = listener.failed + sum(one.failed for one in all_of_them)
+                for opener in compared[:: -1 if turn % 2 else 1]:
+                    if kind in opener.kinds:
+                        opener.request(kind, options.seconds)
+    failed = listener.failed + sum(opener.failed for opener in compared)
     kept = statistics.median(listener.figures["us_kept"])
     through_listener: Row = {"proxy": LISTENER, "us_kept": kept}
-    ratio: Row = {**ratios(all_of_them, kept), "failed": failed}
+    ratio: Row = {**ratios(compared, kept), "failed": failed}
     print(format_row("perf_intercept", through_listener))
-    for one in all_of_them:
-        print(format_row("perf_intercept", one.row()))
+    for opener in compared:
+        print(format_row("perf_intercept", opener.row()))
     print(format_row("perf_intercept_ratio", ratio))
     if options.name:
         write_rows(options.name, [
             {"line": "perf_intercept", **through_listener,
              **spread({"us_kept": listener.figures["us_kept"]})},
-            *(one.kept_row() for one in all_of_them),
+            *(opener.kept_row() for opener in compared),
             {"line": "perf_intercept_ratio", **ratio}])
     return 1 if failed else 0
 
 
-def ratios(all_of_them: list[Opener], listener_us: float) -> Row:
+def ratios(compared: list[Opener], listener_us: float) -> Row:
     """Return ours to the listener, and the peers' medians to ours."""
-    of = {one.name: one.row() for one in all_of_them}
+    of = {opener.name: opener.row() for opener in compared}
     ours = of[OURS]
     out: Row = {"kept_to_listener": _number(ours["us_kept"]) / listener_us}
     for name, row in of.items():

@@ -1,8 +1,8 @@
 """What do a client's fingerprints cost a connection?
 
 The ClientHellos are recorded ones; HTTP/2 begins as Chromium's does. `kept` is a client
-software that this worker has met; `another` has other ciphers each time, so that their
-hash is computed. MOST_US has what is asked of a connection (docs/fingerprints.md).
+software met before; `another` has other ciphers each time, and their hash is computed.
+MOST_US has the bounds (docs/fingerprints.md).
 """
 
 from __future__ import annotations

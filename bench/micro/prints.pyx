@@ -67,13 +67,13 @@ def copy_entrances(long n):
 def read_syns(bytes packet, long n):
     """`packet`: the headers of a SYN."""
     cdef char[MOST_SIGNATURE] out
-    cdef size_t made = 0
+    cdef size_t written = 0
     cdef bytes text = b""
     cdef long _i
     began = thread_time()
     for _i in range(n):
-        made = write_signature(out, packet, len(packet))
-        text = out[:made]
+        written = write_signature(out, packet, len(packet))
+        text = out[:written]
     took = thread_time() - began
     assert text == b"4:64+0:0:1460:mss*44,7:mss,sok,ts,nop,ws:df,id+:0", text
     return took
@@ -84,7 +84,7 @@ def read_http2(bytes data, long n):
     cdef Print print
     cdef char *at = data
     cdef size_t length = len(data)
-    cdef size_t made = 0
+    cdef size_t written = 0
     cdef bytes text = b""
     cdef long _i
     began = thread_time()
@@ -96,8 +96,8 @@ def read_http2(bytes data, long n):
         note_pseudo(&print, 1, b":authority", 10)
         note_pseudo(&print, 1, b":scheme", 7)
         note_pseudo(&print, 1, b":path", 5)
-        made = write_print(out, &print)
-        text = out[:made]
+        written = write_print(out, &print)
+        text = out[:written]
     took = thread_time() - began
     assert text == b"1:65536;2:0;4:6291456;6:262144|15663105|0|m,a,s,p", text
     return took

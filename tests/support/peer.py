@@ -44,8 +44,8 @@ def run(client: redis.Redis, step: Step, usage: Mapping[str, str]) -> Answer:
 
 
 class Peer:
-    """`day` is its own clock's. What it uses is in `held` (connections, tunnels),
-    `spent` and `moved`; what it knows of others in `others`. All are by ID."""
+    """`day` is its own clock's. Its usage is in `held` (connections, tunnels), `spent`
+    and `moved`, that of others in `others`. All are by ID."""
 
     def __init__(self, client: redis.Redis, name: str, day: int) -> None:
         self.client, self.name, self.day = client, name, day
