@@ -142,12 +142,12 @@ SCENARIOS = {
         nofile=19950, weight=2,
     ),
     "plain-keepalive-c10000": Scenario(
-        1, "index.html, keep-alive, 10 000 connections, by wrk", "wrk", 10000,
-        nofile=21000, weight=2,
+        1, "the same, 10 000 connections, two workers", "wrk", 10000,
+        nofile=12000, weight=2,
     ),
     "plain-keepalive-c15000": Scenario(
-        1, "index.html, keep-alive, 15 000 connections, by wrk", "wrk", 15000,
-        nofile=31000, weight=2,
+        1, "the same, 15 000 connections, two workers", "wrk", 15000,
+        nofile=17000, weight=2,
     ),
     "plain-1k": _plain("1 KiB, keep-alive, 100 connections", 100, "/1k"),
     "plain-16k": _plain("16 KiB, keep-alive, 100 connections", 100, "/16k"),
