@@ -43,7 +43,7 @@ REST = (
     "tls-setup", "rate-5000", "rate-tunnel-500", "plain-keepalive-c10", "plain-1k",
     "plain-new-wrk", "plain-new-siege",
 )  # fmt: skip
-#: Two descriptors a connection: more than one process may have, unless nofile is larger.
+#: Two descriptors a connection: more than nofile often allows one process.
 MOST = ("plain-keepalive-c10000", "plain-keepalive-c15000")
 HOSTILE = (
     "hostile-slow-head", "hostile-slow-read", "hostile-slow-origin", "hostile-churn",

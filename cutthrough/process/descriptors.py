@@ -24,8 +24,13 @@ def raise_nofile(sockets: int, workers: int) -> None:
                           "LimitNOFILE=); a connection takes two")
 
 
+def last_descriptor() -> int:
+    """The number above which descriptors are not for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft - RESERVED_FDS, 32)
+
+
 def most_connections() -> int:
     """The number of client connections that the descriptor limit allows: each may need
     two descriptors."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max((soft - RESERVED_FDS) // 2, 16)
+    return last_descriptor() // 2

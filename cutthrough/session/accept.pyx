@@ -28,6 +28,7 @@ from cutthrough.session.stages.runner cimport begin_stages
 cdef enum:
     # Connections closed at a time when no descriptor is left
     MOST_SHED = 64
+    DESCRIPTORS_OF_A_CLIENT = 2
 
 
 class SocketFacts(NamedTuple):
@@ -104,6 +105,8 @@ cdef class ConnectionSink(Sink):
             context.counters.refused += 1
             return 0
         link(context, c)
+        if fd > context.idle_pool.last_fd:
+            context.idle_pool.give_up(DESCRIPTORS_OF_A_CLIENT)
         try:
             begin_connection(c, self.listener, self.stages)
         except BaseException:               # the connection's own, not the acceptor's (R34)

@@ -300,7 +300,7 @@ cdef int take_origin(Client c, Connector connector, Stream stream, int error) ex
         return take_parent(c, stream, error)
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
-        if relieve(c.context, error):
+        if relieve(c, error):
             return dial_anew(c)
         extras_of(c).connector = connector  # it has the last address tried, for the log
         return c.refuse(c.request.denied if error == 0 else outcome_of_errno(error))
@@ -321,7 +321,7 @@ cdef int take_parent(Client c, Stream stream, int error) except -1:
     """The dial to a parent has ended."""
     if stream is None:
         note(c.context.recorder, <void *>c, c.poller.now_us, E_NOT_DIALLED, 0, error)
-        if relieve(c.context, error):
+        if relieve(c, error):
             return dial_anew(c)
         if error == 0:
             return c.refuse(c.request.denied)

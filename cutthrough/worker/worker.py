@@ -33,6 +33,7 @@ from cutthrough.policy.known import Known
 from cutthrough.policy.ledger import Ledger
 from cutthrough.policy.snapshot import HostAddresses
 from cutthrough.process.checks_page import ChecksPage
+from cutthrough.process.descriptors import last_descriptor
 from cutthrough.process.work_pool import make_pool
 from cutthrough.session.accept import ConnectionSink, SocketFacts, close_all, close_idle
 from cutthrough.session.judge.authorize import recheck
@@ -186,6 +187,7 @@ class Worker:
             config.upstream_idle,
             config.upstream_idle_per_origin,
             config.upstream_idle_timeout,
+            last_fd=last_descriptor(),
         )
         journal = self.log or Journal()
         if config.flight_recorder:

@@ -170,7 +170,7 @@ def test_a_flag_goes_before_the_environment_that_before_the_file(tmp_path):
     environ = {"CUTTHROUGH_MAX_FIELDS": "2", "CUTTHROUGH_MAX_LINE": "2KiB"}
     config = load(["--max-fields", "3"], environ, file)
     assert (config.max_fields, config.max_line, config.upstream_idle) == (3, 2048, 1)
-    assert config.upstream_idle_per_origin == 256
+    assert config.upstream_idle_per_origin == 4096
 
 
 def test_a_list_flag_can_be_repeated():

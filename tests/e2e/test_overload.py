@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from tests.support.client import build_request
+from tests.support.network import own_network
 from tests.support.origin import echo
 from tests.support.wait import wait_until
 
@@ -45,20 +46,43 @@ def test_a_request_without_a_descriptor_to_dial_is_a_503(
     assert tunnel.read_exact(8) == b"unharmed"
 
 
+@pytest.mark.parametrize("pools", [True, False])
 def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
-    start_proxy, make_origin, dial, exhaust
+    start_proxy, make_origin, dial, exhaust, pools
 ):
-    """R32: pooled and idle connections give way first; and it says so, once."""
-    proxy = start_proxy()
+    """R32: pooled connections give way first, then idle clients; and it says so, once.
+
+    An idle client lost its connection although a pooled one had given way."""
+    proxy = start_proxy(*([] if pools else ["--upstream-idle", "0"]))
     pooled, other = make_origin(), make_origin()
     clients = [dial(proxy) for _ in range(4)]
     for client in clients:
         assert client.get(pooled.url()).status == 200
+    proxy.wait_log(4)
     exhaust(proxy)
     assert clients[0].get(other.url()).status == 200
-    assert all(client.at_eof() for client in clients[1:])
+    for client in clients[1:]:
+        assert client.get(other.url()).status == 200 if pools else client.at_eof()
     assert proxy.stderr().count("dial: Too many open files (1 times so far)") == 1
-    assert [r["reason"] for r in proxy.wait_log(5)] == ["ok"] * 5
+    count = 8 if pools else 5
+    assert [r["reason"] for r in proxy.wait_log(count)] == ["ok"] * count
+
+
+def test_a_request_without_a_local_port_takes_that_of_an_idle_connection(
+    start_proxy, make_origin, dial
+):
+    """R31: each POST dials, and its connection is pooled: 28 232 in all workers
+    together, and whoever came next had a 503."""
+    with own_network():
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
+            file.write("40000 40019")
+        proxy = start_proxy()
+        origin = make_origin()
+        client = dial(proxy)
+        post = ("POST", origin.url(), "Content-Length: 4")
+        for _ in range(60):
+            assert client.ask(*post, body=b"data").status == 200
+    assert len(origin.connections) == 60
 
 
 def test_accepting_goes_on_where_nothing_is_idle(

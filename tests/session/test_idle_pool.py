@@ -1,6 +1,7 @@
 """Requests may share an idle connection if they have one hop and one destination."""
 
 import itertools
+import os
 import socket
 
 import pytest
@@ -46,6 +47,13 @@ cdef class Probe:
     def keys(self):
         return list(self.idle_pool.shelves)
 
+    def give_up(self, int most, fields=None, bytes destination=None):
+        cdef Hop hop
+        if fields is None:
+            return self.idle_pool.give_up(most)
+        hop.kind, hop.tls, hop.parent, hop.source = fields
+        return self.idle_pool.give_up_of(&hop, destination, most)
+
     def set_most(self, int most):
         self.idle_pool.configure(most, 2, 60)
 
@@ -54,6 +62,7 @@ cdef class Probe:
         return self.idle_pool.idle, self.idle_pool.discarded
 """
 
+LAST_FD = 900
 DESTINATION = b"origin.test\0\x50"
 # kind, TLS identity, parent, source address
 HOPS = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1),
@@ -67,7 +76,7 @@ def probe_class(tmp_path_factory):
 
 @pytest.fixture
 def probe(probe_class):
-    poller, idle_pool = Poller(), IdlePool(3, 2, 60)
+    poller, idle_pool = Poller(), IdlePool(3, 2, 60, last_fd=LAST_FD)
     yield probe_class(idle_pool, poller)
     idle_pool.clear()
     poller.detach()
@@ -131,6 +140,34 @@ def test_a_full_pool_gives_the_place_of_the_connection_that_has_waited_longest(
     assert [probe.take(HOPS[0], name(i)) for i in (1, 1, 1, 3)] == [
         ends[4], ends[1], None, ends[3]]
     assert probe.counts == (0, 1)
+
+
+def test_those_that_have_waited_longest_are_given_up(probe, make_end):
+    ends = [make_end() for _ in range(3)]
+    for i, end in enumerate(ends):
+        probe.park(end, HOPS[0], name(i))
+    assert probe.give_up(2) == 2
+    assert [probe.take(HOPS[0], name(i)) for i in range(3)] == [None, None, ends[2]]
+    assert probe.give_up(1) == 0
+
+
+def test_those_of_a_key_are_given_up(probe, make_end):
+    ends = [make_end() for _ in range(3)]
+    for i, end in enumerate(ends):
+        probe.park(end, HOPS[i == 2], DESTINATION)
+    assert probe.give_up(5, HOPS[0], b"other.test\0\x50") == 0
+    assert probe.give_up(5, HOPS[0], DESTINATION) == 2
+    assert probe.take(HOPS[1], DESTINATION) == ends[2]
+
+
+def test_a_connection_with_a_high_descriptor_is_not_kept(probe, make_end):
+    """Else others find none: clients, a resolver, a log that is opened anew."""
+    for number, kept in [(LAST_FD + 1, 0), (LAST_FD, 1)]:
+        end = make_end()
+        os.dup2(end, number)
+        os.close(end)
+        probe.park(number, HOPS[0], DESTINATION)
+        assert probe.counts[0] == kept
 
 
 def test_a_shelf_that_is_emptied_for_its_own_connection_is_kept(probe, make_end):

@@ -25,6 +25,7 @@ cdef class IdlePool(StreamOwner):
     cdef readonly Py_ssize_t idle
     cdef Stream eldest, youngest        # of all shelves, by the time when they were parked
     cdef Py_ssize_t most, most_per_key
+    cdef int last_fd
     cdef int64_t timeout_ms
     cdef readonly unsigned long discarded   # died, timed out, or found no place
 
@@ -34,6 +35,10 @@ cdef class IdlePool(StreamOwner):
     # Keeps it, in place of the eldest if the pool is full; or ends it if it is not clean, or if there
     # are enough of its key.
     cdef int park(self, Stream stream, const Hop *hop, bytes destination) except -1
+    # Ends up to `most` connections, those that have waited longest; with a key those of the key
+    # that were parked last. Returns how many.
+    cdef int give_up(self, int most) except -1
+    cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1
     cdef int _end(self, Stream stream) except -1
     cdef Stream _unlink(self, Stream stream)
     cdef int _sweep(self) except -1

@@ -6,7 +6,9 @@ closed if bytes or an end arrive while it waits. A connection belongs to one key
 it was made with, TLS identity included, and the canonical host and port that it leads to.
 
 If the pool is full, the connection that has waited longest gives its place: else those of hosts
-that are asked once would keep the others out until they time out.
+that are asked once would keep the others out until they time out. If descriptors are few (the
+kernel gives the lowest free number), nothing is kept, and each accepted client takes the places
+of two.
 
 A clean connection without a place is ended by a reset. Each POST brings a connection of its
 own, and a connection that we close by FIN keeps its port in TIME_WAIT for 60 s: with 28 232
@@ -16,6 +18,7 @@ connections the same way).
 """
 
 cimport cython
+from libc.limits cimport INT_MAX
 from cutthrough.net.linux cimport EAGAIN
 from cutthrough.net.multiplex cimport is_stream
 from cutthrough.net.sysio cimport (
@@ -38,8 +41,10 @@ cdef class Shelf:
 
 cdef class IdlePool(StreamOwner):
 
-    def __init__(self, most, most_per_key, timeout):
+    def __init__(self, most, most_per_key, timeout, *, last_fd=INT_MAX):
+        """`last_fd`: a connection with a higher descriptor is not kept, so that others find one."""
         self.shelves = {}
+        self.last_fd = last_fd
         self.configure(most, most_per_key, timeout)
 
     def configure(self, most, most_per_key, timeout):
@@ -73,7 +78,8 @@ cdef class IdlePool(StreamOwner):
         if not is_clean(stream) or self.most_per_key == 0 or self.timeout_ms == 0:
             self.discarded += 1
             return stream.close()
-        if self.most == 0 or (shelf.n if shelf is not None else 0) >= self.most_per_key:
+        if self.most == 0 or stream.sock.fd > self.last_fd or (
+                shelf is not None and shelf.n >= self.most_per_key):
             return self._end(stream)
         while self.idle >= self.most:
             self._end(self._unlink(self.eldest))
@@ -104,6 +110,21 @@ cdef class IdlePool(StreamOwner):
         self.idle += 1
         stream.set_deadline(self.timeout_ms)
         return 0
+
+    cdef int give_up(self, int most) except -1:
+        cdef int n = 0
+        while n < most and self.eldest is not None:
+            self._end(self._unlink(self.eldest))
+            n += 1
+        return n
+
+    cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1:
+        cdef Shelf shelf = <Shelf>self.shelves.get(make_key(hop, destination))
+        cdef int n = 0
+        while shelf is not None and n < most and shelf.newest is not None:
+            self._end(self._unlink(shelf.newest))
+            n += 1
+        return n
 
     cdef int _end(self, Stream stream) except -1:
         self.discarded += 1

@@ -65,7 +65,7 @@ cdef bint shed_guest(Context context, int bound, const Address *of) except -1:
 
 
 cdef int shed_for_descriptors(Context context, int most) except -1:
-    cdef int pooled = context.idle_pool.clear()
+    cdef int pooled = context.idle_pool.give_up(most)
     cdef int n = 0
     if context.standbys is not None:
         for standby in context.standbys.values():
@@ -78,7 +78,7 @@ cdef int shed_for_descriptors(Context context, int most) except -1:
     while n < most and shed_stranger(context, BOUND_DESCRIPTORS, NULL):
         n += 1
     # The next caller without a descriptor sheds again
-    if n == 0:
+    if n + pooled == 0:
         while n < min(most, MOST_GUESTS) and shed_guest(context, BOUND_DESCRIPTORS, NULL):
             n += 1
     return pooled + n

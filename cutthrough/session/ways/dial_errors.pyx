@@ -20,9 +20,13 @@ cdef enum:
 log = logging.getLogger("cutthrough")
 
 
-cdef bint relieve(Context context, int error) except -1:
+cdef bint relieve(Client c, int error) except -1:
+    cdef Context context = c.context
     cdef int shed
     cdef uint64_t times
+    if error == linux.EADDRNOTAVAIL:        # idle connections to the same address have ports
+        return context.idle_pool.give_up_of(
+            &c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0
     if error not in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM):
         return False
     shed = shed_for_descriptors(context, SHED_FOR_A_DIAL)
