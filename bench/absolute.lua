@@ -21,13 +21,13 @@ function done(summary, latency)
   local failed = e.connect + e.read + e.write + e.timeout + e.status
   io.write(string.format(
     "tool=wrk requests=%d errors=%d first_error=%s seconds=%.3f bytes=%d"
-      .. " latency_avg_us=%.1f latency_p50_us=%.1f latency_p95_us=%.1f"
+      .. " latency_min_us=%.1f latency_avg_us=%.1f latency_p50_us=%.1f latency_p95_us=%.1f"
       .. " latency_p99_us=%.1f latency_p999_us=%.1f latency_max_us=%.1f\n",
     summary.requests, failed,
     failed == 0 and "none" or string.format(
       "connect:%d,read:%d,write:%d,timeout:%d,status:%d",
       e.connect, e.read, e.write, e.timeout, e.status),
-    summary.duration / 1e6, summary.bytes, latency.mean,
+    summary.duration / 1e6, summary.bytes, latency.min, latency.mean,
     latency:percentile(50), latency:percentile(95), latency:percentile(99),
     latency:percentile(99.9), latency.max))
 end

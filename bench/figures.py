@@ -22,8 +22,8 @@ _BULK = (
 _RATE = tuple(
     (f"Latency {name}", "ms, less is better", f"latency_{key}_median_ms")
     for name, key in (
-        ("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999"),
-        ("max", "max"),
+        ("least", "min"), ("average", "avg"), ("p50", "p50"), ("p95", "p95"),
+        ("p99", "p99"), ("p99.9", "p999"), ("most", "max"),
     )
 )  # fmt: skip
 _PAGE = (
@@ -81,5 +81,7 @@ def figures_of(name: str) -> tuple[Figure, ...]:
         return (*_RATE, _USUAL[1])
     if scenario.mode == "page":
         return _PAGE
+    if name.startswith("plain-keepalive"):
+        return (*_USUAL[:2], *_RATE)
     bulk = scenario.path in ("/1m", "/128k", "/up", "/both")
     return _BULK if bulk else _USUAL

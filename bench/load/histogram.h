@@ -5,13 +5,14 @@
 enum { STEP_BITS = 6, STEPS = 1 << STEP_BITS, OCTAVES = 38 };  /* up to 2^43 ns: more than two hours */
 
 struct histogram {
-    uint64_t count, sum_ns, max_ns, at[OCTAVES * STEPS];
+    uint64_t count, sum_ns, min_ns, max_ns, at[OCTAVES * STEPS];
 };
 
 static inline void histogram_add(struct histogram *h, uint64_t ns) {
     int octave = 63 - __builtin_clzll(ns | STEPS) - STEP_BITS;  /* 0: below 2 * STEPS the steps are exact */
     uint64_t slot = (uint64_t)octave * STEPS + (ns >> octave);
     h->at[slot < OCTAVES * STEPS ? slot : OCTAVES * STEPS - 1]++;
+    if (!h->count || ns < h->min_ns) h->min_ns = ns;
     h->count++;
     h->sum_ns += ns;
     if (ns > h->max_ns) h->max_ns = ns;
@@ -19,6 +20,7 @@ static inline void histogram_add(struct histogram *h, uint64_t ns) {
 
 static inline void histogram_merge(struct histogram *h, const struct histogram *other) {
     for (int slot = 0; slot < OCTAVES * STEPS; slot++) h->at[slot] += other->at[slot];
+    if (other->count && (!h->count || other->min_ns < h->min_ns)) h->min_ns = other->min_ns;
     h->count += other->count;
     h->sum_ns += other->sum_ns;
     if (other->max_ns > h->max_ns) h->max_ns = other->max_ns;

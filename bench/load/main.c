@@ -173,9 +173,9 @@ static void print_result(double took) {
     if (mode->run == run_rate) print_rate();
     if (mode->run == run_page) print_page(took);
     double mean = latency.count ? (double)latency.sum_ns / (double)latency.count / 1e3 : 0;
-    printf(" latency_avg_us=%.1f latency_p50_us=%.1f latency_p95_us=%.1f latency_p99_us=%.1f latency_p999_us=%.1f"
-           " latency_max_us=%.1f\n",
-           mean, histogram_quantile_us(&latency, .50), histogram_quantile_us(&latency, .95),
+    printf(" latency_min_us=%.1f latency_avg_us=%.1f latency_p50_us=%.1f latency_p95_us=%.1f latency_p99_us=%.1f"
+           " latency_p999_us=%.1f latency_max_us=%.1f\n",
+           (double)latency.min_ns / 1e3, mean, histogram_quantile_us(&latency, .50), histogram_quantile_us(&latency, .95),
            histogram_quantile_us(&latency, .99), histogram_quantile_us(&latency, .999), (double)latency.max_ns / 1e3);
 }
 
