@@ -13,7 +13,7 @@ heads, and the order of events on a wire.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.filters.chains import Arrival, Filters
@@ -88,14 +88,13 @@ async def play_async(
         f"{type(filter).__name__}-{n}", filter, budget, on_fault, max_body)
         for n, filter in enumerate(filters)}
     fields = Headers(headers)
-    facts: dict[str, Any] = {"user": user, "groups": groups, "client": "192.0.2.1",
-                             "id": "1", "rule": "test"}
+    facts = (user, groups, "192.0.2.1", "1", "test")
     if method == "CONNECT":
         host, _, port = url.rpartition(":")
         exchange = _Exchange(_head("CONNECT / HTTP/1.1", fields, url), url, b"",
                              Answer(), pieces)
         exchange.run = Filters(stages).begin_connect(
-            exchange, tuple(stages), exchange.head, host, int(port), **facts)
+            exchange, tuple(stages), exchange.head, host, int(port), facts)
         return await _play(exchange)
     parts = urlsplit(url)
     if body:
@@ -107,7 +106,7 @@ async def play_async(
         exchange, tuple(stages), Arrival(
             exchange.head, parts.hostname or "",
             parts.port or (443 if parts.scheme == "https" else 80), parts.scheme),
-        **facts)
+        facts)
     return await _play(exchange)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from cutthrough.exchange.work import Body
 from cutthrough.filters.added import Added, Parts, parts_of
 from cutthrough.filters.exchange import Ended, Exchange, write
-from cutthrough.filters.flow import Before, Flow, Headers, Response, has_no_body
+from cutthrough.filters.flow import Flow, Headers, Response, has_no_body, headers_of
 from cutthrough.filters.heads import build_request, build_response, of_length
 from cutthrough.filters.stage import Chain, Stage
 
@@ -21,19 +21,30 @@ class NoRoom(Exception):
 class Calls:
     """The filters of one exchange, as far as any task of it needs them."""
 
+    # What most exchanges never change is not set for each
+    _owns_chain = False
+    _before: Headers | None = None
+    added: Added | None = None          # None: nothing yet
+
     def __init__(self, chain: Chain, exchange: Exchange, flow: Flow) -> None:
         self.chain, self.exchange, self.flow = chain, exchange, flow
-        self._owns_chain = False
-        self.wants_response = bool(chain.response_heads or chain.response_bodies)
-        self.minor = int(flow.request.version[-1])      # the client's HTTP/1.x
-        self._before = Before(flow.request)
-        self._path = flow.request.path
-        self.added: Added | None = None     # None: nothing yet
+        self._lines, self._path = flow.request._lines, flow.request.path
+
+    @property
+    def minor(self) -> int:
+        """The client's HTTP/1.x."""
+        return int(self.flow.request.version[-1])
+
+    @property
+    def wants_response(self) -> bool:
+        return self.chain.sees_responses
 
     @property
     def before(self) -> Headers:
         """The request's fields as they came."""
-        return self._before.headers
+        if self._before is None:
+            self._before = headers_of(self._lines)
+        return self._before
 
     def add(self, stage: Stage) -> None:
         """One filter more for this exchange, behind the others."""
@@ -41,13 +52,32 @@ class Calls:
             self.chain = Chain(self.chain.stages, self.chain.tally)
             self._owns_chain = True
         self.chain.add(stage)
-        self.wants_response = bool(
-            self.chain.response_heads or self.chain.response_bodies)
 
     def collect(self) -> Body:
         """For a body of this exchange, until it is closed or dropped."""
         flow = self.flow
         return self.chain.tally.memory.open(flow.user or flow.client)
+
+    def guard_at_once(self, stage: Stage, hook: str) -> bool:
+        """As `guard`, for a head's function that cannot wait: no coroutine is made but
+        its own."""
+        function: Callable[[Flow], Any] = getattr(stage, hook)
+        self.chain.tally.calls += 1
+        began = time.monotonic()
+        try:
+            try:
+                function(self.flow).send(None)
+            except StopIteration:
+                pass
+            except (SystemExit, asyncio.CancelledError) as error:
+                raise contained(error) from error
+            if time.monotonic() - began > stage.budget:
+                raise TimeoutError
+        except Exception as error:      # the operator's code: it may raise anything
+            self.fail(stage, hook, error)
+            self.flow._refusal, self.flow._answered = None, False
+            return False
+        return True
 
     async def guard(self, stage: Stage, hook: str, *args: Any,
                     may_refuse: bool = True) -> bool:
@@ -82,10 +112,8 @@ class Calls:
             yielded = coroutine.send(None)
         except StopIteration as end:
             result = end.value
-        except SystemExit as error:     # in a task it would end the whole program
-            raise RuntimeError(f"exited with status {error}") from error
-        except asyncio.CancelledError:
-            raise RuntimeError("cancelled itself") from None
+        except (SystemExit, asyncio.CancelledError) as error:
+            raise contained(error) from error
         else:
             try:
                 result = await self.within(
@@ -163,6 +191,12 @@ class Calls:
         if self.flow.request.method != "HEAD":
             await write(sluice, body)
         sluice.finish()
+
+
+def contained(error: BaseException) -> RuntimeError:
+    """In place of an exception that would end a task, or the whole program."""
+    return RuntimeError(f"exited with status {error}" if isinstance(error, SystemExit)
+                        else "cancelled itself")
 
 
 @types.coroutine

@@ -37,27 +37,28 @@ class Filters:
         self._connects: dict[tuple[str, ...], Chain] = {}
 
     def begin(self, exchange: Exchange, names: tuple[str, ...],
-              arrival: tuple[bytes, str, int, str, int, bool], breakpoint: str = "",
-              **facts: Any) -> Run:
-        """The run for a request. `arrival`: an Arrival, or such a tuple; `breakpoint`:
-        of the rule, if they are armed; `facts`: of Flow."""
+              arrival: tuple[bytes, str, int, str, int, bool],
+              facts: tuple[Any, ...] = (), breakpoint: str = "") -> Run:
+        """The run for a request. `arrival`: an Arrival, or such a tuple; `facts`: the
+        arguments of Flow behind the request; `breakpoint`: the rule's, if they are
+        armed."""
         head, host, port, scheme, minor, is_transparent = arrival
         # The CONNECT names the destination (R56), or the kernel (R52)
-        request = read_request(head, host, port, f"1.{minor}", scheme)
-        request.fix("inside an interception" if scheme == "https" else
-                    "at a transparent listener" if is_transparent else "")
-        chain = self.chain(names)
-        run = Run(chain, exchange, Flow(request, **facts))
+        request = read_request(
+            head, host, port, "1.1" if minor else "1.0", scheme,
+            "inside an interception" if scheme == "https" else
+            "at a transparent listener" if is_transparent else "")
+        run = Run(self.chain(names), exchange, Flow(request, *facts))
         if breakpoint:
             Stop(self._breakpoints, run, breakpoint, self._holding).join()
         return run
 
     def begin_connect(self, exchange: Exchange, names: tuple[str, ...], head: bytes,
-                      host: str, port: int, **facts: Any) -> TunnelRun:
+                      host: str, port: int, facts: tuple[Any, ...] = ()) -> TunnelRun:
         """The run for a tunnel to be. `head`: of its CONNECT; b"": it came without one;
-        `facts`: of Flow."""
+        `facts`: as of `begin`."""
         request = read_connect(head, host, port)
-        return TunnelRun(self.connects(names), exchange, Flow(request, **facts),
+        return TunnelRun(self.connects(names), exchange, Flow(request, *facts),
                          may_answer=bool(head))
 
     def connects(self, names: tuple[str, ...]) -> Chain:

@@ -120,15 +120,15 @@ class Request:
     )
 
     def __init__(self, method: str, host: str, port: int, path: str,
-                 headers: Headers | str = "", *, version: str = "1.1",
-                 scheme: str = "http") -> None:
+                 headers: Headers | str = "", version: str = "1.1",
+                 scheme: str = "http", fixed: str = "") -> None:
         """`headers`: as text they are lines as they were read, split when they are
-        needed first."""
+        needed first. `fixed`: the place where the target cannot change; "": it can."""
         self._method, self._host, self._port, self._path = method, host, port, path
         self._headers: Headers | None = None if isinstance(headers, str) else headers
         self._lines = headers if isinstance(headers, str) else ""
         self._changed = False
-        self._fixed = ""
+        self._fixed = fixed
         self.version = version
         self.scheme = scheme            # "https": inside an interception; "": CONNECT
 
@@ -225,9 +225,8 @@ class Response:
 
     __slots__ = ("_changed", "_headers", "_lines", "_status", "body", "reason")
 
-    def __init__(self, status: int, headers: Headers | None = None, *,
-                 reason: str = "", lines: str = "",
-                 body: bytes | None = None) -> None:
+    def __init__(self, status: int, headers: Headers | None = None, reason: str = "",
+                 lines: str = "", body: bytes | None = None) -> None:
         """`body`: of an answer of the filter's own; None: the origin's."""
         self._status, self._headers, self._lines = status, headers, lines
         self._changed = False
@@ -298,23 +297,6 @@ class WebSocketMessage:
         self.is_dropped = True
 
 
-class Before:
-    """The fields of a message as they are now, read when they are needed first. Must be
-    made before filters see the message."""
-
-    __slots__ = ("_headers", "_lines")
-
-    def __init__(self, message: Request | Response) -> None:
-        self._lines = message._lines
-        self._headers = None if message._headers is None else message._headers.copy()
-
-    @property
-    def headers(self) -> Headers:
-        if self._headers is None:
-            self._headers = headers_of(self._lines)
-        return self._headers
-
-
 class Flow:
     """One request and its response, as filters see them."""
 
@@ -335,9 +317,9 @@ class Flow:
         "user",
     )
 
-    def __init__(self, request: Request, *, user: str = "",
-                 groups: tuple[str, ...] = (), client: str = "", id: str = "",
-                 rule: str = "", fingerprints: dict[str, str] | None = None) -> None:
+    def __init__(self, request: Request, user: str = "", groups: tuple[str, ...] = (),
+                 client: str = "", id: str = "", rule: str = "",
+                 fingerprints: dict[str, str] | None = None) -> None:
         self.request = request
         self.response: Response | None = None       # None: has not come yet
         self.user, self.groups = user, groups

@@ -11,21 +11,18 @@ from cutthrough.filters.flow import FRAMING, Headers, Request, Response
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
-def read_request(head: bytes, host: str, port: int, version: str,
-                 scheme: str) -> Request:
-    """From the head that would go up: Host first, last our Via or a line for it."""
-    text = head.decode("latin-1")
-    end = text.index("\r\n")
-    method, path, _ = text[:end].split(" ")
-    behind_host = text.index("\r\n", end + 2)
-    return Request(method, host, port, path, _but_last(text, behind_host),
-                   version=version, scheme=scheme)
+def read_request(head: bytes, host: str, port: int, version: str, scheme: str,
+                 fixed: str = "") -> Request:
+    """From the head that would go up: Host first, last our Via or a line for it.
+    `fixed`: as of Request."""
+    first, _, lines = head.decode("latin-1").split("\r\n", 2)
+    method, path, _ = first.split(" ")
+    return Request(method, host, port, path, _but_last(lines), version, scheme, fixed)
 
 
 def read_connect(head: bytes, host: str, port: int) -> Request:
     """The same of a CONNECT, which has no path; b"": of a tunnel without a head."""
-    text = head.decode("latin-1")
-    lines = _but_last(text, text.index("\r\n", text.index("\r\n") + 2)) if head else ""
+    lines = _but_last(head.decode("latin-1").split("\r\n", 2)[2]) if head else ""
     request = Request("CONNECT", host, port, "", lines, scheme="")
     request.fix("of a tunnel")
     return request
@@ -33,15 +30,13 @@ def read_connect(head: bytes, host: str, port: int) -> Request:
 
 def read_response(head: bytes) -> Response:
     """From the head that would go down: last our Via, or a line for it."""
-    text = head.decode("latin-1")
-    end = text.index("\r\n")
-    _, status, reason = text[:end].split(" ", 2)
-    return Response(int(status), reason=reason, lines=_but_last(text, end))
+    first, lines = head.decode("latin-1").split("\r\n", 1)
+    return Response(int(first[9:12]), None, first[13:], _but_last(lines))
 
 
-def _but_last(text: str, end: int) -> str:
-    """The lines behind the line that ends here, but for the last."""
-    return text[end + 2:text.rindex("\r\n", 0, -4)]
+def _but_last(lines: str) -> str:
+    """These fields but the last, without the end of the head."""
+    return lines[:max(0, lines.rfind("\r\n", 0, -4))]
 
 
 def build_request(request: Request, framing: str) -> bytes:

@@ -113,6 +113,7 @@ class Chain:
         self.response_bodies: list[Stage] = []
         self.messages: list[Stage] = []
         self.ends: list[Stage] = []
+        self.sees_responses = False
         # No function for heads waits: each is called at once, without a task
         self.connects_at_once = True
         self.requests_at_once = self.responses_at_once = True
@@ -142,6 +143,7 @@ class Chain:
             self.responses_at_once &= not may_wait(stage.on_response_head)
         if stage.on_response_body:
             self.response_bodies.append(stage)
+        self.sees_responses = bool(self.response_heads or self.response_bodies)
         if stage.on_websocket_message:
             self.messages.append(stage)
         if stage.on_end:

@@ -28,7 +28,10 @@ class TunnelRun(Run):
         self._may_answer = may_answer
 
     def start(self) -> None:
-        self._begin(self._on_connect(), at_once=self.chain.connects_at_once)
+        if self.chain.connects_at_once:
+            self._run_at_once(self._begin_at_once, self._on_connect())
+        else:
+            self._begin(self._on_connect())
 
     async def _on_connect(self) -> None:
         flow = self.flow

@@ -42,21 +42,20 @@ cdef int begin_filters(Client c) except -1:
     f.client = c
     f.ending = FILTER_ANSWERED
     extras_of(c).filtering = f
-    facts = {
-        "user": c.account.name.decode("utf-8", "replace"), "groups": c.account.groups,
-        "client": text[:n].decode(), "id": str(c.request_id),
-        "rule": c.snapshot.acl.label(r.rule).decode(),
-        "fingerprints": {} if prints_of(c) is None else prints_of(c).texts()}
+    facts = (                           # see Flow in filters
+        c.account.name.decode("utf-8", "replace"), c.account.groups, text[:n].decode(),
+        str(c.request_id), c.snapshot.acl.label(r.rule).decode(),
+        {} if prints_of(c) is None else prints_of(c).texts())
     if r.is_tunnel:
         f.run = c.snapshot.filters.begin_connect(
-            f, rule.filters, connect_head(c), host_of(c).decode(), r.port, **facts)
+            f, rule.filters, connect_head(c), host_of(c).decode(), r.port, facts)
     else:                               # see Arrival in filters
         f.run = c.snapshot.filters.begin(
             f, rule.filters, (
                 with_via(c, bytes_of(c.head)[:c.head.end]), host_of(c).decode(), r.port,
                 "https" if c.entrance.is_inside else "http", r.minor,
                 bool(c.entrance.transparent)),
-            breakpoint=rule.breakpoint if r.acts & BY_BREAKPOINT else "", **facts)
+            facts, rule.breakpoint if r.acts & BY_BREAKPOINT else "")
     c._set_state(HELD)
     c.silent_ms = c.poller.time_ms() + <int>f.run.chain.head_ms
     c.poller.arm(c, c.silent_ms)
