@@ -85,7 +85,9 @@ class Carrier:
         if name not in self._openers:
             port = free_port()
             child = spawn(
-                ["socat", "-b65536", f"TCP-LISTEN:{port},bind=127.0.0.1,fork,nodelay",
+                # With socat's own backlog of 5 one of eight SYNs came again after 1 s
+                ["socat", "-b65536",
+                 f"TCP-LISTEN:{port},bind=127.0.0.1,fork,nodelay,backlog=128",
                  f"PROXY:127.0.0.1:localhost:{self.ports[name]},nodelay,"
                  f"proxyport={self.running.port},proxyauth={USER}:{PASSWORD}"])
             self._openers[name] = (child, port)

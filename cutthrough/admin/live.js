@@ -37,16 +37,16 @@ function setText(id, text) {
 
 // /metrics: each sample as {name, labels, value}
 function parse(text) {
-  const found = [];
+  const samples = [];
   for (const line of text.split("\n")) {
     const m = /^cutthrough_(\w+?)(?:\{(.*)\})? (\S+)$/.exec(line);
     if (!m) continue;
     const labels = {};
     for (const [, key, value] of (m[2] || "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
       labels[key] = value;
-    found.push({name: m[1], labels, value: Number(m[3])});
+    samples.push({name: m[1], labels, value: Number(m[3])});
   }
-  return found;
+  return samples;
 }
 const total = (samples, name, want = {}) => samples.filter(s => s.name === name
   && Object.entries(want).every(([k, v]) => s.labels[k] === v))

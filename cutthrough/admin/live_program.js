@@ -21,9 +21,9 @@ function showProgram() {
   const {host, version, started, listeners, generation, since: inForce, pid} = overview;
   const up = age(Date.now() / 1000 - started);
   $("identity").textContent = `${host} · ${version} · up ${up}`;
-  const facts = [...listeners.map((one, i) => [i ? "" : listeners.length > 1 ? "listeners"
-    : "listener", [one.address, one.protocols.join(", "), one.tls && "TLS",
-    one.auth === "none" && "no credentials"].filter(Boolean).join(" · ")]),
+  const facts = [...listeners.map((listener, i) => [i ? "" : listeners.length > 1 ? "listeners"
+    : "listener", [listener.address, listener.protocols.join(", "), listener.tls && "TLS",
+    listener.auth === "none" && "no credentials"].filter(Boolean).join(" · ")]),
   ["configuration", `generation ${generation}, since ${moment(inForce)}`],
   ["started", `${moment(started)}, process ${pid}`]];
   const text = JSON.stringify(facts);
@@ -31,7 +31,8 @@ function showProgram() {
   $("facts").dataset.text = text;
   $("facts").replaceChildren(...facts.flatMap(([name, value]) =>
     [term("dt", name), term("dd", value)]));
-  const open = listeners.find(one => one.http && !one.tls)?.address ?? listeners[0]?.address;
+  const open = listeners.find(listener => listener.http && !listener.tls)?.address
+    ?? listeners[0]?.address;
   $("idle-command").textContent = `curl -x http://USER@${open} http://example.com/`;
 }
 // A bound and how much of it is used
@@ -52,8 +53,8 @@ function showCapacity(now, grown, span) {
   const files = workers.map(w => [total(now, "process_open_fds", of(w)),
     total(now, "process_max_fds", of(w))]);
   // The worker that has the least room
-  const [used, most] = files.reduce((worst, one) =>
-    one[1] && one[0] / one[1] > worst[0] / worst[1] ? one : worst, [0, 1]);
+  const [used, most] = files.reduce((worst, usage) =>
+    usage[1] && usage[0] / usage[1] > worst[0] / worst[1] ? usage : worst, [0, 1]);
   const cpu = workers.reduce((sum, w) =>
     sum + grown("process_cpu_seconds_total", of(w)) / span, 0);
   const memory = now.filter(s => s.name === "process_resident_memory_bytes")

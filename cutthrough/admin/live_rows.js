@@ -17,29 +17,32 @@ const reasons = new Map();      // why connections ended, by identifier
 let sortBy = "bytes_down", falling = true, alive = new Map(), isMute = () => false;
 let pointed = false, asked = null;
 
-const destination = one => one.host ? `${one.host}:${one.port}` : null;
+const destination = connection => connection.host ? `${connection.host}:${connection.port}` : null;
 // Of a tunnel's first bytes; null: they were not looked at
-const inside = one => one.tunnel_protocol
-  ? [one.tunnel_protocol, one.sni].filter(Boolean).join(" ") : null;
-const hello = one => [inside(one), one.tls_version && `TLS ${one.tls_version}`, one.alpn,
-  one.ja4].filter(Boolean).join("\n");
+const inside = connection => connection.tunnel_protocol
+  ? [connection.tunnel_protocol, connection.sni].filter(Boolean).join(" ") : null;
+const hello = connection => [inside(connection),
+  connection.tls_version && `TLS ${connection.tls_version}`, connection.alpn, connection.ja4]
+  .filter(Boolean).join("\n");
 
 // Takes an answer of /connections. Connections of a worker that did not answer stay.
 function takeConnections({connections, unanswered}) {
   const twins = new Map();
-  alive = new Map(connections.map(one => {
-    if (one.id) return [one.id, one];           // no id: no request received yet
-    const twin = `${one.worker} ${one.client}`;
+  alive = new Map(connections.map(connection => {
+    if (connection.id) return [connection.id, connection];
+    // No request received yet
+    const twin = `${connection.worker} ${connection.client}`;
     twins.set(twin, (twins.get(twin) ?? 0) + 1);
-    return [`${twin} ${twins.get(twin)}`, one];
+    return [`${twin} ${twins.get(twin)}`, connection];
   }));
   const mute = unanswered.map(name => /^worker (\d+)/.exec(name)?.[1]);
-  isMute = one => mute.some(worker => worker === undefined || worker === String(one.worker));
+  isMute = connection => mute.some(
+    worker => worker === undefined || worker === String(connection.worker));
   const now = performance.now();
   for (const row of rowsByKey.values()) {
-    const one = alive.get(row.key);
-    if (one || isMute(row.one)) row.endedAt = 0; else row.endedAt ||= now;
-    if (one) row.one = one;
+    const connection = alive.get(row.key);
+    if (connection || isMute(row.connection)) row.endedAt = 0; else row.endedAt ||= now;
+    if (connection) row.connection = connection;
   }
 }
 
@@ -49,13 +52,13 @@ function noteEnding(record) {
 }
 
 function stateOf(row) {
-  if (row.endedAt) return `ended: ${reasons.get(row.one.id) ?? "gone"}`;
-  return alive.has(row.key) ? row.one.state : "no answer";
+  if (row.endedAt) return `ended: ${reasons.get(row.connection.id) ?? "gone"}`;
+  return alive.has(row.key) ? row.connection.state : "no answer";
 }
 
 const classOf = field => field === "tunnel_protocol" ? "inside"
   : NUMBERS.has(field) ? `${field} n` : field;
-function makeRow(key, one) {
+function makeRow(key, connection) {
   const tr = document.createElement("tr"), button = document.createElement("button");
   const cells = COLUMNS.map(([field]) => {
     const td = tr.insertCell();
@@ -66,23 +69,24 @@ function makeRow(key, one) {
   button.textContent = "cut";
   button.className = "cut";
   tr.insertCell().append(button);
-  const row = {key, tr, cells, button, one, endedAt: 0};
+  const row = {key, tr, cells, button, connection, endedAt: 0};
   button.addEventListener("click", () => openQuestion(row));
   return row;
 }
 
 function updateRow(row) {
-  const one = row.one;
-  [one.user, one.client, one.method, destination(one), stateOf(row), seconds(one.age),
-    bytes(one.bytes_up), bytes(one.bytes_down), one.worker, one.id || null, inside(one)]
+  const connection = row.connection;
+  [connection.user, connection.client, connection.method, destination(connection), stateOf(row),
+    seconds(connection.age), bytes(connection.bytes_up), bytes(connection.bytes_down),
+    connection.worker, connection.id || null, inside(connection)]
     .forEach((value, i) => {
       const text = String(value ?? "–"), cell = row.cells[i];
-      const title = cell.className === "inside" ? hello(one) : text;
+      const title = cell.className === "inside" ? hello(connection) : text;
       if (cell.textContent !== text) cell.textContent = text;
       if (cell.title !== title) cell.title = title;
     });
   const why = row.endedAt ? "the connection has ended"
-    : !one.id ? "no request received on this connection yet"
+    : !connection.id ? "no request received on this connection yet"
     : !isSignedIn() ? "give the admin token above"
     : !rights.includes("operate") ? "this token has no right operate" : "";
   row.tr.classList.toggle("ended", row.endedAt > 0);
@@ -91,7 +95,8 @@ function updateRow(row) {
   row.button.setAttribute("aria-disabled", String(why !== ""));
   row.button.title = why;
   row.button.setAttribute("aria-label",
-    `cut ${one.id}, ${one.user ?? "no user"}, ${destination(one) ?? "no destination"}`);
+    `cut ${connection.id}, ${connection.user ?? "no user"}, `
+      + (destination(connection) ?? "no destination"));
 }
 
 function isHeld() {
@@ -100,36 +105,37 @@ function isHeld() {
     || ($("rows").contains(active) && active.matches(":focus-visible"));
 }
 
-function wanted(one) {
+function wanted(connection) {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const kind = $("kind").value;
-  return (kind ? kind === "any" || one.kind === kind : one.kind !== "idle") && words.every(word =>
-    [one.id, one.user, one.client, one.method, one.state, destination(one), one.peer,
-      one.tunnel_protocol, one.sni, one.ja4]
+  const {id, user, client, method, state, peer, tunnel_protocol, sni, ja4} = connection;
+  const isOfKind = kind ? kind === "any" || connection.kind === kind : connection.kind !== "idle";
+  return isOfKind && words.every(word =>
+    [id, user, client, method, state, destination(connection), peer, tunnel_protocol, sni, ja4]
       .some(value => String(value ?? "").toLowerCase().includes(word)));
 }
 
 // The keys of the rows to show, in order. `resort`: sort even while rows are held in place
 function arrange(resort) {
-  const found = new Map([...alive].filter(([, one]) => wanted(one)));
-  $("count").textContent = `${found.size} of ${alive.size}`
-    + (found.size > MOST_ROWS ? `, ${MOST_ROWS} shown` : "");
+  const chosen = new Map([...alive].filter(([, connection]) => wanted(connection)));
+  $("count").textContent = `${chosen.size} of ${alive.size}`
+    + (chosen.size > MOST_ROWS ? `, ${MOST_ROWS} shown` : "");
   const held = !resort && isHeld() && rowsByKey.size > 0;
   $("held").textContent = held
     ? "– rows keep their place while the pointer or focus is in the table" : "";
   if (held) {
     const order = [...$("rows").children].map(tr => tr.dataset.key).filter(Boolean);
     const there = new Set(order);
-    for (const key of found.keys())
+    for (const key of chosen.keys())
       if (!there.has(key) && order.length < MOST_ROWS) order.push(key);
     return order;
   }
   const now = performance.now();
   for (const row of rowsByKey.values()) {       // just ended, or its worker did not answer
-    const stays = wanted(row.one) && (!row.endedAt || now - row.endedAt < ENDED_MS);
-    if (stays && !alive.has(row.key)) found.set(row.key, row.one);
+    const stays = wanted(row.connection) && (!row.endedAt || now - row.endedAt < ENDED_MS);
+    if (stays && !alive.has(row.key)) chosen.set(row.key, row.connection);
   }
-  const order = [...found].sort(([, a], [, b]) => {
+  const order = [...chosen].sort(([, a], [, b]) => {
     const x = a[sortBy] ?? "", y = b[sortBy] ?? "";
     return (x < y ? -1 : x > y ? 1 : 0) * (falling ? -1 : 1);
   }).map(([key]) => key);
@@ -138,7 +144,7 @@ function arrange(resort) {
 
 function showConnections(resort = false) {
   const order = arrange(resort), body = $("rows"), focused = document.activeElement;
-  const looked = [...alive.values()].some(one => one.tunnel_protocol);
+  const looked = [...alive.values()].some(connection => connection.tunnel_protocol);
   body.parentNode.classList.toggle("unlooked", !looked);
   const shown = new Set(order), at = [...body.children].findIndex(tr => tr.contains(focused));
   for (const [key, row] of rowsByKey) {
@@ -202,15 +208,15 @@ function openQuestion(row) {
     return;
   }
   asked = row;
-  $("ask-id").textContent = row.one.id;
-  $("ask-user").textContent = row.one.user ?? "none";
-  $("ask-host").textContent = destination(row.one) ?? "none";
-  $("ask-client").textContent = row.one.client;
+  $("ask-id").textContent = row.connection.id;
+  $("ask-user").textContent = row.connection.user ?? "none";
+  $("ask-host").textContent = destination(row.connection) ?? "none";
+  $("ask-client").textContent = row.connection.client;
   $("ask-no").textContent = "keep it";
-  $("ask-yes").textContent = `cut ${row.one.id}`;
+  $("ask-yes").textContent = `cut ${row.connection.id}`;
   $("ask-note").textContent = "";
   $("ask-yes").setAttribute("aria-disabled", "false");
-  const id = row.one.id;                    // this dialog's, even if the row changes
+  const id = row.connection.id;             // this dialog's, even if the row changes
   $("ask-yes").onclick = event => {
     // The second click of a double click in the table does not confirm
     if (event.detail > 1 || $("ask-yes").getAttribute("aria-disabled") === "true") return;
@@ -222,9 +228,10 @@ function openQuestion(row) {
 
 function updateQuestion() {
   if (!asked) return;
-  const one = asked.one;
-  $("ask-state").textContent = `${stateOf(asked)}, for ${seconds(one.age)}`;
-  $("ask-moved").textContent = `${bytes(one.bytes_up)} up, ${bytes(one.bytes_down)} down`;
+  const connection = asked.connection;
+  $("ask-state").textContent = `${stateOf(asked)}, for ${seconds(connection.age)}`;
+  $("ask-moved").textContent = `${bytes(connection.bytes_up)} up, `
+    + `${bytes(connection.bytes_down)} down`;
   if (!asked.endedAt) return;
   $("ask-note").textContent = "The connection has already ended: there is nothing to cut.";
   $("ask-no").textContent = "close";
@@ -241,7 +248,7 @@ async function cut(id) {
     if (answer.ok) {
       const {cut, unanswered} = await answer.json();
       result = [cut ? `${id} was cut` : `${id} had already ended`,
-        ...unanswered.map(one => `${one} does not answer`)].join("; ");
+        ...unanswered.map(worker => `${worker} does not answer`)].join("; ");
     } else result = (await answer.text()).trim();
   } catch { /* no answer */ }
   $("answer").textContent = result;

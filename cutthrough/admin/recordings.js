@@ -53,53 +53,53 @@ async function look() {
   clearTimeout(timer);
   if (!isSignedIn()) return say("enter the admin token", false, "state");
   try {
-    const [told, replays] = await Promise.all([ask("sessions"), ask("replays")]);
+    const [answer, replays] = await Promise.all([ask("sessions"), ask("replays")]);
     if ($("state").textContent !== "live") say("live", false, "state");
-    inForce = told.session;
-    if (isNew("force", [told.mode, told.session])) {
-      $("mode").value = told.mode;
-      $("session").value = told.session;
+    inForce = answer.session;
+    if (isNew("force", [answer.mode, answer.session])) {
+      $("mode").value = answer.mode;
+      $("session").value = answer.session;
     }
-    if (isNew("sessions", told)) showSessions(told);
+    if (isNew("sessions", answer)) showSessions(answer);
     if (isNew("misses", [replays.misses, inForce])) showMisses(replays.misses);
     if (shown && rows.length <= PAGE) await read();
   } catch (error) { say(error.message, true, "state"); }
   clearTimeout(timer);
   timer = setTimeout(look, LOOK_MS);
 }
-function showSessions(told) {
-  sessions = told.sessions;
-  $("names").replaceChildren(...told.sessions.map(one => {
+function showSessions(answer) {
+  sessions = answer.sessions;
+  $("names").replaceChildren(...answer.sessions.map(session => {
     const node = make("option");
-    node.value = one.name;
+    node.value = session.name;
     return node;
   }));
-  fill("sessions", told.sessions.map(one => {
+  fill("sessions", answer.sessions.map(session => {
     const row = make("tr"), remove = button("delete", () => ifSure(
-      `Delete the session ${one.name} with ${one.recordings ?? "its"} recordings?`,
-      () => removeSession(one)), "danger");
-    remove.setAttribute("aria-label", `delete session ${one.name}`);
-    row.dataset.session = one.name;
-    if (one.name === shown) row.className = "chosen";
-    row.append(cell(button(one.name, () => choose(one.name))),
-      cell(one.error ? "-" : one.recordings.toLocaleString("en"), "n"),
-      cell(one.error ? "-" : one.bytes.toLocaleString("en"), "n"),
-      cell(one.error ? "-" : time(one.created_us)), cell(boundsOf(one) || "-"),
-      cell(one.error || (one.name === told.session ? "in force" : one.comment || "")),
+      `Delete the session ${session.name} with ${session.recordings ?? "its"} recordings?`,
+      () => removeSession(session)), "danger");
+    remove.setAttribute("aria-label", `delete session ${session.name}`);
+    row.dataset.session = session.name;
+    if (session.name === shown) row.className = "chosen";
+    row.append(cell(button(session.name, () => choose(session.name))),
+      cell(session.error ? "-" : session.recordings.toLocaleString("en"), "n"),
+      cell(session.error ? "-" : session.bytes.toLocaleString("en"), "n"),
+      cell(session.error ? "-" : time(session.created_us)), cell(boundsOf(session) || "-"),
+      cell(session.error || (session.name === answer.session ? "in force" : session.comment || "")),
       cell(remove));
     return row;
   }));
 }
-const boundsOf = one => [one.count ? one.count.toLocaleString("en") : "",
-  one.age_s ? `${(one.age_s / DAY_S).toLocaleString("en")} d` : ""].filter(Boolean).join(", ");
+const boundsOf = session => [session.count ? session.count.toLocaleString("en") : "",
+  session.age_s ? `${(session.age_s / DAY_S).toLocaleString("en")} d` : ""].filter(Boolean).join(", ");
 function showMisses(misses) {
-  fill("misses", misses.map(one => {
+  fill("misses", misses.map(miss => {
     const row = make("tr"), list = make("ul");
-    list.append(...one.differences.map(text => make("li", text)));
-    row.append(cell(time(0, one.at)), cell(`${one.method} ${one.url} (${one.id})`),
-      cell(one.nearest ? button(`${one.nearest}: ${one.nearest_method} ${one.nearest_url}`,
-        () => open_(inForce, one.nearest)) : "-"),
-      cell(one.differences.length ? list : one.reason));
+    list.append(...miss.differences.map(text => make("li", text)));
+    row.append(cell(time(0, miss.at)), cell(`${miss.method} ${miss.url} (${miss.id})`),
+      cell(miss.nearest ? button(`${miss.nearest}: ${miss.nearest_method} ${miss.nearest_url}`,
+        () => open_(inForce, miss.nearest)) : "-"),
+      cell(miss.differences.length ? list : miss.reason));
     return row;
   }));
 }
@@ -108,10 +108,10 @@ function choose(name) {
   $("search").value = "";
   $("content").hidden = false;
   $("content-title").textContent = `Recordings of ${name}`;
-  const one = sessions.find(each => each.name === name) ?? {};
+  const session = sessions.find(each => each.name === name) ?? {};
   $("bounds-name").value = name;
-  $("bounds-count").value = one.count ?? "";
-  $("bounds-days").value = one.age_s === undefined ? "" : one.age_s / DAY_S;
+  $("bounds-count").value = session.count ?? "";
+  $("bounds-days").value = session.age_s === undefined ? "" : session.age_s / DAY_S;
   for (const row of $("sessions").tBodies[0].rows)
     row.className = row.dataset.session === name ? "chosen" : "";
   read();
@@ -135,21 +135,21 @@ async function read(older = false) {
 function showRecordings() {
   if (!isNew("rows", [shown, next, rows])) return;
   $("more").hidden = !next;
-  fill("recordings", rows.map(one => {
+  fill("recordings", rows.map(recording => {
     const row = make("tr");
-    row.append(cell(button(String(one.number), () => open_(shown, one.number)), "n"),
-      cell(one.method), cell(String(one.status)), cell(one.url),
-      cell(one.size.toLocaleString("en"), "n"),
-      cell(String(one.hits), "n"));
+    row.append(cell(button(String(recording.number), () => open_(shown, recording.number)), "n"),
+      cell(recording.method), cell(String(recording.status)), cell(recording.url),
+      cell(recording.size.toLocaleString("en"), "n"),
+      cell(String(recording.hits), "n"));
     return row;
   }));
 }
 async function open_(name, number) {
   try {
-    const found = await ask(place(name, number));
+    const answer = await ask(place(name, number));
     opened = {name, number};
     $("detail-title").textContent = `Recording ${number} of ${name}`;
-    $("text").value = JSON.stringify(found.recording, null, 2);
+    $("text").value = JSON.stringify(answer.recording, null, 2);
     say("", false, "detail-note");
     $("detail").showModal();
   } catch (error) { say(error.message, true); }
@@ -184,11 +184,11 @@ async function remove() {
   if (await change(() => ask(place(opened.name, opened.number), {method: "DELETE"}), ""))
     $("detail").close();
 }
-async function removeSession(one) {
+async function removeSession(session) {
   try {
-    await ask(place(one.name), {method: "DELETE"});
-    say(`${one.name} is deleted`);
-    if (shown === one.name) {
+    await ask(place(session.name), {method: "DELETE"});
+    say(`${session.name} is deleted`);
+    if (shown === session.name) {
       shown = "";
       $("content").hidden = true;
     }
@@ -204,15 +204,15 @@ function bounds() {
 async function keep(method, done) {
   const name = $("bounds-name").value.trim();
   try {
-    const found = await ask(place(name), {method, body: JSON.stringify(bounds())});
-    say(`${name} ${done(found)}`, false, "bounds-note");
+    const answer = await ask(place(name), {method, body: JSON.stringify(bounds())});
+    say(`${name} ${done(answer)}`, false, "bounds-note");
   } catch (error) { say(error.message, true, "bounds-note"); }
   look();
 }
 async function setMode(fields) {
   try {
-    const told = await ask(`mode?${new URLSearchParams(fields)}`, {method: "POST"});
-    say(`mode ${told.mode}`);
+    const answer = await ask(`mode?${new URLSearchParams(fields)}`, {method: "POST"});
+    say(`mode ${answer.mode}`);
   } catch (error) { say(error.message, true); }
   look();
 }
@@ -231,7 +231,7 @@ $("bounds").addEventListener("submit", event => {
 });
 $("set").addEventListener("click", () => $("bounds").reportValidity() && ifSure(
   `Delete now what is beyond these bounds of ${$("bounds-name").value.trim()}?`,
-  () => keep("PATCH", found => `has ${found.recordings} recordings`)));
+  () => keep("PATCH", session => `has ${session.recordings} recordings`)));
 $("find").addEventListener("submit", event => {
   event.preventDefault();
   read();

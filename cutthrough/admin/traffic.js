@@ -100,11 +100,11 @@ async function follow(mine, after) {
   let last = after;
   try {
     await readEvents("flows/live?" + query({filter: applied.filter, after, open: true}),
-      {signal: mine.signal, headers: sessionFields()}, (name, found) => {
-        if (name === "open") return takeOpen(found);
-        last = found.at(-1).id;
-        learn(found);
-        addNewer(found);
+      {signal: mine.signal, headers: sessionFields()}, (name, batch) => {
+        if (name === "open") return takeOpen(batch);
+        last = batch.at(-1).id;
+        learn(batch);
+        addNewer(batch);
       }, () => showState("live"));
   } catch { /* gone, or replaced */ }
   if (mine.signal.aborted) return;

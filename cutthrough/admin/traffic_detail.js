@@ -65,10 +65,10 @@ function duration(us) {
 async function openDetail(id) {
   $("note").textContent = "";
   wanted = id;
-  let found;
+  let fetched;
   try {
-    found = await (await ask(pathOf(id))).json();
-    found.id = id;                      // an open one has no number
+    fetched = await (await ask(pathOf(id))).json();
+    fetched.id = id;                      // an open one has no number
   } catch (error) {
     if (wanted !== id) return;
     flow = null;
@@ -79,7 +79,7 @@ async function openDetail(id) {
     return;
   }
   if (wanted !== id) return;            // another one was chosen, or this one closed
-  flow = found;
+  flow = fetched;
   $("detail").hidden = false;
   $("detail-url").textContent = `#${flow.id} ${flow.method} ${flow.url}`
     + (flow.open ? " (open)" : "");

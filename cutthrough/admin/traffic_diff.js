@@ -6,16 +6,16 @@ let comparedWith = null;
 const kindOf = value => value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
 const own = (value, key) => Object.hasOwn(value, key) ? value[key] : undefined;
 // Rows of path, and both values; undefined: there is none
-function* pathsOf(one, other, path = "$") {
-  const kind = kindOf(one);
-  if (kind !== kindOf(other) || !["array", "object"].includes(kind)) {
-    if (one !== other) yield [path, one, other];
+function* pathsOf(left, right, path = "$") {
+  const kind = kindOf(left);
+  if (kind !== kindOf(right) || !["array", "object"].includes(kind)) {
+    if (left !== right) yield [path, left, right];
     return;
   }
-  for (const key of new Set([...Object.keys(one), ...Object.keys(other)])) {
+  for (const key of new Set([...Object.keys(left), ...Object.keys(right)])) {
     const step = kind === "array" ? `[${key}]`
       : /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
-    yield* pathsOf(own(one, key), own(other, key), path + step);
+    yield* pathsOf(own(left, key), own(right, key), path + step);
   }
 }
 function valueNode(tag, value, isOtherKind) {
@@ -24,9 +24,9 @@ function valueNode(tag, value, isOtherKind) {
   return make(tag, (text.length > MOST_VALUE ? text.slice(0, MOST_VALUE) + "…" : text)
     + (isOtherKind ? ` (${kindOf(value)})` : ""));
 }
-function pathTable(one, other) {
+function pathTable(left, right) {
   const rows = [];
-  for (const [path, before, after] of pathsOf(one, other)) {
+  for (const [path, before, after] of pathsOf(left, right)) {
     if (rows.length === MOST_PATHS) {
       rows.push(["more", "", ""]);
       break;
@@ -42,12 +42,13 @@ function pathTable(one, other) {
 async function jsonNodes(a, b) {
   const nodes = [];
   for (const side of ["request", "response"]) {
-    if (![a, b].every(one => ["json", "graphql"].includes(one[side + "_views"]?.[0]))) continue;
+    const isJson = flow => ["json", "graphql"].includes(flow[side + "_views"]?.[0]);
+    if (![a, b].every(isJson)) continue;
     try {
-      const [one, other] = (await Promise.all([a, b].map(of => readBody(of, side))))
+      const [left, right] = (await Promise.all([a, b].map(of => readBody(of, side))))
         .map(data => JSON.parse(decoded(data)));
-      const found = pathTable(one, other);
-      if (found) nodes.push(make("h2", `${side} body, by path`), found);
+      const rows = pathTable(left, right);
+      if (rows) nodes.push(make("h2", `${side} body, by path`), rows);
     } catch { /* not JSON after all, or not whole: there are its lines */ }
   }
   return nodes;

@@ -1,5 +1,5 @@
 // What an empty list says: why it is empty, and the command to try.
-let overview = null, isReadOnly = false, told = null;
+let overview = null, isReadOnly = false, shownKey = null;
 
 async function readOverview() {
   try {
@@ -8,7 +8,7 @@ async function readOverview() {
   } catch { /* the list says that there is no answer */ }
   mark();
 }
-const proxyAddress = () => overview?.listeners.find(one => one.http && !one.tls)?.address
+const proxyAddress = () => overview?.listeners.find(listener => listener.http && !listener.tls)?.address
   ?? "127.0.0.1:8888";
 const userOf = () => $("send-user").value || "USER";
 
@@ -42,8 +42,8 @@ function reasonOfNothing() {
 }
 function showNothing() {
   const reason = reasonOfNothing(), key = reason && `${reason} ${proxyAddress()} ${applied.filter}`;
-  if (key === told) return;
-  told = key;
+  if (key === shownKey) return;
+  shownKey = key;
   $("nothing").hidden = !reason;
   if (!reason) return $("nothing").replaceChildren();
   const [title, text, commands] = SAYINGS[reason](), parts = [make("h2", title), make("p", text)];

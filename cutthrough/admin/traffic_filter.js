@@ -51,10 +51,10 @@ function complete(text) {
   const value = /(?:^|[\s(!&|])(~[a-z0-9_]+)\s+([^\s()&|"']*)$/.exec(text);
   if (value && VALUES[value[1]]) {
     const typed = value[2].toLowerCase();
-    const found = [...known[VALUES[value[1]]]].filter(([one]) =>
-      String(one).toLowerCase().includes(typed)).sort((a, b) => b[1] - a[1]);
+    const matches = [...known[VALUES[value[1]]]].filter(([name]) =>
+      String(name).toLowerCase().includes(typed)).sort((a, b) => b[1] - a[1]);
     return {from: text.length - value[2].length,
-      list: found.map(([one, n]) => [asArgument(one) + " ", n === 1 ? "1 flow" : `${n} flows`])};
+      list: matches.map(([name, n]) => [asArgument(name) + " ", n === 1 ? "1 flow" : `${n} flows`])};
   }
   const operator = /(?:^|[\s(!&|])(~[a-z0-9_]*)$/.exec(text);
   if (operator) return {from: text.length - operator[1].length,

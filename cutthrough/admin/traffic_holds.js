@@ -27,17 +27,18 @@ async function readHolds() {
 }
 function listHolds(all) {
   $("holds").textContent = all.length ? `breakpoints (${all.length})` : "breakpoints";
-  const ids = all.map(one => one.id).join();
+  const ids = all.map(message => message.id).join();
   if (ids === heldIds) return;          // a button stays while it is clicked
   heldIds = ids;
-  $("hold-list").replaceChildren(...all.map(one => {
+  $("hold-list").replaceChildren(...all.map(message => {
     const node = button(
-      `${one.side}: ${one.method} ${one.url}${one.status ? " → " + one.status : ""}`,
-      () => chooseHeld(one.id));
-    node.dataset.held = one.id;
+      `${message.side}: ${message.method} ${message.url}`
+        + (message.status ? ` → ${message.status}` : ""),
+      () => chooseHeld(message.id));
+    node.dataset.held = message.id;
     return node;
   }));
-  if (held && !all.some(one => one.id === held.id)) {
+  if (held && !all.some(message => message.id === held.id)) {
     $("hold-note").textContent = "it is not held any more";
     showHeld(null);
   }
@@ -48,28 +49,28 @@ async function chooseHeld(id) {
     $("hold-note").textContent = "";
   } catch (error) { $("hold-note").textContent = error.message; }
 }
-function showHeld(one) {
-  held = one;
-  $("hold-form").hidden = !one;
-  if (!one) return;
-  const isRequest = one.side === "request", hasBody = one.body === "here";
-  const data = hasBody ? Uint8Array.from(atob(one.content), c => c.charCodeAt(0)) : null;
+function showHeld(message) {
+  held = message;
+  $("hold-form").hidden = !message;
+  if (!message) return;
+  const isRequest = message.side === "request", hasBody = message.body === "here";
+  const data = hasBody ? Uint8Array.from(atob(message.content), c => c.charCodeAt(0)) : null;
   heldBody = editOctets($("hold-body"), data ?? new Uint8Array());
-  $("hold-what").textContent = `${one.side} of ${one.user || one.client}, by ${one.rule}`
-    + `; it goes on in ${Math.ceil(one.left_s)} s`;
+  $("hold-what").textContent = `${message.side} of ${message.user || message.client}, by ${message.rule}`
+    + `; it goes on in ${Math.ceil(message.left_s)} s`;
   for (const name of ["method", "path"]) {
-    $("hold-" + name).value = one[name];
+    $("hold-" + name).value = message[name];
     $("hold-" + name).disabled = !isRequest || hasBody;
   }
-  $("hold-status").value = one.status ?? "";
+  $("hold-status").value = message.status ?? "";
   $("hold-status").disabled = isRequest;
-  $("hold-fields").value = one.fields.map(([name, value]) => `${name}: ${value}`).join("\n");
-  $("hold-body").disabled = one.body === "none";
+  $("hold-fields").value = message.fields.map(([name, value]) => `${name}: ${value}`).join("\n");
+  $("hold-body").disabled = message.body === "none";
   $("hold-body").placeholder = hasBody
     ? (heldBody.isText ? ""
       : `${bytes(data.length)} that are not UTF-8; they stay if this stays empty`)
-    : one.body === "follows" ? "it follows; a text here replaces it" : "none";
-  $("hold-collect").disabled = one.body !== "follows";
+    : message.body === "follows" ? "it follows; a text here replaces it" : "none";
+  $("hold-collect").disabled = message.body !== "follows";
 }
 function editOf() {
   const edit = {action: "edit", fields: readFields($("hold-fields").value)};

@@ -35,7 +35,8 @@ const seqAt = i => i < newerShown.length ? newerShown[newerShown.length - 1 - i]
   : olderShown[i - newerShown.length];
 // Where the row is, or would be
 function indexOf(seq) {
-  const all = seq < 0 ? olderShown : newerShown, is = seq < 0 ? one => one > seq : one => one < seq;
+  const all = seq < 0 ? olderShown : newerShown;
+  const is = seq < 0 ? other => other > seq : other => other < seq;
   let low = 0, high = all.length;
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -52,7 +53,7 @@ const CELLS = {
   tag: flow => flow.tag ?? (flow.open ? "open" : ""),
   status: flow => flow.status ?? (flow.fault === undefined ? "" : "–"),
   reason: flow => flow.reason === "ok" ? "" : flow.reason ?? ""};
-const cell = (flow, field) => String((CELLS[field] ?? (one => one[field] ?? ""))(flow));
+const cell = (flow, field) => String((CELLS[field] ?? (row => row[field] ?? ""))(flow));
 
 // Of an opened tunnel with requests inside, and it went well: they tell the rest. If what is
 // inside is no HTTP, its kind is tunnel
@@ -90,7 +91,7 @@ function noteColumns(flow) {
   for (const field of missing) {
     if (!cell(flow, field)) continue;
     $("list").classList.add("has-" + field);
-    missing = missing.filter(one => one !== field);
+    missing = missing.filter(name => name !== field);
   }
 }
 function addOlder(flows) {

@@ -2,7 +2,7 @@
 const MOST_MESSAGES = 500;      // rows that are added at a time
 
 function fromBase64(text) {
-  return Uint8Array.from(atob(text), one => one.charCodeAt(0));
+  return Uint8Array.from(atob(text), character => character.charCodeAt(0));
 }
 function clock(us) {
   return new Date(us / 1000).toISOString().slice(11, 23);
@@ -24,8 +24,8 @@ function rowOf(message) {
       bytes(message.bytes), contentNode(message)];
 }
 // One table; further rows come at a click
-function messageTable(found) {
-  const names = found[0].kind === "event" ? ["id", "event", "data"]
+function messageTable(messages) {
+  const names = messages[0].kind === "event" ? ["id", "event", "data"]
     : ["direction", "time (UTC)", "kind", "size", "content"];
   const made = table([]), head = made.createTHead().insertRow(), more = button("", () => add());
   made.id = "messages";
@@ -36,19 +36,19 @@ function messageTable(found) {
   }
   let at = 0;
   const add = () => {
-    const next = table(found.slice(at, at + MOST_MESSAGES).map(rowOf));
+    const next = table(messages.slice(at, at + MOST_MESSAGES).map(rowOf));
     made.tBodies[0].append(...next.tBodies[0].rows);
-    at = Math.min(found.length, at + MOST_MESSAGES);
+    at = Math.min(messages.length, at + MOST_MESSAGES);
     tell();
   };
   const tell = () => {
-    more.hidden = at >= found.length;
-    more.textContent = `more: ${found.length - at} left`;
+    more.hidden = at >= messages.length;
+    more.textContent = `more: ${messages.length - at} left`;
   };
   add();
   return {nodes: [made, more], push: further => {
-    const isAll = at === found.length;
-    found.push(...further);
+    const isAll = at === messages.length;
+    messages.push(...further);
     if (isAll) add(); else tell();
   }};
 }
@@ -60,8 +60,8 @@ function showMessages() {
       : "No messages: those of WebSockets and of server-sent events are kept, if the rule has "
         + 'capture = "full".', "soft")];
   }
-  ask(`flows/${flow.id}/messages?view=json`).then(answer => answer.json()).then(found => {
-    if (flow === of) place.replaceChildren(...messageTable(found).nodes);
+  ask(`flows/${flow.id}/messages?view=json`).then(answer => answer.json()).then(messages => {
+    if (flow === of) place.replaceChildren(...messageTable(messages).nodes);
   }).catch(error => place.replaceChildren(make("p", error.message, "bad")));
   return [make("h2", `${flow.messages} messages` + (state ? `, ${state}` : "")), place];
 }

@@ -6,17 +6,17 @@ let tail = null;                // stops the stream of messages
 setInterval(() => { if (openNow.size) mark(); }, 1000);
 
 const pathOf = id => typeof id === "string" ? `flows/open/${id}` : `flows/${id}`;
-const openFor = one => one.ms + performance.now() - one.seenAt;
+const openFor = entry => entry.ms + performance.now() - entry.seenAt;
 
 // An event "open". The first one of a stream has all of them
 function takeOpen({rows, gone, all}) {
   const there = new Set(rows.map(row => row.request)), fresh = [];
   if (all) gone = [...openNow].filter(id => !there.has(id));
   for (const row of rows.toReversed()) {        // they come with the newest first
-    const one = {...row, id: row.request, seenAt: performance.now()};
-    openNow.add(one.id);
-    if (byId.has(one.id)) changeFlow(one.id, one);
-    else fresh.push(one);
+    const entry = {...row, id: row.request, seenAt: performance.now()};
+    openNow.add(entry.id);
+    if (byId.has(entry.id)) changeFlow(entry.id, entry);
+    else fresh.push(entry);
   }
   addNewer(fresh);
   for (const id of gone) {                      // its row may come later, or never
@@ -27,15 +27,15 @@ function takeOpen({rows, gone, all}) {
   if (changed && changed.status !== flow.status) openDetail(flow.id);
 }
 // Puts a flow that has ended in the place that it had. False: it had none
-function settle(one) {
-  const seq = byId.get(one.request);
+function settle(entry) {
+  const seq = byId.get(entry.request);
   if (seq === undefined) return false;
-  putFlow(seq, one);
-  byId.delete(one.request);
-  byId.set(one.id, seq);
-  openNow.delete(one.request);
-  if (chosen === one.request) chosen = one.id;
-  if (wanted === one.request) openDetail(one.id);
+  putFlow(seq, entry);
+  byId.delete(entry.request);
+  byId.set(entry.id, seq);
+  openNow.delete(entry.request);
+  if (chosen === entry.request) chosen = entry.id;
+  if (wanted === entry.request) openDetail(entry.id);
   return true;
 }
 // Says so, if what was asked for needs a flow that has ended
@@ -55,12 +55,12 @@ function showTail() {
   const place = make("div");
   let parts = null, n = 0;
   const options = {signal: mine.signal, headers: sessionFields()};
-  readEvents(`${pathOf(flow.id)}/live?view=json`, options, (name, found) => {
-    if (name || !found.length) return;
-    n += found.length;
+  readEvents(`${pathOf(flow.id)}/live?view=json`, options, (name, messages) => {
+    if (name || !messages.length) return;
+    n += messages.length;
     title.textContent = `${n} messages so far`;
-    if (parts) return parts.push(found);
-    parts = messageTable(found);
+    if (parts) return parts.push(messages);
+    parts = messageTable(messages);
     place.replaceChildren(...parts.nodes);
   }).catch(error => {
     if (!mine.signal.aborted) place.append(make("p", error.message, "bad"));

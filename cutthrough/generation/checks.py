@@ -161,10 +161,10 @@ def check_capture(generation: Generation) -> None:
 def has_exporter() -> bool:
     """Is OpenTelemetry's exporter there? A process of its own imports it."""
     try:
-        found = importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http")
+        spec = importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http")
     except ModuleNotFoundError:
         return False
-    return found is not None
+    return spec is not None
 
 
 def check_database_url(key: str, url: str) -> None:

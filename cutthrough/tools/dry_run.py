@@ -99,7 +99,7 @@ class DryRun:
                 client = str(ipaddress.ip_address(client))
         except ValueError:
             raise ConfigError("", "--client", f"{client!r} is not an address") from None
-        given = {one.user for one in self.config.listeners if one.user}
+        given = {listener.user for listener in self.config.listeners if listener.user}
         name = user or self.config.user or ("".join(given) if len(given) == 1 else "")
         if not name:
             raise ConfigError("", "--user", "is needed: the configuration has several")

@@ -54,10 +54,10 @@ class ListenerTools:
         """Reads the proxy's metrics whose names begin with `prefix`, without
         `cutthrough_`, as requests_total."""
         prefix = prefix.removeprefix("cutthrough_")
-        found = {name: value for name, value in self._listener.metrics().items()
-                 if name.startswith(prefix)}
-        shown = dict(list(found.items())[:MOST_METRICS])
-        left = len(found) - len(shown)
+        chosen = {name: value for name, value in self._listener.metrics().items()
+                  if name.startswith(prefix)}
+        shown = dict(list(chosen.items())[:MOST_METRICS])
+        left = len(chosen) - len(shown)
         return report({"metrics": shown}, {"metrics": left} if left else {})
 
     def connections(self, user: str = "", client: str = "", host: str = "",

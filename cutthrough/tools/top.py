@@ -166,9 +166,9 @@ def side_by_side(left: list[Line], right: list[Line], width: int) -> Iterator[Li
         yield from (*left, Line(""), *right)
         return
     for number in range(max(len(left), len(right))):
-        one = left[number] if number < len(left) else Line("")
+        line = left[number] if number < len(left) else Line("")
         other = right[number].text if number < len(right) else ""
-        yield Line(f"{one.text:<44}  {other}", one.style)
+        yield Line(f"{line.text:<44}  {other}", line.style)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,9 +10,8 @@ import pytest
 from bench import collect, result
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench/results"
-#: Of a changed tree, until their next run: 25 minutes, and costs that the simulation of
-#: a fleet uses beside those of the same day's field.json.
-MARKED = {"attack", "storm-costs"}
+#: Of a changed tree, until its next run of 25 minutes.
+MARKED = {"attack"}
 
 
 def committed() -> list[Path]:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.client import build_request
 from tests.support.network import own_network
-from tests.support.origin import echo
+from tests.support.origin import echo, okay
+from tests.support.parents import http, parent
 from tests.support.wait import wait_until
 
 
@@ -68,20 +69,23 @@ def test_a_request_without_a_descriptor_to_dial_takes_an_idle_one(
     assert [r["reason"] for r in proxy.wait_log(count)] == ["ok"] * count
 
 
+@pytest.mark.parametrize("by_parent", [False, True])
 def test_a_request_without_a_local_port_takes_that_of_an_idle_connection(
-    start_proxy, make_origin, dial
+    start_proxy, make_origin, dial, by_parent
 ):
     """R31: each POST dials, and its connection is pooled: 28 232 in all workers
-    together, and whoever came next had a 503."""
+    together, and whoever came next had a 503. Through a parent, those of one origin
+    are as much in the way of another one's."""
     with own_network():
         with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
             file.write("40000 40019")
-        proxy = start_proxy()
-        origin = make_origin()
+        origin = make_origin(http if by_parent else okay)
+        proxy = start_proxy(
+            config=f'route = "corp"\n{parent(origin)}' if by_parent else "")
         client = dial(proxy)
-        post = ("POST", origin.url(), "Content-Length: 4")
-        for _ in range(60):
-            assert client.ask(*post, body=b"data").status == 200
+        for n in range(60):
+            url = f"http://127.0.0.1:{4700 + n}/" if by_parent else origin.url()
+            assert client.ask("POST", url, "Content-Length: 4", body=b"data").status == 200
     assert len(origin.connections) == 60
 
 

@@ -1,6 +1,7 @@
 """Plain requests in absolute form: fields passed on or dropped, and responses."""
 
 import base64
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,6 +29,29 @@ def test_an_idle_upstream_connection_serves_another_client(proxy, make_origin, d
         assert client.get(origin.url()).status == 200
         client.close()
     assert len(origin.connections) == 1
+
+
+def test_the_connections_of_many_busy_clients_all_wait_for_the_next_requests(
+    proxy, make_origin, dial
+):
+    """256 were kept for one origin: of 300 clients, each answer of the others closed
+    a connection, and each request opened one."""
+
+    def script(conn):
+        while True:
+            conn.read_request()
+            all_have_come.wait(60)
+            conn.send(OK)
+
+    all_have_come = threading.Barrier(300)
+    origin = make_origin(script)
+    clients = [dial() for _ in range(300)]
+    for _ in range(3):
+        for client in clients:
+            client.send(build_request("GET", origin.url()))
+        for client in clients:
+            assert client.read_response().status == 200
+    assert len(origin.connections) == 300
 
 
 def test_the_origin_gets_origin_form_and_the_targets_host(proxy, make_origin, dial):

@@ -4,6 +4,7 @@
 import logging
 import os
 
+from libc.limits cimport INT_MAX
 from libc.stdint cimport uint64_t
 from cutthrough.net cimport linux
 from cutthrough.outcome cimport (
@@ -24,9 +25,12 @@ cdef bint relieve(Client c, int error) except -1:
     cdef Context context = c.context
     cdef int shed
     cdef uint64_t times
-    if error == linux.EADDRNOTAVAIL:        # idle connections to the same address have ports
+    if error == linux.EADDRNOTAVAIL:
+        # Idle connections to the same address have ports; those of other keys, if both go to
+        # one parent
         return context.idle_pool.give_up_of(
-            &c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0
+            &c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0 or (
+                context.idle_pool.give_up(INT_MAX) > 0)
     if error not in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM):
         return False
     shed = shed_for_descriptors(context, SHED_FOR_A_DIAL)
