@@ -21,7 +21,8 @@ def format_row(kind: str, row: Row) -> str:
 
 def shown(command: list[str]) -> str:
     """Return a command without directories of this machine."""
-    words = [word.removeprefix(f"{HERE.parent}/") for word in command]
+    words = [word.removeprefix(f"{HERE.parent}/").replace(f"={HERE.parent}/", "=")
+             for word in command]
     names = [Path(word).name if word.startswith("/") else word for word in words]
     return " ".join(":".join(Path(p).name for p in n.split(":")) if ":/" in n
                     and "//" not in n else n for n in names)  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from cutthrough.filters.chains import Arrival, Filters
-from cutthrough.filters.flow import Flow, HeaderItems, Headers, headers_of
+from cutthrough.filters.flow import Facts, Flow, HeaderItems, Headers, headers_of
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import make_stage
 
@@ -88,7 +88,7 @@ async def play_async(
         f"{type(filter).__name__}-{n}", filter, budget, on_fault, max_body)
         for n, filter in enumerate(filters)}
     fields = Headers(headers)
-    facts = (user, groups, "192.0.2.1", "1", "test")
+    facts = Facts(user, groups, "192.0.2.1", "1", "test")
     if method == "CONNECT":
         host, _, port = url.rpartition(":")
         exchange = _Exchange(_head("CONNECT / HTTP/1.1", fields, url), url, b"",

@@ -1,11 +1,11 @@
 """The filters of a policy, in one worker; a rule's are a chain."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
-from cutthrough.filters.flow import Flow
+from cutthrough.filters.flow import Facts, Flow
 from cutthrough.filters.heads import read_connect, read_request
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain, Stage, Tally
@@ -23,6 +23,9 @@ class Arrival(NamedTuple):
     is_transparent: bool = False             # of a transparent listener
 
 
+FACTS = Facts()
+
+
 class Filters:
     """The filters of one generation, in one worker."""
 
@@ -38,27 +41,26 @@ class Filters:
 
     def begin(self, exchange: Exchange, names: tuple[str, ...],
               arrival: tuple[bytes, str, int, str, int, bool],
-              facts: tuple[Any, ...] = (), breakpoint: str = "") -> Run:
-        """The run for a request. `arrival`: an Arrival, or such a tuple; `facts`: the
-        arguments of Flow behind the request; `breakpoint`: the rule's, if they are
-        armed."""
+              facts: Facts = FACTS, breakpoint: str = "") -> Run:
+        """The run for a request. `arrival` and `facts` may be such tuples;
+        `breakpoint`: the rule's, if they are armed."""
         head, host, port, scheme, minor, is_transparent = arrival
         # The CONNECT names the destination (R56), or the kernel (R52)
         request = read_request(
             head, host, port, "1.1" if minor else "1.0", scheme,
             "inside an interception" if scheme == "https" else
             "at a transparent listener" if is_transparent else "")
-        run = Run(self.chain(names), exchange, Flow(request, *facts))
+        run = Run(self.chain(names), exchange, Flow(request, facts))
         if breakpoint:
             Stop(self._breakpoints, run, breakpoint, self._holding).join()
         return run
 
     def begin_connect(self, exchange: Exchange, names: tuple[str, ...], head: bytes,
-                      host: str, port: int, facts: tuple[Any, ...] = ()) -> TunnelRun:
+                      host: str, port: int, facts: Facts = FACTS) -> TunnelRun:
         """The run for a tunnel to be. `head`: of its CONNECT; b"": it came without one;
         `facts`: as of `begin`."""
         request = read_connect(head, host, port)
-        return TunnelRun(self.connects(names), exchange, Flow(request, *facts),
+        return TunnelRun(self.connects(names), exchange, Flow(request, facts),
                          may_answer=bool(head))
 
     def connects(self, names: tuple[str, ...]) -> Chain:

@@ -7,7 +7,8 @@ checked when it is set, so that no field can end a line (R5).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")         # RFC 9110 5.6.2
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
@@ -297,6 +298,17 @@ class WebSocketMessage:
         self.is_dropped = True
 
 
+class Facts(NamedTuple):
+    """What is known of a request before it is read."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    client: str = ""                        # address, without port
+    id: str = ""                            # as the access log has it
+    rule: str = ""                          # name or place of the rule
+    fingerprints: Mapping[str, str] = MappingProxyType({})  # by the log's names
+
+
 class Flow:
     """One request and its response, as filters see them."""
 
@@ -317,16 +329,12 @@ class Flow:
         "user",
     )
 
-    def __init__(self, request: Request, user: str = "", groups: tuple[str, ...] = (),
-                 client: str = "", id: str = "", rule: str = "",
-                 fingerprints: dict[str, str] | None = None) -> None:
+    def __init__(self, request: Request, facts: Facts) -> None:
+        """`facts`: or a tuple like it."""
         self.request = request
         self.response: Response | None = None       # None: has not come yet
-        self.user, self.groups = user, groups
-        self.client = client                        # address, without port
-        self.id = id                                # as the access log has it
-        self.rule = rule                            # name or place of the rule
-        self.fingerprints = fingerprints or {}      # the client's, by the log's names
+        (self.user, self.groups, self.client, self.id, self.rule,
+         self.fingerprints) = facts
         self.metadata: dict[str, Any] = {}          # the filters' own
         self.outcome = ""                           # in on_end: the log's reason
         self._refusal: str | None = None
