@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cutthrough.filters.breakpoints import HOLDING, Breakpoints, Holding, Stop
 from cutthrough.filters.exchange import Exchange
-from cutthrough.filters.flow import Facts, Flow
+from cutthrough.filters.flow import UNKNOWN, Facts, Flow
 from cutthrough.filters.heads import read_connect, read_request
 from cutthrough.filters.run import Run
 from cutthrough.filters.stage import Chain, Stage, Tally
@@ -23,9 +23,6 @@ class Arrival(NamedTuple):
     is_transparent: bool = False             # of a transparent listener
 
 
-FACTS = Facts()
-
-
 class Filters:
     """The filters of one generation, in one worker."""
 
@@ -41,7 +38,7 @@ class Filters:
 
     def begin(self, exchange: Exchange, names: tuple[str, ...],
               arrival: tuple[bytes, str, int, str, int, bool],
-              facts: Facts = FACTS, breakpoint: str = "") -> Run:
+              facts: Facts = UNKNOWN, breakpoint: str = "") -> Run:
         """The run for a request. `arrival` and `facts` may be such tuples;
         `breakpoint`: the rule's, if they are armed."""
         head, host, port, scheme, minor, is_transparent = arrival
@@ -56,7 +53,7 @@ class Filters:
         return run
 
     def begin_connect(self, exchange: Exchange, names: tuple[str, ...], head: bytes,
-                      host: str, port: int, facts: Facts = FACTS) -> TunnelRun:
+                      host: str, port: int, facts: Facts = UNKNOWN) -> TunnelRun:
         """The run for a tunnel to be. `head`: of its CONNECT; b"": it came without one;
         `facts`: as of `begin`."""
         request = read_connect(head, host, port)

@@ -309,6 +309,9 @@ class Facts(NamedTuple):
     fingerprints: Mapping[str, str] = MappingProxyType({})  # by the log's names
 
 
+UNKNOWN = Facts()
+
+
 class Flow:
     """One request and its response, as filters see them."""
 
@@ -329,7 +332,7 @@ class Flow:
         "user",
     )
 
-    def __init__(self, request: Request, facts: Facts) -> None:
+    def __init__(self, request: Request, facts: Facts = UNKNOWN) -> None:
         """`facts`: or a tuple like it."""
         self.request = request
         self.response: Response | None = None       # None: has not come yet

@@ -9,7 +9,7 @@ import pytest
 
 from cutthrough.exchange.redaction.redactor import Options, Redactor
 from cutthrough.filters.breakpoints import Held
-from cutthrough.filters.flow import Flow, Headers, Request
+from cutthrough.filters.flow import Facts, Flow, Headers, Request
 
 REDACTOR = Redactor(Options(
     fields=("x-own",), query=("token",), json=("$..password",)))
@@ -30,7 +30,7 @@ class Edit(msgspec.Struct):
 
 def held(body: bytes | None = None) -> Held:
     request = Request("GET", "h", 80, "/?token=s3cret&b=1", Headers(FIELDS))
-    flow = Flow(request, user="ann", client="127.0.0.1", id="0-1", rule="seen")
+    flow = Flow(request, Facts(user="ann", client="127.0.0.1", id="0-1", rule="seen"))
     return Held(flow, "request", True, body, 0.0, REDACTOR)
 
 
