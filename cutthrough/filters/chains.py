@@ -43,10 +43,11 @@ class Filters:
         `breakpoint`: the rule's, if they are armed."""
         head, host, port, scheme, minor, is_transparent = arrival
         # The CONNECT names the destination (R56), or the kernel (R52)
-        request = read_request(
-            head, host, port, "1.1" if minor else "1.0", scheme,
-            "inside an interception" if scheme == "https" else
-            "at a transparent listener" if is_transparent else "")
+        request = read_request(head, host, port, "1.1" if minor else "1.0", scheme)
+        if scheme == "https":
+            request.fix("inside an interception")
+        elif is_transparent:
+            request.fix("at a transparent listener")
         run = Run(self.chain(names), exchange, Flow(request, facts))
         if breakpoint:
             Stop(self._breakpoints, run, breakpoint, self._holding).join()

@@ -122,14 +122,14 @@ class Request:
 
     def __init__(self, method: str, host: str, port: int, path: str,
                  headers: Headers | str = "", version: str = "1.1",
-                 scheme: str = "http", fixed: str = "") -> None:
+                 scheme: str = "http") -> None:
         """`headers`: as text they are lines as they were read, split when they are
-        needed first. `fixed`: the place where the target cannot change; "": it can."""
+        needed first."""
         self._method, self._host, self._port, self._path = method, host, port, path
         self._headers: Headers | None = None if isinstance(headers, str) else headers
         self._lines = headers if isinstance(headers, str) else ""
         self._changed = False
-        self._fixed = fixed
+        self._fixed = ""
         self.version = version
         self.scheme = scheme            # "https": inside an interception; "": CONNECT
 

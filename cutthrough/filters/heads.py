@@ -11,13 +11,12 @@ from cutthrough.filters.flow import FRAMING, Headers, Request, Response
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
-def read_request(head: bytes, host: str, port: int, version: str, scheme: str,
-                 fixed: str = "") -> Request:
-    """From the head that would go up: Host first, last our Via or a line for it.
-    `fixed`: as of Request."""
+def read_request(head: bytes, host: str, port: int, version: str,
+                 scheme: str) -> Request:
+    """From the head that would go up: Host first, last our Via or a line for it."""
     first, _, lines = head.decode("latin-1").split("\r\n", 2)
     method, path, _ = first.split(" ")
-    return Request(method, host, port, path, _but_last(lines), version, scheme, fixed)
+    return Request(method, host, port, path, _but_last(lines), version, scheme)
 
 
 def read_connect(head: bytes, host: str, port: int) -> Request:
