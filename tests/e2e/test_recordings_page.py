@@ -376,7 +376,9 @@ class TestPage:
         page.wait("#sure-text", "Delete the session default with 119 recordings?")
         browser.click("#sure-yes")
         wait_until(lambda: not (folder / "default.session").exists(), "the session")
-        page.wait("#no-sessions", "none")
+        page.wait("#no-sessions", "None yet. A rule of the policy with "
+                  'recording = "record" makes one, and so does '
+                  "cutthrough run --cassette NAME -- COMMAND.")
         assert browser.faults == []
 
     def test_a_session_is_made_and_its_bounds_are_set(self, page, folder):
