@@ -100,13 +100,13 @@ def make_file(path: str) -> None:
     A file that is there is not opened: POSIX ends all locks of a process on a file when
     any descriptor of it is closed, and without SQLite's another program that closes the
     database would delete the log of changes that is in use here. O_PATH has no locks.
+
+    The log that a file which was moved away has left is SQLite's to remove: SQLite does
+    it for an empty file, under its locks. Here it might be another one's by then.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                          | os.O_CLOEXEC, 0o600))
-        for end in ("-wal", "-shm"):         # of a file that was moved away alone
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{path}{end}")
         return
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

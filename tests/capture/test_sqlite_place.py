@@ -1,5 +1,6 @@
 """A database that was deleted or moved, while it is open: its log is found by name."""
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from cutthrough.recording.sessions.directory import Sessions
 from cutthrough.storage.sqlite_place import Place
+from cutthrough.storage.sqlite_store import connect, make_file
 from tests.recording.answers import recording, request
 from tests.recording.exchanges import taped
 from tests.recording.settings import SETTINGS
@@ -84,3 +86,19 @@ def test_the_book_of_a_replaced_session_takes_the_new_file(tmp_path, caplog):
     assert len(with_new) == 1 and "was deleted or moved" in caplog.text
     with_new.close()
     assert recorder.close() == 0
+
+
+def test_the_log_of_a_file_that_was_moved_away_is_not_read(tmp_path):
+    """It was removed by whoever made the new file: another program could have opened
+    that by then, lost its own log, and had "disk I/O error"."""
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    base = sqlite3.connect(old, isolation_level=None)
+    base.execute("PRAGMA journal_mode = WAL")
+    base.execute("CREATE TABLE t (n)")
+    for end in ("-wal", "-shm"):
+        shutil.copy(f"{old}{end}", f"{new}{end}")
+    base.close()
+    make_file(str(new))
+    base = connect(str(new))
+    assert not base.execute("SELECT 1 FROM sqlite_master WHERE name = 't'").fetchall()
+    base.close()
