@@ -144,11 +144,11 @@ async def test_several_clients_have_it_by_a_socket(start, tmp_path):
     (tmp_path / "run").chmod(0o700)
     path = tmp_path / "mcp.sock"
     door = await asyncio.create_subprocess_exec(
-        "socat", f"UNIX-LISTEN:{path},mode=600,fork", f"EXEC:{tmp_path}/run",
+        "socat", f"UNIX-LISTEN:{path},umask=077,fork", f"EXEC:{tmp_path}/run",
         env=clean_environment())
     try:
         await asyncio.to_thread(wait_until, path.exists, "the socket")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077
         bridge = StdioServerParameters(command="socat",
                                        args=["-", f"UNIX-CONNECT:{path}"])
         async with Client(stdio_client(bridge)) as first, Client(
