@@ -2,9 +2,11 @@
 
 import asyncio
 import dis
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from cutthrough.exchange.work import MOST_COLLECTED, Memory
@@ -62,8 +64,12 @@ def may_wait(hook: Callable[..., Any]) -> bool:
     """Whether this function has an `await`: no other can be suspended. True, too, if
     that is not known."""
     code = getattr(hook, "__code__", None)
-    return code is None or any(step.opname == "YIELD_VALUE"
-                               for step in dis.get_instructions(code))
+    return code is None or _yields(code)
+
+
+@functools.lru_cache(1024)              # an exchange that adds a filter asks for all
+def _yields(code: CodeType) -> bool:
+    return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(code))
 
 
 class Tally:
