@@ -32,7 +32,7 @@ def test_an_idle_upstream_connection_serves_another_client(proxy, make_origin, d
 
 
 def test_the_connections_of_many_busy_clients_all_wait_for_the_next_requests(
-    proxy, make_origin, dial
+    start_proxy, make_origin, dial
 ):
     """256 were kept for one origin: of 300 clients, each answer of the others closed
     a connection, and each request opened one."""
@@ -40,12 +40,13 @@ def test_the_connections_of_many_busy_clients_all_wait_for_the_next_requests(
     def script(conn):
         while True:
             conn.read_request()
-            all_have_come.wait(60)
+            all_have_come.wait(600)
             conn.send(OK)
 
     all_have_come = threading.Barrier(300)
     origin = make_origin(script)
-    clients = [dial() for _ in range(300)]
+    proxy = start_proxy("--upstream-idle-timeout", "1h")    # a round may take long
+    clients = [dial(proxy) for _ in range(300)]
     for _ in range(3):
         for client in clients:
             client.send(build_request("GET", origin.url()))
