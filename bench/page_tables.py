@@ -27,6 +27,10 @@ ALL_OPENERS = (
     ("… a filter that does nothing", "cutthrough-filter"),
     ("… HTTP/2 to the origin", "cutthrough-http2"),
 )  # fmt: skip
+CARRIERS = (
+    ("mitmproxy", "mitmproxy-streams"), ("VEY", "vey"), ("cutthrough", "cutthrough"),
+    ('… `capture = "full"`', "cutthrough-full"), ("a closed tunnel", "blind"),
+)  # fmt: skip
 RECORDERS = tuple((name, name) for name in (
     "cutthrough", "replayproxy", "hoverfly", "mitmproxy"))
 SCENARIOS = ("plain", "record", "replay", "cold", "warm")
@@ -214,6 +218,22 @@ def fingerprint_table(result: Result) -> list[str]:
         for what, load in PRINTED_LOADS for named in ("cutthrough-named",)])]
 
 
+def streams_table(result: Result) -> list[str]:
+    """What is long or many inside opened tunnels, of each proxy."""
+    rows = rows_by(result, "perf_streams", "proxy")
+    environment = result["environment"]
+    versions = [_tls(environment), *_versions(CARRIERS, rows)]
+    return [
+        f"{machine(environment, versions)}:", "",
+        *grid(("µs of CPU", *(name for name, _ in CARRIERS)), [
+            (what, *(figure(rows.get(key), column) for _, key in CARRIERS))
+            for what, column in (
+                ("a request by HTTP/2", "us_http2"),
+                ("a call of gRPC with its message", "us_grpc"),
+                ("a message of a WebSocket", "us_websocket"))]),
+    ]  # fmt: skip
+
+
 #: Of the report: each result, its command's title, and its table.
 OTHERS: tuple[tuple[str, str, Callable[[Result], list[str]]], ...] = (
     ("intercept", "Requests inside opened tunnels", intercept_long),
@@ -221,4 +241,5 @@ OTHERS: tuple[tuple[str, str, Callable[[Result], list[str]]], ...] = (
     ("http2", "HTTP/2 between client and proxy", http2_table),
     ("fingerprint", "Fingerprints of clients", fingerprint_table),
     ("balance", "Three servers of one origin", balance_table),
+    ("streams", "Streams inside opened tunnels", streams_table),
 )

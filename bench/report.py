@@ -37,6 +37,9 @@ def _load(file: Path) -> Loaded:
         result = json.loads(text)
     except (OSError, ValueError) as error:
         raise BenchError(f"{file}: not a result: {error}") from None
+    if isinstance(result, dict) and "results" not in result:
+        raise BenchError(f"{file}: not a result of `bench run`; the report of a result "
+                         "beside it has its table")
     section = ""
     spreads = _spreads(result["results"]) if isinstance(result, dict) else {}
     summaries: list[Row] = []

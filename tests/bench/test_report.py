@@ -200,8 +200,10 @@ def test_results_beside_it_have_their_tables(result: Path) -> None:
     assert all(f"<td>{row['choose']}</td>" in part for row in balance)
 
 
-def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("[")
+@pytest.mark.parametrize("text", ["[", '{"rows": []}'])
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    """A result of a bench without scenarios ended with a KeyError."""
+    (tmp_path / "x.json").write_text(text)
     with pytest.raises(BenchError, match="not a result"):
         build_report(tmp_path / "x.json")
 
