@@ -28,11 +28,11 @@ def test_the_log_of_another_file_of_that_name_stays(tmp_path, moved):
     path = tmp_path / "one.db"
     old, place = opened(path)
     old.execute("INSERT INTO t VALUES (1)")
-    for one in list(tmp_path.iterdir()):
-        if moved and one == path:
-            one.rename(tmp_path / "old.db")
+    for file in list(tmp_path.iterdir()):
+        if moved and file == path:
+            file.rename(tmp_path / "old.db")
         else:
-            one.unlink()
+            file.unlink()
     new, new_place = opened(path)
     new.execute("INSERT INTO t VALUES (2)")
     assert not place.is_there and place.is_deleted != moved and new_place.is_there

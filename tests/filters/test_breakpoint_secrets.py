@@ -43,13 +43,13 @@ async def test_an_operator_sees_what_captures_would_have() -> None:
 
 
 async def test_an_edit_with_a_stand_in_leaves_the_value_as_it_is() -> None:
-    one = held()
-    shown = one.about(1, 1.0, whole=False)
-    one.decide(Edit(path=shown["path"], fields=[*shown["fields"], ("X-New", "1")]))
-    assert one.message.headers.get_all("X-Own") == ["s3cret1", "s3cret2"]
-    assert one.message.headers.get("Referer") == FIELDS[4][1]
-    assert one.message.path == "/?token=s3cret&b=1"
-    assert await asyncio.wait_for(one.decided, 1) == "edited"
+    stop = held()
+    shown = stop.about(1, 1.0, whole=False)
+    stop.decide(Edit(path=shown["path"], fields=[*shown["fields"], ("X-New", "1")]))
+    assert stop.message.headers.get_all("X-Own") == ["s3cret1", "s3cret2"]
+    assert stop.message.headers.get("Referer") == FIELDS[4][1]
+    assert stop.message.path == "/?token=s3cret&b=1"
+    assert await asyncio.wait_for(stop.decided, 1) == "edited"
 
 
 @pytest.mark.parametrize("edit", [
@@ -57,7 +57,7 @@ async def test_an_edit_with_a_stand_in_leaves_the_value_as_it_is() -> None:
     Edit(fields=[("X-New", "[redacted]")]),
     Edit(body=b'{"password": "[redacted]", "b": 2}')])
 async def test_a_stand_in_that_stands_for_no_value_is_refused(edit: Edit) -> None:
-    one = held(b'{"password": "s3cret"}') if edit.body else held()
+    stop = held(b'{"password": "s3cret"}') if edit.body else held()
     with pytest.raises(ValueError, match=r"\[redacted\] stands for no value"):
-        one.decide(edit)
-    assert not one.decided.done()
+        stop.decide(edit)
+    assert not stop.decided.done()

@@ -104,10 +104,10 @@ def near_end(make_end):
     return make_end()
 
 
-@pytest.mark.parametrize(("parked", "asked"), [*itertools.permutations(HOPS, 2)])
-def test_a_connection_is_never_another_hops(probe, near_end, parked, asked):
+@pytest.mark.parametrize(("parked", "wanted"), [*itertools.permutations(HOPS, 2)])
+def test_a_connection_is_never_another_hops(probe, near_end, parked, wanted):
     probe.park(near_end, parked, DESTINATION)
-    assert probe.take(asked, DESTINATION) is None
+    assert probe.take(wanted, DESTINATION) is None
     assert probe.take(parked, b"other.test\0\x50") is None
     assert probe.take(parked, DESTINATION) == near_end
 
@@ -162,12 +162,12 @@ def test_those_of_a_key_are_given_up(probe, make_end):
 
 def test_a_connection_with_a_high_descriptor_is_not_kept(probe, make_end):
     """Else others find none: clients, a resolver, a log that is opened anew."""
-    for number, kept in [(LAST_FD + 1, 0), (LAST_FD, 1)]:
+    for number, idle in [(LAST_FD + 1, 0), (LAST_FD, 1)]:
         end = make_end()
         os.dup2(end, number)
         os.close(end)
         probe.park(number, HOPS[0], DESTINATION)
-        assert probe.counts[0] == kept
+        assert probe.counts[0] == idle
 
 
 def test_a_shelf_that_is_emptied_for_its_own_connection_is_kept(probe, make_end):
