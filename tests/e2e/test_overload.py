@@ -140,6 +140,27 @@ def test_callers_far_beyond_the_limit_hold_no_descriptor(
     assert dial(proxy).read_response().status == status, "told so again"
 
 
+@pytest.mark.parametrize(
+    "option", ["--max-connections", "--max-connections-per-client"])
+def test_clients_that_linger_give_way_before_idle_ones(
+    start_proxy, make_origin, dial, option
+):
+    """R32: of one address the connection that rested longest was closed, so refused
+    callers that did not close took the kept connections of their neighbours."""
+    proxy = start_proxy(
+        option, "16", "--linger-timeout", "60s", "--connect-ports", "443")
+    origin = make_origin()
+    kept = [dial(proxy) for _ in range(4)]
+    for client in kept:
+        assert client.get(origin.url()).status == 200
+    for _ in range(40):
+        client = dial(proxy)
+        client.send(build_request("CONNECT", "127.0.0.1:25"))
+        assert client.read_response("CONNECT").status == 403
+    for client in kept:
+        assert client.get(origin.url()).status == 200
+
+
 def test_bytes_and_an_end_behind_a_refusal_do_not_undo_it(start_proxy, dial):
     """R1: both sides have ended then; to close with bytes unread would be a reset."""
     proxy = start_proxy()

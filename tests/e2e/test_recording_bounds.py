@@ -82,6 +82,7 @@ class Load:
             if reply.status != 200:
                 self.words[reply.body.split(b":")[0].split()[-1]] += 1
             if reply.get("Connection") == "close":
+                client.close()
                 client = self.dial(self.proxy)
 
     def wait(self, status, count):

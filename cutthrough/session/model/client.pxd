@@ -17,7 +17,8 @@ from cutthrough.session.model.extras cimport NOTHING, Extras, has_responder, is_
 from cutthrough.session.model.places cimport GUEST, STRANGER
 from cutthrough.session.model.request cimport Request
 from cutthrough.session.model.stamps cimport Stamps
-from cutthrough.session.model.state cimport DELIVER, HALF_CLOSED, HEAD, IDLE, PEEK, STREAMS
+from cutthrough.session.model.state cimport (
+    DELIVER, HALF_CLOSED, HEAD, IDLE, LINGER, PEEK, STREAMS)
 from cutthrough.wire.http1 cimport Head
 from cutthrough.wire.names cimport M_CONNECT
 from cutthrough.wire.openings cimport Opening
@@ -289,14 +290,16 @@ cdef inline void leave_parent(Client client) noexcept:
 
 
 # The client is at rest: lists it as one that may be closed to make room. Not if another
-# request stands behind its last, because the next turn reads it.
+# request stands behind its last, because the next turn reads it. A guest that lingers has had its
+# last answer, so it is closed as early as strangers.
 cdef inline void rest(Client client) noexcept:
+    cdef bint is_guest = client.known and client.state != LINGER
     cdef bint has_part = client.input != NULL or (
         client.stages != 0 and client.stamps.start_us != 0)
     if not client.turned_away and (client.state != IDLE or not has_part):
         client.usage.place = client.context.places.file(
             client.usage.place, <void *>client, &client.address,
-            (GUEST if client.known else STRANGER) + has_part, client.since_ms)
+            (GUEST if is_guest else STRANGER) + has_part, client.since_ms)
 
 
 # The client is not at rest any more, or of another kind.

@@ -136,7 +136,7 @@ cdef class Client:
         self.state = <unsigned char>state
         self.since_ms = self.poller.time_ms()
         self.awaited = NOBODY
-        if self.usage.place == 0 and (state == IDLE or state == LINGER):
+        if state == LINGER or (state == IDLE and self.usage.place == 0):
             rest(self)
         note(self.context.recorder, <void *>self, self.poller.now_us, E_STATE, state, 0)
         return self.extend()

@@ -5,9 +5,9 @@ from cutthrough.net.address cimport Address
 
 # The kinds of a connection at rest, in the order of closing.
 cdef enum Kind:
-    STRANGER = 0            # never authenticated: idle, before its first byte, or lingering
-    STRANGER_HEAD           # the same, and holds a part of a head
-    GUEST                   # has authenticated: idle, or lingering
+    STRANGER = 0            # never authenticated: idle, or before its first byte; or lingers
+    STRANGER_HEAD           # never authenticated, and holds a part of a head
+    GUEST                   # has authenticated, and is idle
     GUEST_HEAD              # the same, and holds a part of a head
     N_KINDS
 

@@ -7,11 +7,12 @@
     connections of one address  the same, of that address
     blocks of memory            parts of heads, of the share that is used up
 
-Strangers never authenticated; guests did. A stranger whose password is being verified counts
-as a part of a head: if it is closed, the verification goes on, and its result is cached. In
-each kind the address with most connections loses the one that has rested longest (see
-`places`). A tunnel, and a user's request that is whole, are never closed for this; nor is a
-connection at rest with unread bytes, because a close would reset their request.
+Strangers never authenticated; guests did. A guest that lingers has had its last answer, and is
+listed as a stranger at rest. A stranger whose password is being verified counts as a part of a
+head: if it is closed, the verification goes on, and its result is cached. In each kind the
+address with most connections loses the one that has rested longest (see `places`). A tunnel, and a
+user's request that is whole, are never closed for this; nor is a connection at rest with unread
+bytes, because a close would reset their request.
 """
 
 import logging
