@@ -29,6 +29,7 @@ enum {
 };
 #define LIBSSL_VERIFY NULL
 #define libssl_harden(ctx) (1)
+#define libssl_prefer_aes_128(ctx) ((void)(ctx))        /* the order of its suites says so */
 #define libssl_renegotiates_safely(ssl) (1)             /* or the handshake has failed */
 #define SSL_CTX_set_session_psk_dhe_timeout(ctx, seconds) ((void)(ctx))
 static inline uint64_t SSL_get_read_sequence(const SSL *ssl) { (void)ssl; return 0; }
@@ -139,6 +140,23 @@ static inline int libssl_set_ciphers(SSL_CTX *ctx, const char *names) {
     return 1;
 }
 #define SSL_CTX_set_cipher_list(ctx, names) (libssl_set_ciphers((ctx), (names)))
+
+/* A server takes the client's order of suites, whatever its own. A client that prefers ChaCha20 to
+   AES has no instructions for AES. */
+static inline enum ssl_select_cert_result_t libssl_choose_suite(const SSL_CLIENT_HELLO *hello) {
+    size_t i, aes = 0;
+    for (i = 0; i + 1 < hello->cipher_suites_len; i += 2) {
+        unsigned suite = hello->cipher_suites[i] << 8 | hello->cipher_suites[i + 1];
+        if (suite == 0x1303 && !aes) break;
+        aes |= suite == 0x1302;
+        if (suite == 0x1301) {
+            SSL_set_ciphersuites(hello->ssl, "TLS_AES_128_GCM_SHA256");
+            break;
+        }
+    }
+    return ssl_select_cert_success;
+}
+#define libssl_prefer_aes_128(ctx) (SSL_CTX_set_select_certificate_cb((ctx), libssl_choose_suite))
 
 /* A server without RFC 5746 (CVE-2009-3555) */
 #define libssl_renegotiates_safely(ssl) (SSL_get_secure_renegotiation_support(ssl))
