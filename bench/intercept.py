@@ -1,10 +1,11 @@
 """TLS opened inside tunnels, beside other proxies: `python -m bench intercept`.
 
-One worker or process each, and the same nginx with TLS behind them, whose certificate
-all of them verify; HTTP/1.1 on both sides, but HTTP/2 between `cutthrough-http2` and
-the origin. CPU time of the proxy's processes for each kept request inside a tunnel, and
-for each new tunnel with its handshakes and one request: `new` to a host that is known,
-`fresh` to one whose name has never come, by ours alone.
+One worker or process each, and behind each an nginx with TLS, whose certificate it
+verifies: towards a common one all would share 28 000 ports, and the kernel searches
+longer for each the fewer are free. HTTP/1.1 on both sides, but HTTP/2 between
+`cutthrough-http2` and the origin. CPU time of the proxy's processes for each kept
+request inside a tunnel, and for each new tunnel with its handshakes and one request:
+`new` to a host that is known, `fresh` to one whose name has never come, by ours alone.
 cutthrough runs without and with capture, and with a filter that does nothing.
 A proxy that hands on the origin's own certificate opens nothing: an error.
 `listener` is the same request as an absolute URL through cutthrough's TLS listener. All
@@ -156,23 +157,29 @@ def spread(figures: dict[str, list[float]]) -> Row:
 
 
 @contextlib.contextmanager
-def openers(target: Target, trusted: Path) -> Iterator[list[Opener]]:
+def openers() -> Iterator[list[Opener]]:
     """Start ours and those that are installed."""
-    name = f"localhost:{target.authority.rpartition(':')[2]}"
     with contextlib.ExitStack() as stack:
-        ours = Running([], target)
-        stack.callback(ours.close)
-        more = {"authority.pem": tls.make_certificate(ours.make_directory()),
-                "origin.pem": trusted.read_bytes()}
+
+        def start_origin() -> tuple[Target, str, Path]:
+            origin = stack.enter_context(Origin())
+            target = Target(Site(), origin.authority_of("tls"))
+            name = f"localhost:{target.authority.rpartition(':')[2]}"
+            return target, name, origin.directory / "origin.pem"
+
         started = []
         for full_name, peer in OF_INTERCEPTION.items():
             if peer.missing():
                 print(f"{full_name}: {peer.missing()}")
                 continue
+            target, name, trusted = start_origin()
+            more = {"authority.pem": tls.make_certificate(trusted.parent),
+                    "origin.pem": trusted.read_bytes()}
             running = peer.start(target, more)
             stack.callback(running.close)
             started.append(Opener(full_name, running, name, peer.read_version()))
         for ours_name, rule in VARIANTS.items():
+            target, name, trusted = start_origin()
             http2 = "auto" if ours_name == HTTP2 else "off"
             running = start_ours(rule, target, trusted, http2)
             stack.callback(running.close)
@@ -190,10 +197,8 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def run_intercept(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
+        compared = stack.enter_context(openers())
         origin = stack.enter_context(Origin())
-        target = Target(Site(), origin.authority_of("tls"))
-        compared = stack.enter_context(
-            openers(target, origin.directory / "origin.pem"))
         pem = tls.make_certificate(origin.directory)
         running = tls.start_ours(pem, Target(Site(), origin.authority))
         stack.callback(running.close)

@@ -21,7 +21,7 @@ case $what in
     curl) what=run suite=yes ;;       # to build curl and run its tests, 150 MB
     tlsfuzzer) what=test fuzzer=yes ;; # a TLS in Python, 0.5 MB
     aws-lc) what=run aws_lc=yes ;;    # to build AWS-LC, 60 MB
-    wheel) what=run wheel=yes ;;      # to build the libraries of a wheel, 5 MB
+    wheel) what=run wheel=yes aws_lc=yes ;; # to build the libraries of a wheel, 65 MB
     packages) what=run packages=yes ;; # to build the deb and the rpm, 5 MB
     recipes) what=test recipes=yes ;; # what logs and alerts go to, 1.3 GB
     stores) what=test stores=yes ;;   # a PostgreSQL and a Valkey that Debian lacks, 16 MB
@@ -251,6 +251,7 @@ if [ $aws_lc = yes ]; then
     need cmake has cmake
     need make has make
     need g++ has g++
+    [ -n "${AWS_LC:-}" ] || need cargo has cargo # loads its source
 fi
 if [ $wheel = yes ]; then
     need dpkg-dev has dpkg-source
@@ -258,8 +259,8 @@ if [ $wheel = yes ]; then
     need perl has perl
     need debian-archive-keyring test -e /usr/share/keyrings/debian-archive-keyring.gpg
     case ${ARCHITECTURE:-}:$(uname -m) in # of the wheel, not of this machine
-        arm64:x86_64) need gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc ;;
-        amd64:aarch64) need gcc-x86-64-linux-gnu has x86_64-linux-gnu-gcc ;;
+        arm64:x86_64) need g++-aarch64-linux-gnu has aarch64-linux-gnu-g++ ;;
+        amd64:aarch64) need g++-x86-64-linux-gnu has x86_64-linux-gnu-g++ ;;
     esac
 fi
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"

@@ -21,6 +21,7 @@ TREE = Path(__file__).resolve().parent.parent
 LOCK = TREE / "requirements/image.txt"
 BUNDLED = TREE / "build/wheel/licences"
 VERSION = re.compile(r'^__version__ = "(.+)"$', re.M)
+LIBRARY = re.compile(r"(.+?)-(\d.*)")
 LOCKED = re.compile(r"^([\w.-]+)==(\S+)[^\n]*\\\n((?:    --hash=.*\n)+)", re.M)
 
 
@@ -50,11 +51,12 @@ def describe(tool: str) -> dict:
 
 
 def bundled() -> list[dict]:
-    """The libraries in the wheel, by their source packages of Debian, if it is here."""
+    """The libraries in the wheel, by their sources, if it is here."""
     libraries = []
     for file in sorted(BUNDLED.glob("*.txt")):
-        name, _, version = file.stem.partition("-")
-        purl = f"pkg:deb/debian/{name}@{quote(version)}?arch=source"
+        [(name, version)] = LIBRARY.findall(file.stem)
+        purl = (f"pkg:github/aws/aws-lc@v{version}" if name == "aws-lc" else
+                f"pkg:deb/debian/{name}@{quote(version)}?arch=source")
         libraries.append({"type": "library", "name": name, "version": version,
                           "purl": purl, "bom-ref": purl})
     return libraries

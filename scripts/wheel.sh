@@ -3,10 +3,10 @@
 #
 # TOOLS: a directory with auditwheel and patchelf. gcc is this machine's; the C library that it compiles
 # against is that of Debian's SUITE (bullseye: glibc 2.31), unpacked into build/wheel/root. auditwheel reads
-# in the symbols which glibc the wheel needs, and names the wheel after it. libssl, libcrypto and libnghttp2
-# are built from the sources of Debian's SOURCES (trixie: OpenSSL 3.5), with its security fixes, and lie in
-# the wheel. Their names, and the versions of OpenSSL's symbols, are not those of the host's: Python's ssl has
-# the host's OpenSSL in the same process.
+# in the symbols which glibc the wheel needs, and names the wheel after it. libssl and libcrypto are AWS-LC's
+# (AWS_LC=its source, else as cargo loads it: scripts/aws-lc.sh), linked into the module that uses them: none
+# of their symbols is seen, because Python's ssl has the host's OpenSSL in the same process. libnghttp2 is
+# built from the source of Debian's SOURCES, with its security fixes, under a name of its own.
 #
 # Needs Debian or Ubuntu, and a mirror of Debian: MIRROR=… names one, SECURITY_MIRROR=… that of its security
 # fixes. What was unpacked and built is used again until SUITE or the sources' versions change.
@@ -107,7 +107,7 @@ for directory in "$pythons/include/$triplet"/python3.*; do
     [ ! -d "$directory" ] || cp -R "$directory" "$root/usr/local/include/$triplet/"
 done
 
-# --- OpenSSL and nghttp2
+# --- AWS-LC and nghttp2
 
 prefix=$root/usr/local
 # -B, -L: gcc looks in this machine's directories before it looks in the root. -pthread: before
@@ -146,26 +146,27 @@ load() { # PACKAGE -> its directory: the newest version that the mirror has
 
 is_built() { [ "$(cat "$prefix/$1.built" 2>/dev/null)" = "$2" ]; }
 
-build_openssl() { # no applications, modules and engines: nothing is loaded from a host's directories
-    local variant=$work/variant.conf
-    printf "my %%targets = ('cutthrough' => {inherit_from => ['linux-%s'], %s});\n" \
-        "$machine" "shlib_variant => '-cutthrough'" >"$variant"
-    # shellcheck disable=SC2086
-    perl ./Configure --config="$variant" cutthrough shared --prefix=/usr/local --libdir=lib \
-        --openssldir=/etc/ssl no-apps no-docs no-dtls no-engine no-legacy no-module no-quic no-tests \
-        $harden -Wl,-z,relro,-z,now &&
-        make -j"$(nproc)" build_generated &&
-        make -j"$(nproc)" libcrypto.so libssl.so && # build_libs compiles all again, for static ones
-        mkdir -p "$prefix/include/openssl" "$prefix/lib" &&
-        cp include/openssl/*.h "$prefix/include/openssl/" &&
-        cp -P lib{crypto,ssl}*.so* "$prefix/lib/"
+build_aws_lc() { # SOURCE
+    # The compiler of C++ would look for its own headers in the root
+    local headers=() directory words
+    while read -r directory; do headers+=(-isystem "$directory"); done < <(
+        "${gcc%gcc}g++" -E -v -x c++ - </dev/null 2>&1 | sed -n 's,^ \(/.*/c++/.*\),\1,p')
+    words=${CC#"$gcc "}
+    cmake -S "$1" -B "$work/aws-lc" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux \
+        -DCMAKE_SYSTEM_PROCESSOR="$machine" -DCMAKE_C_COMPILER="$gcc" -DCMAKE_C_FLAGS="$words $harden" \
+        -DCMAKE_CXX_COMPILER="${gcc%gcc}g++" -DCMAKE_CXX_FLAGS="-nostdinc++ ${headers[*]} $words $harden" \
+        -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF -DBUILD_TOOL=OFF -DDISABLE_GO=ON -DDISABLE_PERL=ON \
+        -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_INSTALL_PREFIX="$prefix" &&
+        cmake --build "$work/aws-lc" --parallel "$(nproc)" &&
+        rm -rf "$prefix/include/openssl" "$prefix"/lib/lib{ssl,crypto}* &&
+        cmake --install "$work/aws-lc"
 }
 
-build_nghttp2() { # VERSION of upstream
+build_nghttp2() { # SOURCE, VERSION of upstream
     local major minor patch
-    IFS=. read -r major minor patch <<<"$1"
+    IFS=. read -r major minor patch <<<"$2"
     mkdir -p "$prefix/include/nghttp2" "$prefix/lib"
-    sed -e "s/@PACKAGE_VERSION@/$1/" -e "s/@PACKAGE_VERSION_NUM@/$(
+    sed -e "s/@PACKAGE_VERSION@/$2/" -e "s/@PACKAGE_VERSION_NUM@/$(
         printf '0x%02x%02x%02x' "$major" "$minor" "$patch")/" \
         lib/includes/nghttp2/nghttp2ver.h.in >"$prefix/include/nghttp2/nghttp2ver.h"
     cp lib/includes/nghttp2/nghttp2.h "$prefix/include/nghttp2/"
@@ -181,27 +182,31 @@ build_nghttp2() { # VERSION of upstream
 
 rm -rf "$work/licences"
 mkdir -p "$work/licences"
-for package in openssl nghttp2; do
-    directory=$(load $package)
-    version=${directory##*/"$package"-}
-    is_built $package "$version" || {
-        say "$package $version"
-        (cd "$directory" && build_$package "${version%%-*}") >"$work/$package.log" 2>&1 || {
-            tail -n 30 "$work/$package.log" >&2
-            die "$package was not built"
+make_library() { # NAME VERSION SOURCE, built by build_NAME in SOURCE, and the file with its licence
+    is_built "$1" "$2" || {
+        say "$1 $2"
+        rm -rf "${work:?}/${1//_/-}"
+        (cd "$3" && "build_$1" "$3" "${2%%-*}") >"$work/$1.log" 2>&1 || {
+            tail -n 30 "$work/$1.log" >&2
+            die "$1 was not built"
         }
-        echo "$version" >"$prefix/$package.built"
+        echo "$2" >"$prefix/$1.built"
     }
-    cp "$directory/debian/copyright" "$work/licences/$package-$version.txt"
-done
+    cp "$3/$4" "$work/licences/${1//_/-}-$2.txt"
+}
+
+version=$(scripts/aws-lc.sh --unpack "$work/source/aws-lc" "${AWS_LC:-}")
+make_library aws_lc "$version" "$work/source/aws-lc" LICENSE
+directory=$(load nghttp2)
+make_library nghttp2 "${directory##*/nghttp2-}" "$directory" debian/copyright
 
 # --- the wheel
 
 say "cutthrough, for $("$python" -V)"
 # All of it: what was deleted in the tree would stay in the wheel
 rm -rf "$work/plain" "$work/repaired" build/release
-env "${settings[@]}" CUTTHROUGH_BUILD=release "$python" -m pip wheel --no-deps --no-build-isolation \
-    --wheel-dir "$work/plain" .
+env "${settings[@]}" LDFLAGS=-Wl,--exclude-libs,libssl.a:libcrypto.a,--gc-sections \
+    CUTTHROUGH_BUILD=release "$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir "$work/plain" .
 plain=$(echo "$work"/plain/*.whl)
 # auditwheel lists them in RECORD with what it adds itself
 "$python" - "$plain" "$work/licences" <<'LICENCES'

@@ -252,8 +252,9 @@ def test_an_origin_that_closes_while_it_waits(start, make_origin, dial) -> None:
             okay(conn)
 
     proxy, origin = start(), make_origin(over_tls(script))
+    before = proxy.sockets()
     client = enter(proxy, dial(proxy), origin.port)
-    wait_until(lambda: len(count) == 1, "the first connection")
+    wait_until(lambda: count and proxy.sockets() == before + 1, "its end")
     assert ask(client, "POST", "/", "Content-Length: 1", body=b"x").body == b"ok"
     assert len(origin.connections) == 2
 

@@ -27,7 +27,7 @@ def fields_of(record: dict) -> dict:
     (ssl.TLSVersion.TLSv1_3, "TLS_AES_128_GCM_SHA256")])
 def test_the_log_has_what_the_handshake_agreed_on(
         serve, reach, make_origin, version, cipher):
-    """OpenSSL's clients have AES-256 first, whose SHA-384 costs a tenth of a handshake."""
+    """OpenSSL's clients have AES-256 first, whose SHA-384 makes handshakes dearer."""
     proxy = serve()
     context = client_context()
     context.minimum_version = context.maximum_version = version
