@@ -1,10 +1,11 @@
 // Requests over TLS inside tunnels, on CONNS connections, from one thread.
 //
-//     inside IP PORT SECONDS CONNS kept|new|fresh HOST:PORT PATH CREDENTIALS
+//     inside IP PORT SECONDS CONNS kept|new|fresh|listener HOST:PORT PATH CREDENTIALS
 //
 // Each connection sends CONNECT, shakes hands with HOST as the server name, and gets PATH. `kept`:
 // again and again on that connection; `new`: once, and then another connection follows; `fresh`:
-// likewise, to IP with a name under HOST that no connection had before. A response
+// likewise, to IP with a name under HOST that no connection had before. `listener`: again and again
+// by the absolute URL, over TLS to IP:PORT itself. A response
 // needs a Content-Length. Prints what was counted on this side. Links libssl; no certificate is
 // verified, because the client's time is not the question.
 #include <errno.h>
@@ -36,7 +37,7 @@ static struct sockaddr_in to = {.sin_family = AF_INET};
 static SSL_CTX *ctx;
 static char host[200], connect_head[1024], request[1024];
 static long done, failed, bytes;
-static int keeps, fresh, epoll;
+static int keeps, fresh, direct, epoll;
 
 static double now(void) {
     struct timespec t;
@@ -65,14 +66,14 @@ static void finish(struct conn *c, int bad) {
     begin(c);
 }
 
-// 1: the tunnel is there; 0: not yet; -1: it was refused.
+// 1: the tunnel is there, or not needed; 0: not yet; -1: it was refused.
 static int open_tunnel(struct conn *c) {
-    if (!c->sent) {
+    if (!c->sent && !direct) {
         if (send(c->fd, connect_head, strlen(connect_head), MSG_NOSIGNAL) < 0)
             return errno == EAGAIN || errno == ENOTCONN ? 0 : -1;
         c->sent = 1;
     }
-    while (c->n < (int)sizeof c->head - 1) {  // no byte of what follows
+    while (!direct && c->n < (int)sizeof c->head - 1) {  // no byte of what follows
         ssize_t n = recv(c->fd, c->head + c->n, 1, 0);
         if (n <= 0)
             return n < 0 && errno == EAGAIN ? 0 : -1;
@@ -80,7 +81,7 @@ static int open_tunnel(struct conn *c) {
         if (c->n > 4 && !memcmp(c->head + c->n - 4, "\r\n\r\n", 4))
             break;
     }
-    if (memcmp(c->head + 8, " 200", 4))
+    if (!direct && memcmp(c->head + 8, " 200", 4))
         return -1;
     c->n = 0;
     c->ssl = SSL_new(ctx);
@@ -159,13 +160,14 @@ static void run(struct conn *c) {
 
 int main(int n, char **args) {
     if (n != 9) {
-        fprintf(stderr, "usage: inside IP PORT SECONDS CONNS kept|new|fresh HOST:PORT PATH CREDENTIALS\n");
+        fprintf(stderr, "usage: inside IP PORT SECONDS CONNS kept|new|fresh|listener HOST:PORT PATH CREDENTIALS\n");
         return 2;
     }
     int conns = atoi(args[4]);
     struct conn *all = calloc(conns, sizeof *all);
     struct epoll_event events[256];
-    keeps = !strcmp(args[5], "kept");
+    direct = !strcmp(args[5], "listener");
+    keeps = direct || !strcmp(args[5], "kept");
     fresh = !strcmp(args[5], "fresh");
     to.sin_port = htons(atoi(args[2]));
     inet_pton(AF_INET, args[1], &to.sin_addr);
@@ -175,7 +177,12 @@ int main(int n, char **args) {
     snprintf(connect_head, sizeof connect_head,
              "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", at, at,
              args[8]);
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", args[7], at);
+    if (direct)
+        snprintf(request, sizeof request,
+                 "GET http://%s%s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic %s\r\n\r\n", at,
+                 args[7], at, args[8]);
+    else
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", args[7], at);
     ctx = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set1_groups_list(ctx, "X25519:P-256");
     epoll = epoll_create1(0);

@@ -8,8 +8,9 @@ request inside a tunnel, and for each new tunnel with its handshakes and one req
 `new` to a host that is known, `fresh` to one whose name has never come, by ours alone.
 cutthrough runs without and with capture, and with a filter that does nothing.
 A proxy that hands on the origin's own certificate opens nothing: an error.
-`listener` is the same request as an absolute URL through cutthrough's TLS listener. All
-run at once, and each measurement goes round them several times, in alternating order.
+`listener` is the same request, by the same client, as an absolute URL through
+cutthrough's TLS listener. All run at once, and each measurement goes round them several
+times, in alternating order.
 
 Prints a line for each proxy and a line of ratios; exit status 1 if a request failed.
 `--name NAME` keeps the lines in bench/results, with the least and most of each figure.
@@ -105,7 +106,8 @@ class Opener:
         self.failed = self.done = 0
         self.figures: dict[str, list[float]] = {}
         # A peer would have to look new names up, and finds none
-        self.kinds = [kind for kind in CONNS if kind != "fresh" or name in VARIANTS]
+        self.kinds = ["kept"] if name == LISTENER else [
+            kind for kind in CONNS if kind != "fresh" or name in VARIANTS]
 
     def check_opens(self) -> None:
         """Raise BenchError if a tunnel ends at the origin: it would cost less."""
@@ -123,9 +125,12 @@ class Opener:
     def request(self, kind: str, seconds: float, warm: bool = False) -> None:
         """`kind`: of CONNS."""
         before = cpu_times(self.running.tree()).total
+        to = self.origin
+        if kind == "fresh":
+            to = f"{FRESH}:{to.rpartition(':')[2]}"
         command = [build_tool("inside"), "127.0.0.1", str(self.running.port),
-                   str(seconds), str(CONNS[kind]), kind, self.origin if kind != "fresh"
-                   else f"{FRESH}:{self.origin.rpartition(':')[2]}", "/1k", tls.WORD]
+                   str(seconds), str(CONNS[kind]),
+                   LISTENER if self.name == LISTENER else kind, to, "/1k", tls.WORD]
         done = subprocess.run(command, capture_output=True, text=True)
         figures = dict(pair.split("=") for pair in done.stdout.split())
         n = int(figures.get("requests", 0))
@@ -202,41 +207,36 @@ def run_intercept(options: argparse.Namespace) -> int:
         pem = tls.make_certificate(origin.directory)
         running = tls.start_ours(pem, Target(Site(), origin.authority))
         stack.callback(running.close)
-        listener = tls.Server(LISTENER, running, origin.authority)
         for opener in compared:
             opener.check_opens()
+        compared.insert(0, Opener(LISTENER, running, origin.authority, "this tree"))
+        for opener in compared:
             for kind in opener.kinds:
                 opener.request(kind, WARM_SECONDS, warm=True)
         for turn in range(options.repetitions):
-            listener.request("/1k", CONNS["kept"], max(1, options.seconds))
             for kind in CONNS:
                 for opener in compared[:: -1 if turn % 2 else 1]:
                     if kind in opener.kinds:
                         opener.request(kind, options.seconds)
-    failed = listener.failed + sum(opener.failed for opener in compared)
-    kept = statistics.median(listener.figures["us_kept"])
-    through_listener: Row = {"proxy": LISTENER, "us_kept": kept}
-    ratio: Row = {**ratios(compared, kept), "failed": failed}
-    print(format_row("perf_intercept", through_listener))
+    failed = sum(opener.failed for opener in compared)
+    ratio: Row = {**ratios(compared), "failed": failed}
     for opener in compared:
         print(format_row("perf_intercept", opener.row()))
     print(format_row("perf_intercept_ratio", ratio))
     if options.name:
-        write_rows(options.name, [
-            {"line": "perf_intercept", **through_listener,
-             **spread({"us_kept": listener.figures["us_kept"]})},
-            *(opener.kept_row() for opener in compared),
-            {"line": "perf_intercept_ratio", **ratio}])
+        write_rows(options.name, [*(opener.kept_row() for opener in compared),
+                                  {"line": "perf_intercept_ratio", **ratio}])
     return 1 if failed else 0
 
 
-def ratios(compared: list[Opener], listener_us: float) -> Row:
+def ratios(compared: list[Opener]) -> Row:
     """Return ours to the listener, and the peers' medians to ours."""
     of = {opener.name: opener.row() for opener in compared}
     ours = of[OURS]
-    out: Row = {"kept_to_listener": _number(ours["us_kept"]) / listener_us}
+    out: Row = {"kept_to_listener": (
+        _number(ours["us_kept"]) / _number(of[LISTENER]["us_kept"]))}
     for name, row in of.items():
-        if name not in VARIANTS:
+        if name not in VARIANTS and name != LISTENER:
             short = name.partition("-")[0]
             for kind in ("kept", "new"):
                 out[f"rate_{kind}_to_{short}"] = (
