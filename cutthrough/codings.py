@@ -4,6 +4,7 @@ gzip and deflate are Python's. br and zstd need the extra `codings`: brotli sinc
 which bounds its output, and backports.zstd; Python 3.14 has zstd itself.
 """
 
+import functools
 import importlib
 import zlib
 from collections.abc import Callable, Iterator
@@ -114,7 +115,10 @@ class _Zstandard(Decoder):
             raise CodingError("the body ends inside its coding")
 
 
-def _find() -> dict[str, Callable[[], Decoder]]:
+@functools.cache
+def known_decoders() -> dict[str, Callable[[], Decoder]]:
+    """Makers of decoders, by the names of their codings. The first call loads brotli
+    and zstd, which would take 4 ms of each worker's start."""
     decoders: dict[str, Callable[[], Decoder]] = {
         "gzip": lambda: _Inflate(True), "x-gzip": lambda: _Inflate(True),
         "deflate": lambda: _Inflate(False)}
@@ -139,11 +143,6 @@ def find_zstd() -> Any:
     return None
 
 
-DECODERS = _find()
-# In the order of preference, for Accept-Encoding
-KNOWN = tuple(name for name in ("zstd", "br", "gzip", "deflate") if name in DECODERS)
-
-
 def make_decoders(field: str | None) -> list[Decoder]:
     """The decoders of a Content-Encoding, in the order of decoding. Raises
     CodingError."""
@@ -151,10 +150,10 @@ def make_decoders(field: str | None) -> list[Decoder]:
     names = [name for name in reversed(names) if name not in ("", "identity")]
     if len(names) > 3:
         raise CodingError("more than three codings")
-    unknown = [name for name in names if name not in DECODERS]
+    unknown = [name for name in names if name not in known_decoders()]
     if unknown:
         raise CodingError(f"the coding {unknown[0][:20]!r} cannot be decoded here")
-    return [DECODERS[name]() for name in names]
+    return [known_decoders()[name]() for name in names]
 
 
 def decode(data: bytes, decoders: list[Decoder]) -> Iterator[bytes]:
@@ -169,5 +168,6 @@ def decode(data: bytes, decoders: list[Decoder]) -> Iterator[bytes]:
 def accepted(field: str) -> str:
     """An Accept-Encoding, reduced to the codings that can be decoded here."""
     members = [member.strip() for member in field.split(",")
-               if member.split(";")[0].strip().lower() in (*KNOWN, "identity")]
+               if (name := member.split(";")[0].strip().lower()) == "identity"
+               or name in known_decoders()]
     return ", ".join(members) or "identity"

@@ -4,14 +4,19 @@
 modules while the command line and the supervisor load theirs.
 """
 
+from __future__ import annotations
+
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
 
 from cutthrough.cli.standard import fill_standard
 from cutthrough.process.lean import import_msgspec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
 
 HELP = {"-h", "--help"}
 

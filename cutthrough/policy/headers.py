@@ -19,7 +19,7 @@ Fail = Callable[..., NoReturn]
 # Bytes of a name and of a value: all of them have to fit into a head
 MOST_NAME, MOST_VALUE, MOST_FIELDS = 64, 1024, 32
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VALUE = re.compile(r"[\x20-\x7e\x80-\U0010ffff]*")
+_VALUE = re.compile(r"[^\x00-\x1f\x7f]*")
 _KNOWN = re.compile(r"\{([a-z0-9_]*)\}")
 # The end of a message, its way and its hop depend on them, so they are the proxy's
 OURS = {"connection", "content-length", "expect", "host", "http2-settings",

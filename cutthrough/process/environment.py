@@ -1,16 +1,17 @@
 """The environment and the blocked signals that a child process starts with."""
 
 import os
-import signal
 
 import cutthrough
 from cutthrough.process import files
 
-# Blocked around a spawn; the child unblocks them when it has its handlers.
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1,
-           signal.SIGUSR2}
-# Those that would end a program that has no handlers yet, though they mean no end
-EARLY = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+# HUP, USR1 and USR2 would end a program that has no handlers yet, though they mean no
+# end. Numbers, because the first worker starts before `signal` and `enum` are loaded,
+# which takes 2 ms; tests/process compares them.
+EARLY = {1, 10, 12}
+# And INT, QUIT, TERM. Blocked around a spawn; the child unblocks them when it has its
+# handlers.
+SIGNALS = EARLY | {2, 3, 15}
 
 
 # The variables of options that are secrets. Not read from their definitions, because
@@ -26,11 +27,18 @@ MAPPED_FROM = 256 << 10
 
 
 def worker_environment() -> dict[str, str]:
+    """As first_environment. Raises FilesReplaced."""
+    files.check_files()
+    return first_environment()
+
+
+def first_environment() -> dict[str, str]:
     """Returns the environment of a process of this program: this one's without secrets,
     with a PYTHONPATH from which this package can be imported, and with large
-    allocations apart from the heap. Raises FilesReplaced.
+    allocations apart from the heap.
+
+    Of the first worker: this process has looked at the files just now.
     """
-    files.check_files()
     environ = {name: value for name, value in os.environ.items()
                if name not in SECRET_VARIABLES}
     package = os.path.dirname(os.path.dirname(os.path.abspath(cutthrough.__file__)))

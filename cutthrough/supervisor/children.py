@@ -8,12 +8,14 @@ asked to finish has left its slot, and is `retired` until it is reaped.
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 
 from cutthrough.log.stderr import say
 from cutthrough.process.channel import MOST_FDS, Channel, Message
+from cutthrough.process.environment import SIGNALS, worker_environment
 from cutthrough.process.files import FilesReplaced
-from cutthrough.supervisor.early_worker import EarlyWorker, start_process
+from cutthrough.supervisor.early_worker import COMMAND, EarlyWorker, Spawned
 
 # If a worker lived this long, its start was not the reason for its death.
 EARLY_S = 10.0
@@ -36,6 +38,21 @@ def report_failure(what: str, error: OSError) -> None:
         say(str(error))
 
 
+def start_process(channel: socket.socket, inherited: tuple[int, ...]
+                  ) -> subprocess.Popen[bytes]:
+    """Starts a worker with its end of the channel and these descriptors. Raises
+    OSError."""
+    # As early_worker.spawn has it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        return subprocess.Popen(
+            [*COMMAND, str(channel.fileno())],
+            stdin=subprocess.DEVNULL, env=worker_environment(),
+            pass_fds=(channel.fileno(), *inherited))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Child:
     """One worker process, from its spawn until it is reaped.
 
@@ -55,7 +72,7 @@ class Child:
         self.generation = self.refused = 0
         self.started_at = now
         self.channel: Channel
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Spawned | None = None
         self.ready = False
         self.retired = False
         self.lent_pages: set[int] = set()    # pages of its takers; see handover_plan
@@ -75,7 +92,8 @@ class Child:
         early, Child.early = Child.early, None
         if early is not None:
             if early.is_alive and len(fds) <= MOST_FDS:
-                self.channel, self.process = Channel(early.ours), early.process
+                self.channel = Channel(socket.socket(fileno=early.ours))
+                self.process = early.process
                 return fds
             early.end()
         self.channel, theirs = Channel.pair()

@@ -1,20 +1,25 @@
-"""The start of worker processes; the first one's is before there is a configuration.
+"""The first worker, which starts before there is a configuration.
 
 The supervisor loads its modules, reads the configuration and opens the sockets, and a
 worker loads as many modules: on two cores at the same time. There is one early worker,
-because the number of workers is not known yet. Its descriptors come with its Hello;
-those of others are inherited.
+because the number of workers is not known yet. Its descriptors come with its Hello.
+
+Whatever is loaded before the worker starts delays the first answer: `socket`, `signal`,
+`typing` and `subprocess` take 10 ms, so this module does without them.
 """
 
+from __future__ import annotations
+
+import _socket
 import os
 import resource
-import signal
-import socket
-import subprocess
 import sys
-from typing import ClassVar, Self
 
-from cutthrough.process.environment import SIGNALS, worker_environment
+from cutthrough.process.environment import SIGNALS, first_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 # A worker's program; its channel's descriptor follows. -P: files in the working
 # directory shadow no module.
@@ -23,28 +28,69 @@ COMMAND = (sys.executable, "-P", "-m", "cutthrough.worker.main")
 INHERITANCE = {"LISTEN_FDS", "CUTTHROUGH_SUCCEEDS"}
 
 
-def start_process(channel: socket.socket, inherited: tuple[int, ...] = ()
-                  ) -> subprocess.Popen[bytes]:
-    """Starts a worker with its end of the channel and these descriptors. Raises
-    OSError."""
-    # Until the worker has its own handlers these signals stay blocked: a Ctrl-C must
-    # not run Python's. A blocked signal stays blocked, and pending, over exec.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+class Spawned:
+    """A child process, as much of it as subprocess.Popen would give."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._reap(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, 9)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:        # the supervisor, which waits for all
+                pid, status = self.pid, 0
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def spawn(channel: int) -> Spawned:
+    """Starts a worker with its end of the channel, and no other descriptor of this
+    process. Raises OSError."""
+    # With the same number it would still be closed on exec, if glibc is before 2.29
+    theirs = channel + 1
+    actions = [(os.POSIX_SPAWN_CLOSE, fd) for fd in inherited()]
+    pid = os.posix_spawn(
+        sys.executable, [*COMMAND, str(theirs)], first_environment(), file_actions=[
+            *actions, (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, channel, theirs)],
+        # Until the worker has its own handlers: a Ctrl-C must not run Python's. A
+        # blocked signal stays blocked, and pending, over exec.
+        setsigmask=SIGNALS)
+    return Spawned(pid)
+
+
+def inherited() -> list[int]:
+    """Returns the descriptors but 0, 1 and 2 that a new program would have."""
+    fds = [int(name) for name in os.listdir("/proc/self/fd")]
+    return [fd for fd in fds if fd > 2 and is_inheritable(fd)]
+
+
+def is_inheritable(fd: int) -> bool:
     try:
-        return subprocess.Popen(
-            [*COMMAND, str(channel.fileno())],
-            stdin=subprocess.DEVNULL, env=worker_environment(),
-            pass_fds=(channel.fileno(), *inherited))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return os.get_inheritable(fd)
+    except OSError:                          # of the list itself
+        return False
 
 
 class EarlyWorker:
-    """A worker that has no slot yet."""
+    """A worker that has no slot yet; `ours` is our end of its channel."""
 
-    begun: "ClassVar[EarlyWorker | None]" = None         # until `take`
+    begun: ClassVar[EarlyWorker | None] = None           # until `take`
 
-    def __init__(self, ours: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, ours: int, process: Spawned) -> None:
         self.ours, self.process = ours, process
 
     @classmethod
@@ -53,7 +99,7 @@ class EarlyWorker:
         cls.begun = cls.start()
 
     @classmethod
-    def take(cls) -> "EarlyWorker | None":
+    def take(cls) -> EarlyWorker | None:
         """Returns the one that has begun, or starts it."""
         begun, cls.begun = cls.begun, None
         return begun or cls.start()
@@ -65,7 +111,7 @@ class EarlyWorker:
             cls.begun = None
 
     @classmethod
-    def start(cls) -> Self | None:
+    def start(cls) -> EarlyWorker | None:
         """None if this process inherits sockets or a predecessor's memory, whose names
         in the environment are no worker's; or if it fails: the next start says why."""
         if not INHERITANCE.isdisjoint(os.environ):
@@ -74,11 +120,14 @@ class EarlyWorker:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                return cls(ours, start_process(theirs))
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+            try:
+                process = spawn(theirs.fileno())
+            finally:
+                theirs.close()
         except OSError:
             return None
+        return cls(ours.detach(), process)
 
     @property
     def is_alive(self) -> bool:
@@ -86,6 +135,6 @@ class EarlyWorker:
 
     def end(self) -> None:
         """Ends it, if it still has no slot."""
-        self.ours.close()
+        os.close(self.ours)
         self.process.kill()
         self.process.wait()

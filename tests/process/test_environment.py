@@ -1,11 +1,22 @@
 """What a child process of the program gets in its environment."""
 
+import signal
 import subprocess
 import sys
 
 from cutthrough.config.config import SECRETS
 from cutthrough.config.settings import variable_name
-from cutthrough.process.environment import SECRET_VARIABLES, worker_environment
+from cutthrough.process.environment import (
+    EARLY,
+    SECRET_VARIABLES,
+    SIGNALS,
+    worker_environment,
+)
+
+
+def test_the_numbers_are_those_of_the_signals():
+    assert EARLY == {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    assert SIGNALS == EARLY | {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 
 
 def test_no_variable_of_a_secret_is_passed_on(monkeypatch):

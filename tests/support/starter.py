@@ -286,39 +286,12 @@ class Worker(BaseException):
         self.fd, self.environ = fd, environ
 
 
-class Child:
-    """A fork of this process, with the part of Popen's interface that the supervisor
-    uses."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        return self._reap(os.WNOHANG)
-
-    def wait(self) -> int | None:
-        return self._reap(0)
-
-    def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def _reap(self, options: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
-
 def serve(main: Callable[[], int]) -> int:
     """Runs the program, and in another process its early worker."""
     from cutthrough.supervisor import early_worker
     from cutthrough.worker.main import main as work
 
-    # supervisor.children has its own name for it: later workers are new processes
-    early_worker.start_process = fork_worker
+    early_worker.spawn = fork_worker         # later workers are new processes
     try:
         return main()
     except Worker as worker:
@@ -327,9 +300,10 @@ def serve(main: Callable[[], int]) -> int:
     return work(fd)
 
 
-def fork_worker(channel: socket.socket) -> Child:
-    """As early_worker.start_process."""
+def fork_worker(channel: int) -> object:
+    """As early_worker.spawn."""
     from cutthrough.process.environment import SIGNALS, worker_environment
+    from cutthrough.supervisor.early_worker import Spawned
 
     environ = worker_environment()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -340,8 +314,8 @@ def fork_worker(channel: socket.socket) -> Child:
         if pid:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if pid == 0:
-        raise Worker(os.dup(channel.fileno()), environ)
-    return Child(pid)
+        raise Worker(os.dup(channel), environ)
+    return Spawned(pid)
 
 
 def become_worker(fd: int, environ: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cutthrough.codings import DECODERS
+from cutthrough.codings import known_decoders
 from cutthrough.exchange.content import undo_coding
 from cutthrough.exchange.formats.imported import (
     CONNECTS,
@@ -111,7 +111,7 @@ def fit_coding(fields: Fields, body: bytes) -> Fields:
     decoded already: some clients give their recorder content, with original fields."""
     coding = find(fields, "content-encoding").lower()
     names = {name.strip() for name in coding.split(",")} - {"", "identity"}
-    if not body or not names or not names <= DECODERS.keys() or (
+    if not body or not names or not names <= known_decoders().keys() or (
             undo_coding(body, coding, MOST_BEGIN)[0] is not None):
         return fields
     return tuple(
