@@ -57,15 +57,15 @@ async def test_flows_and_connections_are_those_of_the_listener(start, tmp_path, 
     proxy, words = start()
     tunnel = dial(proxy)
     async with served(*words, "--token-file", tmp_path / "token") as client:
-        tools = {one.name for one in (await client.list_tools()).tools}
+        tools = {tool.name for tool in (await client.list_tools()).tools}
         assert tools == READING | LISTENING
         (flow,) = (await ask(client, "list_flows"))["flows"]
         shown = await ask(client, "show_flow", id=flow["id"])
         assert shown["response_body"] == "<b>x<" and shown["user"] == USER
         assert "Cookie: [redacted]" in shown["request_head"]
         tunnel.send(b"G")
-        found = await ask(client, "connections")
-        assert len(found["connections"]) == 1
+        answer = await ask(client, "connections")
+        assert len(answer["connections"]) == 1
         assert "not one of" in await refusal(client, "connections", state="odd")
 
 
@@ -93,12 +93,12 @@ async def test_a_replay_is_a_request_of_the_proxys_user(start, tmp_path, databas
     writing = ("--token-file", tmp_path / "token", "--allow-writes")
     who = ("--user", USER, "--password-file", tmp_path / "password")
     async with served(*words, *writing, *who) as client:
-        found = await ask(client, "replay_flow", id=1)
-        assert (found["status"], found["body"]) == (200, "<b>x<")
-        assert found["left_out"] == ["Cookie"]
-        found = await ask(client, "replay_flow", id=1, method="PUT", body="x",
+        answer = await ask(client, "replay_flow", id=1)
+        assert (answer["status"], answer["body"]) == (200, "<b>x<")
+        assert answer["left_out"] == ["Cookie"]
+        answer = await ask(client, "replay_flow", id=1, method="PUT", body="x",
                           fields={"Cookie": "a=b", "Accept": ""})
-        assert found["status"] == 200 and found["left_out"] == []
+        assert answer["status"] == 200 and answer["left_out"] == []
         refused = await ask(client, "replay_flow", id=1, url="http://192.0.2.1/")
         assert refused["status"] == 403
     second, third = wait_rows(database, 3)[1:3]
@@ -116,12 +116,12 @@ async def test_flows_are_changed_and_connections_cut(start, tmp_path, dial):
     kept.send(b"GET")
     async with served(*words, "--token-file", tmp_path / "token", "--allow-writes"
                       ) as client:
-        tools = {one.name for one in (await client.list_tools()).tools}
+        tools = {tool.name for tool in (await client.list_tools()).tools}
         assert tools == READING | WRITING | LISTENING | OPERATING
         await ask(client, "tag_flow", id=1, tag="seen")
         assert (await ask(client, "show_flow", id=1))["tag"] == "seen"
-        (one,) = (await ask(client, "connections"))["connections"]
-        assert await ask(client, "cut_connection", id=one["id"]) == {"cut": 1}
+        (row,) = (await ask(client, "connections"))["connections"]
+        assert await ask(client, "cut_connection", id=row["id"]) == {"cut": 1}
         assert await ask(client, "delete_flow", id=1) == {"deleted": 1}
         assert (await ask(client, "list_flows"))["flows"] == []
 

@@ -40,8 +40,8 @@ def start(start_policy, folder):
             RULE.format(mode="replay", keys=""),
             f'admin = "127.0.0.1:0"\nadmin_token = "{TOKEN}"\n'
             f'recording_directory = "{folder}"\n{config}')
-        told = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
-        return proxy, Operator(int(told[-1]))
+        ports = wait_until(lambda: TOLD.findall(proxy.stderr()), proxy.stderr)
+        return proxy, Operator(int(ports[-1]))
     return run
 
 
@@ -64,7 +64,8 @@ def test_a_session_goes_from_one_proxy_to_another(start, folder, directory, tmp_
     assert cli.main(["recordings", "import", "--directory", str(other), "mine",
                      str(tmp_path / "export")]) == 0
     with contextlib.closing(Sessions(other)) as sessions:
-        assert [one.request.path for one in sessions.open("mine").recordings()] == [
+        mine = sessions.open("mine").recordings()
+        assert [recording.request.path for recording in mine] == [
             "/1", "/2", "/3"]
 
 
@@ -110,20 +111,20 @@ def test_sessions_and_their_recordings_are_listed(start, folder):
     fill(folder, made(9, "/other"), name="other")
     (folder / "broken.session").write_text("no session")
     _, operator = start()
-    found = get(operator, "/sessions")
-    assert (found["mode"], found["session"]) == ("rules", "default")
-    broken, default, other = found["sessions"]
+    answer = get(operator, "/sessions")
+    assert (answer["mode"], answer["session"]) == ("rules", "default")
+    broken, default, other = answer["sessions"]
     assert "error" in broken and broken["name"] == "broken"
     assert (default["recordings"], other["recordings"]) == (5, 1)
     page = get(operator, "/sessions/default?limit=3")
-    assert [one["url"] for one in page["recordings"]] == [
+    assert [row["url"] for row in page["recordings"]] == [
         f"http://127.0.0.1:9/{n}" for n in (5, 4, 3)]
     assert page["next"] == 3
     page = get(operator, "/sessions/default?limit=3&before=3")
-    assert [one["number"] for one in page["recordings"]] == [2, 1]
+    assert [row["number"] for row in page["recordings"]] == [2, 1]
     assert page["next"] is None
     page = get(operator, "/sessions/default?search=xxxxx")
-    assert [one["number"] for one in page["recordings"]] == [5]
+    assert [row["number"] for row in page["recordings"]] == [5]
 
 
 def test_reading_and_changing_take_the_token(start, folder):
@@ -199,7 +200,8 @@ def test_a_session_is_made_and_its_bounds_are_set(start, folder):
     session.add([made(9), made(9, "/b"), made(9, "/c")])
     assert ask(operator, "PATCH", "/sessions/b", {"count": 2}) == (
         200, {"count": 2, "age_s": 0, "recordings": 2})
-    assert [one.request.path for one in session.recordings()] == ["/b", "/c"]
+    left = session.recordings()
+    assert [recording.request.path for recording in left] == ["/b", "/c"]
     for method, path, content, status in (
             ("PUT", "/sessions/a", None, 409), ("PUT", "/sessions/..a", None, 400),
             ("PUT", "/sessions/c", {"redaction": {"body": ["("]}}, 400),
@@ -242,12 +244,12 @@ def test_hits_and_misses_of_all_workers_are_told(start, folder, dial):
         assert dial(proxy).get("http://127.0.0.1:9/b").status == 200
     for n in range(10):
         assert dial(proxy).get(f"http://127.0.0.1:9/a?page={n + 2}").status == 502
-    wait_until(lambda: [one["hits"] for one in get(
+    wait_until(lambda: [row["hits"] for row in get(
         operator, "/sessions/default")["recordings"]] == [10, 0], "hits")
-    found = get(operator, "/replays")
-    assert found["missed"] == 10
-    misses = found["misses"]
-    assert [one["url"] for one in misses] == [
+    answer = get(operator, "/replays")
+    assert answer["missed"] == 10
+    misses = answer["misses"]
+    assert [row["url"] for row in misses] == [
         f"http://127.0.0.1:9/a?page={n + 2}" for n in reversed(range(10))]
     assert misses[0]["nearest"] == 1 and misses[0]["nearest_url"].endswith("page=1")
     assert misses[0]["differences"] == ["query key page: '11', recorded '1'"]
@@ -255,8 +257,8 @@ def test_hits_and_misses_of_all_workers_are_told(start, folder, dial):
     client = dial(proxy)
     for _ in range(120):
         client.get("http://127.0.0.1:9/c")
-    found = get(operator, "/replays")
-    assert found["missed"] == 130 and 100 <= len(found["misses"]) <= 110
+    answer = get(operator, "/replays")
+    assert answer["missed"] == 130 and 100 <= len(answer["misses"]) <= 110
 
 
 def test_misses_are_forgotten_with_their_session_and_not_with_the_mode(
@@ -290,10 +292,10 @@ class Page:
 
     def press(self, place, text):
         """The button of this text."""
-        found = (f"[...document.querySelectorAll('{place} button')]"
-                 f".find(one => one.textContent.includes({json.dumps(text)}))")
-        wait_until(lambda: self.browser.run(f"!!{found}"), text)
-        self.browser.run(f"{found}.click()")
+        button = (f"[...document.querySelectorAll('{place} button')]"
+                  f".find(button => button.textContent.includes({json.dumps(text)}))")
+        wait_until(lambda: self.browser.run(f"!!{button}"), text)
+        self.browser.run(f"{button}.click()")
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ class TestPage:
         wait_until(lambda: proxy.stderr().count("mode replay, session default"), "mode")
         assert dial(proxy).get(url).status == 200 and len(origin.requests) == before
         assert browser.run("typeof pwned") == "undefined" and browser.faults == []
-        assert {one.split("/")[2] for one in browser.requested if one[:5] != "data:"
+        assert {url.split("/")[2] for url in browser.requested if url[:5] != "data:"
                 } == {f"127.0.0.1:{page.operator.where}"}, "no outside requests"
 
     def test_a_recording_is_searched_edited_and_deleted(self, page, folder, dial):
@@ -409,7 +411,7 @@ class TestPage:
         browser.click("#sure-yes")
         page.wait("#bounds-note", "default has 2 recordings")
         left = Sessions(folder).open("default").recordings()
-        assert [one.request.path for one in left] == ["/3", "/4"]
+        assert [recording.request.path for recording in left] == ["/3", "/4"]
         (fault,) = browser.faults            # that name again
         assert "409 (Conflict)" in fault
 
@@ -422,18 +424,18 @@ class TestPage:
         fill(folder, made(9), made(9, "/b"))
         proxy, page = page(scheme, size)
         page.browser.run(Path(AXE.origin).with_name("axe.min.js").read_text())
-        found = {"empty": faults(page)}
+        faulty = {"empty": faults(page)}
         page.enter()
         assert dial(proxy).get("http://127.0.0.1:9/c").status == 502
         page.wait("#misses", "/c")
         page.press("#sessions", "default")
         page.wait("#recordings", "/b")
-        found["lists"] = faults(page)
+        faulty["lists"] = faults(page)
         page.press("#recordings", "1")
         page.wait("#detail-title", "Recording 1")
-        found["detail"] = faults(page)
+        faulty["detail"] = faults(page)
         page.browser.click("#delete")
-        found["sure"] = faults(page)
-        assert not any(found.values()), json.dumps(found, indent=1)
+        faulty["sure"] = faults(page)
+        assert not any(faulty.values()), json.dumps(faulty, indent=1)
         wide = page.browser.run("document.documentElement.scrollWidth")
         assert wide <= size[0]
