@@ -33,7 +33,9 @@ HOOK = """
             signals = re.findall(r"^(?:Sig|Shd)\\w+:\\t(\\w+)", file.read(), re.M)
         return {
             "environ": dict(os.environ), "path": sys.path, "folder": os.getcwd(),
-            "argv": [sys.argv[0], *sys.orig_argv[:-1]], "signals": signals[1:],
+            "argv": [sys.argv[0], *sys.orig_argv[:-1]],
+            # 32 and 33 are the C library's own: its posix_spawn has them ignored
+            "signals": [int(mask, 16) & ~(3 << 31) for mask in signals[1:]],
             "handlers": [re.sub(" at .*", "", repr(signal.getsignal(number)))
                          for number in range(1, 32)],
             "collector": [gc.isenabled(), gc.get_threshold(), threading.active_count()],
