@@ -1,5 +1,6 @@
 """`capture_compress`, end to end: the writer compresses, and readers see bodies."""
 
+import itertools
 import json
 
 import pytest
@@ -39,15 +40,21 @@ def test_bodies_are_compressed_and_read_as_others(
 
 
 def test_a_reload_begins_and_ends_it(start_policy, make_origin, dial, database):
+    """In the writer, which may take a request of the moment before it looks."""
     config = f'capture_file = "{database}"\n'
     proxy = start_policy(POLICY, config)
     origin = make_origin(answer(REPLY))
-    for number, more in enumerate(("", "capture_compress = true\n", ""), 1):
-        if number > 1:
-            proxy.reload(f'policy = "{proxy.policy}"\n{config}{more}')
+    asked = itertools.count(1)
+
+    def is_packed() -> bool:
         assert dial(proxy).get(origin.url("/a")).status == 200
-        wait_rows(database, number)
-    assert [row["response_packed"] is None for row in rows(database)] == [
-        True, False, True]
-    for number in "123":
-        assert flows(database, "show", number, "--body", "response").stdout == BODY
+        wait_rows(database, next(asked))
+        return rows(database)[-1]["response_packed"] is not None
+    assert not is_packed()
+    proxy.reload(f'policy = "{proxy.policy}"\n{config}capture_compress = true\n')
+    wait_until(is_packed, "a packed body")
+    proxy.reload(f'policy = "{proxy.policy}"\n{config}')
+    wait_until(lambda: not is_packed(), "a body as it is")
+    for row in rows(database):
+        shown = flows(database, "show", str(row["id"]), "--body", "response")
+        assert shown.stdout == BODY

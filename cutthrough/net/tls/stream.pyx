@@ -393,7 +393,8 @@ cdef bint flush_records(Socket *s, Tls *t) noexcept nogil:
         return t.out == NULL
     sent = linux.send(s.fd, t.out + t.out_at, t.out_n - t.out_at, MSG_NOSIGNAL)
     if sent < 0 and errno != EAGAIN:
-        t.send_error = errno
+        t.send_error = errno            # of the next send, too: no event comes that would allow one
+        return False
     t.out_at += <uint32_t>max(sent, 0)
     if t.out_at < t.out_n:
         s.ready &= ~CAN_WRITE
