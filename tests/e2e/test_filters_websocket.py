@@ -201,6 +201,22 @@ def test_a_message_beyond_the_bound(begin, origin, dial, on_fault, reason):
     assert wait_until(lambda: proxy.log(reason=reason), "the line")
 
 
+def test_a_refusal_ends_though_the_filter_left_bytes_untaken(begin, origin, dial):
+    """As many as a side holds: nothing was read any more, not even the end of the
+    stream, and the exchange stayed until half_closed_timeout."""
+    proxy = begin('on_fault = "refuse"\nbudget = "1s"')
+    client = upgraded(dial(proxy), origin)
+    hears(client, b"welcome by origin!")
+    sender = threading.Thread(target=client.send, args=(
+        frame(Opcode.TEXT, b"wait"), frame(Opcode.BINARY, bytes(300_000))))
+    sender.start()
+    hears(client, b"\x03\xf3filter_timeout", Opcode.CLOSE)
+    sender.join()
+    client.read_rest()
+    client.close()
+    assert wait_until(lambda: proxy.log(reason="filter_timeout"), "the line")
+
+
 @pytest.mark.parametrize("on_fault", ["refuse", "pass"])
 @pytest.mark.parametrize(("word", "reason"), [
     (b"fail", "filter_failed"), (b"wait", "filter_timeout")])

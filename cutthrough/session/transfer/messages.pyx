@@ -75,6 +75,8 @@ cdef class Side:
         if self.client is None or self.finished:
             return
         self.finished = True
+        # Nobody takes them, and at the bound nothing is read, nor is the end of the stream
+        self.pieces, self.held = [], 0
         wake(self)
         self.client.poller.call_again(self.client)
 
