@@ -100,19 +100,25 @@ def _tls(environment: Mapping[str, Any]) -> str:
     return " ".join(str(environment.get("tls", "")).split()[:2])
 
 
-def intercept_short(result: Result) -> list[str]:
-    """README's: what an opened tunnel costs."""
-    rows = rows_by(result, "perf_intercept", "proxy")
+def costs(result: Result, line: str, proxies: Sequence[tuple[str, str]],
+          kinds: Sequence[tuple[str, str]]) -> list[str]:
+    """A column for each proxy, named as in `line`; a row for each kind of work."""
+    rows = rows_by(result, line, "proxy")
     environment = result["environment"]
-    versions = [_tls(environment), *_versions(OPENERS, rows)]
+    versions = [_tls(environment), *_versions(proxies, rows)]
     return [
         f"{machine(environment, versions)}:", "",
-        *grid(("µs of CPU", *(name for name, _ in OPENERS)), [
-            (what, *(figure(rows.get(key), column) for _, key in OPENERS))
-            for what, column in (
-                ("a kept request in an opened tunnel", "us_kept"),
-                ("a new tunnel to a known host, one request", "us_new"))]),
+        *grid(("µs of CPU", *(name for name, _ in proxies)), [
+            (kind, *(figure(rows.get(key), column) for _, key in proxies))
+            for kind, column in kinds]),
     ]  # fmt: skip
+
+
+def intercept_short(result: Result) -> list[str]:
+    """README's: what an opened tunnel costs."""
+    return costs(result, "perf_intercept", OPENERS, (
+        ("a kept request in an opened tunnel", "us_kept"),
+        ("a new tunnel to a known host, one request", "us_new")))
 
 
 def intercept_long(result: Result) -> list[str]:
@@ -219,19 +225,11 @@ def fingerprint_table(result: Result) -> list[str]:
 
 
 def streams_table(result: Result) -> list[str]:
-    """What is long or many inside opened tunnels, of each proxy."""
-    rows = rows_by(result, "perf_streams", "proxy")
-    environment = result["environment"]
-    versions = [_tls(environment), *_versions(CARRIERS, rows)]
-    return [
-        f"{machine(environment, versions)}:", "",
-        *grid(("µs of CPU", *(name for name, _ in CARRIERS)), [
-            (what, *(figure(rows.get(key), column) for _, key in CARRIERS))
-            for what, column in (
-                ("a request by HTTP/2", "us_http2"),
-                ("a call of gRPC with its message", "us_grpc"),
-                ("a message of a WebSocket", "us_websocket"))]),
-    ]  # fmt: skip
+    """Long or many exchanges inside opened tunnels, of each proxy."""
+    return costs(result, "perf_streams", CARRIERS, (
+        ("a request by HTTP/2", "us_http2"),
+        ("a call of gRPC with its message", "us_grpc"),
+        ("a message of a WebSocket", "us_websocket")))
 
 
 #: Of the report: each result, its command's title, and its table.

@@ -27,8 +27,8 @@ LOCKED = re.compile(r"^([\w.-]+)==(\S+)[^\n]*\\\n((?:    --hash=.*\n)+)", re.M)
 
 def hashes() -> dict[str, list[str]]:
     """SHA-256 of each file that may be installed, by name and version."""
-    return {key(name, version): re.findall(r"sha256:([0-9a-f]{64})", found)
-            for name, version, found in LOCKED.findall(LOCK.read_text())}
+    return {key(name, version): re.findall(r"sha256:([0-9a-f]{64})", lines)
+            for name, version, lines in LOCKED.findall(LOCK.read_text())}
 
 
 def key(name: str, version: str) -> str:
@@ -43,11 +43,11 @@ def describe(tool: str) -> dict:
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         subprocess.run([*pip, "install", "--require-hashes", "-r", LOCK], check=True)
         subprocess.run([*pip, "uninstall", "--yes", "setuptools", "pip"], check=True)
-        made = subprocess.run(
+        listed = subprocess.run(
             [tool, "environment", python, "--pyproject", TREE / "pyproject.toml",
              "--output-reproducible", "--of", "JSON"], check=True, capture_output=True)
-    found: dict = json.loads(made.stdout)
-    return found
+    bill: dict = json.loads(listed.stdout)
+    return bill
 
 
 def bundled() -> list[dict]:

@@ -1,4 +1,4 @@
-"""Where the program begins: `cutthrough`, `python -m cutthrough` and `import proxy`.
+"""The begin of `cutthrough`, `python -m cutthrough` and `import proxy`.
 
 `serve` starts its first worker before anything else: on two cores the worker loads its
 modules while the command line and the supervisor load theirs.

@@ -21,35 +21,35 @@ else:
 TEXT = "Content-Type: text/plain\r\n"
 
 
-def made(raw, fields=TEXT, seen=None, chunks=False, cut=False, **settings):
+def keep(raw, fields=TEXT, seen=None, chunks=False, cut=False, **settings):
     transferred = Transferred(raw, len(raw) if seen is None else seen, chunks, cut)
     return make_body(transferred, f"HTTP/1.1 200 OK\r\n{fields}\r\n",
                      redactor(**settings))
 
 
 def test_a_text_is_text_and_anything_else_is_bytes():
-    assert made(b"abc") == Body("abc", 3, 3)
-    assert made(b"\x89PNG", "Content-Type: image/png\r\n").content == b"\x89PNG"
-    assert made("ä".encode("latin-1"), TEXT[:-2] + "; charset=ISO-8859-1\r\n") == Body(
+    assert keep(b"abc") == Body("abc", 3, 3)
+    assert keep(b"\x89PNG", "Content-Type: image/png\r\n").content == b"\x89PNG"
+    assert keep("ä".encode("latin-1"), TEXT[:-2] + "; charset=ISO-8859-1\r\n") == Body(
         "ä", 1, 1)
-    assert made(b"{}", "").content == "{}", "no type, and UTF-8"
-    assert made(b"\xff\xfe\xff", "").content == b"\xff\xfe\xff"
-    assert made(b"a\0b").content == b"a\0b"
+    assert keep(b"{}", "").content == "{}", "no type, and UTF-8"
+    assert keep(b"\xff\xfe\xff", "").content == b"\xff\xfe\xff"
+    assert keep(b"a\0b").content == b"a\0b"
 
 
 @pytest.mark.parametrize("charset", ["zlib", "hex", "rot13", "unknown", "utf-7"])
 def test_a_charset_is_no_way_to_other_codecs(charset):
     raw = zlib.compress(b"x" * 1000)
     fields = f"Content-Type: text/plain; charset={charset}\r\n"
-    assert made(raw, fields).content == raw
+    assert keep(raw, fields).content == raw
 
 
 def test_chunks_are_joined():
     raw = chunked([b"one", b"two"])
-    assert made(raw, chunks=True) == Body("onetwo", 6, 6)
-    assert made(raw[:-5], seen=len(raw), chunks=True) == Body(
+    assert keep(raw, chunks=True) == Body("onetwo", 6, 6)
+    assert keep(raw[:-5], seen=len(raw), chunks=True) == Body(
         "onetwo", None, None, "truncated")
-    assert made(b"5;x=y\r\nhello\r\n0\r\nTrailer: t\r\n\r\n", chunks=True).content == (
+    assert keep(b"5;x=y\r\nhello\r\n0\r\nTrailer: t\r\n\r\n", chunks=True).content == (
         "hello")
 
 
@@ -62,7 +62,7 @@ def test_chunks_are_joined():
 def test_an_encoding_is_undone_and_both_lengths_are_known(coding, encode):
     raw = encode(b"hello " * 100)
     fields = f"{TEXT}Content-Encoding: {coding}\r\n"
-    assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
+    assert keep(raw, fields) == Body("hello " * 100, len(raw), 600)
 
 
 @pytest.mark.parametrize(("codings", "encode"), [
@@ -73,7 +73,7 @@ def test_encodings_in_several_lines_are_one_list(codings, encode):
     """Only the first line was undone."""
     raw = encode(b"hello " * 100)
     fields = TEXT + "".join(f"Content-Encoding: {one}\r\n" for one in codings)
-    assert made(raw, fields) == Body("hello " * 100, len(raw), 600)
+    assert keep(raw, fields) == Body("hello " * 100, len(raw), 600)
 
 
 @pytest.mark.parametrize("tail", [b"\0", bytes(100_000)])
@@ -81,8 +81,8 @@ def test_zeros_behind_a_member_of_gzip_are_padding(tail):
     """RFC 1952 has none, and gzip(1) and browsers pass them over."""
     raw = gzip.compress(b"hel") + tail + gzip.compress(b"lo") + tail
     fields = f"{TEXT}Content-Encoding: gzip\r\n"
-    assert made(raw, fields) == Body("hello", len(raw), 5)
-    assert made(gzip.compress(b"hello") + tail + b"xxxx", fields).state == "encoded"
+    assert keep(raw, fields) == Body("hello", len(raw), 5)
+    assert keep(gzip.compress(b"hello") + tail + b"xxxx", fields).state == "encoded"
     decoders = codings.make_decoders("gzip")
     pieces = [b"".join(codings.decode(raw[at:at + 7], decoders))
               for at in range(0, len(raw), 7)]
@@ -93,7 +93,7 @@ def test_zeros_behind_a_member_of_gzip_are_padding(tail):
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "aes128gcm", "gzip, br"])
 def test_content_that_cannot_be_decoded_stays(coding):
     raw = b"\xff" * 9
-    assert made(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
+    assert keep(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
         raw, 9, None, "encoded")
 
 
@@ -101,7 +101,7 @@ def test_content_that_cannot_be_decoded_stays(coding):
 def test_an_encoding_without_its_package_stays(coding, monkeypatch):
     monkeypatch.delitem(codings.known_decoders(), coding)
     raw = ENCODERS[coding](b"hello")
-    assert made(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
+    assert keep(raw, f"{TEXT}Content-Encoding: {coding}\r\n") == Body(
         raw, len(raw), None, "encoded")
 
 
@@ -111,7 +111,7 @@ ENCODERS = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstd.compress}
 @pytest.mark.parametrize("coding", ENCODERS)
 def test_a_bomb_ends_at_its_bound(coding):
     raw = ENCODERS[coding](bytes(64 << 20))
-    body = made(raw, f"Content-Type: image/png\r\nContent-Encoding: {coding}\r\n")
+    body = keep(raw, f"Content-Type: image/png\r\nContent-Encoding: {coding}\r\n")
     assert (len(body.content), body.decoded, body.state) == (
         MOST_CAPTURED, None, "truncated")
 
@@ -120,7 +120,7 @@ def test_a_bomb_ends_at_its_bound(coding):
 def test_encoded_content_that_is_cut_is_kept_as_far_as_it_goes(coding):
     text = "".join(f"{n} times {n * n}, " for n in range(5000))
     raw = ENCODERS[coding](text.encode())
-    body = made(raw[:-200], f"{TEXT}Content-Encoding: {coding}\r\n", seen=len(raw))
+    body = keep(raw[:-200], f"{TEXT}Content-Encoding: {coding}\r\n", seen=len(raw))
     assert body.state == "truncated" and body.decoded is None
     assert text.startswith(body.content) and len(body.content) < len(text)
 
@@ -131,20 +131,20 @@ def test_a_window_that_http_does_not_allow_is_not_made():
             zstd.CompressionParameter.enable_long_distance_matching: 1}
     encoder = zstd.ZstdCompressor(options=wide)
     raw = encoder.compress(bytes(9 << 20)) + encoder.flush()
-    assert made(raw, f"{TEXT}Content-Encoding: zstd\r\n").state == "encoded"
+    assert keep(raw, f"{TEXT}Content-Encoding: zstd\r\n").state == "encoded"
 
 
 def test_a_body_in_part_says_so():
-    assert made(b"abc", seen=10) == Body("abc", 10, None, "truncated")
-    assert made(b"abc", seen=10, cut=True).state == "incomplete"
-    assert made("aä".encode()[:2], seen=3).content == "a", "cut within a character"
+    assert keep(b"abc", seen=10) == Body("abc", 10, None, "truncated")
+    assert keep(b"abc", seen=10, cut=True).state == "incomplete"
+    assert keep("aä".encode()[:2], seen=3).content == "a", "cut within a character"
 
 
 def test_a_secret_that_cannot_be_looked_for_is_not_kept():
     """R59."""
-    coded = made(b"token=s3cret", f"{TEXT}Content-Encoding: xz\r\n", query=("token",))
+    coded = keep(b"token=s3cret", f"{TEXT}Content-Encoding: xz\r\n", query=("token",))
     assert coded == Body(None, 12, None, "redacted")
     json = "Content-Type: application/json\r\n"
-    assert made(b'{"a": "s3', json, seen=20, json=("a",)) == Body(
+    assert keep(b'{"a": "s3', json, seen=20, json=("a",)) == Body(
         None, 20, None, "redacted")
-    assert made(b'{"a": "s3cret"}', json, json=("a",)).content == '{"a": "[redacted]"}'
+    assert keep(b'{"a": "s3cret"}', json, json=("a",)).content == '{"a": "[redacted]"}'

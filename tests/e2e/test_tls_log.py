@@ -27,7 +27,7 @@ def fields_of(record: dict) -> dict:
     (ssl.TLSVersion.TLSv1_3, "TLS_AES_128_GCM_SHA256")])
 def test_the_log_has_what_the_handshake_agreed_on(
         serve, reach, make_origin, version, cipher):
-    """OpenSSL's clients have AES-256 first, whose SHA-384 makes handshakes dearer."""
+    """Clients with OpenSSL prefer AES-256, but its SHA-384 makes handshakes dearer."""
     proxy = serve()
     context = client_context()
     context.minimum_version = context.maximum_version = version
@@ -61,7 +61,7 @@ def test_a_client_without_instructions_for_aes_gets_chacha(
 
 
 def by_certificate() -> str:
-    """A listener that takes the user's name from a certificate."""
+    """A listener with user names from certificates."""
     return table(localhost(), client_ca=f'"{authority().own.certificate}"',
                  client_certificate='"optional"', auth='"none"')
 
