@@ -314,6 +314,7 @@ class Channel:
         self._socket = sock
         self._fds: list[int] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_message: Callable[[Message | None], None] | None = None
 
     @classmethod
     def pair(cls) -> "tuple[Channel, socket.socket]":
@@ -376,15 +377,19 @@ class Channel:
     @property
     def has_message(self) -> bool:
         """Would `receive` return at once?"""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def attach(self, on_message: Callable[[Message | None], None]) -> None:
         """Calls `on_message` in the running loop; with None at the end of file."""
         self._socket.setblocking(False)
+        self._on_message = on_message
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket.fileno(), self._on_readable, on_message)
+        self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
-    def _on_readable(self, on_message: Callable[[Message | None], None]) -> None:
+    def _on_readable(self) -> None:
+        assert self._on_message is not None
         try:
             message = self.receive()
         except BlockingIOError:
@@ -394,7 +399,16 @@ class Channel:
             return
         if message is None:
             self._detach()
-        on_message(message)
+        self._on_message(message)
+
+    def read_rest(self) -> None:
+        """Delivers what the other side sent before it ended: its end may be noticed
+        before its last messages are."""
+        while self._loop is not None and self.has_message:
+            try:
+                self._on_readable()
+            except Exception as error:       # as the loop does
+                log.error("a message was not handled", exc_info=error)
 
     def _detach(self) -> None:
         if self._loop is not None:

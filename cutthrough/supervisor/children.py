@@ -121,10 +121,11 @@ class Child:
         return self.channel.take_fd()
 
     def on_reaped(self, status: int) -> int:
-        """Releases the child's resources. Takes the status of waitpid(2) and
-        returns it in the form of `Popen.returncode`."""
+        """Delivers the child's last messages, and releases its resources. Takes the
+        status of waitpid(2) and returns it in the form of `Popen.returncode`."""
         assert self.process is not None
         self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.channel.read_rest()             # an answer to an operator, for example
         self.set_timer(None)
         self.channel.close()
         return self.process.returncode

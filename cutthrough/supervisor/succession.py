@@ -83,6 +83,11 @@ class Succession:
         say(f"pid {self.successor.process.pid} serves; this program drains")
         self._on_serving(self.successor)
 
+    async def finish_answers(self) -> None:
+        """Waits until the new program's queries are answered."""
+        if self.successor is not None:
+            await self.successor.finish_answers()
+
     def abandon(self) -> None:
         """Ends the new program if it does not serve yet."""
         if self.successor is not None and self.successor.abandon():

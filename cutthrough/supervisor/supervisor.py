@@ -134,6 +134,7 @@ class Supervisor:
             for slot in self.slots:
                 slot.current = self.spawn(slot)
             await self.over.wait()
+            await self.succession.finish_answers()
         finally:
             self.inquiry.close()
             await self.operations.close()
@@ -274,16 +275,18 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            child = self.children.pop(pid, None)
+            child = self.children.get(pid)
             if self.successor is not None and pid == self.successor.process.pid:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is None:
                 _ = (self.capture.on_reaped(pid, status)
                      or self.flow_queries.on_reaped(pid, status))
             else:
+                returncode = child.on_reaped(status)
+                del self.children[pid]
                 self.limits.reap(child.page)
                 self.pages.credentials.reap(pid)
-                self.on_death(child, child.on_reaped(status))
+                self.on_death(child, returncode)
                 self.reloads.update()
 
     def on_death(self, child: Child, returncode: int) -> None:

@@ -55,6 +55,8 @@ MOST_REASON = 2000
 # How long the new program may take until it serves; each worker may take 30 s
 START_TIMEOUT_S = 60.0
 FDS_AT_ONCE = 200
+# At the end of the old program; a query of its workers takes as long at most
+ANSWER_TIMEOUT_S = 2.0
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -299,6 +301,12 @@ class Successor:
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    async def finish_answers(self) -> None:
+        """Waits for the answers to the queries that have come: what was cut here counts
+        although no worker is left."""
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=ANSWER_TIMEOUT_S)
 
     def _send_listeners(self) -> None:
         """Sends as many as the socket has room for; called again when there is more."""

@@ -48,6 +48,8 @@ log = logging.getLogger("cutthrough")
 PIECE = 100
 # An exchange that ends sooner is listed when it has ended
 OPEN_AFTER_US = 200_000
+# Of a worker that has nothing else to do; the supervisor waits as long for an answer
+FINISH_S = 2.0
 
 
 class AdminQueries:
@@ -192,6 +194,11 @@ class AdminQueries:
             self._worker.context.journal = self._journal
             self._watched.close()
             self._watched = None
+
+    async def finish(self) -> None:
+        """Waits for the answers to the queries that have come."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=FINISH_S)
 
     def close(self) -> None:
         """Abandons unanswered queries, and stops reporting endings."""

@@ -230,6 +230,8 @@ class WorkerProcess:
             listener.close()
         try:
             await ending
+            if self.admin_queries is not None:
+                await self.admin_queries.finish()
         finally:
             self.over.set()
 

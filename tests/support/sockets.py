@@ -5,9 +5,10 @@ import struct
 
 
 def count_segments(sock: socket.socket) -> int:
-    """Returns how many segments have come (struct tcp_info, tcpi_segs_in)."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 144)
-    return struct.unpack_from("I", info, 140)[0]
+    """Returns how many segments with data have come (struct tcp_info,
+    tcpi_data_segs_in): acknowledgements alone come when the kernel likes."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 156)
+    return struct.unpack_from("I", info, 152)[0]
 
 
 def unsent(port: int) -> int:
