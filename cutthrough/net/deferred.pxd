@@ -4,7 +4,7 @@ from cutthrough.net.pump cimport Pump
 
 # Copies a push of two pieces, which counts as moved. False: it cannot wait, and must be sent directly.
 cdef bint leave_to_batch(Pump *pump, const char *a, size_t n, const char *b, size_t m) noexcept nogil
-# Sends what waits now: then `unsent`, `moved` and `error` are as if it had been sent directly.
+# Sends what waits now: then `held`, `moved` and `error` are as if it had been sent directly.
 cdef void settle(Pump *pump) noexcept nogil
 # Of SENDING_SEALED: has the kernel taken the rest? False: not yet, or failed (`error`).
 cdef bint leave_sealed(Pump *pump) noexcept nogil

@@ -8,10 +8,11 @@ What is sealed has its number, and nothing may be sealed before it has gone: TLS
 has to send something else.
 """
 
-from libc.stdint cimport int16_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, bytes_of, make_room
 from cutthrough.net.linux cimport EAGAIN
+from cutthrough.net.pipes cimport give_pipe
 from cutthrough.net.pump cimport (
     SENDING_FAILED, SENDING_NONE, SENDING_SEALED, SENDING_UNWATCHED, SENDING_WATCHED, Pump)
 from cutthrough.net.sends cimport Sender, collect, submit_sends, wake_later
@@ -65,10 +66,13 @@ cdef void on_sent(void *owner, const char *data, size_t n, ssize_t result) noexc
         return
     if result >= 0 or result == -EAGAIN:
         p.sink.ready &= ~CAN_WRITE      # an EPOLLOUT will come, and send what is kept
-        if make_room(&p.unsent, more, OF_RELAYS):
+        if p.is_piped:
+            give_pipe(&p.held.pipe)     # empty, because a batch takes nothing behind held bytes
+            p.is_piped = False
+        if make_room(&p.held.block, more, OF_RELAYS):
             p.moved -= min(p.moved, <uint64_t>more)
-            memcpy(bytes_of(p.unsent), data + n - more, more)
-            p.unsent.end = <unsigned int>more
+            memcpy(bytes_of(p.held.block), data + n - more, more)
+            p.held.block.end = <unsigned int>more
             return
     lose_sent(p, more, result)
 
@@ -89,7 +93,7 @@ cdef void on_sealed_sent(void *owner, const char *data, size_t n, ssize_t result
 cdef void lose_sent(Pump *p, size_t n, ssize_t result) noexcept nogil:
     """`result`: the kernel's; if it is no error, there was no memory for the rest."""
     p.moved -= min(p.moved, <uint64_t>n)
-    p.error = <int16_t>(0 if result >= 0 or result == -EAGAIN else -result)
+    p.error = <uint8_t>(0 if result >= 0 or result == -EAGAIN else -result)
     p.sending = SENDING_FAILED
     wake_later(p.sink)
 
@@ -101,5 +105,5 @@ cdef bint leave_sealed(Pump *p) noexcept nogil:
         return False
     p.sending = SENDING_NONE
     failed = try_send(p.sink, NULL, 0)
-    p.error = <int16_t>-min(failed, 0)
+    p.error = <uint8_t>-min(failed, 0)
     return failed >= 0

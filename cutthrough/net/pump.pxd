@@ -1,6 +1,6 @@
 """A pump's struct: bytes of one socket on their way to another. See relay."""
 
-from libc.stdint cimport int16_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.pipes cimport Pipe
 from cutthrough.net.transport cimport Socket
@@ -43,20 +43,29 @@ cdef enum Sending:
     SENDING_SEALED          # their rest waits in the sink's transport, for room in the kernel
     SENDING_FAILED          # the sink did not take them: `error`, or 0 without room to keep them
 
+# Bytes read, and not yet taken by the sink.
+cdef union Held:
+    Block *block            # NULL: none
+    Pipe *pipe              # the same, in the kernel; may be empty
+
 cdef struct Pump:
     Socket *source
     Socket *sink
-    Block *unsent           # bytes read, not yet taken by the sink
-    Pipe *pipe              # the same, in the kernel
+    Held held
     int64_t left            # bytes still to be read; < 0: until EOF
     uint64_t moved          # bytes taken by the sink
     int64_t allowance       # bytes it may still read; INT64_MAX: in effect unlimited
     Filter *filter          # NULL: none
     Tap *tap                # NULL: none
-    int16_t error           # an errno
+    uint8_t is_piped        # `held` is a pipe
+    uint8_t error           # an errno; Linux has none above 133
     uint8_t bulk            # full reads in a row; selects copy or splice
     uint8_t eof
     uint8_t may_splice
     uint8_t spliced         # at least once
     uint8_t shut            # in a relay: EOF was passed on
     uint8_t sending         # a Sending
+
+
+cdef inline Block *block_of(const Pump *p) noexcept nogil:
+    return NULL if p.is_piped else p.held.block

@@ -2,7 +2,7 @@
 """The tight loop: moves bytes from one socket to another, without looking at them.
 
     source --recv--> scratch --send--> sink        the rule: nothing is allocated
-                        \\--> unsent --send--> sink  only bytes that the sink did not take
+                        \\--> block --send--> sink   only bytes that the sink did not take
     source --splice--> pipe --splice--> sink       once the direction proves to be bulk
 
 A direction becomes bulk after two reads in a row that filled the scratch buffer, until
@@ -22,14 +22,14 @@ End of stream is passed on as shutdown(SHUT_WR), after all bytes before it (R36)
 direction goes on. If the end is known when the last bytes are sent, one segment has both.
 """
 
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 from cutthrough.net.buffers cimport (
     COPY_BLOCK, COPY_BYTES, OF_RELAYS, Block, bytes_of, give_block, has_room, make_room, scratch)
 from cutthrough.net.deferred cimport leave_sealed, leave_to_batch, settle
 from cutthrough.net.linux cimport EAGAIN, EINVAL, EPIPE
 from cutthrough.net.multiplex cimport is_stream
-from cutthrough.net.pipes cimport give_pipe, take_pipe
+from cutthrough.net.pipes cimport Pipe, give_pipe, take_pipe
 from cutthrough.net.pump cimport (
     PUMP_AGAIN, PUMP_DONE, PUMP_DRY, PUMP_EOF, PUMP_NO_ROOM, PUMP_PACED, PUMP_REFUSED, PUMP_SENDING,
     PUMP_SINK_FAILED, PUMP_SOURCE_FAILED, PUMP_STARVED, PUMP_STUCK, SENDING_FAILED, SENDING_SEALED,
@@ -69,10 +69,10 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
             if p.sending:
                 p.sending = SENDING_WATCHED
                 return PUMP_SENDING
-            give_pipe(&p.pipe)
+            drop_pipe(p)
             return PUMP_EOF if p.eof else PUMP_DONE
         if not p.source.ready & CAN_READ:
-            give_pipe(&p.pipe)          # an idle direction owns nothing
+            drop_pipe(p)                # an idle direction owns nothing
             return PUMP_DRY
         if p.sending:
             settle(p)
@@ -80,7 +80,7 @@ cdef Pumped run_pump(Pump *p) noexcept nogil:
         if not p.sink.ready & CAN_WRITE:
             return PUMP_STUCK
         if p.allowance <= 0:
-            give_pipe(&p.pipe)
+            drop_pipe(p)
             return PUMP_PACED
         if turn <= 0:
             return PUMP_AGAIN
@@ -126,7 +126,7 @@ cdef int64_t copy_once(Pump *p) noexcept nogil:
         return 0
     if n == -EAGAIN:
         return 0
-    p.error = <int16_t>-n
+    p.error = <uint8_t>-n
     return -PUMP_SOURCE_FAILED
 
 
@@ -153,11 +153,11 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
     if n == -EAGAIN:
         return 0
     if n < 0:                           # reported once: the next recv would return 0
-        p.error = <int16_t>-n
+        p.error = <uint8_t>-n
         return -PUMP_SOURCE_FAILED
     sent = try_send(p.sink, data, n)
     if sent < 0:
-        p.error = <int16_t>-sent
+        p.error = <uint8_t>-sent
         return -PUMP_SINK_FAILED
     p.moved += sent
     p.allowance -= sent
@@ -167,7 +167,7 @@ cdef int64_t copy_unread(Pump *p, char *data, size_t want) noexcept nogil:
     while n > 0:
         r = skip_peeked(p.source, n)
         if r <= 0:
-            p.error = <int16_t>-r
+            p.error = <uint8_t>-r
             return -PUMP_SOURCE_FAILED
         n -= r
     return sent
@@ -183,18 +183,19 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
     if p.tap != NULL:                   # set since this direction became bulk
         p.bulk = 0
         return 0
-    if p.pipe == NULL:
+    if not p.is_piped:
         if not (begin_splice(p.source, False) and begin_splice(p.sink, True)):
             p.bulk = 0
             return 0
-        p.pipe = take_pipe()
-        if p.pipe == NULL:              # no pipe is free: copy, retry later (R35)
+        p.held.pipe = take_pipe()
+        if p.held.pipe == NULL:         # no pipe is free: copy, retry later (R35)
             p.bulk = 0
             return 0
-    n = splice_from(p.source, p.pipe.write_fd, wanted(p, p.pipe.size))
+        p.is_piped = True
+    n = splice_from(p.source, p.held.pipe.write_fd, wanted(p, p.held.pipe.size))
     if n > 0:
         p.spliced = True
-        p.pipe.held = <unsigned int>n
+        p.held.pipe.held = <unsigned int>n
         p.allowance -= n
         if p.left > 0:
             p.left -= n
@@ -214,30 +215,35 @@ cdef int64_t splice_once(Pump *p) noexcept nogil:
         p.may_splice = n == -EINVAL and p.source.kind != KERNEL
         p.bulk = 0
         return 0
-    p.error = <int16_t>-n
+    p.error = <uint8_t>-n
     return -PUMP_SOURCE_FAILED
 
 
 cdef bint flush(Pump *p) noexcept nogil:
     """Sends the held bytes until the sink takes no more. False: failed."""
     cdef ssize_t n
-    if p.unsent != NULL:
-        n = try_send(p.sink, bytes_of(p.unsent) + p.unsent.start, p.unsent.end - p.unsent.start)
+    cdef Block *block
+    cdef Pipe *pipe
+    if not p.is_piped:
+        block = p.held.block
+        n = try_send(p.sink, bytes_of(block) + block.start, block.end - block.start)
         if n < 0:
-            p.error = <int16_t>-n
+            p.error = <uint8_t>-n
             return False
         p.moved += n
-        p.unsent.start += <unsigned int>n
-        if p.unsent.start == p.unsent.end:
-            give_block(&p.unsent)
-    while p.unsent == NULL and p.pipe != NULL and p.pipe.held:
-        n = splice_to(p.sink, p.pipe.read_fd, p.pipe.held)
+        block.start += <unsigned int>n
+        if block.start == block.end:
+            give_block(&p.held.block)
+        return True
+    pipe = p.held.pipe
+    while pipe.held:
+        n = splice_to(p.sink, pipe.read_fd, pipe.held)
         if n == 0:
             return True
         if n < 0:
-            p.error = <int16_t>-n
+            p.error = <uint8_t>-n
             return False
-        p.pipe.held -= <unsigned int>n
+        pipe.held -= <unsigned int>n
         p.moved += n
     return True
 
@@ -263,20 +269,21 @@ cdef bint push(Pump *p, const char *a, size_t n, const char *b, size_t m) noexce
         else:
             sent = try_send(p.sink, b, m)
         if sent < 0:
-            p.error = <int16_t>-sent
+            p.error = <uint8_t>-sent
             return False
         p.moved += sent
     if <size_t>sent == n + m:
         return True
-    if p.pipe != NULL and p.pipe.held:
+    if p.is_piped and p.held.pipe.held:
         return False                    # bytes in the pipe must go first
-    block = p.unsent
+    drop_pipe(p)
+    block = p.held.block
     # More only for one long head: what is pushed behind bytes that wait is bounded by one read
     if block != NULL and block.end - block.start + n + m > COPY_BLOCK:
         return False
-    if not make_room(&p.unsent, n + m - sent, OF_RELAYS):
+    if not make_room(&p.held.block, n + m - sent, OF_RELAYS):
         return False
-    block = p.unsent
+    block = p.held.block
     if <size_t>sent < n:
         memcpy(bytes_of(block) + block.end, a + sent, n - sent)
         block.end += <unsigned int>(n - sent)
@@ -315,7 +322,13 @@ cdef int64_t feed(Pump *p, const char *head, size_t head_len, char *data,
 
 
 cdef inline bint holds(const Pump *p) noexcept nogil:
-    return p.unsent != NULL or (p.pipe != NULL and p.pipe.held != 0)
+    return p.held.block != NULL and (not p.is_piped or p.held.pipe.held != 0)
+
+
+cdef inline void drop_pipe(Pump *p) noexcept nogil:
+    if p.is_piped:
+        give_pipe(&p.held.pipe)
+        p.is_piped = False
 
 
 cdef bint is_holding(Pump *p) noexcept nogil:
@@ -341,8 +354,8 @@ cdef void start_pump(Pump *p, Socket *source, Socket *sink, int64_t left) noexce
 cdef void stop_pump(Pump *p) noexcept nogil:
     settle(p)
     p.sending = SENDING_NONE
-    give_block(&p.unsent)
-    give_pipe(&p.pipe)
+    drop_pipe(p)
+    give_block(&p.held.block)
 
 
 cdef Relayed run_relay(Relay *r, bint *again) noexcept nogil:
@@ -400,7 +413,7 @@ cdef Pumped throw_away(Pump *p) noexcept nogil:
             p.eof = True
             return PUMP_EOF
         if n < 0 and n != -EAGAIN:
-            p.error = <int16_t>-n
+            p.error = <uint8_t>-n
             return PUMP_SOURCE_FAILED
         if n > 0:
             p.left -= n

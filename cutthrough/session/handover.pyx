@@ -155,11 +155,14 @@ cdef class Parcel:
         return 0
 
     cdef int _add_pipe(self, Pump *pump) except -1:
-        if pump.pipe != NULL and pump.pipe.held:
-            self.fds.append(pump.pipe.read_fd)
-            self.fds.append(pump.pipe.write_fd)
+        if not pump.is_piped:
+            return 0
+        if pump.held.pipe.held:
+            self.fds.append(pump.held.pipe.read_fd)
+            self.fds.append(pump.held.pipe.write_fd)
         else:
-            give_pipe(&pump.pipe)
+            give_pipe(&pump.held.pipe)
+            pump.is_piped = False
         return 0
 
     def restore(self):

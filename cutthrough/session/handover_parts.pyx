@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport HEAD_BLOCK, OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.pipes cimport adopt_pipe
-from cutthrough.net.pump cimport Pump
+from cutthrough.net.pump cimport Pump, block_of
 from cutthrough.policy.limits cimport Lane
 from cutthrough.session.model.client cimport Client
 from cutthrough.session.transfer.filtering cimport Shown, shown_of
@@ -19,11 +19,11 @@ cdef object address_of(const Address *address):
 
 
 cdef object way_of(Pump *pump, bint shut, const Lane *lane):
-    cdef Block *block = pump.unsent
+    cdef Block *block = block_of(pump)
     return Way(
         moved=pump.moved,
         unsent=bytes_of(block)[block.start:block.end] if block != NULL else b"",
-        piped=pump.pipe.held if pump.pipe != NULL else 0,
+        piped=pump.held.pipe.held if pump.is_piped else 0,
         bulk=pump.bulk, eof=bool(pump.eof), shut=bool(shut),
         may_splice=bool(pump.may_splice), spliced=bool(pump.spliced),
         tokens=lane.tokens if lane != NULL else 0.0,
@@ -71,13 +71,16 @@ cdef int read_way(Pump *pump, way, bint may_splice, list fds) except -1:
     pump.eof = way.eof
     pump.may_splice = may_splice and way.may_splice
     pump.spliced = way.spliced
+    if rest and way.piped:
+        raise ValueError("bytes in a block and in a pipe")
     if rest:
-        pump.unsent = keep_bytes(rest, len(rest), OF_RELAYS)
-        if pump.unsent == NULL:
+        pump.held.block = keep_bytes(rest, len(rest), OF_RELAYS)
+        if pump.held.block == NULL:
             raise MemoryError
-    if way.piped:
-        pump.pipe = adopt_pipe(fds[2], fds[3], way.piped)
-        if pump.pipe == NULL:
+    elif way.piped:
+        pump.held.pipe = adopt_pipe(fds[2], fds[3], way.piped)
+        if pump.held.pipe == NULL:
             raise MemoryError
+        pump.is_piped = True
         del fds[2:4]
     return 0

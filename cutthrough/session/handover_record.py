@@ -19,7 +19,7 @@ class Way(msgspec.Struct, array_like=True):
 
     moved: int                               # bytes, since it began
     unsent: bytes                            # read, not yet taken by the other side
-    piped: int                               # bytes behind these, in a pipe
+    piped: int                               # the same, in a pipe: either is empty
     bulk: int
     eof: bool                                # its source has ended
     shut: bool                               # its sink has been shut down

@@ -86,6 +86,11 @@ class Child:
     def name(self) -> str:
         return f"worker {self.slot.index} (pid {self.pid})"
 
+    @property
+    def has_ended(self) -> bool:
+        """Its last messages are read after its end."""
+        return self.process is not None and self.process.returncode is not None
+
     def spawn(self, fds: tuple[int, ...]) -> tuple[int, ...]:
         """Starts the process; returns those of its descriptors that have to be sent
         with the Hello. Raises OSError."""

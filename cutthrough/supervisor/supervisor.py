@@ -210,8 +210,8 @@ class Supervisor:
         child.ready = slot.was_ready = True
         child.generation = max(child.generation, child.first_generation)
         self.inquiry.on_ready(child)
-        if self.is_ending or child.retired:
-            return                           # it has a deadline for its end already
+        if self.is_ending or child.retired or child.has_ended:
+            return                           # it has a deadline for its end, or none
         child.set_timer(None)
         if child is slot.next:
             old, slot.current, slot.next = slot.current, child, None
@@ -275,18 +275,16 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            child = self.children.get(pid)
+            child = self.children.pop(pid, None)
             if self.successor is not None and pid == self.successor.process.pid:
                 self.successor.process.returncode = os.waitstatus_to_exitcode(status)
             if child is None:
                 _ = (self.capture.on_reaped(pid, status)
                      or self.flow_queries.on_reaped(pid, status))
             else:
-                returncode = child.on_reaped(status)
-                del self.children[pid]
                 self.limits.reap(child.page)
                 self.pages.credentials.reap(pid)
-                self.on_death(child, returncode)
+                self.on_death(child, child.on_reaped(status))
                 self.reloads.update()
 
     def on_death(self, child: Child, returncode: int) -> None:
@@ -444,10 +442,9 @@ class Supervisor:
         if not self.children:
             self.over.set()
 
-    def end(self, child: Child, message: Message, seconds: float) -> None:
-        """Asks a worker to end, and kills it if it still runs after `seconds`."""
+    def end(self, child: Child, message: Message, delay: float) -> None:
+        """Asks a worker to end, and kills it if it still runs after `delay` seconds."""
         child.send(message)
         if not child.ready and isinstance(message, Stop) and self.is_ending:
-            seconds = 0.0                    # it serves no connection yet
-        later = asyncio.get_running_loop().call_later(seconds, self.kill, child)
-        child.set_timer(later)
+            delay = 0.0                      # it serves no connection yet
+        child.set_timer(asyncio.get_running_loop().call_later(delay, self.kill, child))

@@ -157,8 +157,10 @@ cdef class OneWay:
     @property
     def held(self):
         """Bytes in the block, and bytes in the pipe (None: no pipe)."""
-        return (self.pump.unsent.end - self.pump.unsent.start if self.pump.unsent != NULL else 0,
-                self.pump.pipe.held if self.pump.pipe != NULL else None)
+        if self.pump.is_piped:
+            return 0, self.pump.held.pipe.held
+        return (self.pump.held.block.end - self.pump.held.block.start
+                if self.pump.held.block != NULL else 0), None
 
 
 def begin(int events):

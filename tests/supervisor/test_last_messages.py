@@ -1,7 +1,6 @@
 """What a process sent before it ended counts, in whatever order its end is noticed."""
 
 import asyncio
-import os
 import subprocess
 import sys
 
@@ -26,7 +25,14 @@ print(sock.recv(4096)[len(ANSWER):].decode(), flush=True)
 """
 
 
-async def test_the_answer_of_a_worker_that_has_ended_counts():
+@pytest.fixture
+def ended() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process
+
+
+async def test_the_answer_of_a_worker_that_has_ended_counts(ended):
     """It was lost if the supervisor saw SIGCHLD first, so fewer connections were
     reported as cut than were."""
     child = Child(Slot(0), 0, 1, 0.0)
@@ -36,9 +42,8 @@ async def test_the_answer_of_a_worker_that_has_ended_counts():
     with theirs:
         theirs.send(b'{"type":"was_cut","query":3,"count":301,"moves":2}')
         theirs.send(b'{"type":"gave","given":299,"stayed":0}')
-    child.process = subprocess.Popen([sys.executable, "-c", ""])
-    _, status = os.waitpid(child.pid, 0)
-    assert child.on_reaped(status) == 0
+    child.process = ended
+    assert child.on_reaped(0) == 0
     assert messages[0] == WasCut(3, 301, 2) and len(messages) == 3
     assert messages[-1] is None, "the end of file"
 

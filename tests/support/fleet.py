@@ -71,7 +71,8 @@ class Member:
         return len(line.findall(self.proxy.stderr()))
 
     def wait_said(self, what: str, n: int = 1, seconds: float = PATIENCE) -> None:
-        wait_until(lambda: self.said(what) == n, self.proxy.stderr, seconds)
+        """Waits for `n` such lines; more may follow before anybody looks."""
+        wait_until(lambda: self.said(what) >= n, self.proxy.stderr, seconds)
 
     def kill(self) -> None:
         """Kills all its processes at once, so that none can sign off."""

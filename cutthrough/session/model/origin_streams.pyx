@@ -342,22 +342,24 @@ cdef bint is_unread(Client c) noexcept:
 cdef bint take_back(Client c) noexcept:
     cdef Pump *up = &c.relay.up
     cdef Block *sent = NULL
+    cdef Block *rest
     cdef uint32_t n, more
-    if is_unread(c) and not has_responder(c.extras) and up.sink != NULL and up.pipe == NULL:
+    if is_unread(c) and not has_responder(c.extras) and up.sink != NULL and not up.is_piped:
         sent = multiplexer().give_sent(&c.origin.sock)
     if sent == NULL:
         return False
     n = sent.end - sent.start
-    if up.unsent != NULL:
-        more = up.unsent.end - up.unsent.start
+    rest = up.held.block
+    if rest != NULL:
+        more = rest.end - rest.start
         if n + more > COPY_BLOCK or not make_room(&sent, more, OF_RELAYS):
             give_block(&sent)
             return False
-        memcpy(bytes_of(sent) + sent.end, bytes_of(up.unsent) + up.unsent.start, more)
+        memcpy(bytes_of(sent) + sent.end, bytes_of(rest) + rest.start, more)
         sent.end += more
-        give_block(&up.unsent)
+        give_block(&up.held.block)
     c.count_moved()
-    up.unsent = sent
+    up.held.block = sent
     up.sink = NULL
     up.moved -= n                       # they will be moved again
     c.counted_up -= <uint32_t>n

@@ -21,6 +21,7 @@ from libc.stdint cimport UINT16_MAX, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, give_block, take_block
 from cutthrough.net.deferred cimport settle
+from cutthrough.net.pump cimport block_of
 from cutthrough.net.relay cimport (
     RELAY_CLOSED, RELAY_DOWN_SINK_FAILED, RELAY_DOWN_SOURCE_FAILED, RELAY_HALF_CLOSED,
     RELAY_NO_ROOM, RELAY_UP_SOURCE_FAILED, Relay, Relayed, feed, lose, push, run_relay, start_pump)
@@ -52,14 +53,14 @@ cdef int start_tunnel(Client c, const char *reply, size_t n) except -1:
     cdef Block *rest
     cdef bint sent = True
     settle(&relay.down)
-    rest = relay.down.unsent                  # of a 101 head that was not taken whole
+    rest = block_of(&relay.down)            # of a 101 head that was not taken whole
     c.request.is_tunnel = True
     c.count_moved()                         # bytes of the request that a 101 answered
     c.counted_up = c.counted_down = 0
     relay.up.may_splice = relay.down.may_splice = c.context.may_splice
     start_pump(&relay.up, &c.sock, &c.origin.sock, -1)
     start_pump(&relay.down, &c.origin.sock, &c.sock, -1)
-    relay.down.unsent = rest
+    relay.down.held.block = rest
     relay.up.shut = relay.down.shut = False
     c.up_open = False
     leave_place(c)                         # a tunnel is never closed to make room
