@@ -221,7 +221,7 @@ coverage: .venv/ready.test build/built.trace ## line coverage of wire/ and net/r
 annotate: build/built.native ## Cython's annotated HTML in build/annotate: yellow is Python
 	mkdir -p build/annotate && for f in $$(find cutthrough -name '*.pyx'); do .venv/bin/cython -3 --annotate -o "build/annotate/$$(basename "$$f" .pyx).c" "$$f"; done
 
-wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: OpenSSL and nghttp2 are in it; on Debian or Ubuntu; ARCHITECTURE=arm64 for another
+wheel: build/tools/ready ## a wheel in dist/ that needs nothing of its host but glibc: AWS-LC and nghttp2 are in it; on Debian or Ubuntu; ARCHITECTURE=arm64 for another
 	scripts/wheel.sh build/tools/bin
 
 wheel-check: ## installs that wheel in a bare Debian root, and forwards a request by each way; root

@@ -121,9 +121,11 @@ def slow(couple):
 
     thread = threading.Thread(target=delay)
     thread.start()
-    yield "timeout"
-    over.set()
-    thread.join()
+    try:
+        yield "timeout"
+    finally:                                 # also of a test that failed
+        over.set()
+        thread.join()
     couple.redis.ask("CLIENT", "UNPAUSE")
 
 
