@@ -33,6 +33,7 @@ cdef struct Filter:
 # may follow behind the Tap. A pump with a tap copies and never splices.
 cdef struct Tap:
     void (*take)(Tap *tap, const char *data, size_t n) noexcept nogil
+    uint8_t is_chunked      # a Responder writes the body, in chunks; see also scan_of
 
 # Whether bytes of a pump wait for the end of a batch (see deferred). They count as moved, and as not
 # held: who would end, send or splice behind them calls `settle` or `is_holding` first.

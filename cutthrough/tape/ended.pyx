@@ -91,9 +91,10 @@ cdef void fill_bodies(EndRecord *end, Client c, const Exchange *exchange) noexce
         end.body_up = exchange.up.seen
     if c.relay.down.tap != NULL:
         end.body_down = exchange.down.seen
-    if scan_of(&c.relay.up) != NULL:
+    if scan_of(&c.relay.up) != NULL or exchange.up.tap.is_chunked:
         end.flags |= UP_CHUNKED
-    if scan_of(&c.relay.down) != NULL and c.request.minor == HTTP_11:
+    if exchange.down.tap.is_chunked or (
+            scan_of(&c.relay.down) != NULL and c.request.minor == HTTP_11):
         end.flags |= DOWN_CHUNKED
     if exchange.up.kind == FRAMES_UP:
         end.flags |= IS_WEBSOCKET

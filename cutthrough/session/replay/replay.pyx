@@ -297,7 +297,7 @@ cdef class Replay(Responder):
             return False
         try:
             c.poller.take_time()
-            if not write_head_up(c, up_sluice(c)):
+            if not write_head_up(c, up_sluice(c), self.chunked):
                 return False
         except BaseException:
             c.poller.contain(c)

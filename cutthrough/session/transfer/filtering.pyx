@@ -246,7 +246,7 @@ cdef class Filtering(Responder):
             if is_with_player(c):
                 c.extras.replay.take_head(is_chunked())
             else:
-                write_head_up(c, up_sluice(c))
+                write_head_up(c, up_sluice(c), is_chunked())
         except BaseException:
             c.poller.contain(c)
 

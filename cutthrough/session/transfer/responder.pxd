@@ -26,9 +26,9 @@ cdef class Responder:
 cdef int begin_answer(Client client, int ending) except -1
 # Sends its head, and `m` bytes of body, framed as it says; 0: the body comes later, or never.
 cdef int send_own_head(Client client, bytes text, const char *body, size_t m) except -1
-# Sends the request's head up, before the body from this sluice. False: the head is too large, and
-# the request is refused.
-cdef bint write_head_up(Client client, Sluice up) except -1
+# Sends the request's head up, before the body from this sluice, which is `chunked`. False: the head
+# is too large, and the request is refused.
+cdef bint write_head_up(Client client, Sluice up, bint chunked) except -1
 # May a reply of our own still be sent, and read?
 cdef bint may_reply(Client client) noexcept
 

@@ -152,6 +152,8 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     tap = c.relay.down.tap
     if tapes:
         c.relay.down.tap = NULL
+    elif tap != NULL:
+        tap.is_chunked = framing.kind == BODY_CHUNKED
     is_sent = push(&c.relay.down, writing.out, n, body, m)
     c.relay.down.tap = tap
     if is_sent:
@@ -161,13 +163,15 @@ cdef int send_own_head(Client c, bytes text, const char *body, size_t m) except 
     return fail(down_sluice(c))
 
 
-cdef bint write_head_up(Client c, Sluice up) except -1:
+cdef bint write_head_up(Client c, Sluice up, bint chunked) except -1:
     cdef size_t n
     cdef const char *text = head_up(c, &n)
     cdef bint is_shown = text == bytes_of(c.head)
     if text == NULL:
         c.refuse(HEAD_TOO_LARGE)
         return False
+    if up.pump.tap != NULL:
+        up.pump.tap.is_chunked = chunked
     if not is_shown:
         show_head(c, up.pump)
     up.put(text, n, is_shown)
