@@ -102,6 +102,8 @@ class Embedded:
             self._worker = Worker(generation, slot=0, listeners=self._listeners)
             await self._worker.start()
         except BaseException:
+            if self._worker is not None:
+                self._worker.stop()
             self._close_listeners()
             _leave()
             raise

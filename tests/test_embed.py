@@ -2,17 +2,24 @@
 
 import asyncio
 import base64
+import errno
 import functools
 import gc
+import os
 import threading
 import urllib.error
 import urllib.request
 
 import pytest
+import uvloop
 
 import cutthrough
+from cutthrough.config.config import Config
 from cutthrough.generation import operator_code
+from cutthrough.generation.generation import Generation
+from cutthrough.net.acceptor import Acceptor
 from cutthrough.policy.source import Limits, Policy, Rule
+from cutthrough.worker import worker as worker_module
 from tests.support.client import Client, build_request
 from tests.support.origin import Origin, answer
 from tests.support.users import basic
@@ -262,3 +269,41 @@ async def test_a_proxy_of_with_is_not_beside_one_of_another_thread():
         with pytest.raises(RuntimeError, match="another thread"):
             await asyncio.to_thread(cutthrough.serve().__enter__)
     assert "cutthrough" not in threads()
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_start_that_fails_leaves_no_listener_and_no_handle(monkeypatch, factory):
+    """The listeners that were ready went on serving, and uvloop could not be closed."""
+    ports: list[int] = []
+
+    def make(poller, sock, sink):
+        if ports:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        ports.append(sock.getsockname()[1])
+        return Acceptor(poller, sock, sink)
+
+    async def fail() -> None:
+        with pytest.raises(OSError, match="Too many open files"):
+            async with cutthrough.serve(user="u", password="p",
+                                        listen=["127.0.0.1:0", "127.0.0.1:0"]):
+                pass
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", ports[0])
+
+    monkeypatch.setattr(worker_module, "Acceptor", make)
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(fail())
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_worker_that_has_not_begun_can_be_stopped(factory):
+    """A reload that is refused ends its new workers so: each left a traceback."""
+    async def stop() -> None:
+        generation = Generation(1, Config(user="u", password="p"), Policy())
+        worker = worker_module.Worker(generation, slot=0, listeners=[])
+        worker.open()
+        assert worker.stop() == 0
+        assert worker.stop() == 0
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(stop())

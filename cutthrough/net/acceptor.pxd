@@ -7,8 +7,8 @@ cdef class Sink:
     """Receives accepted connections. Implemented by the layer above."""
     # The sink owns the fd from here on, even if it raises. False: connection refused.
     cdef int on_accept(self, int fd, const Address *client) except -1
-    # Out of descriptors: closes some idle connections. Returns how many.
-    cdef int shed(self) except -1
+    # Out of descriptors: closes some connections at rest. Returns how many.
+    cdef int shed(self, bint clients_too) except -1
 
 cdef class Acceptor(Endpoint):
     cdef Sink sink

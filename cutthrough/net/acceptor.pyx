@@ -37,7 +37,7 @@ cdef class Sink:
         linux.close(fd)
         return 0
 
-    cdef int shed(self) except -1:
+    cdef int shed(self, bint clients_too) except -1:
         return 0
 
 
@@ -110,8 +110,9 @@ cdef class Acceptor(Endpoint):
         return linux.poll(&waiting, 1, 0) != 0
 
     cdef bint _find_room(self, int error) except -1:
-        """Sheds idle connections. True: retry accept4 at once."""
-        cdef int shed = self.sink.shed()
+        """Sheds connections at rest: clients only if this process lacks descriptors. True: retry
+        accept4 at once."""
+        cdef int shed = self.sink.shed(error == EMFILE)
         self.failed += 1
         if self.failed & (self.failed - 1) == 0:        # 1, 2, 4, 8 …: never a flood of lines
             log.warning("accept: %s (%d times so far); closed %d connections at rest",

@@ -113,8 +113,8 @@ cdef class ConnectionSink(Sink):
             context.poller.contain(c)
         return 0
 
-    cdef int shed(self) except -1:
-        return shed_for_descriptors(self.context, MOST_SHED)
+    cdef int shed(self, bint clients_too) except -1:
+        return shed_for_descriptors(self.context, MOST_SHED, clients_too)
 
 
 cdef int begin_connection(Connection c, int listener, int stages) except -1:

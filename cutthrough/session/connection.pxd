@@ -6,6 +6,7 @@ cdef class Connection(Client):
     cdef int pass_stages(self) except -1
     cdef int read_head(self) except -1
     cdef int parse(self, char *data, size_t n) except -1
+    cdef int discard_empty_line(self) except -1
     cdef int read_request(self, const char *data) except -1
     cdef int read_fields(self, const char *data) except -1
     cdef int prepare(self, const char *data) except -1

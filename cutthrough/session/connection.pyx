@@ -11,7 +11,7 @@ from libc.stdint cimport uint16_t, uint32_t
 from cutthrough.net cimport linux
 from cutthrough.net.address cimport Address
 from cutthrough.net.buffers cimport (
-    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, head_scratch, scratch, shrink_block)
+    COPY_BYTES, HEAD_BLOCK, Block, bytes_of, give_block, head_scratch, scratch, shrink_block)
 from cutthrough.net.connector cimport (
     ALLOWED, FAULT, FORBIDDEN, Connector, Leave, Stream)
 from cutthrough.net.multiplex cimport is_stream
@@ -183,10 +183,20 @@ cdef class Connection(Client):
         block = self.input
         return self.parse(bytes_of(block) + block.start, block.end - block.start)
 
+    cdef int discard_empty_line(self) except -1:
+        """Behind a request's body, or before the first request, an empty line begins nothing (RFC
+        9112 section 2.2)."""
+        give_block(&self.input)
+        if self.sock.ready & CAN_READ:
+            self.poller.call_again(self)
+        return 0
+
     cdef int parse(self, char *data, size_t n) except -1:
         cdef Request *r = &self.request
         cdef int head_len, outcome
         if self.stamps.start_us == 0:
+            if n == 2 and data[0] == c"\r" and data[1] == c"\n":
+                return self.discard_empty_line()
             self.begin()
         head_len = parse_request(&head, data, n, self.input_seen, &self.context.limits)
         if head_len <= 0:                       # a HEAD's refusal has no content

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Parts of a tunnel's record: addresses, directions, and an upgrade's method and path."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint64_t
+from libc.stdint cimport UINT16_MAX, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy
 from cutthrough.net.address cimport Address
-from cutthrough.net.buffers cimport HEAD_BLOCK, OF_RELAYS, Block, bytes_of, keep_bytes
+from cutthrough.net.buffers cimport OF_RELAYS, Block, bytes_of, keep_bytes
 from cutthrough.net.pipes cimport adopt_pipe
 from cutthrough.net.pump cimport Pump, block_of
 from cutthrough.policy.limits cimport Lane
@@ -41,8 +41,8 @@ cdef int read_request(Client c, bytes request) except -1:
     cdef Py_ssize_t at = request.find(b" ") + 1
     if not request:
         return 0
-    if at == 0 or len(request) > HEAD_BLOCK:
-        raise ValueError("a request without a path")
+    if at == 0 or at > UINT16_MAX or len(request) - at > UINT16_MAX:
+        raise ValueError("a request without a path, or with too long a path")
     c.request.has_upgrade = True
     c.head = keep_bytes(request, len(request), OF_RELAYS)
     if c.head != NULL:

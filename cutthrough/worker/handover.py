@@ -120,7 +120,9 @@ class Giver(HandoverSocket):
         super().__init__(worker, sock)
         self._holder = holder
         self._on_round = on_round
-        self._in_transit: dict[int, Parcel] = {}  # sent, not answered yet
+        self._in_transit: dict[int, tuple[Client, Parcel]] = {}     # sent, not answered
+        self._refused: set[Client] = set()   # they stay here
+        self._refused_in_row = 0
         self._queue: list[Client] = []       # the rest of this round, in reverse order
         self._in_round = False
         self._may_give = True                # the taker has refused nothing yet
@@ -153,19 +155,26 @@ class Giver(HandoverSocket):
 
     def _settle(self, taken: Iterable[int] = (), refused: Iterable[int] = ()) -> None:
         for number in taken:
-            self._in_transit.pop(number).forget()
+            _, parcel = self._in_transit.pop(number)
+            parcel.forget()
             self._worker.in_transit -= 1
             self._worker.given_away += 1
             self._moved += 1
+            self._refused_in_row = 0
         for number in refused:
-            self._in_transit.pop(number).restore()
+            client, parcel = self._in_transit.pop(number)
+            parcel.restore()
             self._worker.in_transit -= 1
+            self._refused.add(client)
+            self._refused_in_row += 1
+        if self._refused_in_row >= WINDOW:
             self._may_give = False           # it would refuse the others as well
 
     def _begin_round(self) -> None:
         """Begins a round."""
         self._timer = None
-        self._queue = tunnels(self._worker.context)[::-1]
+        self._queue = [client for client in tunnels(self._worker.context)[::-1]
+                       if client not in self._refused]
         self._in_round = bool(self._queue)
         if self._in_round:
             self._send_more()
@@ -200,7 +209,7 @@ class Giver(HandoverSocket):
         except BaseException:
             parcel.restore()                 # frozen, it would be nobody's
             raise
-        self._in_transit[self._number] = parcel
+        self._in_transit[self._number] = client, parcel
         self._number += 1
         self._worker.in_transit += 1
 
@@ -225,7 +234,7 @@ class Giver(HandoverSocket):
         if self._timer is not None:
             self._timer.cancel()
         is_last = not self._in_transit
-        for parcel in self._in_transit.values():
+        for _, parcel in self._in_transit.values():
             parcel.forget()
             self._worker.in_transit -= 1
         self._in_transit.clear()

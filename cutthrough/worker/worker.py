@@ -142,7 +142,10 @@ class Worker:
         self._must_log = must_log
         self._acceptors: list[Acceptor] = []
         self.log: AccessLog | None = None
-        self._running = False
+        self._is_open = False               # it has parts to be closed
+        self._running = False               # it accepts, or drains
+        self._gauges: Gauges | None = None
+        self._interfaces: Interfaces | None = None
         self._timer: asyncio.TimerHandle | None = None      # of the next recheck
         # `at_end` is called before the connections end. The others belong to handover:
         # tunnels given to another worker, tunnels in transit there, giver, takers
@@ -227,14 +230,15 @@ class Worker:
             watcher=self.watcher, tally=self.tally, gate=self.gate)
         self.parts.prepare(self.generation).commit()
         self.poller.attach(loop, self._on_fault)
+        self._is_open = True
 
     def begin(self) -> None:
         """Begins to accept, after `open`."""
         for sock, n in zip(self._listeners, self._numbers, strict=True):
             begin(sock, self.config.all_listeners[n].backlog or BACKLOG)
-        self._acceptors = [
-            Acceptor(self.poller, sock, self._make_sink(sock, n))
-            for sock, n in zip(self._listeners, self._numbers, strict=True)]
+        for sock, n in zip(self._listeners, self._numbers, strict=True):
+            sink = self._make_sink(sock, n)
+            self._acceptors.append(Acceptor(self.poller, sock, sink))
         self._interfaces = Interfaces(
             asyncio.get_running_loop(), self._hosts.set, own_hosts)
         self._gauges = Gauges(
@@ -354,9 +358,9 @@ class Worker:
         self._acceptors.clear()
 
     def _end(self, outcome: str) -> int:
-        if not self._running:
+        if not self._is_open:
             return 0
-        self._running = False
+        self._is_open = self._running = False
         for call in self.at_end[:]:
             call()
         if self._timer is not None:
@@ -372,8 +376,10 @@ class Worker:
         self.gate.close()
         if self.log is not None:
             self.log.close()
-        self._gauges.stop()
-        self._interfaces.close()
+        if self._gauges is not None:
+            self._gauges.stop()
+        if self._interfaces is not None:
+            self._interfaces.close()
         self.verifier.close()
         self.idle_pool.clear()
         self._carriers.clear()

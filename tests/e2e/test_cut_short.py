@@ -9,7 +9,7 @@ import pytest
 from tests.support.admin import administered
 from tests.support.client import build_request
 from tests.support.origin import Connection
-from tests.support.sockets import unsent
+from tests.support.sockets import attempts, unsent
 from tests.support.stream import TIMEOUT
 from tests.support.wait import wait_until
 
@@ -268,3 +268,38 @@ def test_a_delivery_ends_where_its_reader_does(
     client.reset()
     wait_until(lambda: not operator.connections("state=deliver"), "its end")
     proxy.wait_reason("origin_reset")
+
+
+@pytest.mark.parametrize("by", ["client_reset", "lifetime"])
+def test_a_tunnel_ends_whose_origin_takes_nothing_any_more(
+        directory, opened, loop_name, make_origin, dial, by):
+    """The origin has sent more than the client reads, and closed: what the client sends
+    is thrown away. If the tunnel was cut then, its worker died."""
+    def script(conn: Connection) -> None:
+        conn.fill()
+        conn.send(DATA)
+
+    proxy, operator = administered(
+        opened, directory("old"), loop_name,
+        'lifetime = "1s"\n' if by == "lifetime" else "")
+    worker, origin = proxy.worker.pid, make_origin(script)
+    client = dial(proxy, receive_buffer=4096).tunnel(origin.authority)
+
+    def is_lost() -> bool:
+        with contextlib.suppress(OSError):
+            client.send(b"?")
+        return "ESTABLISHED" not in attempts(proxy, origin.port) and (
+            "CLOSE_WAIT" not in attempts(proxy, origin.port))
+
+    client.send(b"begin")
+    wait_until(is_lost, "the origin's reset")
+    with contextlib.suppress(OSError):
+        client.send(b"and what it answers is EPIPE")
+    if by == "client_reset":
+        client.reset()
+    else:
+        wait_until(lambda: [row["state"] for row in operator.connections()] == [
+            "deliver"], "it is cut")
+        read_to_the_end(client)
+    proxy.wait_reason(by)
+    assert proxy.worker.pid == worker

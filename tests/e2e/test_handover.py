@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.support.admin import TOKEN, TOLD, Operator
-from tests.support.client import Client
+from tests.support.client import AUTH, Client
 from tests.support.handovers import RENEW, handed, pids, renew, upgrade
 from tests.support.handovers import limited as limited
 from tests.support.handovers import start as start
@@ -122,6 +122,29 @@ def test_an_upgraded_stream_moves_too(start, make_origin, dial):
     line = proxy.wait_log(1)[0]
     assert (line["status"], line["method"], line["bytes_up"]) == (101, "GET", 3)
     assert (line["url"], line["upgrade"]) == (origin.url("/chat"), True)
+
+
+def test_a_long_path_of_an_upgrade_keeps_no_tunnel_back(start, make_origin, dial):
+    """Octets of UTF-8 are three each when they are encoded: the taker refused a record
+    of more than 17 KiB, and the giver gave none of the others then."""
+    def switch(conn) -> None:
+        conn.read_head()
+        conn.send(b"HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n")
+        echo(conn)
+
+    proxy, origin, other = start(), make_origin(switch), make_origin(echo)
+    client = dial(proxy)
+    url = origin.url("/" + "\u00e9" * 3500).encode()
+    client.send(b"GET %b HTTP/1.1\r\nHost: %b\r\n%bConnection: upgrade\r\n"
+                b"Upgrade: raw\r\n\r\n" % (url, origin.authority.encode(),
+                                           AUTH.encode()))
+    assert client.read_head().status == 101
+    tunnels = [dial(proxy).tunnel(other.authority) for _ in range(40)]
+    renew(proxy, 1)
+    for each in (client, *tunnels):
+        each.send(b"on")
+        assert each.read_exact(2) == b"on"
+    assert sum(given for given, _ in handed(proxy)) == 41
 
 
 def test_fewer_workers_take_the_tunnels_of_more(start, make_origin, dial):

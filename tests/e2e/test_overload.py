@@ -228,3 +228,28 @@ def test_bulk_passes_without_a_pipe_to_be_had(start_proxy, nginx, dial, exhaust)
     assert later.read_response().body == nginx.payload("100m")
     later.close()
     proxy.wait_reason("ok", path="splice")
+
+
+def test_a_destination_without_ports_leaves_others_their_connections(
+        start_proxy, make_origin, dial):
+    """Each request to it closed the whole pool, though only connections to the same
+    address have its ports."""
+    with own_network():
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
+            file.write("40000 40019")
+        full, other = make_origin(echo), make_origin()
+        proxy = start_proxy()
+        user = dial(proxy)
+        for _ in range(4):
+            assert user.ask("POST", other.url(), "Content-Length: 1",
+                            body=b"x").status == 200
+        holders = [socket.socket() for _ in range(20)]
+        for holder in holders:               # of all ports towards this address
+            with contextlib.suppress(OSError):
+                holder.connect((full.host, full.port))
+        assert user.connect(full.authority).status == 503
+        before = len(other.connections)
+        assert dial(proxy).get(other.url()).status == 200
+        assert len(other.connections) == before, "one of the pool carried it"
+        for holder in holders:
+            holder.close()

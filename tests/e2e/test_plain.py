@@ -306,3 +306,17 @@ def test_the_whole_password_counts(start_proxy, make_origin, dial):
     ):
         assert dial(proxy).get(origin.url(), auth=field).status == 407
     assert len(origin.requests) == 1
+
+
+def test_an_empty_line_behind_a_body_begins_no_request(start_proxy, make_origin, dial):
+    """RFC 9112 section 2.2: it began one, and head_timeout sent a 408 that nobody had
+    asked for."""
+    proxy, origin = start_proxy("--head-timeout", "300ms"), make_origin()
+    client = dial(proxy)
+    client.send(build_request(
+        "POST", origin.url(), "Content-Length: 1", body=b"x") + b"\r\n")
+    assert client.read_response().status == 200
+    assert client.is_silent(1)
+    assert client.get(origin.url()).status == 200
+    client.close()
+    assert [line["status"] for line in proxy.wait_log(2)] == [200, 200]

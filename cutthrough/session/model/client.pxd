@@ -219,6 +219,7 @@ cdef inline void drop_extras(Client client) noexcept:
         give_block(&extras.partial)
         free(extras.opening)
         extras.opening = NULL
+        extras.relieved = False
         free_empty_extras(client)
 
 

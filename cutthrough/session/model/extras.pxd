@@ -1,6 +1,7 @@
 """The fields of a client that few requests need, because thousands of clients are at rest."""
 
 cimport cython
+from libc.stdint cimport uint8_t
 from cutthrough.net.buffers cimport Block
 from cutthrough.net.connector cimport Connector
 from cutthrough.net.poller cimport Endpoint
@@ -24,6 +25,7 @@ cdef class Extras:
     cdef bytes tlvs                     # the connection's, of its PROXY header; see wire.proxy_header
     cdef Block *partial                 # part of a response's head
     cdef Opening *opening               # of a tunnel; NULL: its first bytes were not looked at
+    cdef uint8_t relieved               # idle connections were closed for its dial: only once
 
 cdef Extras NOTHING
 
@@ -42,4 +44,4 @@ cdef inline bint has_responder(Extras extras) noexcept:
 cdef inline bint is_empty(Extras extras) noexcept:
     return (extras.decision is None and extras.passage is None and extras.connector is None
             and extras.turn is None and extras.tlvs is None and not has_responder(extras)
-            and extras.partial == NULL and extras.opening == NULL)
+            and extras.partial == NULL and extras.opening == NULL and not extras.relieved)

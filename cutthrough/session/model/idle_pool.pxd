@@ -39,6 +39,8 @@ cdef class IdlePool(StreamOwner):
     # that were parked last. Returns how many.
     cdef int give_up(self, int most) except -1
     cdef int give_up_of(self, const Hop *hop, bytes destination, int most) except -1
+    # … to this hop, whatever is behind it.
+    cdef int give_up_through(self, const Hop *hop, int most) except -1
     cdef int _end(self, Stream stream) except -1
     cdef Stream _unlink(self, Stream stream)
     cdef int _sweep(self) except -1

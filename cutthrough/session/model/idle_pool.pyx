@@ -126,6 +126,21 @@ cdef class IdlePool(StreamOwner):
             n += 1
         return n
 
+    cdef int give_up_through(self, const Hop *hop, int most) except -1:
+        cdef bytes way = (<const char *>hop)[:sizeof(Hop)]
+        cdef Stream stream = self.eldest
+        cdef Stream younger
+        cdef object key
+        cdef int n = 0
+        while n < most and stream is not None:
+            younger = berth_of(stream).younger
+            key = berth_of(stream).shelf.key
+            if isinstance(key, tuple) and key[0] == way:
+                self._end(self._unlink(stream))
+                n += 1
+            stream = younger
+        return n
+
     cdef int _end(self, Stream stream) except -1:
         self.discarded += 1
         if untaken(&stream.sock) == 0:

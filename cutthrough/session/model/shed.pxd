@@ -8,9 +8,9 @@ from cutthrough.wire.http1 cimport Head
 # `bound`: a Bound; see counters.
 # Closes the connection that goes first, of all or of this address (NULL: all). False: none.
 cdef bint shed_one(Context context, int bound, const Address *of) except -1
-# There was no descriptor or no memory: closes up to `most` idle connections to origins and up to
-# `most` clients. Returns how many.
-cdef int shed_for_descriptors(Context context, int most) except -1
+# There was no descriptor or no memory: closes up to `most` idle connections to origins and, if
+# `clients_too`, up to `most` clients. Returns how many.
+cdef int shed_for_descriptors(Context context, int most, bint clients_too) except -1
 # Client.keep_input. If the share of blocks is used up, other connections with parts of heads
 # are closed, the oldest of the address with most of them first. False: still no room.
 cdef bint keep_part(Client client, const char *data, size_t n) except -1

@@ -65,7 +65,7 @@ cdef bint shed_guest(Context context, int bound, const Address *of) except -1:
     return end_first(context, GUEST, bound, of) or end_first(context, GUEST_HEAD, bound, of)
 
 
-cdef int shed_for_descriptors(Context context, int most) except -1:
+cdef int shed_for_descriptors(Context context, int most, bint clients_too) except -1:
     cdef int pooled = context.idle_pool.give_up(most)
     cdef int n = 0
     if context.standbys is not None:
@@ -76,6 +76,8 @@ cdef int shed_for_descriptors(Context context, int most) except -1:
     context.counters.starved += 1
     context.counters.shed += pooled
     context.counters.sheds[<int>BOUND_DESCRIPTORS][<int>GONE_POOLED] += pooled
+    if not clients_too:
+        return pooled
     while n < most and shed_stranger(context, BOUND_DESCRIPTORS, NULL):
         n += 1
     # The next caller without a descriptor sheds again

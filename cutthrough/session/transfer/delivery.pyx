@@ -127,6 +127,8 @@ cdef int go_on(Client c) except -1:
 cdef bint is_under_way(Client c, Pump *p, bint shut) except -1:
     """Is there more for the sink, or has its peer not acknowledged all of it?"""
     cdef Pumped how
+    if p.sink == NULL:                      # lost: its peer takes nothing
+        return False
     if not shut:
         how = PUMP_SINK_FAILED if p.sink.ready & BROKEN else run_pump(p)
         if how == PUMP_SINK_FAILED:

@@ -128,6 +128,8 @@ cdef int on_client(Client c) except -1:
 
 
 cdef int on_origin(Client c) except -1:
+    if c.origin is None:                    # of an interception, before its request has a way
+        return 0
     if is_unread(c):                        # bytes read from the client now would be lost
         return read_response(c)
     if c.up_open or is_holding(&c.relay.up):

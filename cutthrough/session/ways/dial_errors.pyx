@@ -4,14 +4,14 @@
 import logging
 import os
 
-from libc.limits cimport INT_MAX
 from libc.stdint cimport uint64_t
 from cutthrough.net cimport linux
 from cutthrough.outcome cimport (
     CONNECTION_FAILED, CONNECTION_REFUSED, CONNECTION_RESET, CONNECT_TIMEOUT, OVERLOADED,
     UNREACHABLE)
-from cutthrough.session.model.client cimport Client
+from cutthrough.session.model.client cimport Client, extras_of
 from cutthrough.session.model.context cimport Context
+from cutthrough.session.model.idle_pool cimport IdlePool
 from cutthrough.session.model.phase cimport PHASE_WAY
 from cutthrough.session.model.shed cimport shed_for_descriptors
 
@@ -22,18 +22,28 @@ log = logging.getLogger("cutthrough")
 
 
 cdef bint relieve(Client c, int error) except -1:
-    cdef Context context = c.context
+    if c.extras.relieved:                   # it did not help, and others need their connections
+        return False
+    extras_of(c).relieved = True
+    return (make_room_for_port(c) if error == linux.EADDRNOTAVAIL
+            else make_room_for_socket(c.context, error))
+
+
+cdef bint make_room_for_port(Client c) except -1:
+    """Only idle connections to the same address have its ports."""
+    cdef IdlePool pool = c.context.idle_pool
+    return pool.give_up_of(&c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0 or (
+        c.request.hop.parent and pool.give_up_through(&c.request.hop, SHED_FOR_A_DIAL) > 0)
+
+
+cdef bint make_room_for_socket(Context context, int error) except -1:
+    """Closes idle clients only if this process lacks descriptors: if the host lacks them, or
+    memory, others may have what a client gave up."""
     cdef int shed
     cdef uint64_t times
-    if error == linux.EADDRNOTAVAIL:
-        # Idle connections to the same address have ports; those of other keys, if both go to
-        # one parent
-        return context.idle_pool.give_up_of(
-            &c.request.hop, c.pool_key(), SHED_FOR_A_DIAL) > 0 or (
-                context.idle_pool.give_up(INT_MAX) > 0)
     if error not in (linux.EMFILE, linux.ENFILE, linux.ENOBUFS, linux.ENOMEM):
         return False
-    shed = shed_for_descriptors(context, SHED_FOR_A_DIAL)
+    shed = shed_for_descriptors(context, SHED_FOR_A_DIAL, error == linux.EMFILE)
     times = context.counters.starved
     if times & (times - 1) == 0:            # 1, 2, 4, 8 …: never a flood
         log.warning("dial: %s (%d times so far); closed %d idle connections",
