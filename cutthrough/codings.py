@@ -2,17 +2,33 @@
 
 gzip and deflate are Python's. br and zstd need the extra `codings`: brotli since 1.2,
 which bounds its output, and backports.zstd; Python 3.14 has zstd itself.
+
+    bytes that came ─> Decoders.feed ─> 64 KiB at a time, or b"" for work without any
+
+Several codings multiply, so a bound of what comes out bounds no work: 2 kB may inflate
+to 1 GiB that the next coding passes over. `Decoders` bounds what each layer makes by
+what has come out at the end, for every user of this module.
 """
 
 import functools
 import importlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 # Decoded at a time: a few bytes of a coding may stand for megabytes
 PIECE = 65536
 MOST_WINDOW_LOG = 23                         # RFC 9659: 8 MiB, of zstd in HTTP
+# Given to a coding at a time: zlib copies what is left behind each member
+SLICE = 16384
+# Bytes between two codings that a message may have: so many, and so many for each byte
+# that has come out. A coding of content is hardly longer than the content: an event of
+# 100 bytes that is flushed for itself takes 105
+MOST_BETWEEN, BETWEEN_OF_BYTE = 1 << 20, 2
+# A further member counts as so many of them
+BETWEEN_OF_MEMBER = 256
+# It takes as long as so many bytes do: zstd's decoder is made in 8 us, gzip's in 3
+WORK_OF_MEMBER = 4096
 
 
 class CodingError(ValueError):
@@ -20,7 +36,8 @@ class CodingError(ValueError):
 
 
 class Decoder:
-    """Decodes one body. `feed` yields pieces of at most PIECE bytes, roughly."""
+    """Decodes one body. `feed` yields pieces of at most PIECE bytes, roughly, and b""
+    if a further member begins."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         yield data
@@ -48,6 +65,7 @@ class _Inflate(Decoder):
                 if not data:
                     return
                 self._inflate = zlib.decompressobj(31)      # a further member
+                yield b""
             self._begun = True
             try:
                 piece = self._inflate.decompress(data, PIECE)
@@ -76,7 +94,8 @@ class _Brotli(Decoder):
         try:
             piece = self._one.process(data, output_buffer_limit=PIECE)
             while piece or not self._one.can_accept_more_data():
-                yield piece
+                if piece:
+                    yield piece
                 piece = self._one.process(b"", output_buffer_limit=PIECE)
         except self._error as error:
             raise CodingError(str(error)) from None
@@ -103,9 +122,12 @@ class _Zstandard(Decoder):
             while data:
                 if self._one.eof:       # a further frame (RFC 8878 section 3.1)
                     self._one = self._new(self._module)
-                yield self._one.decompress(data, PIECE)
+                    yield b""
+                if piece := self._one.decompress(data, PIECE):
+                    yield piece
                 while not (self._one.needs_input or self._one.eof):
-                    yield self._one.decompress(b"", PIECE)
+                    if piece := self._one.decompress(b"", PIECE):
+                        yield piece
                 data = self._one.unused_data if self._one.eof else b""
         except self._module.ZstdError as error:
             raise CodingError(str(error)) from None
@@ -143,9 +165,57 @@ def find_zstd() -> Any:
     return None
 
 
-def make_decoders(field: str | None) -> list[Decoder]:
-    """The decoders of a Content-Encoding, in the order of decoding. Raises
-    CodingError."""
+class Decoders:
+    """The codings of one body, undone one after the other. False: it has none."""
+
+    def __init__(self, layers: Sequence[Decoder]) -> None:
+        self._layers = layers
+        self._left = MOST_BETWEEN
+        self._work = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._layers)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that these bytes decode to; b"": work that has made none. Raises
+        CodingError."""
+        self._work += len(data)
+        return self._undo(data, 0)
+
+    def end(self) -> None:
+        """The body is complete. Raises CodingError if a coding is not."""
+        for layer in self._layers:
+            layer.end()
+
+    def take_work(self) -> int:
+        """Bytes that all layers have made, and what takes as long, since the last
+        call."""
+        work, self._work = self._work, 0
+        return work
+
+    def _undo(self, data: bytes, depth: int) -> Iterator[bytes]:
+        if depth == len(self._layers):
+            yield data
+            return
+        is_last = depth == len(self._layers) - 1
+        for at in range(0, len(data), SLICE):
+            for piece in self._layers[depth].feed(data[at:at + SLICE]):
+                self._work += len(piece) or WORK_OF_MEMBER
+                if piece and is_last:
+                    self._left += len(piece) * BETWEEN_OF_BYTE
+                    yield piece
+                    continue
+                self._left -= len(piece) or BETWEEN_OF_MEMBER
+                if self._left < 0:
+                    raise CodingError("its codings have more bytes or members than its "
+                                      "content needs")
+                yield b""
+                if piece:
+                    yield from self._undo(piece, depth + 1)
+
+
+def make_decoders(field: str | None) -> Decoders:
+    """Of a Content-Encoding, in the order of decoding. Raises CodingError."""
     names = [name.strip().lower() for name in (field or "").split(",")]
     names = [name for name in reversed(names) if name not in ("", "identity")]
     if len(names) > 3:
@@ -153,16 +223,7 @@ def make_decoders(field: str | None) -> list[Decoder]:
     unknown = [name for name in names if name not in known_decoders()]
     if unknown:
         raise CodingError(f"the coding {unknown[0][:20]!r} cannot be decoded here")
-    return [known_decoders()[name]() for name in names]
-
-
-def decode(data: bytes, decoders: list[Decoder]) -> Iterator[bytes]:
-    """The pieces that these bytes decode to."""
-    if not decoders:
-        yield data
-        return
-    for piece in decoders[0].feed(data):
-        yield from decode(piece, decoders[1:])
+    return Decoders([known_decoders()[name]() for name in names])
 
 
 def accepted(field: str) -> str:

@@ -15,7 +15,7 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-from cutthrough.codings import CodingError, decode, make_decoders
+from cutthrough.codings import CodingError, make_decoders
 
 # Bytes of inflated content that each use may read
 MOST_CAPTURED: Final = 4 << 20
@@ -141,7 +141,7 @@ def undo_coding(data: bytes, coding: str, most: int) -> tuple[bytes | None, bool
     size = 0
     try:
         decoders = make_decoders(coding)
-        for piece in decode(data, decoders):
+        for piece in decoders.feed(data):
             pieces.append(piece)
             size += len(piece)
             if size >= most:
@@ -149,8 +149,7 @@ def undo_coding(data: bytes, coding: str, most: int) -> tuple[bytes | None, bool
     except CodingError:
         return None, False
     try:
-        for decoder in decoders:
-            decoder.end()
+        decoders.end()
     except CodingError:
         return b"".join(pieces), False
     return b"".join(pieces), True

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from cutthrough.codings import CodingError, Decoder, decode, make_decoders
+from cutthrough.codings import CodingError, Decoders, make_decoders
 from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
 from cutthrough.filters.flow import ABOUT_BODY, Headers, Response
@@ -31,8 +31,6 @@ from cutthrough.filters.stage import Stage, streams
 
 # As the reason of a fault: the exchange ends with `content_limit`
 NO_ROOM = NoRoom("the worker's bodies are as large as collected_bodies allows")
-# Bytes that are decoded before others have their turn: gzip makes 1 MiB in 2 ms
-OF_TURN = 1 << 20
 
 
 class _Passage:
@@ -58,6 +56,11 @@ class _Passage:
         else:
             await self.whole()
 
+    async def give_turn(self, decoders: Decoders) -> None:
+        """Others come first if these have worked for long."""
+        if self.run.chain.tally.turn.spend(decoders.take_work()):
+            await asyncio.sleep(0)
+
     # Whole.
 
     async def whole(self) -> None:
@@ -71,7 +74,8 @@ class _Passage:
                 await self.go_unread([raw.whole(), piece], source)
                 return
             try:
-                for part in decode(piece, decoders) if decoders else (piece,):
+                for part in decoders.feed(piece):
+                    await self.give_turn(decoders)
                     size += len(part)
                     if size > most:
                         wrong = f"the body is longer than {most} bytes"
@@ -79,14 +83,14 @@ class _Passage:
                     if decoders and not decoded.add(part):
                         await self.go_unread([raw.whole()], source)
                         return
+                await self.give_turn(decoders)       # perhaps there was no part
             except CodingError as error:
                 wrong = str(error)
             if wrong:
                 break
         if not wrong:
             try:
-                for decoder in decoders:
-                    decoder.end()
+                decoders.end()
             except CodingError as error:
                 wrong = str(error)
         if wrong:
@@ -141,18 +145,15 @@ class _Passage:
         self.sluice.finish()
 
     async def decoded(self) -> AsyncIterator[bytes]:
-        decoders: list[Decoder] = make_decoders(self.coding)
-        size = 0
+        decoders = make_decoders(self.coding)
         try:
             async for piece in read(self.sluice):
-                for part in decode(piece, decoders):
-                    size += len(part)
-                    if size > OF_TURN:       # a filter need not wait for anything
-                        size = 0
-                        await asyncio.sleep(0)
-                    yield part
-            for decoder in decoders:
-                decoder.end()
+                for part in decoders.feed(piece):
+                    await self.give_turn(decoders)
+                    if part:
+                        yield part
+                await self.give_turn(decoders)       # perhaps there was no part
+            decoders.end()
         except CodingError as error:    # a part is out: it cannot pass
             self.refuse(self.stages[0], str(error))
 

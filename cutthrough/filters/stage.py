@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from cutthrough.exchange.work import MOST_COLLECTED, Memory
+from cutthrough.filters.turns import Turn
 
 log = logging.getLogger("cutthrough")
 
@@ -73,11 +74,12 @@ def _yields(code: CodeType) -> bool:
 
 
 class Tally:
-    """The counts of one worker's filters, over all generations, and its bound for the
-    bodies that they collect."""
+    """The counts of one worker's filters, over all generations, its bound for the
+    bodies that they collect, and for their work in a turn."""
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.memory = memory or Memory(MOST_COLLECTED)
+        self.turn = Turn()
         self.calls = 0                  # of functions
         self.faults = 0                 # exceptions, bodies too long or not decoded
         self.overruns = 0               # budgets exceeded

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from cutthrough.exchange.work import Body
-from cutthrough.filters.bodies import NO_ROOM, OF_TURN
+from cutthrough.filters.bodies import NO_ROOM
 from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import PIECE, Ended, Sluice
 from cutthrough.filters.flow import WebSocketMessage
 from cutthrough.filters.stage import Stage
+from cutthrough.filters.turns import OF_TURN
 
 HOOK = "on_websocket_message"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10

@@ -3,12 +3,16 @@
 import codecs
 import encodings.aliases
 import gzip
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutthrough.codings import CodingError
+from cutthrough import codings
+from cutthrough.codings import CodingError, Decoder, Decoders, make_decoders
 from cutthrough.exchange import content
 from cutthrough.exchange.content import (
     CODECS,
@@ -74,3 +78,72 @@ def test_what_inflates_is_bounded_by_its_use() -> None:
     with pytest.raises(CodingError):
         inflate(bomb, "gzip", 1000)
     assert inflate(bomb, "gzip") == bytes(1 << 20)
+
+
+def coded(data: bytes, *times: Callable[[bytes], bytes]) -> bytes:
+    for encode in times:
+        data = encode(data)
+    return data
+
+
+GZIP, ZSTD, MIB = gzip.compress, zstd.compress, 1 << 20
+# Nothing comes out of them: 64 MiB between two codings
+BOMBS = {
+    "gzip, gzip, gzip": coded(GZIP(b"") + bytes(64 * MIB), GZIP, GZIP),
+    "gzip, zstd": coded(GZIP(b"") * 200_000, ZSTD),
+    "zstd, gzip": coded(ZSTD(b"") * 400_000, GZIP),
+    "zstd": ZSTD(b"") * 20_000}
+
+
+@pytest.mark.parametrize("coding", BOMBS)
+def test_what_inflates_to_nothing_is_bounded_between_codings(coding: str) -> None:
+    """R63: a few kilobytes were seconds of work, since nothing came out."""
+    assert undo_coding(BOMBS[coding], coding, content.MOST_CAPTURED) == (None, False)
+    decoders, work = make_decoders(coding), 0
+    with pytest.raises(CodingError):
+        for piece in decoders.feed(BOMBS[coding]):
+            assert not piece
+            made = decoders.take_work()
+            assert made <= len(BOMBS[coding]) + codings.PIECE * 2, "others have a turn"
+            work += made
+    members = codings.MOST_BETWEEN // codings.BETWEEN_OF_MEMBER
+    assert work < len(BOMBS[coding]) + 2 * codings.MOST_BETWEEN + (
+        members * codings.WORK_OF_MEMBER)
+
+
+def test_what_comes_out_first_pays_for_little_behind_it() -> None:
+    """R63."""
+    tail = GZIP(b"") + bytes(64 * MIB)
+    bomb = GZIP(GZIP(bytes(MIB)) + tail)
+    decoders, size, work = make_decoders("gzip, gzip"), 0, 0
+    with pytest.raises(CodingError):
+        for piece in decoders.feed(bomb):
+            size += len(piece)
+            work += decoders.take_work()
+    assert size == MIB and work < 5 * MIB
+
+
+@pytest.mark.parametrize(("coding", "data", "size"), [
+    ("gzip, gzip, gzip", coded(bytes(3 * MIB), GZIP, GZIP, GZIP), 3 * MIB),
+    ("gzip, zstd, gzip", coded(os.urandom(3 * MIB), GZIP, ZSTD, GZIP), 3 * MIB),
+    ("gzip", GZIP(b"x" * 200) * 15_000, 3_000_000),     # each line for itself
+    ("zstd", ZSTD(b"x" * 200) * 15_000, 3_000_000),
+    ("zstd, gzip", GZIP(ZSTD(b"x" * 200) * 15_000), 3_000_000)])
+def test_codings_of_content_stay_within_that_bound(
+        coding: str, data: bytes, size: int) -> None:
+    made, ended = undo_coding(data, coding, content.MOST_CAPTURED)
+    assert made is not None and len(made) == size and ended
+
+
+def test_a_coding_gets_few_bytes_at_a_time() -> None:
+    """zlib copies what is left behind each member: 4 MiB of members were 440 GB."""
+    taken: list[int] = []
+
+    class Takes(Decoder):
+        def feed(self, data: bytes) -> Iterator[bytes]:
+            taken.append(len(data))
+            yield data
+
+    data = os.urandom(MIB + 1)
+    assert b"".join(Decoders([Takes(), Takes()]).feed(data)) == data
+    assert sum(taken) == 2 * len(data) and max(taken) <= codings.SLICE

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cutthrough import Flow
-from cutthrough.codings import CodingError, decode, known_decoders, make_decoders
+from cutthrough.codings import CodingError, known_decoders, make_decoders
 from cutthrough.testing import Answer, play
 
 TEXT = b"the quick brown fox " * 1000
@@ -208,7 +208,7 @@ def test_a_body_that_cannot_be_filtered_is_a_fault(name):
 
 
 def test_a_bomb_is_not_inflated_beyond_its_bound():
-    pieces, size = decode(gzip.compress(bytes(1 << 24)), make_decoders("gzip")), 0
+    pieces, size = make_decoders("gzip").feed(gzip.compress(bytes(1 << 24))), 0
     for piece in pieces:
         size += len(piece)
         assert len(piece) <= 65536
@@ -225,18 +225,18 @@ def test_br_and_zstd_are_decoded_where_their_packages_are(coding, module):
     for size in (1, 7, len(coded)):
         decoders, got = make_decoders(coding), b""
         for at in range(0, len(coded), size):
-            got += b"".join(decode(coded[at:at + size], decoders))
-        decoders[0].end()
+            got += b"".join(decoders.feed(coded[at:at + size]))
+        decoders.end()
         assert got == TEXT
-    bomb = decode(made.compress(bytes(1 << 24)), make_decoders(coding))
+    bomb = make_decoders(coding).feed(made.compress(bytes(1 << 24)))
     sizes = [len(piece) for piece in bomb]
     assert sum(sizes) == 1 << 24 and max(sizes) <= 1 << 17
     decoders = make_decoders(coding)
-    assert [*decode(coded[:-1], decoders)]
+    assert TEXT.startswith(b"".join(decoders.feed(coded[:-1])))
     with pytest.raises(CodingError):
-        decoders[0].end()
+        decoders.end()
     with pytest.raises(CodingError):
-        [*decode(b"garbage" * 9, make_decoders(coding))]
+        [*make_decoders(coding).feed(b"garbage" * 9)]
 
 
 def test_codings_without_end_are_refused():
