@@ -64,50 +64,57 @@ class _Passage:
     # Whole.
 
     async def whole(self) -> None:
-        most = min(stage.max_body for stage in self.stages)
+        """A filter whose bound is exceeded fails if its turn has come: one before it
+        may make the body shorter."""
+        stages = self.stages = list(self.stages)     # those that have not failed
         source, decoders = read(self.sluice), make_decoders(self.coding)
         raw = self.run.collect()
         decoded = self.run.collect() if decoders else raw
-        wrong, size = "", 0
-        async for piece in source:
-            if not raw.add(piece):
-                await self.go_unread([raw.whole(), piece], source)
-                return
-            try:
+        size = 0
+        try:
+            async for piece in source:
+                if not raw.add(piece):
+                    await self.go_unread([raw.whole(), piece], source)
+                    return
                 for part in decoders.feed(piece):
                     await self.give_turn(decoders)
                     size += len(part)
-                    if size > most:
-                        wrong = f"the body is longer than {most} bytes"
+                    while stages and size > stages[0].max_body:
+                        self.fail_long(stages.pop(0))
+                    if not stages:
                         break
                     if decoders and not decoded.add(part):
                         await self.go_unread([raw.whole()], source)
                         return
+                if not stages:
+                    break
                 await self.give_turn(decoders)       # perhaps there was no part
-            except CodingError as error:
-                wrong = str(error)
-            if wrong:
-                break
-        if not wrong:
-            try:
+            if stages:
                 decoders.end()
-            except CodingError as error:
-                wrong = str(error)
-        if wrong:
-            for stage in self.stages:
-                self.run.fail(stage, self.hook, wrong)
+        except CodingError as error:
+            for stage in stages:
+                self.run.fail(stage, self.hook, str(error))
+            stages.clear()
+        if not stages:
             if decoders:
                 decoded.close()
             await self.send_as_it_came([raw.whole()], source)
             return
         first = body = decoded.whole()
-        for stage in self.stages:
-            body = await self.apply(stage, body)
+        for stage in stages:
+            if len(body) > stage.max_body:
+                self.fail_long(stage)
+            else:
+                body = await self.apply(stage, body)
         self.compare(first, body)
         if body != first:
             await self.send_whole(body, is_changed=True)
         else:
             await self.send_whole(raw.whole() if decoders else first, is_changed=False)
+
+    def fail_long(self, stage: Stage) -> None:
+        self.run.fail(
+            stage, self.hook, f"the body is longer than {stage.max_body} bytes")
 
     async def go_unread(self, begun: list[bytes], rest: AsyncIterator[bytes]) -> None:
         """There is no room for it. Raises Ended if it ends the exchange."""
@@ -164,8 +171,10 @@ class _Passage:
         async for piece in source:
             has_room = body.add(piece)
             if not has_room or len(body) > stage.max_body:
-                self.run.fail(stage, self.hook, NO_ROOM if not has_room else
-                              f"the body is longer than {stage.max_body} bytes")
+                if has_room:
+                    self.fail_long(stage)
+                else:
+                    self.run.fail(stage, self.hook, NO_ROOM)
                 yield body.whole()
                 if not has_room:
                     yield piece

@@ -66,7 +66,7 @@ class Conversation:
             way.sluice.finish()
 
     async def _pass_on(self, way: "_Way") -> None:
-        code, body = 0, self._run.collect()
+        code, body, stages = 0, self._run.collect(), self._stages
         try:
             while (frame := await self._frame(way)) is not None:
                 if frame.code >= CLOSE:
@@ -74,13 +74,14 @@ class Conversation:
                     continue
                 if bool(frame.code) == bool(code):
                     self._refuse(way)        # it begins in another one, or in none
-                code = code or frame.code
-                beyond = await self._collect(way, frame, body)
+                if not code:
+                    code, stages = frame.code, list(self._stages)
+                beyond = await self._collect(way, frame, body, stages)
                 if beyond is not None:
                     await self._pass_unread(way, code, frame, body, beyond)
                     code = 0
                 elif frame.is_last:
-                    await self._judge(way, code == TEXT, body.whole())
+                    await self._judge(way, code == TEXT, body.whole(), stages)
                     body.close()
                     code = 0
         finally:
@@ -112,22 +113,27 @@ class Conversation:
             "bad_framing" if way.is_up else "bad_response_framing", "")
         raise Ended
 
-    async def _collect(self, way: "_Way", frame: _Frame, body: Body) -> bytes | None:
+    async def _collect(self, way: "_Way", frame: _Frame, body: Body,
+                       stages: list[Stage]) -> bytes | None:
         """None: the frame is in the body. Else what was read beyond it: the message
-        goes on unread. Raises Ended if it may not."""
-        most = min(stage.max_body for stage in self._stages)
-        if len(body) + frame.size > most:
-            self._fail(f"the message is longer than {most} bytes")
+        goes on unread. `stages`: those that have not failed; one whose bound is
+        exceeded fails if its turn has come. Raises Ended if the message may not go
+        on."""
+        size = len(body) + frame.size
+        while stages and size > stages[0].max_body:
+            self._fail_long(stages.pop(0))
+        if not stages:
             return b""
         async for piece in way.payload():
             if not body.add(piece):
-                self._fail(NO_ROOM)
+                for stage in stages:         # Ended, unless all of them pass
+                    self._run.fail(stage, HOOK, NO_ROOM)
                 return piece
         return None
 
-    def _fail(self, reason: BaseException | str) -> None:
-        for stage in self._stages:           # Ended, unless all of them pass
-            self._run.fail(stage, HOOK, reason)
+    def _fail_long(self, stage: Stage) -> None:
+        self._run.fail(
+            stage, HOOK, f"the message is longer than {stage.max_body} bytes")
 
     async def _pass_unread(self, way: "_Way", code: int, frame: _Frame, body: Body,
                            beyond: bytes) -> None:
@@ -155,10 +161,14 @@ class Conversation:
         await way.send(frame.code, b"".join([piece async for piece in way.payload()]))
         way.is_closed |= frame.code == CLOSE
 
-    async def _judge(self, way: "_Way", is_text: bool, data: bytes) -> None:
+    async def _judge(self, way: "_Way", is_text: bool, data: bytes,
+                     stages: list[Stage]) -> None:
         run = self._run
         message = WebSocketMessage(way.is_up, is_text, data)
-        for stage in self._stages:
+        for stage in stages:
+            if len(message.content) > stage.max_body:
+                self._fail_long(stage)
+                continue
             before, dropped = message.content, message.is_dropped
             try:
                 await run.call(stage, getattr(stage, HOOK), run.flow, message)
