@@ -19,7 +19,7 @@ from typing import Any
 from cutthrough.codings import CodingError, Decoders, make_decoders
 from cutthrough.filters.calls import Calls, NoRoom
 from cutthrough.filters.exchange import Ended, Sluice, read, write
-from cutthrough.filters.flow import ABOUT_BODY, Headers, Response
+from cutthrough.filters.flow import ABOUT_BODY, Headers, Request, Response
 from cutthrough.filters.heads import (
     CHUNKED,
     build_request,
@@ -124,17 +124,28 @@ class _Passage:
 
     async def apply(self, stage: Stage, body: bytes) -> bytes:
         """The body after this filter. Raises Ended."""
-        run = self.run
+        run, flow = self.run, self.run.flow
+        kept = self.keep_head() if stage.on_fault == "pass" else None
         try:
-            result = await run.call(stage, getattr(stage, self.hook), run.flow, body)
+            result = await run.call(stage, getattr(stage, self.hook), flow, body)
             if result is not None and not isinstance(result, bytes):
                 raise TypeError(f"returned {type(result).__name__}, not bytes")
         except Exception as error:      # the operator's code
             run.fail(stage, self.hook, error)
-            run.flow._refusal, run.flow._answered = None, False
+            flow._refusal, flow._answered = None, False
+            self.restore_head(kept)
             return body
         await run.settle(stage)
         return body if result is None else result
+
+    def keep_head(self) -> tuple[Request, Response | None]:
+        """What a filter that fails has changed does not go on."""
+        flow = self.run.flow
+        return flow.request.copy(), flow.response and flow.response.copy()
+
+    def restore_head(self, kept: tuple[Request, Response | None] | None) -> None:
+        if kept is not None:
+            self.run.flow.request, self.run.flow.response = kept
 
     # Piece by piece.
 
@@ -308,6 +319,11 @@ class _Down(_Passage):
     def __init__(self, run: Calls, response: Response, before: Headers) -> None:
         super().__init__(run, run.exchange.collect(), run.chain.response_bodies, before)
         self.response, self.before = response, before
+
+    def restore_head(self, kept: tuple[Request, Response | None] | None) -> None:
+        super().restore_head(kept)
+        if kept is not None and kept[1] is not None:
+            self.response = kept[1]
 
     def note(self, is_changed: bool) -> None:
         if is_changed or self.response._changed or (

@@ -248,6 +248,7 @@ async def fail(self, flow, *more):
     flow.request.headers["X"] = "half done"
     if flow.response is not None:
         flow.response.headers["X"] = "half done"
+        flow.response.status = 500
     raise LookupError("oops")
 
 
@@ -297,9 +298,25 @@ def test_a_fault_refuses_or_passes_as_configured(hook, function):
     passed = play(made, **given, on_fault="pass")
     assert (passed.outcome, passed.request.body, passed.response.body) == (
         "ok", b"up", b"down")
-    if hook in HEADS:
-        assert "X" not in passed.request.headers
-        assert "X" not in passed.response.headers
+    assert "X" not in passed.request.headers
+    assert "X" not in passed.response.headers and passed.response.status == 200
+
+
+def test_the_answer_of_a_function_that_failed_is_not_the_response():
+    """The filters behind it saw its 410, and the client got the origin's 200."""
+    class Fails:
+        async def on_response_body(self, flow, body):
+            flow.respond(410, b"gone")
+            raise LookupError("oops")
+
+    class Looks:
+        async def on_response_body(self, flow, body):
+            flow.metadata["seen"] = flow.response.status
+            flow.response.headers["X"] = "looked"
+
+    played = play(Fails(), Looks(), answer=Answer(body=b"down"), on_fault="pass")
+    assert played.flow.metadata["seen"] == played.response.status == 200
+    assert played.response.headers["X"] == "looked"
 
 
 def test_the_wait_for_bytes_is_not_the_filter_s_time():
