@@ -19,11 +19,13 @@ from cutthrough.filters.calls import Calls
 from cutthrough.filters.exchange import PIECE, Ended, Sluice
 from cutthrough.filters.flow import WebSocketMessage
 from cutthrough.filters.stage import Stage
-from cutthrough.filters.turns import OF_TURN
+from cutthrough.filters.turns import Turn
 
 HOOK = "on_websocket_message"
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 MOST_CONTROL = 125                           # section 5.5
+# A frame is as much work as so many bytes: 6 us, and its message's filters
+WORK_OF_FRAME = 4096
 # Of a close, section 7.4.1
 _CODES = {"bad_framing": 1002, "bad_response_framing": 1002, "filter_refused": 1008,
           "content_limit": 1009}
@@ -43,7 +45,8 @@ class Conversation:
     def __init__(self, run: Calls, stages: list[Stage], up: Sluice, down: Sluice
                  ) -> None:
         self._run, self._stages = run, stages
-        self._ways = {True: _Way(True, up), False: _Way(False, down)}
+        turn = run.chain.tally.turn
+        self._ways = {True: _Way(True, up, turn), False: _Way(False, down, turn)}
 
     async def go(self, is_up: bool) -> None:
         """One direction, to the end of its stream."""
@@ -89,6 +92,7 @@ class Conversation:
 
     async def _frame(self, way: "_Way") -> _Frame | None:
         """The next one; None: the stream has ended."""
+        await way.give_turn(WORK_OF_FRAME)
         if not await way.fill(2):
             return None
         first, second = way.take(2)
@@ -189,13 +193,18 @@ class Conversation:
 class _Way:
     """One direction: its bytes, and the frames that go on."""
 
-    def __init__(self, is_up: bool, sluice: Sluice) -> None:
-        self.is_up, self.sluice = is_up, sluice
+    def __init__(self, is_up: bool, sluice: Sluice, turn: Turn) -> None:
+        self.is_up, self.sluice, self._turn = is_up, sluice, turn
         self.is_within = False               # a frame is written in part
         self.is_closed = False               # a close has gone on
         self._data = bytearray()
         self._left = 0                       # octets of the frame in hand
         self._key = b""
+
+    async def give_turn(self, work: int) -> None:
+        """Others come first if there was much work."""
+        if self._turn.spend(work):
+            await asyncio.sleep(0)
 
     async def fill(self, n: int) -> bool:
         """So many bytes are there. False: the stream has ended before."""
@@ -223,7 +232,6 @@ class _Way:
     async def payload(self) -> AsyncIterator[bytes]:
         """What is left of it, without its mask. Raises Ended if the stream ends within
         it."""
-        passed = 0
         while self._left:
             if not await self.fill(1):
                 raise Ended
@@ -235,10 +243,7 @@ class _Way:
                 self._key = key[turned:] + key[:turned]
                 piece = _mask(piece, key)
             yield piece
-            passed += len(piece)
-            if passed >= OF_TURN:            # others have their turn
-                passed = 0
-                await asyncio.sleep(0)
+            await self.give_turn(len(piece))
 
     def build(self, is_last: bool, code: int, data: bytes) -> bytes:
         """The frame of a short message."""
@@ -263,8 +268,8 @@ class _Way:
                 waiter = asyncio.get_running_loop().create_future()
                 self.sluice.wait(waiter)
                 await waiter
-            elif at and at % OF_TURN == 0:
-                await asyncio.sleep(0)
+            else:
+                await self.give_turn(len(piece))
 
 
 def _mask(data: bytes, key: bytes) -> bytes:
