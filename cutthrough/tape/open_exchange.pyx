@@ -2,6 +2,7 @@
 """The parts of an exchange until its END has come, in the writer's memory."""
 
 from cpython.bytes cimport PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
 from cutthrough.tape cimport ring
 from cutthrough.tape.end_record cimport N_TEXTS, EndRecord
 from cutthrough.tape.ring cimport TIME_BYTES, Kind
@@ -17,7 +18,8 @@ cdef class OpenExchange:
     pass
 
 
-cdef int add_part(OpenExchange exchange, Kind kind, bytes payload) except -1:
+cdef int64_t add_part(OpenExchange exchange, Kind kind, bytes payload) except -1:
+    cdef int64_t size = PyBytes_GET_SIZE(payload) + PIECE_BYTES
     if kind == ring.HEADS:
         exchange.heads = payload
         exchange.head_asked = exchange.n_up
@@ -34,8 +36,8 @@ cdef int add_part(OpenExchange exchange, Kind kind, bytes payload) except -1:
     elif kind == ring.FRAMES_UP or kind == ring.FRAMES_DOWN:
         exchange.pieces = appended(exchange.pieces, Piece(
             kind == ring.FRAMES_UP, int.from_bytes(payload[:8], "little"), payload[8:]))
-    exchange.size += PyBytes_GET_SIZE(payload)
-    return 0
+    exchange.size += size
+    return size
 
 
 cdef list untimed(list pieces):

@@ -54,7 +54,7 @@ IS_INTERCEPTED = end_record.IS_INTERCEPTED
 _TLS_VERSIONS = {0x0300: "ssl3", 0x0301: "1.0", 0x0302: "1.1", 0x0303: "1.2",
                  0x0304: "1.3"}
 
-# Exchanges without an END, and bytes of their bodies: 200 bodies of the usual bound
+# Exchanges without an END, and bytes of their parts: 200 bodies of the usual bound
 MOST_OPEN, MOST_OPEN_BYTES = 20_000, 100 << 20
 
 _REASONS = tuple(row.label for row in OUTCOMES)
@@ -74,7 +74,7 @@ cdef class Assembly:
     cdef dict _echoes                       # of requests, by their maker; see `rows`
     cdef Batch _batch
     cdef dict _open
-    cdef readonly int64_t _size             # bytes of parts without an END
+    cdef readonly int64_t _size             # memory of parts without an END
     cdef readonly int64_t evicted           # exchanges that lost their parts
     cdef public list taped                  # exchanges to be recorded, until someone takes them
     cdef readonly object failures           # see failures.py
@@ -141,9 +141,8 @@ cdef class Assembly:
         exchange = opened.get((worker, request))
         if exchange is None:
             exchange = opened[worker, request] = OpenExchange()
-        add_part(exchange, kind, payload)
-        self._size += len(payload)
-        if self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
+        self._size += add_part(exchange, kind, payload)
+        while self._size > MOST_OPEN_BYTES or len(opened) > MOST_OPEN:
             self._evict()
         return 0
 
@@ -181,7 +180,7 @@ cdef class Assembly:
         return 0
 
     def parts(self, worker, request, whole):
-        """The parts so far of an exchange without an END: its bytes, and (kind, payload) of each
+        """The parts so far of an exchange without an END: their memory, and (kind, payload) of each
         record; of heads alone, unless `whole`. None: nothing has."""
         cdef OpenExchange exchange = self._open.get((worker, request))
         if exchange is None:

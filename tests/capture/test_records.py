@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_names_are_utf_8_and_heads_latin_1():
 @pytest.mark.parametrize("name", ["MOST_OPEN", "MOST_OPEN_BYTES"])
 def test_parts_without_an_end_are_bounded(monkeypatch, name):
     """R58."""
-    monkeypatch.setattr(records, name, 10 if name == "MOST_OPEN" else 10_000)
+    monkeypatch.setattr(records, name, 10 if name == "MOST_OPEN" else 11_600)
     made = Assembly(redactor())
     for number in range(100):
         made.rows([(UP, 0, number, b"x" * 1000)])
@@ -196,7 +197,34 @@ def test_parts_without_an_end_are_bounded(monkeypatch, name):
     assert row[COLUMNS.index("request_body")] == "x" * 1000
     (row,) = made.rows([(END, 0, 1, end(body_up=1000, body_down=0))])
     assert row[COLUMNS.index("request_body_state")] == "truncated"
-    assert made._size == 9000
+    assert made._size == 9 * 1160
+
+
+def test_a_large_part_takes_the_place_of_many_small_exchanges(monkeypatch):
+    """R58: one went for each part."""
+    monkeypatch.setattr(records, "MOST_OPEN_BYTES", 20_000)
+    made = Assembly(redactor())
+    made.rows([(UP, 0, number, b"x") for number in range(100)])
+    made.rows([(UP, 0, 100, b"x" * 15_000)])
+    assert made.evicted and made._size <= 20_000
+
+
+@pytest.mark.parametrize("kind", [UP, DOWN, records.TIMED_DOWN, FRAMES_UP])
+def test_tiny_pieces_are_bounded_by_their_memory(monkeypatch, kind):
+    """R58: 9 000 000 frames of two octets were counted as 85 MiB, and took 1448."""
+    most = 4 << 20
+    monkeypatch.setattr(records, "MOST_OPEN_BYTES", most)
+    made = Assembly(redactor())
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            # Each piece has objects of its own, as those of a ring have
+            made.rows([(kind, 0, number // 10, at.to_bytes(8) + b"ab")
+                       for at in range(1000)])
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert made.evicted and taken < most * 5 // 4
 
 
 @pytest.mark.parametrize("found", [
