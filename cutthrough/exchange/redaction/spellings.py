@@ -6,8 +6,10 @@ A key is found in each spelling of some reader: percent-encoding at any depth
 that some languages append (`token[]`, `token[0]`). A value ends where it ends in the
 same spelling. If a value ends later than necessary, more is hidden than asked.
 
-The search is one automaton of RE2, linear in the text. Without that package Python's re
-has the same expressions, without nested repetition.
+The search is one automaton of RE2, linear in the text. Python's re keeps each turn of a
+repeated group, in some 115 octets, until the match ends. So no text makes a repetition
+of a group long there, and the end of a value is searched for. (A possessive repetition
+keeps none, but before Python 3.11.5 may end too late.)
 """
 
 import importlib
@@ -22,9 +24,12 @@ _BEFORE: Final = (rb"(?:^|[^\w.~$%-]|%(?:25)*[0-9a-f]{2}|\\u[0-9a-f]{4}|\\x[0-9a
                   rb"\\[nrt]|&#?\w{2,8};)")
 # white space is part of a form's key: some frameworks trim it
 _BLANK: Final = rb"(?:[ +]|%(?:25)*20){0,4}"
-_BRACKETS: Final = (rb"(?:(?:\[|%(?:25)*5b|\\u005b)[^=&\s\"<>]{0,64}?"
-                    rb"(?:\]|%(?:25)*5d|\\u005d)){0,4}")
+_BRACKET: Final = (rb"(?:(?:\[|%(?:25)*5b|\\u005b)[^=&\s\"<>]{0,64}?"
+                   rb"(?:\]|%(?:25)*5d|\\u005d))")
+_BRACKETS: Final = _BRACKET + rb"{0,4}"
 _EQUALS: Final = rb"(?:=|%((?:25)*)3d|\\u003d|\\x3d|&#61;|&#x3d;|&equals;)"
+# Octets of a level of encoding: 20 times encoded. A value of a higher one ends later
+_MOST_LEVEL: Final = 40
 
 
 def _escaped(character: str) -> bytes:
@@ -42,7 +47,8 @@ def _compile(pattern: bytes) -> Any:
     try:
         re2 = importlib.import_module("re2")
     except ImportError:
-        return re.compile(pattern)
+        return re.compile(pattern.replace(
+            _BRACKETS, rb"(?>%s{0,16})" % _BRACKET).replace(_HEX, rb"(?:25){0,32}"))
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1      # octets
     options.max_mem = 64 << 20
@@ -81,24 +87,30 @@ class Keys:
             begin = match.end()
             if begin < behind:
                 continue                     # inside the value of another
-            end = self._end(match[1] or b"" if b"%" in match[0][-40:] else None, is_form
-                            ).match(text, begin)
-            behind = end.end() if end else begin
+            level = match[1]                 # None: the equals sign is not encoded
+            if level is not None and len(level) > _MOST_LEVEL:
+                level = None
+            behind = self._end(text, begin, level, is_form=is_form)
             if behind > begin:
                 yield begin, behind
 
-    def _end(self, level: bytes | None, is_form: bool) -> re.Pattern[bytes]:
-        """Characters of a value. `level`: the text between % and 3d, if that was the
-        spelling of the equals sign; then %26 ends the value, so spelled."""
+    def _end(self, text: bytes, begin: int, level: bytes | None, *, is_form: bool
+             ) -> int:
+        """Where the value that begins here ends. `level`: the text between % and 3d, if
+        that was the spelling of the equals sign; then %26 ends the value, so spelled.
+        """
         key = (b"f" if is_form else b"t") + (b"-" if level is None else level)
         pattern = self._ends.get(key)
         if pattern is None:
-            stops = b"" if level is None else rb"%%(?!%s26)|" % level
-            plain = rb"[^&%]" if level is not None else rb"[^&]"
+            ends = rb"&" if is_form else rb"[&\s\"<>]|\\(?:u0026|x26|[\r\n]|\Z)"
+            if level is not None:
+                ends += rb"|%%%s26" % level
             if not is_form:
-                plain = plain.replace(b"&", b"&\\s\"<>\\\\")
-                stops += rb"\\(?!u0026|x26)[^\r\n]|"
+                ends += rb"|(\\[^\r\n])"      # an escape is a part of the value
             if len(self._ends) > 64:
                 self._ends.clear()
-            pattern = self._ends[key] = re.compile(rb"(?i)(?:%s%s)*" % (stops, plain))
-        return pattern
+            pattern = self._ends[key] = re.compile(rb"(?i)" + ends)
+        for match in pattern.finditer(text, begin):
+            if match.lastindex is None:
+                return match.start()
+        return len(text)
