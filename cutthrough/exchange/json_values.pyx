@@ -226,9 +226,11 @@ cdef inline bint is_word(uint8_t c) noexcept:
 
 
 cdef bint may_nest(const uint8_t *text, Py_ssize_t at, Py_ssize_t end) noexcept:
-    """Does a string begin as a document does, behind white space and escapes of it?"""
-    while at + 1 < end and (text[at] == 32 or (
+    """Does a string begin as a document does, behind a mark, white space and escapes of it?"""
+    if at + 3 < end and text[at] == 0xef and text[at + 1] == 0xbb and text[at + 2] == 0xbf:
+        at += 3
+    while at + 1 < end and (text[at] == 32 or 9 <= text[at] <= 13 or (
             text[at] == 92 and (text[at + 1] == 110 or text[at + 1] == 114
                                 or text[at + 1] == 116))):
-        at += 1 if text[at] == 32 else 2
+        at += 2 if text[at] == 92 else 1
     return text[at] == 123 or text[at] == 91 or (text[at] == 92 and text[at + 1] == 117)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutthrough.exchange.redaction.redactor import REDACTED
+from cutthrough.exchange.redaction.redactor import REDACTED, Unreadable
 from tests.support.redaction import redactor
 
 HEAD = ("GET /a?b=1&Token=s3cret&c=2 HTTP/1.1\r\nHost: a\r\n"
@@ -74,3 +74,57 @@ def test_keys_go_from_forms_and_pages():
     page = keys.body('<a href="/?x=1&amp;token=s3cret">', "text/html", True)
     assert "s3cret" not in page
     assert keys.body("--b\r\ntoken\r\n\r\ns3cret", "multipart/form-data", True) is None
+
+
+NESTED = {
+    "ASCII": b'{\\"a\\": 1, \\"token\\": \\"s3cret\\"}',
+    "an octet beyond UTF-8": b'{\\"a\\": \\"caf\xe9\\", \\"token\\": \\"s3cret\\"}',
+    "of the secret": b'{\\"a\\": 1, \\"token\\": \\"s3cret \xe9\\"}',
+    "half a character": b'{\\"a\\": \\"\\ud83d\\", \\"token\\": \\"s3cret\\"}',
+    "both": b'{\\"a\\": \\"caf\xe9 \\ud83d\\", \\"token\\": \\"s3cret\\"}',
+    "its half of a character": b'{\\"a\\": \\"\\\\ud83d\\", \\"token\\": \\"s3cret\\"}',
+    "a line": b'{\n\\"token\\": \\"s3cret\\"}',
+    "a line before it": b'\n{\\"token\\":\\"s3cret\\"}',
+    "a mark": b'\xef\xbb\xbf{\\"token\\": \\"s3cret\\"}',
+    "a NUL": b'\0{\\"token\\": \\"s3cret\\"}',
+    "a tab": b'\t{\\"token\\": \\"s3cret\\"}',
+    "cut": b'{\\"a\\": 1, \\"token\\": \\"s3cret', "cut, deeper": (
+        b'{\\"p\\": \\"{\\\\\\"token\\\\\\": \\\\\\"s3cret'),
+    "malformed": b'{\\"token\\": \\"s3cret\\",}',
+    "no quotes": b'{a: \\"\\", token: s3cret;}',
+    "too many values": b'[%s{\\"token\\": \\"s3cret\\"}]' % (
+        b'{\\"token\\": \\"s3cret\\"},' * 5000),
+    "too deep": b'[' * 2000 + b'{\\"token\\": \\"s3cret\\"}' + b"]" * 2000,
+    "a long number": b'{\\"a\\": 1, \\"token\\": [\\"s3cret\\", %s]}' % (b"1" * 5000),
+    "deep value": b'{\\"token\\": %s\\"s3cret\\"%s}' % (b"[" * 1000, b"]" * 1000),
+}
+
+
+@pytest.mark.parametrize("inner", NESTED)
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
+def test_a_document_in_a_string_is_read_whatever_its_octets_are(inner, kind):
+    """R79. An octet beyond UTF-8, or a line, made it another text."""
+    data = b'{"a": 1.50, "p": "%s", "b": [2]}' % NESTED[inner]
+    for paths in (
+            ("$..token",), ("$..token", "$.x.*"), ("$..token", "0")):
+        try:
+            kept = redactor(json=paths).content(data, kind)
+        except Unreadable:
+            continue
+        assert b"s3cret" not in kept
+        assert kept.startswith(b'{"a": 1.50, "p": "') and kept.endswith(b', "b": [2]}')
+
+
+def test_octets_of_a_document_in_a_string_stay_beside_its_secret():
+    data = b'{"p": "{\\"a\\": \\"caf\xe9\\",\\"token\\": \\"s3cret\\"}"}'
+    kept = redactor(json=("$..token",)).content(data, "application/json")
+    assert kept == data.replace(b"s3cret", b"[redacted]")
+
+
+@pytest.mark.parametrize("text", [
+    b'"[link](a)\\n"', b'"{\\"location\\": \\"San Fra"', b'"[\\"token\\", a b, c"',
+    b'"{\xe9 \\n"', b'"{a}: \\"b\\""'])
+def test_a_string_that_is_no_document_stays(text):
+    """Such as a part of an answer of a model."""
+    data = b'{"p": %s}' % text
+    assert redactor(json=("$..token",)).content(data, "application/json") == data

@@ -36,7 +36,9 @@ class Documents:
         self._mask = mask
         self._groups: list[Paths] = []
         group: list[tuple[str, ...]] = []
-        for path in map(split_path, paths):
+        split = [split_path(path) for path in paths]
+        self._key = _key_of(split)
+        for path in split:
             if sum(map(len, group)) + len(path) > MOST_STEPS:
                 self._groups.append(Paths(tuple(group)))
                 group = []
@@ -67,7 +69,7 @@ class Documents:
         if len(value) > MOST_READ:
             text = value.decode("utf-8", "surrogateescape")
         else:
-            read = json.loads(value.decode("utf-8", "surrogateescape"))
+            read = json.loads(value.decode("utf-8", "surrogateescape"), strict=False)
             text = read if isinstance(read, str) else json.dumps(read, sort_keys=True)
         stand_in = self._mask(text)
         if stand_in == text and value[:1] == b'"':       # it stands in already
@@ -76,14 +78,37 @@ class Documents:
             "utf-8", "surrogateescape")
 
     def _inside(self, string: bytes, level: int) -> bytes:
-        """A string of JSON that may have a document in it."""
+        """A string of JSON that may have a document in it. Octets that are not UTF-8
+        stay as they came. Raises ValueError if it is no such string."""
+        errors = "surrogatepass"             # escapes of JSON may be half a character
         try:
-            text = json.loads(string)
-            inner = text.encode("utf-8", "surrogatepass")
-            redacted = self.redact(inner, level + 1) if level < MOST_NESTED else None
-        except ValueError:                   # it is another text
+            spelled = string.decode("utf-8", errors)
+        except UnicodeDecodeError:
+            errors = "surrogateescape"
+            spelled = string.decode("utf-8", errors)
+        text = json.loads(spelled, strict=False)
+        try:
+            if level >= MOST_NESTED:
+                raise ValueError("too deep")
+            inner = text.encode("utf-8", errors)
+            redacted = self.redact(inner, level + 1)
+        except ValueError:                   # it is another text, or cut or malformed
+            is_other = level < MOST_NESTED and self._key.match(text) is None
+            return string if is_other else json.dumps(self._mask(text)).encode()
+        if redacted == inner:
             return string
-        if redacted is None:
-            return json.dumps(self._mask(text)).encode()
-        return string if redacted == inner else json.dumps(
-            redacted.decode("utf-8", "surrogatepass")).encode()
+        return json.dumps(
+            redacted.decode("utf-8", errors), ensure_ascii=errors == "surrogatepass"
+            ).encode("utf-8", "surrogateescape")
+
+
+def _key_of(paths: Iterable[tuple[str, ...]]) -> re.Pattern[str]:
+    """Matches a cut or malformed document that has a key of a value at these paths. One
+    of a path without keys is in each."""
+    names = {next((step for step in reversed(path)
+                   if step not in ("..", "*") and not step.isdigit()), "")
+             for path in paths}
+    names |= {json.dumps(name)[1:-1] for name in names}
+    spelled = "|".join(map(re.escape, sorted(names)))
+    return re.compile(r"[\ufeff\s]*+[\[{].*?" + (
+        '"' if "" in names else rf"(?:{spelled})\\{{0,99}}[\"']?\s*+:"), re.S)
